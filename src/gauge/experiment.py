@@ -1,0 +1,121 @@
+"""Runs experiments: every stage trained once, filed under the hash of all it depends on, and taken from there after."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gauge import checkpoint, registry
+from gauge.benchmarks import Benchmark
+from gauge.config import Experiment
+from gauge.data import Dataset
+from gauge.evaluation import Result, evaluate, result_name
+from gauge.randomness import seeded
+from gauge.stages import Stage
+from gauge.training import Epoch, fit
+
+
+def plan(experiment: Experiment) -> tuple[Benchmark, Stage]:
+    """The benchmark with the experiment's settings, and the stage that the experiment asks for."""
+    benchmark = registry.get("benchmarks", experiment.benchmark).with_settings(experiment.overrides)
+    method = registry.module("methods", experiment.method)
+    return benchmark, method.plan(benchmark, variant=experiment.variant, seed=experiment.seed)
+
+
+class Workspace:
+    """A folder of trained stages and results; what is in it is not computed again.
+
+    `on_epoch(stage name, epoch)` hears of progress.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        device: torch.device | str | None = None,
+        on_epoch: Callable[[str, Epoch], None] = lambda stage, epoch: None,
+    ) -> None:
+        self.folder = Path(folder)
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.on_epoch = on_epoch
+        self._splits: dict[tuple[str, str, str | None], Dataset] = {}
+
+    def split(self, benchmark: Benchmark, split: str, data: str | None = None) -> Dataset:
+        """A split of a benchmark, on the device, read once."""
+        key = (benchmark.name, split, data)
+        if key not in self._splits:
+            self._splits[key] = benchmark.load(split, Path(data) if data else None).to(self.device)
+        return self._splits[key]
+
+    def trained(self, stage: Stage, train: Dataset, val: Dataset) -> Any:
+        """The stage's module, trained now or at some earlier time; a fresh copy at every call."""
+        needs = [self.trained(need, train, val) for need in stage.needs]
+        with seeded(stage.settings.seed, "build", stage.name):
+            module = stage.build(train, *needs)
+        if not hasattr(module, "loss"):  # nothing to train
+            return module.to(self.device) if isinstance(module, nn.Module) else module
+        path = self.model_path(stage, train)
+        if path.exists():
+            checkpoint.load_into(module, checkpoint.load(path)[0], path)
+            return module.to(self.device).eval()
+        on_epoch = self.on_epoch
+        progress = fit(
+            module,
+            train,
+            val,
+            settings=stage.settings,
+            folder=path.parent,
+            on_epoch=lambda epoch: on_epoch(stage.name, epoch),
+        )
+        about = {"stage": stage.name, "config": json.loads(json.dumps(dict(stage.config), default=str))}
+        about |= {"settings": stage.settings.model_dump(mode="json"), "epochs": progress.epoch, "best": progress.best_epoch}
+        checkpoint.save(path, module.state_dict(), about)
+        for superseded in ("last.safetensors", "best.safetensors"):
+            (path.parent / superseded).unlink(missing_ok=True)
+        return module
+
+    def model_path(self, stage: Stage, train: Dataset) -> Path:
+        """Where the trained stage is kept."""
+        return self.folder / "stages" / f"{stage.name}-{stage.key(train.fingerprint)}" / "model.safetensors"
+
+    def method(self, experiment: Experiment) -> Any:
+        """The experiment's method, trained."""
+        benchmark, stage = plan(experiment)
+        method = self.trained(stage, *(self.split(benchmark, name, experiment.data) for name in ("train", "val")))
+        path = self.model_path(stage, self.split(benchmark, "train", experiment.data))
+        checkpoint.write_text(path.parent / "experiment.json", experiment.model_dump_json(indent=2) + "\n")
+        return method
+
+    def run(self, experiment: Experiment, protocols: tuple[str, ...] = ()) -> list[tuple[Result, Path]]:
+        """The experiment's results under each protocol (the benchmark's own when none is given), computed or found."""
+        benchmark, stage = plan(experiment)
+        train, test = (self.split(benchmark, name, experiment.data) for name in ("train", "test"))
+        key = stage.key(train.fingerprint)
+        method, results = None, []
+        for protocol in protocols or benchmark.protocols:
+            found = self._find(experiment, protocol, key)
+            if found is None:
+                method = method or self.method(experiment)
+                about = checkpoint.about(self.model_path(stage, train))
+                result, predictions = evaluate(
+                    method,
+                    test,
+                    protocol,
+                    experiment=experiment,
+                    metric=benchmark.metric,
+                    details={"stage": key, **{name: about[name] for name in ("config", "settings", "epochs", "best")}},
+                )
+                found = result, result.save(self.folder / "results", predictions)
+            results.append(found)
+        return results
+
+    def _find(self, experiment: Experiment, protocol: str, key: str) -> tuple[Result, Path] | None:
+        """A result that is already there and belongs to this very stage."""
+        name = result_name(experiment.benchmark, experiment.method, experiment.variant, experiment.seed, protocol)
+        path = self.folder / "results" / name
+        if not path.exists():
+            return None
+        result = Result.load(path)
+        return (result, path) if result.config.get("stage") == key else None

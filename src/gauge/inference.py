@@ -1,0 +1,44 @@
+"""Predictions of a method for a whole split under one missingness protocol."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from gauge import metrics
+from gauge.data import Dataset
+from gauge.masks import missing_rates, mask_split, parse_protocol
+from gauge.types import Method
+
+MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method and its seed
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Class probabilities of a split in order, its labels, and how much was really missing."""
+
+    probabilities: np.ndarray
+    labels: np.ndarray
+    missing: dict[str, float]
+
+    def score(self, metric: str) -> float:
+        return metrics.score(metric, self.probabilities, self.labels)
+
+
+def predict_split(method: Method, data: Dataset, protocol: str, *, batch_size: int = 512) -> Predictions:
+    """Every sample once, with the masks that all methods share. The method is left in eval mode."""
+    if isinstance(method, torch.nn.Module):
+        method.eval()
+    keep = mask_split(parse_protocol(protocol), data.layout, len(data), seed=MASK_SEED, split=data.split)
+    keep = {name: flags.to(data.device) for name, flags in keep.items()}
+    observed = {name: _rows(flags) & _rows(keep[name]) for name, flags in data.observed.items()}
+    logits = [method.predict(batch).logits for batch in data.batches(batch_size, keep=keep, seed=MASK_SEED)]
+    probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()
+    if not np.isfinite(probabilities).all():
+        row = int(np.flatnonzero(~np.isfinite(probabilities).all(1))[0])
+        raise ValueError(f"the prediction for sample {row} of {data.split} is not finite; the model's weights are broken")
+    return Predictions(probabilities, data.labels.cpu().numpy(), missing_rates(observed))
+
+
+def _rows(flags: torch.Tensor) -> torch.Tensor:
+    return flags.reshape(len(flags), -1)

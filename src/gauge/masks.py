@@ -1,0 +1,186 @@
+"""Missingness protocols: which values a sample loses, as pure functions of (protocol, seed, split or epoch, index).
+
+A protocol is a small value with a short text form: `complete`, `missing=svhn+text`, `eta=0.6` (each sample misses exactly
+that share of its modalities), `any-subset` (each sample keeps a uniformly drawn non-empty subset), `gamma=0.9` (that share
+of all table cells, drawn over the whole split as published) and `gamma-per-sample=0.9` (exactly that share in each row).
+"""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from gauge.randomness import sample_keys, uniform
+
+Layout = Mapping[str, int | None]
+"""For each modality, in order, how many features carry a flag of their own; None for one flag per sample."""
+
+GAMMA_SEEDS = {"train": 2021, "val": 2022, "test": 2023}  # TIP's mask files
+
+
+def subsets(count: int) -> Bool[Tensor, "subsets {count}"]:
+    """All 2^M - 1 non-empty sets of modalities, by size and then in lexicographic order; True = observed.
+
+    >>> subsets(2).tolist()
+    [[True, False], [False, True], [True, True]]
+    """
+    table = torch.zeros(2**count - 1, count, dtype=torch.bool)
+    sets = itertools.chain.from_iterable(itertools.combinations(range(count), size) for size in range(1, count + 1))
+    for row, members in enumerate(sets):
+        table[row, list(members)] = True
+    return table
+
+
+@dataclass(frozen=True)
+class Complete:
+    """Nothing is missing."""
+
+    def __str__(self) -> str:
+        return "complete"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        return {name: torch.ones(len(key), dtype=torch.bool, device=key.device) for name in layout}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The same whole modalities are missing in every sample."""
+
+    modalities: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"missing={'+'.join(self.modalities)}"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        unknown = set(self.modalities) - set(layout)
+        if unknown:
+            raise ValueError(f"{self} names {sorted(unknown)}, but the modalities are {list(layout)}")
+        if set(self.modalities) == set(layout):
+            raise ValueError(f"{self} leaves nothing observed; keep at least one of {list(layout)}")
+        return {
+            name: torch.full((len(key),), name not in self.modalities, dtype=torch.bool, device=key.device)
+            for name in layout
+        }
+
+
+@dataclass(frozen=True)
+class RandomModalities:
+    """Each sample misses exactly `rate` of its modalities, drawn anew for every sample."""
+
+    rate: float
+
+    def __str__(self) -> str:
+        return f"eta={self.rate:g}"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        missing = self.rate * len(layout)
+        if abs(missing - round(missing)) > 1e-6:
+            raise ValueError(f"{self} of {len(layout)} modalities is {missing:g}; choose a rate that is a whole number")
+        if round(missing) >= len(layout):
+            raise ValueError(f"{self} leaves nothing observed; keep at least one of the {len(layout)} modalities")
+        ranks = uniform(key, len(layout)).argsort(1).argsort(1)
+        return dict(zip(layout, (ranks >= round(missing)).unbind(1), strict=True))
+
+
+@dataclass(frozen=True)
+class AnySubset:
+    """Each sample keeps one of the 2^M - 1 non-empty subsets of its modalities, all equally likely.
+
+    NOTE[PAPER] training-masks: the paper draws "a new missingness mask for each minibatch"; one mask for the whole
+    batch was unstable, so each sample draws its own.
+    """
+
+    def __str__(self) -> str:
+        return "any-subset"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        table = subsets(len(layout)).to(key.device)
+        chosen = (uniform(key, 1)[:, 0] * len(table)).long().clamp_max(len(table) - 1)
+        return dict(zip(layout, table[chosen].unbind(1), strict=True))
+
+
+@dataclass(frozen=True)
+class RandomCells:
+    """Cells of every modality that has feature flags go missing, modalities with one flag stay.
+
+    NOTE[PAPER] gamma-is-global: the paper says "each sample misses γ of its features"; the published masks draw over all
+    rows and columns at once, so rows differ. That is the default; `per_sample=True` is the paper's wording.
+    """
+
+    rate: float
+    per_sample: bool = False
+
+    def __str__(self) -> str:
+        return f"gamma{'-per-sample' if self.per_sample else ''}={self.rate:g}"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        tables = _tables(self, layout)
+        kept = Complete().keep(layout, key)
+        for name, features in tables.items():
+            draws = uniform(key, features)
+            if self.per_sample:
+                kept[name] = draws.argsort(1).argsort(1) >= round(self.rate * features)
+            else:
+                kept[name] = draws >= self.rate  # a batch has no "whole split" to share the rate over
+        return kept
+
+
+Protocol = Complete | Missing | RandomModalities | AnySubset | RandomCells
+
+
+def parse_protocol(text: str) -> Protocol:
+    """The protocol with that text form.
+
+    >>> parse_protocol("eta=0.6"), str(parse_protocol("missing=svhn+text"))
+    (RandomModalities(rate=0.6), 'missing=svhn+text')
+    """
+    name, _, value = text.strip().partition("=")
+    if not value and name in ("complete", "any-subset"):
+        return Complete() if name == "complete" else AnySubset()
+    if value and name == "missing":
+        return Missing(tuple(value.split("+")))
+    try:
+        rate = float(value)
+    except ValueError:
+        rate = -1.0
+    if 0 <= rate <= 1 and name in ("eta", "gamma", "gamma-per-sample"):
+        return RandomModalities(rate) if name == "eta" else RandomCells(rate, per_sample=name != "gamma")
+    raise ValueError(
+        f"no missingness protocol {text!r}; write complete, any-subset, missing=NAME+NAME, eta=RATE, gamma=RATE or "
+        "gamma-per-sample=RATE with a rate from 0 to 1"
+    )
+
+
+def mask_split(protocol: Protocol, layout: Layout, rows: int, *, seed: int, split: str) -> dict[str, Tensor]:
+    """The flags of a whole split: what evaluation uses, the same for every method."""
+    if isinstance(protocol, RandomCells) and not protocol.per_sample:
+        kept = Complete().keep(layout, torch.arange(rows))
+        for name, features in _tables(protocol, layout).items():
+            missing = gamma_mask(rows, features, protocol.rate, seed=GAMMA_SEEDS.get(split, seed))
+            kept[name] = torch.from_numpy(~missing)
+        return kept
+    return protocol.keep(layout, sample_keys(torch.arange(rows), seed, "masks", split, str(protocol)))
+
+
+def gamma_mask(rows: int, columns: int, rate: float, *, seed: int) -> np.ndarray:
+    """The published draw of missing cells (True = missing): floor(rows·columns·γ) positions of the flattened table."""
+    missing = np.zeros(rows * columns, dtype=bool)
+    draw = np.random.RandomState(seed)  # noqa: NPY002 - the published masks come from numpy's legacy generator
+    missing[draw.choice(rows * columns, int(rows * columns * rate), replace=False)] = True
+    return missing.reshape(rows, columns)
+
+
+def missing_rates(observed: Mapping[str, Tensor]) -> dict[str, float]:
+    """The realised share of missing values for each modality."""
+    return {name: 1.0 - float(flags.float().mean()) for name, flags in observed.items()}
+
+
+def _tables(protocol: RandomCells, layout: Layout) -> dict[str, int]:
+    tables = {name: features for name, features in layout.items() if features is not None}
+    if not tables:
+        raise ValueError(f"{protocol} drops single features, but no modality of {list(layout)} has feature flags")
+    return tables

@@ -1,0 +1,162 @@
+"""GAUGE: complete the input, score every evidence unit, gate the attention, predict (Eqs. 1-10, Algorithm 1)."""
+
+import logging
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gauge import registry
+from gauge.benchmarks import Benchmark
+from gauge.data import Dataset
+from gauge.gates import (
+    SCORE_FLOOR,
+    Biased,
+    Gate,
+    Normalization,
+    attention_bias,
+    hiding_bias,
+    normalize_scores,
+    pool_by_modality,
+    uses_zscore,
+)
+from gauge.imputers._frozen import Frozen
+from gauge.methods.any_subset import AnySubset
+from gauge.methods.any_subset import plan as plan_backbone
+from gauge.network import Network
+from gauge.stages import Stage, imputer_stage
+from gauge.types import Batch, Classifier, Evidence, Imputer, Objective, Prediction, Scorer, Units
+from gauge.units import UnitEncoder
+
+__all__ = ["Gauge", "Gating", "plan", "VARIANTS"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Gating:
+    """How evidence becomes gates; every ablation of the paper is one of these values.
+
+    `granularity`: a gate per unit, one per modality (v3), or none at all (v1, v2). `read`: where a unit stands when it
+    is scored, as it enters the backbone or before the embeddings are added, when its replacement keeps its place.
+    `reference`: what replaces a unit there, zero when None.
+
+    NOTE[PAPER] where-units-are-read: the paper leaves it open; the gradient is the same, the displacement is not.
+    """
+
+    granularity: Literal["unit", "modality", "none"] = "unit"
+    score: str | Scorer = "taylor"
+    normalization: Normalization = "adaptive"
+    objective: Objective = "logit"
+    read: Literal["backbone", "encoder"] = "backbone"
+    reference: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("granularity", ("unit", "modality", "none")), ("read", ("backbone", "encoder"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} {getattr(self, name)!r} is unknown; use one of {', '.join(allowed)}")
+
+
+VARIANTS = {
+    "gauge": Gating(),
+    "v1": Gating(granularity="none"),
+    "v2": Gating(granularity="none"),
+    "v3": Gating(granularity="modality"),
+    "masked": Gating(granularity="none"),
+    "gated-masked": Gating(),
+    "encoder-read": Gating(read="encoder"),
+    **{name: Gating(score=name) for name in ("random", "feature_norm", "gradient_norm", "attention")},
+}
+"""The rows of the paper's ablations. v1 takes the backbone as it is; `masked` and `gated-masked` have no imputer."""
+
+
+def plan(benchmark: Benchmark, *, variant: str = "gauge", seed: int = 0) -> Stage:
+    """Imputer and any-subset backbone, then fine-tuning on completed inputs with the variant's gates."""
+    if variant not in VARIANTS:
+        raise ValueError(f"method 'gauge' has no variant {variant!r}; variants: {', '.join(VARIANTS)}")
+    gating, settings = VARIANTS[variant], benchmark.settings["finetune"].model_copy(update={"seed": seed})
+    if variant == "v1":
+        settings = settings.model_copy(update={"epochs": 0})
+    backbone = plan_backbone(benchmark, seed=seed)
+    imputer = () if variant in ("masked", "gated-masked") else (imputer_stage(benchmark),)
+
+    def build(train: Dataset, backbone: AnySubset, *imputers: Imputer) -> Gauge:
+        return Gauge(backbone.encoder, backbone.classifier, *imputers, gating=gating)
+
+    return Stage(f"gauge-{variant}-s{seed}", build, asdict(gating), settings, (backbone, *imputer))
+
+
+class Gauge(nn.Module):
+    """A gated classifier over a frozen imputer. Without an imputer missing units are hidden, and the rest is gated.
+
+    Encoders run once a step; the scoring pass and the gated pass share their tokens.
+    """
+
+    def __init__(
+        self, encoder: UnitEncoder, classifier: Network, imputer: Imputer | None = None, *, gating: Gating | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.classifier = classifier
+        self.imputer = None if imputer is None else Frozen(imputer)
+        self.gating = gating or Gating()
+        score = self.gating.score
+        self.score: Scorer = registry.get("scoring", score) if isinstance(score, str) else score
+        if self.gating.granularity != "none":
+            raw = not uses_zscore(sum(encoder.layout.values()), self.gating.normalization)
+            self.gate = Gate(threshold=0.5 if raw else 0.0)  # app. B.3
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy of the gated prediction (Eq. 10)."""
+        return {"task": F.cross_entropy(self(batch).logits, batch.labels)}
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Prediction:
+        """The prediction for a batch whose values have been checked, with evidence and gates."""
+        prediction = self(batch.check())
+        if prediction.evidence is not None:
+            self._check(prediction.evidence, batch)
+        return prediction
+
+    def forward(self, batch: Batch) -> Prediction:
+        units, classifier, visible = self.units(batch)
+        if self.gating.granularity == "none":
+            return Prediction(classifier(units.tokens, None))
+        evidence = self.score(
+            classifier,
+            units.tokens,
+            reference=self._reference(units),
+            objective=self.gating.objective,
+            key=batch.key,
+        )
+        scores = normalize_scores(evidence.scores, self.gating.normalization, visible=visible)
+        if self.gating.granularity == "modality":
+            scores = pool_by_modality(scores, units.modality, visible=visible)
+        gates = self.gate(scores)
+        return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
+
+    def units(self, batch: Batch) -> tuple[Units, Classifier, Tensor | None]:
+        """The units to classify, the classifier that reads them, and which of them it sees (None: all)."""
+        if self.imputer is not None:
+            return self.encoder(self.imputer.complete(batch), hide_missing=False), self.classifier, None
+        units = self.encoder(batch)
+        return units, Biased(self.classifier, hiding_bias(units.observed)), units.observed
+
+    def _reference(self, units: Units) -> Tensor | None:
+        """What replaces a unit, as the backbone sees it."""
+        reference = self.gating.reference
+        if self.gating.read == "backbone":
+            return reference
+        return units.embedding if reference is None else units.embedding + reference.to(units.embedding)
+
+    def _check(self, evidence: Evidence, batch: Batch) -> None:
+        wrong = ~torch.isfinite(evidence.scores).all(1)
+        if wrong.any():
+            raise ValueError(
+                f"the evidence scores of sample {int(batch.index[wrong][0])} are not finite ({int(wrong.sum())} such in "
+                "the batch); look for exploding weights or for a score that divides by zero"
+            )
+        if evidence.scores.shape[1] > 1 and (evidence.scores.std(1) < SCORE_FLOOR).all():
+            logger.warning("all evidence scores lie within %g of each other: the gates cannot tell units apart", SCORE_FLOOR)

@@ -1,0 +1,1 @@
+"""Plain layers, each written once."""

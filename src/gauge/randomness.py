@@ -1,0 +1,84 @@
+"""Random numbers that are pure functions of integers: the same draw on every device, in every batch, after every restart.
+
+A stateful generator ties a sample's draw to the samples drawn before it, so masks and noise would change with the batch
+size, the device or a restart. Here each number is a hash (the finaliser of SplitMix64) of a key and a position.
+"""
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # SplitMix64's constants, written as signed 64-bit integers
+_MIX1 = 0xBF58476D1CE4E5B9 - 2**64
+_MIX2 = 0x94D049BB133111EB - 2**64
+
+
+def _mix(state: Tensor) -> Tensor:
+    for shift, factor in ((30, _MIX1), (27, _MIX2)):
+        state = (state ^ _logical_shift(state, shift)) * factor
+    return state ^ _logical_shift(state, 31)
+
+
+def _logical_shift(state: Tensor, bits: int) -> Tensor:
+    return (state >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(number: int) -> int:
+    """The number as a 64-bit integer that wraps around."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def derive(key: Int[Tensor, "b"], *parts: int | str) -> Int[Tensor, "b"]:
+    """New keys from old ones: streams of different parts are independent, equal parts give equal streams.
+
+    >>> key = torch.arange(3)
+    >>> bool((derive(key, "masks", 7) == derive(key, "masks", 7)).all()), bool((derive(key, 1) == derive(key, 2)).any())
+    (True, False)
+    """
+    for part in parts:
+        number = zlib.crc32(part.encode()) if isinstance(part, str) else part
+        key = _mix(key + _signed((number + 1) * _GOLDEN))
+    return key
+
+
+def key_of(seed: int, *parts: int | str) -> int:
+    """One integer key for settings that no sample belongs to."""
+    return int(derive(torch.tensor([seed]), *parts)[0])
+
+
+def sample_keys(index: Int[Tensor, "b"], seed: int, *parts: int | str) -> Int[Tensor, "b"]:
+    """The keys of the samples at `index`, for example for one epoch: `sample_keys(index, seed, "train", epoch)`."""
+    return _mix(index * _GOLDEN + key_of(seed, *parts))
+
+
+def uniform(key: Int[Tensor, "b"], count: int) -> Float[Tensor, "b {count}"]:
+    """`count` numbers in (0, 1) for every key."""
+    positions = torch.arange(1, count + 1, device=key.device) * _GOLDEN
+    bits = _logical_shift(_mix(key[:, None] + positions), 41)  # 23 bits: plus a half they still fit a float32
+    return (bits.float() + 0.5) * 2.0**-23
+
+
+def normal(key: Int[Tensor, "b"], count: int) -> Float[Tensor, "b {count}"]:
+    """`count` standard normal numbers for every key."""
+    return torch.special.ndtri(uniform(key, count))
+
+
+def permutation(size: int, seed: int, *parts: int | str, device: torch.device | str = "cpu") -> Int[Tensor, "{size}"]:
+    """A random order of 0 .. size - 1."""
+    return sample_keys(torch.arange(size, device=device), seed, *parts).argsort()
+
+
+@contextmanager
+def seeded(seed: int, *parts: int | str) -> Iterator[None]:
+    """Inside, torch's own draws (weight initialisation, dropout) follow the key; outside, nothing has changed.
+
+    The one place that touches torch's global generators: their layers offer no other way.
+    """
+    devices = list(range(torch.cuda.device_count()))
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(key_of(seed, *parts) & (2**63 - 1))
+        yield

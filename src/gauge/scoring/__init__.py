@@ -1,0 +1,1 @@
+"""One file for each scorer: (classifier, tokens) -> Evidence, from one ungated pass."""

@@ -1,0 +1,27 @@
+"""Attention score (scoring ablation): the last block's CLS-to-unit attention in the ungated pass, averaged over heads."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gauge.types import Evidence, Objective
+
+__all__ = ["attention_score"]
+
+
+@torch.no_grad()
+def attention_score(
+    classifier: Any,
+    tokens: Float[Tensor, "b n c"],
+    *,
+    reference: Float[Tensor, "..."] | None = None,
+    objective: Objective = "logit",
+    key: Int[Tensor, "b"] | None = None,
+) -> Evidence:
+    """How much CLS looks at every unit; needs a classifier that offers `attention`."""
+    if not hasattr(classifier, "attention"):
+        raise ValueError(f"{type(classifier).__name__} does not offer attention(tokens, attn_bias), which this score reads")
+    to_units = classifier.attention(tokens, None)[:, :, 0, 1:]
+    return Evidence(to_units.float().mean(1), classifier(tokens, None))

@@ -1,0 +1,25 @@
+"""Random score (scoring ablation): independent standard normal numbers, drawn anew at every scoring pass."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gauge.randomness import derive, normal
+from gauge.types import Classifier, Evidence, Objective
+
+__all__ = ["random_score"]
+
+
+@torch.no_grad()
+def random_score(
+    classifier: Classifier,
+    tokens: Float[Tensor, "b n c"],
+    *,
+    reference: Float[Tensor, "..."] | None = None,
+    objective: Objective = "logit",
+    key: Int[Tensor, "b"] | None = None,
+) -> Evidence:
+    """N(0, 1) from the samples' keys, which change with the epoch."""
+    if key is None:
+        key = torch.arange(len(tokens), device=tokens.device)
+    return Evidence(normal(derive(key, "random score"), tokens.shape[1]), classifier(tokens, None))

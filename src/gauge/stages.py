@@ -1,0 +1,67 @@
+"""Stages: what trains, on which settings, standing on what. Declared here, run and cached by `experiment`."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from gauge import __version__, registry
+from gauge.backbones.transformer import Transformer
+from gauge.benchmarks import Benchmark
+from gauge.config import TrainSettings
+from gauge.data import Dataset
+from gauge.network import Network
+from gauge.units import UnitEncoder
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thing to train. `build(train, *modules)` makes it from the training split and the trained modules of `needs`;
+    `config` names everything that `build` depends on, for the cache."""
+
+    name: str
+    build: Callable[..., nn.Module]
+    config: Mapping[str, Any]
+    settings: TrainSettings
+    needs: tuple["Stage", ...] = ()
+
+    def key(self, data: str) -> str:
+        """The hash that this stage is cached under: settings, data, and the stages it stands on."""
+        content = {
+            "version": __version__,
+            "config": dict(self.config),
+            "settings": self.settings.model_dump(mode="json"),
+            "data": data,
+            "needs": [stage.key(data) for stage in self.needs],
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def imputer_stage(benchmark: Benchmark) -> Stage:
+    """The benchmark's imputer: trained once, frozen for every method and seed."""
+
+    def build(train: Dataset) -> nn.Module:
+        return registry.get("imputers", benchmark.imputer).of(train, **benchmark.imputer_options)
+
+    config = {"imputer": benchmark.imputer, **benchmark.imputer_options}
+    return Stage(f"imputer-{benchmark.imputer}", build, config, benchmark.settings["imputer"])
+
+
+def unit_network(benchmark: Benchmark) -> tuple[UnitEncoder, Network]:
+    """Encoders and classifier at the benchmark's sizes, fresh."""
+    encoders = {
+        name: registry.get("encoders", modality.encoder)(modality.shape, benchmark.dim, **modality.options)
+        for name, modality in benchmark.modalities.items()
+    }
+    backbone = Transformer(benchmark.dim, heads=benchmark.heads, depth=benchmark.depth)
+    return UnitEncoder(encoders, benchmark.dim), Network(backbone, benchmark.dim, benchmark.num_classes)
+
+
+def network_config(benchmark: Benchmark) -> dict[str, Any]:
+    """What `unit_network` depends on."""
+    sizes = {name: getattr(benchmark, name) for name in ("dim", "heads", "depth", "num_classes")}
+    encoders = {name: [m.shape, m.encoder, dict(m.options)] for name, m in benchmark.modalities.items()}
+    return {**sizes, "encoders": encoders}

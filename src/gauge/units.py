@@ -1,0 +1,75 @@
+"""UnitEncoder: every modality of a batch as evidence units, with modality and position embeddings."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from gauge.nn.attention import small_parameter
+from gauge.types import Batch, Encoder, Units, over_values
+
+
+class UnitEncoder(nn.Module):
+    """Encoders, a LayerNorm for each modality, and embeddings -> Units. Run once per step; every pass shares its tokens.
+
+    A projection stands in where an encoder's width differs from `dim`.
+
+    >>> from gauge.encoders.mlp import Mlp
+    >>> encode = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
+    >>> encode.layout
+    {'scan': 1, 'blood': 1}
+    """
+
+    def __init__(self, encoders: Mapping[str, Encoder], dim: int) -> None:
+        super().__init__()
+        self.encoders = nn.ModuleDict(encoders)  # type: ignore[arg-type]
+        self.layout = {name: encoder.units for name, encoder in encoders.items()}
+        self.project = nn.ModuleDict(
+            {name: nn.Linear(encoder.width, dim) for name, encoder in encoders.items() if encoder.width != dim}
+        )
+        self.norms = nn.ModuleDict({name: nn.LayerNorm(dim) for name in encoders})
+        self.modality_embedding = nn.Embedding(len(encoders), dim)
+        self.position_embedding = small_parameter(sum(self.layout.values()), dim)
+        counts = torch.tensor(list(self.layout.values()))
+        self.register_buffer("modality", torch.arange(len(counts)).repeat_interleave(counts), persistent=False)
+        self.modality: Tensor
+
+    def forward(self, batch: Batch, *, hide_missing: bool = True) -> Units:
+        """The units of a batch. What is missing is hidden, unless the batch has been completed by an imputer.
+
+        A missing value is overwritten before it reaches an encoder: overwritten later, a NaN would poison the gradient.
+        """
+        if set(batch.modalities) != set(self.layout):
+            raise ValueError(f"the batch has modalities {sorted(batch.modalities)}, the encoder {sorted(self.layout)}")
+        contents, flags = [], []
+        for name in self.layout:
+            x, observed = batch.inputs[name], batch.observed[name]
+            if hide_missing:
+                x = torch.where(over_values(observed, x), x, torch.zeros((), dtype=x.dtype, device=x.device))
+            contents.append(self._content(name, x, observed if hide_missing else torch.ones_like(observed)))
+            flags.append(self._unit_flags(name, observed))
+        embedding = self.modality_embedding(self.modality) + self.position_embedding
+        units = Units(torch.cat(contents, 1), embedding, self.modality, torch.cat(flags, 1))
+        return units.hide(units.observed) if hide_missing else units
+
+    def _content(self, name: str, x: Tensor, observed: Tensor) -> Tensor:
+        emitted = self.encoders[name](x, observed)
+        if emitted.ndim != 3 or emitted.shape[1] != self.layout[name]:
+            raise ValueError(
+                f"encoder {name!r} says it emits {self.layout[name]} units but gave a tensor of shape "
+                f"{list(emitted.shape)}; it must be [batch, {self.layout[name]}, width]"
+            )
+        if name in self.project:
+            emitted = self.project[name](emitted)
+        return self.norms[name](emitted)
+
+    def _unit_flags(self, name: str, observed: Tensor) -> Tensor:
+        count = self.layout[name]
+        if observed.ndim == 1:
+            return observed[:, None].expand(-1, count)
+        if observed.shape[1] != count:
+            raise ValueError(
+                f"encoder {name!r} emits {count} units but observed[{name!r}] marks {observed.shape[1]} features; "
+                "give one flag per unit, or one per sample with shape [b]"
+            )
+        return observed
