@@ -48,7 +48,9 @@ def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
         with safe_open(path, framework="pt", device=str(device)) as file:
             yield file
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is damaged or not a checkpoint ({error}); delete it to train that stage again") from error
+        raise ValueError(
+            f"{path} is damaged or not a checkpoint ({error}); delete it to train that stage again"
+        ) from error
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:

@@ -1,12 +1,24 @@
 """Typed settings: YAML in and out, unknown keys are errors."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from gauge.masks import parse_protocol
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold a mapping of settings, not {type(content).__name__}")
+    return content
 
 
 class Settings(BaseModel):
@@ -15,19 +27,17 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read from a YAML file; every mistake is reported with its place."""
-        try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ValueError(f"{path} cannot be read as YAML: {error}") from error
-        if not isinstance(content, dict):
-            raise ValueError(f"{path} must hold a mapping of settings, not {type(content).__name__}")
+    def parse(cls, content: Mapping[str, Any], where: str) -> Self:
+        """The settings in a mapping; every mistake is reported with its place."""
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            places = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors())
-            raise ValueError(f"{path}: {places} (known: {', '.join(cls.model_fields)})") from error
+            mistakes = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise ValueError(f"{where}: {mistakes} (settings: {', '.join(cls.model_fields)})") from error
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        return cls.parse(read_yaml(path), str(path))
 
     def save(self, path: Path) -> None:
         Path(path).write_text(yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False), encoding="utf-8")
@@ -38,10 +48,10 @@ class TrainSettings(Settings):
     validation metric chooses the checkpoint (none: the last epoch is kept)."""
 
     epochs: int = Field(ge=0)
-    batch_size: int = Field(256, ge=1)
-    learning_rate: float = Field(1e-3, gt=0)
+    batch_size: int = Field(default=256, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
     schedule: Literal["constant", "cosine"] = "constant"
-    patience: int | None = Field(20, ge=1)
+    patience: int | None = Field(default=20, ge=1)
     masks: str = "complete"
     selection: tuple[str, ...] = ()
     metric: Literal["accuracy", "auc"] = "accuracy"

@@ -43,8 +43,11 @@ class Result(BaseModel):
     def save(self, folder: Path, predictions: Predictions) -> Path:
         """Write the result as JSON, and the predictions it came from beside it as compact arrays."""
         path = folder / result_name(self.benchmark, self.method, self.variant, self.seed, self.protocol)
-        arrays = {"probabilities": predictions.probabilities.astype(np.float32), "labels": predictions.labels}
-        write_bytes(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
+        probabilities, labels = predictions.probabilities.astype(np.float32), predictions.labels
+        write_bytes(
+            path.with_suffix(".npz"),
+            lambda file: np.savez_compressed(file, probabilities=probabilities, labels=labels),
+        )
         write_text(path, self.model_dump_json(indent=2) + "\n")
         return path
 
@@ -120,7 +123,9 @@ def commit() -> str:
         if tracked.returncode:
             return f"gauge-ml {__version__}"
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run([*git, "status", "--porcelain", "--", str(here)], capture_output=True, text=True, check=True)
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--", str(here)], capture_output=True, text=True, check=True
+        )
         return head + ("+changes" if changed.stdout.strip() else "")
     except (OSError, subprocess.CalledProcessError):
         return f"gauge-ml {__version__}"

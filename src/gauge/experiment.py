@@ -13,6 +13,7 @@ from gauge.benchmarks import Benchmark
 from gauge.config import Experiment
 from gauge.data import Dataset
 from gauge.evaluation import Result, evaluate, result_name
+from gauge.masks import parse_protocol
 from gauge.randomness import seeded
 from gauge.stages import Stage
 from gauge.training import Epoch, fit
@@ -70,7 +71,11 @@ class Workspace:
             on_epoch=lambda epoch: on_epoch(stage.name, epoch),
         )
         about = {"stage": stage.name, "config": json.loads(json.dumps(dict(stage.config), default=str))}
-        about |= {"settings": stage.settings.model_dump(mode="json"), "epochs": progress.epoch, "best": progress.best_epoch}
+        about |= {
+            "settings": stage.settings.model_dump(mode="json"),
+            "epochs": progress.epoch,
+            "best": progress.best_epoch,
+        }
         checkpoint.save(path, module.state_dict(), about)
         for superseded in ("last.safetensors", "best.safetensors"):
             (path.parent / superseded).unlink(missing_ok=True)
@@ -93,8 +98,11 @@ class Workspace:
         benchmark, stage = plan(experiment)
         train, test = (self.split(benchmark, name, experiment.data) for name in ("train", "test"))
         key = stage.key(train.fingerprint)
+        protocols = protocols or benchmark.protocols
+        for protocol in protocols:  # a condition that makes no sense here is told before anything trains
+            parse_protocol(protocol).keep(test.layout, torch.zeros(1, dtype=torch.long))
         method, results = None, []
-        for protocol in protocols or benchmark.protocols:
+        for protocol in protocols:
             found = self._find(experiment, protocol, key)
             if found is None:
                 method = method or self.method(experiment)

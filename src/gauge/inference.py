@@ -7,7 +7,7 @@ import torch
 
 from gauge import metrics
 from gauge.data import Dataset
-from gauge.masks import missing_rates, mask_split, parse_protocol
+from gauge.masks import mask_split, missing_rates, parse_protocol
 from gauge.types import Method
 
 MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method and its seed
@@ -36,7 +36,9 @@ def predict_split(method: Method, data: Dataset, protocol: str, *, batch_size: i
     probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()
     if not np.isfinite(probabilities).all():
         row = int(np.flatnonzero(~np.isfinite(probabilities).all(1))[0])
-        raise ValueError(f"the prediction for sample {row} of {data.split} is not finite; the model's weights are broken")
+        raise ValueError(
+            f"the prediction for sample {row} of {data.split} is not finite; the model's weights are broken"
+        )
     return Predictions(probabilities, data.labels.cpu().numpy(), missing_rates(observed))
 
 

@@ -169,7 +169,7 @@ def mask_split(protocol: Protocol, layout: Layout, rows: int, *, seed: int, spli
 def gamma_mask(rows: int, columns: int, rate: float, *, seed: int) -> np.ndarray:
     """The published draw of missing cells (True = missing): floor(rows·columns·γ) positions of the flattened table."""
     missing = np.zeros(rows * columns, dtype=bool)
-    draw = np.random.RandomState(seed)  # noqa: NPY002 - the published masks come from numpy's legacy generator
+    draw = np.random.RandomState(seed)
     missing[draw.choice(rows * columns, int(rows * columns * rate), replace=False)] = True
     return missing.reshape(rows, columns)
 

@@ -7,7 +7,7 @@ from scipy.stats import binomtest, norm
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 METRICS = ("accuracy", "auc")
-RESAMPLES = 2000
+RESAMPLES = 1000
 
 
 def score(metric: str, probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -38,7 +38,7 @@ def interval(metric: str, probabilities: np.ndarray, labels: np.ndarray) -> tupl
 
 @dataclass(frozen=True)
 class Comparison:
-    """Second minus first method on the same samples: the difference, its 95 % interval, and a p-value."""
+    """Second minus first method on the same samples."""
 
     difference: float
     interval: tuple[float, float]
@@ -47,22 +47,32 @@ class Comparison:
 
 
 def compare(metric: str, first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> Comparison:
-    """Bootstrap interval of the difference; exact McNemar test for accuracy, DeLong's test for a binary AUC."""
+    """The difference with a bootstrap interval, and `paired_test`."""
     difference = score(metric, second, labels) - score(metric, first, labels)
     if metric == "accuracy":
         gains = (second.argmax(1) == labels).astype(float) - (first.argmax(1) == labels)
-        better, worse = int((gains > 0).sum()), int((gains < 0).sum())
-        p_value = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
-        values, test = [gains[rows].mean() for rows in _resamples(labels)], "McNemar (exact)"
+        values = [gains[rows].mean() for rows in _resamples(labels)]
     else:
-        values = [score(metric, second[rows], labels[rows]) - score(metric, first[rows], labels[rows]) for rows in _resamples(labels)]
-        p_value, test = float("nan"), "none for more than two classes"
-        if first.shape[1] == 2:
-            covariance = _delong([first[:, 1], second[:, 1]], labels)
-            variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
-            p_value = float(2 * norm.sf(abs(difference) / variance**0.5)) if variance > 0 else 1.0
-            test = "DeLong"
-    return Comparison(difference, (float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))), p_value, test)
+        values = [
+            score(metric, second[rows], labels[rows]) - score(metric, first[rows], labels[rows])
+            for rows in _resamples(labels)
+        ]
+    low, high = np.quantile(values, (0.025, 0.975))
+    return Comparison(difference, (float(low), float(high)), *paired_test(metric, first, second, labels))
+
+
+def paired_test(metric: str, first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> tuple[float, str]:
+    """A p-value and the test it comes from: exact McNemar for accuracy, DeLong for a binary AUC."""
+    if metric == "accuracy":
+        right, also = first.argmax(1) == labels, second.argmax(1) == labels
+        better, worse = int((also & ~right).sum()), int((right & ~also).sum())
+        return (float(binomtest(better, better + worse).pvalue) if better + worse else 1.0), "McNemar (exact)"
+    if first.shape[1] != 2:
+        return float("nan"), "none for more than two classes"
+    covariance = _delong([first[:, 1], second[:, 1]], labels)
+    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    difference = score(metric, second, labels) - score(metric, first, labels)
+    return (float(2 * norm.sf(abs(difference) / variance**0.5)) if variance > 0 else 1.0), "DeLong"
 
 
 def _resamples(labels: np.ndarray) -> list[np.ndarray]:

@@ -5,10 +5,13 @@ The first name in a module's `__all__` is its component, the first line of its d
 
 import ast
 import difflib
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 KINDS = {
     "benchmarks": "benchmark",
@@ -35,12 +38,17 @@ def get(kind: str, name: str) -> Any:
 
 def module(kind: str, name: str) -> Any:
     """The module a component lives in."""
-    known = names(kind)
+    pick(dict.fromkeys(names(kind)), name, KINDS[kind])
+    return import_module(f"gauge.{kind}.{name}")
+
+
+def pick(known: Mapping[str, T], name: str, what: str) -> T:
+    """The entry of that name; an unknown name is answered with the nearest, or with all there are."""
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        raise ValueError(f"there is no {KINDS[kind]} {name!r}; {hint}")
-    return import_module(f"gauge.{kind}.{name}")
+        raise ValueError(f"there is no {what} {name!r}; {hint}")
+    return known[name]
 
 
 def describe(kind: str, name: str) -> str:
@@ -49,8 +57,7 @@ def describe(kind: str, name: str) -> str:
 
 
 def _folder(kind: str) -> Path:
-    if kind not in KINDS:
-        raise ValueError(f"there is no kind {kind!r}; kinds: {', '.join(KINDS)}")
+    pick(KINDS, kind, "kind of component")
     spec = find_spec(f"gauge.{kind}")
     assert spec is not None
     assert spec.origin is not None

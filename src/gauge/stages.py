@@ -14,6 +14,7 @@ from gauge.benchmarks import Benchmark
 from gauge.config import TrainSettings
 from gauge.data import Dataset
 from gauge.network import Network
+from gauge.nn.attention import initialise
 from gauge.units import UnitEncoder
 
 
@@ -57,11 +58,15 @@ def unit_network(benchmark: Benchmark) -> tuple[UnitEncoder, Network]:
         for name, modality in benchmark.modalities.items()
     }
     backbone = Transformer(benchmark.dim, heads=benchmark.heads, depth=benchmark.depth)
-    return UnitEncoder(encoders, benchmark.dim), Network(backbone, benchmark.dim, benchmark.num_classes)
+    encoder, network = UnitEncoder(encoders, benchmark.dim), Network(backbone, benchmark.dim, benchmark.num_classes)
+    if benchmark.small_init:
+        initialise(encoder)
+        initialise(network)
+    return encoder, network
 
 
 def network_config(benchmark: Benchmark) -> dict[str, Any]:
     """What `unit_network` depends on."""
-    sizes = {name: getattr(benchmark, name) for name in ("dim", "heads", "depth", "num_classes")}
+    sizes = {name: getattr(benchmark, name) for name in ("dim", "heads", "depth", "num_classes", "small_init")}
     encoders = {name: [m.shape, m.encoder, dict(m.options)] for name, m in benchmark.modalities.items()}
     return {**sizes, "encoders": encoders}

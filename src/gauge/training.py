@@ -199,7 +199,9 @@ def _resume(
     progress = Progress(**about)
     if progress.best_score is None:
         return progress, None
-    if progress.best_epoch == progress.epoch:  # the newest epoch is the best; its own file may not have been written yet
+    if (
+        progress.best_epoch == progress.epoch
+    ):  # the newest epoch is the best; its own file may not have been written yet
         return progress, _state(method)
     return progress, checkpoint.load(folder / "best.safetensors", device)[0]
 

@@ -1,4 +1,4 @@
-"""Adapters: other people's Transformers as backbones, (sequence, attn_bias) -> sequence, with the bias taken as it is meant."""
+"""Adapters: other people's Transformers as backbones, with the attention bias taken as it is meant."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,9 @@ class FromTorch(nn.Module):
     def __init__(self, encoder: nn.TransformerEncoder) -> None:
         super().__init__()
         if not isinstance(encoder, nn.TransformerEncoder):
-            raise ValueError(f"FromTorch takes an nn.TransformerEncoder, not {type(encoder).__name__}; see FromFunction")
+            raise ValueError(
+                f"FromTorch takes an nn.TransformerEncoder, not {type(encoder).__name__}; see FromFunction"
+            )
         if not all(layer.self_attn.batch_first for layer in encoder.layers):
             raise ValueError("the encoder's layers expect [s, b, c]; make them with batch_first=True")
         self.encoder = encoder
@@ -89,7 +91,12 @@ class FromTimm(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         for block in self.blocks:
-            _require_argument(block.forward, "attn_mask", f"{type(block).__name__}.forward", "use timm 1.0.16 or newer and a plain ViT")
+            _require_argument(
+                block.forward,
+                "attn_mask",
+                f"{type(block).__name__}.forward",
+                "use timm 1.0.16 or newer and a plain ViT",
+            )
         self.norm = norm or nn.Identity()
 
     def forward(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:

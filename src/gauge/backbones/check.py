@@ -64,7 +64,9 @@ def _check(backbone: Any, sequence: Tensor) -> None:
     one = bias()
     one[0, ..., 2] = -5.0
     if not same(backbone(sequence, one)[1:], plain[1:]):
-        raise ValueError("one sample's bias changes another's output; keep the bias's first axis aligned with the batch")
+        raise ValueError(
+            "one sample's bias changes another's output; keep the bias's first axis aligned with the batch"
+        )
     gate = bias(2, value=-1.0).requires_grad_()
     (gradient,) = torch.autograd.grad(backbone(sequence, gate)[:, 0].square().sum(), gate, allow_unused=True)
     if gradient is None or not bool((gradient != 0).any()):
@@ -80,8 +82,14 @@ def _check(backbone: Any, sequence: Tensor) -> None:
             "the call, as FromTorch does"
         )
     if hasattr(backbone, "cls") and not same(graded[0], backbone.cls(sequence, bias(2, value=-1.0))):
-        raise ValueError("cls(sequence, attn_bias) is not the first position of the output; make them agree, or drop cls")
+        raise ValueError(
+            "cls(sequence, attn_bias) is not the first position of the output; make them agree, or drop cls"
+        )
     if hasattr(backbone, "attention"):
         weights = backbone.attention(sequence, bias(2))
-        if weights.ndim != 4 or weights.shape[-2:] != (LENGTH, LENGTH) or bool((weights[..., 2].abs() > TOLERANCE).any()):
+        if (
+            weights.ndim != 4
+            or weights.shape[-2:] != (LENGTH, LENGTH)
+            or bool((weights[..., 2].abs() > TOLERANCE).any())
+        ):
             raise ValueError("attention(sequence, attn_bias) must be [b, h, s, s] after the softmax, bias included")

@@ -35,4 +35,3 @@ class Transformer(nn.Module):
         last = self.blocks[-1]
         assert isinstance(last, Block)
         return last.attention.weights(last.attention_norm(sequence), attn_bias)
-

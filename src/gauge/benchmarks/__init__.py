@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from gauge.config import TrainSettings
 from gauge.data import Dataset
+from gauge.registry import pick
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Benchmark:
     """Data, protocol and sizes of one comparison: all that distinguishes it from the next.
 
     `settings` holds how each stage trains: `imputer`, `backbone` and `finetune`. `protocols` are the conditions it is
-    evaluated under.
+    evaluated under. `small_init` starts Linear and Embedding weights at N(0, 0.02²) instead of torch's default.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Benchmark:
     settings: Mapping[str, TrainSettings]
     read: Callable[[str, Path | None], Dataset]
     metric: Literal["accuracy", "auc"] = "accuracy"
+    small_init: bool = True
 
     def load(self, split: str, data: Path | None = None) -> Dataset:
         """The train, val or test split."""
@@ -50,7 +52,6 @@ class Benchmark:
         """The benchmark with some settings of its stages changed."""
         settings = dict(self.settings)
         for stage, changes in overrides.items():
-            if stage not in settings:
-                raise ValueError(f"{self.name} has no stage {stage!r}; stages: {', '.join(settings)}")
-            settings[stage] = TrainSettings.model_validate(settings[stage].model_dump() | dict(changes))
+            before = pick(settings, stage, f"stage of {self.name}")
+            settings[stage] = TrainSettings.parse(before.model_dump() | dict(changes), f"stage {stage!r}")
         return replace(self, settings=settings)

@@ -80,7 +80,7 @@ class Dataset:
         if keep is not None:
             observed = {name: _both(flags, keep[name]) for name, flags in observed.items()}
         inputs = {name: as_values(values[index]) for name, values in self.inputs.items()}
-        return Batch(inputs, observed, self.labels[index], index, key)  # type: ignore[arg-type]
+        return Batch(inputs, observed, self.labels[index], index, index if key is None else key)
 
     def batches(self, size: int, *, keep: Mapping[str, Tensor] | None = None, seed: int = 0) -> Iterator[Batch]:
         """The split in order; `keep` holds flags for all its rows."""

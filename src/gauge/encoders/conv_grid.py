@@ -24,7 +24,9 @@ class ConvGrid(nn.Module):
         self.width = width
         self.units = (trunk_sides(square_side(shape), len(channels))[-1] // 2) ** 2
         if not self.units:
-            raise ValueError(f"images of side {shape[1]} are too small for {len(channels)} halvings and a pool; use fewer")
+            raise ValueError(
+                f"images of side {shape[1]} are too small for {len(channels)} halvings and a pool; use fewer"
+            )
         self.trunk = conv_trunk((shape[0], *channels))
         self.read_out = nn.Sequential(nn.Conv2d(channels[-1], width, 1), nn.MaxPool2d(2))
 

@@ -23,7 +23,11 @@ class Mlp(nn.Module):
         super().__init__()
         self.width = width
         self.layers = nn.Sequential(
-            nn.Flatten(), nn.Linear(math.prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, width), nn.Unflatten(1, (1, width))
+            nn.Flatten(),
+            nn.Linear(math.prod(shape), hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, width),
+            nn.Unflatten(1, (1, width)),
         )
 
     def forward(self, x: Float[Tensor, "b *f"], observed: Tensor) -> Float[Tensor, "b 1 c"]:

@@ -102,7 +102,9 @@ class MoPoE(nn.Module):
     def _experts(self, batch: Batch) -> tuple[Float[Tensor, "m b z"], Float[Tensor, "m b z"]]:
         """Each modality's own Gaussian: mean and precision. Missing values are overwritten before they are read."""
         batch = batch.filled({name: torch.zeros_like(values) for name, values in batch.inputs.items()})
-        mean, log_variance = torch.stack([self.encoders[name](batch.inputs[name]) for name in self.encoders]).chunk(2, -1)
+        mean, log_variance = torch.stack([self.encoders[name](batch.inputs[name]) for name in self.encoders]).chunk(
+            2, -1
+        )
         return mean, 1 / (log_variance.exp() + 1e-8)
 
     def _product(

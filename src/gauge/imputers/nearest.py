@@ -41,7 +41,9 @@ class Nearest(nn.Module):
     def complete(self, batch: Batch) -> Batch:
         donors = len(self.get_buffer(f"observed_{self.modalities[0]}"))
         widest = max(self._flags(name).shape[1] for name in self.modalities)
-        chunks = torch.arange(len(batch), device=batch.index.device).split(max(1, DISTANCES_AT_ONCE // (donors * widest)))
+        chunks = torch.arange(len(batch), device=batch.index.device).split(
+            max(1, DISTANCES_AT_ONCE // (donors * widest))
+        )
         filled: dict[str, list[Tensor]] = {name: [] for name in self.modalities}
         for rows in chunks:
             distance = self._distance(batch, rows)

@@ -1,5 +1,7 @@
 """Any-subset backbone: one Transformer trained on random subsets of its modalities; what is missing is masked."""
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,25 +11,32 @@ from gauge.data import Dataset
 from gauge.gates import hiding_bias
 from gauge.masks import subsets
 from gauge.network import Network
-from gauge.nn.attention import initialise
 from gauge.randomness import derive, uniform
+from gauge.registry import pick
 from gauge.stages import Stage, network_config, unit_network
 from gauge.types import Batch, Prediction
 from gauge.units import UnitEncoder
 
-__all__ = ["AnySubset", "plan", "VARIANTS"]
+__all__ = ["VARIANTS", "AnySubset", "plan"]
 
-VARIANTS = {"any_subset": "as trained, without further steps"}
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table."""
+
+    note: str
+
+
+VARIANTS = {"any_subset": Variant("missing units masked, the backbone as trained")}
 
 
 def plan(benchmark: Benchmark, *, variant: str = "any_subset", seed: int = 0) -> Stage:
     """The backbone alone: the start of every fine-tuned method."""
+    pick(VARIANTS, variant, "any_subset variant")
 
     def build(train: Dataset) -> "AnySubset":
         encoder, classifier = unit_network(benchmark)
-        method = AnySubset(encoder, classifier, subsets_per_step=benchmark.subsets_per_step)
-        initialise(method)
-        return method
+        return AnySubset(encoder, classifier, subsets_per_step=benchmark.subsets_per_step)
 
     config = {"subsets_per_step": benchmark.subsets_per_step, **network_config(benchmark)}
     return Stage(f"backbone-s{seed}", build, config, benchmark.settings["backbone"].model_copy(update={"seed": seed}))

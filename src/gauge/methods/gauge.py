@@ -1,7 +1,7 @@
 """GAUGE: complete the input, score every evidence unit, gate the attention, predict (Eqs. 1-10, Algorithm 1)."""
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import torch
@@ -26,11 +26,12 @@ from gauge.imputers._frozen import Frozen
 from gauge.methods.any_subset import AnySubset
 from gauge.methods.any_subset import plan as plan_backbone
 from gauge.network import Network
+from gauge.registry import pick
 from gauge.stages import Stage, imputer_stage
 from gauge.types import Batch, Classifier, Evidence, Imputer, Objective, Prediction, Scorer, Units
 from gauge.units import UnitEncoder
 
-__all__ = ["Gauge", "Gating", "plan", "VARIANTS"]
+__all__ = ["VARIANTS", "Gating", "Gauge", "plan"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,33 +60,48 @@ class Gating:
                 raise ValueError(f"{name} {getattr(self, name)!r} is unknown; use one of {', '.join(allowed)}")
 
 
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table: GAUGE itself, or one of its ablations and controls."""
+
+    note: str
+    gating: Gating = field(default_factory=Gating)
+    imputes: bool = True
+    tunes: bool = True
+
+
+UNGATED = Gating(granularity="none")
 VARIANTS = {
-    "gauge": Gating(),
-    "v1": Gating(granularity="none"),
-    "v2": Gating(granularity="none"),
-    "v3": Gating(granularity="modality"),
-    "masked": Gating(granularity="none"),
-    "gated-masked": Gating(),
-    "encoder-read": Gating(read="encoder"),
-    **{name: Gating(score=name) for name in ("random", "feature_norm", "gradient_norm", "attention")},
+    "masked": Variant("missing units masked, fine-tuned without any imputer", UNGATED, imputes=False),
+    "v1": Variant("all recovered: the backbone as it is on completed inputs", UNGATED, tunes=False),
+    "v2": Variant("fine-tuned on completed inputs, ungated", UNGATED),
+    "v3": Variant("one gate per modality", Gating(granularity="modality")),
+    "gauge": Variant("one gate per evidence unit"),
+    "gauge-masked": Variant("gates without any imputer, missing units masked", imputes=False),
+    "gauge-read-encoder": Variant("units read before the embeddings", Gating(read="encoder")),
+    "gauge-random": Variant("random scores", Gating(score="random")),
+    "gauge-feature-norm": Variant("scores by feature norm", Gating(score="feature_norm")),
+    "gauge-gradient-norm": Variant("scores by gradient norm", Gating(score="gradient_norm")),
+    "gauge-attention": Variant("scores by CLS attention", Gating(score="attention")),
+    "gauge-zscore": Variant("always z-scores", Gating(normalization="zscore")),
+    "gauge-raw": Variant("always raw scores", Gating(normalization="raw")),
 }
-"""The rows of the paper's ablations. v1 takes the backbone as it is; `masked` and `gated-masked` have no imputer."""
 
 
 def plan(benchmark: Benchmark, *, variant: str = "gauge", seed: int = 0) -> Stage:
     """Imputer and any-subset backbone, then fine-tuning on completed inputs with the variant's gates."""
-    if variant not in VARIANTS:
-        raise ValueError(f"method 'gauge' has no variant {variant!r}; variants: {', '.join(VARIANTS)}")
-    gating, settings = VARIANTS[variant], benchmark.settings["finetune"].model_copy(update={"seed": seed})
-    if variant == "v1":
+    chosen = pick(VARIANTS, variant, "gauge variant")
+    settings = benchmark.settings["finetune"].model_copy(update={"seed": seed})
+    if not chosen.tunes:
         settings = settings.model_copy(update={"epochs": 0})
-    backbone = plan_backbone(benchmark, seed=seed)
-    imputer = () if variant in ("masked", "gated-masked") else (imputer_stage(benchmark),)
+    needs = [plan_backbone(benchmark, seed=seed)]
+    if chosen.imputes:
+        needs.append(imputer_stage(benchmark))
 
-    def build(train: Dataset, backbone: AnySubset, *imputers: Imputer) -> Gauge:
-        return Gauge(backbone.encoder, backbone.classifier, *imputers, gating=gating)
+    def build(train: Dataset, backbone: AnySubset, imputer: Imputer | None = None) -> Gauge:
+        return Gauge(backbone.encoder, backbone.classifier, imputer, gating=chosen.gating)
 
-    return Stage(f"gauge-{variant}-s{seed}", build, asdict(gating), settings, (backbone, *imputer))
+    return Stage(f"{variant}-s{seed}", build, asdict(chosen.gating), settings, tuple(needs))
 
 
 class Gauge(nn.Module):
@@ -110,6 +126,7 @@ class Gauge(nn.Module):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the gated prediction (Eq. 10)."""
+        assert batch.labels is not None
         return {"task": F.cross_entropy(self(batch).logits, batch.labels)}
 
     @torch.no_grad()
@@ -159,4 +176,6 @@ class Gauge(nn.Module):
                 "the batch); look for exploding weights or for a score that divides by zero"
             )
         if evidence.scores.shape[1] > 1 and (evidence.scores.std(1) < SCORE_FLOOR).all():
-            logger.warning("all evidence scores lie within %g of each other: the gates cannot tell units apart", SCORE_FLOOR)
+            logger.warning(
+                "all evidence scores lie within %g of each other: the gates cannot tell units apart", SCORE_FLOOR
+            )

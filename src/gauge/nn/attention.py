@@ -23,7 +23,9 @@ class Attention(nn.Module):
         """What the first `reads` positions (all when None) gather from the whole sequence."""
         query, key, value = self._split(sequence, reads)
         if attn_bias is not None:
-            attn_bias = attn_bias[..., :reads, :].to(query.dtype)  # a float32 bias beside half-precision queries is misread
+            attn_bias = attn_bias[..., :reads, :].to(
+                query.dtype
+            )  # a float32 bias beside half-precision queries is misread
         gathered = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_bias)
         return self.project(gathered.transpose(1, 2).flatten(2))
 

@@ -1,6 +1,7 @@
 """Small convolution stacks for images: a trunk that halves the side at every step, and its mirror image."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import Tensor, nn
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 def conv_trunk(channels: Sequence[int]) -> nn.Sequential:
     """3x3 convolutions of stride 2 with ReLU: [b, channels[0], side, side] -> [b, channels[-1], side / 2^d, ...]."""
     layers: list[nn.Module] = []
-    for before, after in zip(channels, channels[1:], strict=False):
+    for before, after in pairwise(channels):
         layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.ReLU()]
     return nn.Sequential(*layers)
 
@@ -53,7 +54,9 @@ class ConvDecoder(nn.Module):
         super().__init__()
         sides = trunk_sides(square_side(shape), len(channels))
         self.start = nn.Sequential(
-            nn.Linear(latent, channels[-1] * sides[-1] ** 2), nn.ReLU(), nn.Unflatten(1, (channels[-1], sides[-1], sides[-1]))
+            nn.Linear(latent, channels[-1] * sides[-1] ** 2),
+            nn.ReLU(),
+            nn.Unflatten(1, (channels[-1], sides[-1], sides[-1])),
         )
         layers: list[nn.Module] = []
         widths = (shape[0], *channels)

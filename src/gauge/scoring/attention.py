@@ -22,6 +22,8 @@ def attention_score(
 ) -> Evidence:
     """How much CLS looks at every unit; needs a classifier that offers `attention`."""
     if not hasattr(classifier, "attention"):
-        raise ValueError(f"{type(classifier).__name__} does not offer attention(tokens, attn_bias), which this score reads")
+        raise ValueError(
+            f"{type(classifier).__name__} does not offer attention(tokens, attn_bias), which this score reads"
+        )
     to_units = classifier.attention(tokens, None)[:, :, 0, 1:]
     return Evidence(to_units.float().mean(1), classifier(tokens, None))

@@ -1,0 +1,232 @@
+"""The `gauge` command. Results go to stdout and files, progress to stderr; heavy imports wait until they are needed."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gauge import __version__, registry
+
+if TYPE_CHECKING:
+    from gauge.config import Experiment
+    from gauge.evaluation import Result
+    from gauge.experiment import Workspace
+
+app = typer.Typer(
+    name="gauge",
+    help="Classification from incomplete multimodal data: impute, score every piece of evidence, gate what should not "
+    "be trusted. Start with `gauge demo`.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; a GPU is used when there is one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for so many epochs, for a quick look.")]
+
+
+def main() -> None:
+    """Run the command; what a user can mend is told in one line, without a traceback."""
+    try:
+        app()
+    except (ValueError, FloatingPointError) as error:
+        print(f"gauge: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("gauge: stopped; run the same command again to continue", file=sys.stderr)
+        sys.exit(130)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"gauge-ml {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where models, results and report.html go.")] = Path("gauge-demo"),
+    seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 0,
+    epochs: Epochs = None,
+    device: Device = None,
+) -> None:
+    """Train on five-view digits made from real photos, compare with and without gates, write report.html.
+
+    About three minutes on two CPU cores. What is already trained in the folder is used again.
+    """
+    from gauge import demo
+
+    with _progress() as on_epoch:
+        table, verdict, report = demo.run(
+            out, seed=seed, overrides=_overrides("polymnist5k", epochs), device=device, on_epoch=on_epoch
+        )
+    _print_markdown(table)
+    for sentence in verdict:
+        print(f"- {sentence}")
+    print(f"\nOpen {report} to see which evidence was trusted.")
+
+
+@app.command("list")
+def list_components(
+    kind: Annotated[str | None, typer.Argument(help="benchmarks, methods, imputers, encoders or scoring.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What there is to choose from: benchmarks, methods, imputers, encoders, scorers."""
+    kinds = [kind] if kind else list(registry.KINDS)
+    found = {kind: {name: registry.describe(kind, name) for name in registry.names(kind)} for kind in kinds}
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    for title, components in found.items():
+        print(title)
+        for name, description in components.items():
+            print(f"  {name:14} {description}")
+
+
+@app.command()
+def benchmark(
+    name: Annotated[str, typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.")],
+    method: Annotated[
+        list[str] | None, typer.Option(help="METHOD, METHOD:VARIANT or METHOD:all; may be repeated. Default: gauge.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ...")] = 1,
+    protocol: Annotated[
+        list[str] | None, typer.Option(help="Conditions to evaluate, e.g. eta=0.8; may be repeated.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with the benchmark's files, where it needs any.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Workspace for models and results. Default: runs/NAME.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with settings of stages, e.g. 'finetune: {epochs: 20}'.")
+    ] = None,
+    epochs: Epochs = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train and evaluate methods on a benchmark, print the table, keep every result as JSON.
+
+    Interrupt it whenever you like: the same command continues where it stopped and repeats nothing.
+    """
+    from gauge.checkpoint import write_text
+    from gauge.config import Experiment, read_yaml
+    from gauge.experiment import plan
+    from gauge.reports.tables import Table
+
+    overrides = read_yaml(config) if config else {}
+    for stage, changes in _overrides(name, epochs).items():
+        overrides[stage] = {**overrides.get(stage, {}), **changes}
+    experiments = [
+        Experiment(
+            benchmark=name,
+            method=chosen,
+            variant=variant,
+            seed=seed,
+            data=None if data is None else str(data.resolve()),
+            overrides=overrides,
+        )
+        for chosen, variant in _rows(method or ["gauge"])
+        for seed in range(seeds)
+    ]
+    for experiment in experiments:  # mistakes are told before anything trains
+        plan(experiment)
+    workspace = out or Path("runs") / name
+    with _progress() as on_epoch:
+        results = _run(_workspace(workspace, device, on_epoch), experiments, tuple(protocol or ()))
+    table = Table.of(results).markdown()
+    write_text(workspace / "table.md", table)
+    if as_json:
+        print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
+        return
+    _print_markdown(table)
+    _print_missing(results)
+    print(f"\n{len(results)} results in {workspace / 'results'}, the table in {workspace / 'table.md'}")
+
+
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Folder of a trained stage: WORKSPACE/stages/NAME.")],
+    protocol: Annotated[list[str] | None, typer.Option(help="Conditions, e.g. eta=0.4; may be repeated.")] = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a trained model again, under the benchmark's own or any other missingness."""
+    from gauge.config import Experiment
+
+    path = model / "experiment.json"
+    if not path.is_file():
+        raise ValueError(f"{model} is not the folder of a trained method (no experiment.json); see WORKSPACE/stages")
+    experiment = Experiment.model_validate_json(path.read_text(encoding="utf-8"))
+    workspace = _workspace(model.resolve().parent.parent, device, lambda stage, epoch: None)
+    results = [result for result, _ in workspace.run(experiment, tuple(protocol or ()))]
+    if as_json:
+        print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
+        return
+    for result in results:
+        low, high = result.interval
+        print(f"{result.protocol:14} {result.metric} {100 * result.value:.2f}  [{100 * low:.2f}, {100 * high:.2f}]")
+    _print_missing(results)
+
+
+def _run(workspace: "Workspace", experiments: "list[Experiment]", protocols: tuple[str, ...]) -> "list[Result]":
+    return [result for experiment in experiments for result, _ in workspace.run(experiment, protocols)]
+
+
+def _workspace(folder: Path, device: str | None, on_epoch: Any) -> "Workspace":
+    from gauge.experiment import Workspace
+
+    return Workspace(folder, device, on_epoch)
+
+
+def _rows(chosen: list[str]) -> list[tuple[str, str]]:
+    """(method, variant) of every `METHOD`, `METHOD:VARIANT` and `METHOD:all`."""
+    rows = []
+    for text in chosen:
+        method, _, variant = text.partition(":")
+        variants = registry.module("methods", method).VARIANTS
+        rows += [(method, name) for name in (variants if variant == "all" else [variant or method])]
+    return list(dict.fromkeys(rows))
+
+
+def _overrides(benchmark: str, epochs: int | None) -> dict[str, dict[str, object]]:
+    if epochs is None:
+        return {}
+    return {stage: {"epochs": epochs} for stage in registry.get("benchmarks", benchmark).settings}
+
+
+def _print_markdown(table: str) -> None:
+    """As a drawn table on a terminal, as Markdown into a pipe."""
+    if not sys.stdout.isatty():
+        print(table)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(table))
+
+
+def _print_missing(results: "list[Result]") -> None:
+    """What was really missing, once for every protocol."""
+    for protocol, missing in {result.protocol: result.data["missing"] for result in results}.items():
+        print(f"missing under {protocol}: " + ", ".join(f"{name} {100 * rate:.1f} %" for name, rate in missing.items()))
+
+
+def _progress() -> Any:
+    from gauge.progress import stage_progress
+
+    return stage_progress()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""explain(): every unit of a batch with its score, its gate, and the attention it got before and after."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gauge.gates import attention_bias
+from gauge.methods.gauge import Gauge
+from gauge.types import Batch, Evidence, Units
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What GAUGE made of a batch. `completed` holds the input as the encoders read it, imputed values included."""
+
+    completed: Batch
+    units: Units
+    evidence: Evidence
+    gates: Float[Tensor, "b n"]
+    logits: Float[Tensor, "b k"]
+    attention_before: Float[Tensor, "b n"]
+    attention_after: Float[Tensor, "b n"]
+
+
+@torch.no_grad()
+def explain(method: Gauge, batch: Batch) -> Explanation:
+    """The evidence behind the predictions for a batch; attention is the last block's, from CLS, averaged over heads."""
+    method.eval()
+    prediction = method.predict(batch)
+    if prediction.evidence is None or prediction.gates is None:
+        raise ValueError("this method has granularity 'none' and so no gates to explain; use 'unit' or 'modality'")
+    completed = batch if method.imputer is None else method.imputer.complete(batch)
+    units, classifier, _ = method.units(batch)
+
+    def from_cls(bias: Tensor | None) -> Tensor:
+        return classifier.attention(units.tokens, bias)[:, :, 0, 1:].mean(1)  # type: ignore[attr-defined]
+
+    return Explanation(
+        completed,
+        units,
+        prediction.evidence,
+        prediction.gates,
+        prediction.logits,
+        from_cls(None),
+        from_cls(attention_bias(prediction.gates)),
+    )

@@ -1,0 +1,1 @@
+"""Results as people read them: one self-contained HTML page."""

@@ -1,0 +1,48 @@
+"""Shapes are checked at run time in every test; the small values that many laws share are fixtures here."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from jaxtyping import install_import_hook
+
+# jaxtyping checks functions one by one, where typing.Self means nothing to beartype
+CHECKER = (
+    "beartype.beartype(conf=beartype.BeartypeConf("
+    "hint_overrides=beartype.FrozenDict({__import__('typing').Self: object})))"
+)
+
+install_import_hook("gauge", CHECKER)
+sys.path.insert(0, str(Path(__file__).parent))  # for helpers.py
+torch.set_num_threads(1)
+
+import helpers  # noqa: E402 - it imports gauge, which the hook has to precede
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # not in pyproject.toml: pytest would import gauge for it before the hook is there
+    config.addinivalue_line("filterwarnings", "error::gauge.types.GaugeWarning")
+
+
+@pytest.fixture
+def batch():
+    """Six incomplete samples of three modalities; the table's flags are per feature."""
+    return helpers.incomplete_batch()
+
+
+@pytest.fixture(scope="session")
+def train():
+    """Forty samples to learn from, with gaps of their own."""
+    return helpers.dataset("train", rows=40)
+
+
+@pytest.fixture
+def network():
+    return helpers.network()
+
+
+@pytest.fixture
+def tokens():
+    """Four samples of seven units."""
+    return helpers.noise(4, 7, helpers.DIM)

@@ -1,0 +1,96 @@
+"""Every method and variant, however it is registered, keeps the contract that training and evaluation rely on."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from helpers import rows_of
+
+from gauge import registry
+from gauge.benchmarks.polymnist5k import BENCHMARK, VIEWS
+from gauge.data import Dataset
+from gauge.masks import AnySubset
+from gauge.randomness import sample_keys, seeded
+
+ROWS = [
+    (method, variant) for method in registry.names("methods") for variant in registry.module("methods", method).VARIANTS
+]
+SMALL = replace(BENCHMARK, dim=16, imputer_options={"latent": 4, "channels": (2, 4, 4), "hidden": 8})
+
+
+@pytest.fixture(scope="module")
+def train() -> Dataset:
+    draw = torch.Generator().manual_seed(0)
+    views = {name: torch.randint(256, (24, 3, 28, 28), dtype=torch.uint8, generator=draw) for name in VIEWS}
+    return Dataset("train", views, torch.randint(10, (24,), generator=draw))
+
+
+def build(stage, train):
+    with seeded(3, stage.name):
+        return stage.build(train, *[build(need, train) for need in stage.needs])
+
+
+@pytest.fixture(params=ROWS, ids=":".join)
+def method(request, train):
+    name, variant = request.param
+    stage = registry.module("methods", name).plan(SMALL, variant=variant, seed=0)
+    return build(stage, train).eval()
+
+
+@pytest.fixture
+def batch(train):
+    index = torch.arange(8)
+    key = sample_keys(index, 0)
+    return train.batch(index, keep=AnySubset().keep(train.layout, key), key=key)
+
+
+def test_loss_is_finite_and_trains_what_is_not_frozen(method, batch):
+    loss = sum(method.train().loss(batch).values())
+    loss.backward()
+    assert torch.isfinite(loss)
+    gradients = [parameter.grad for parameter in method.parameters() if parameter.grad is not None]
+    assert any(bool((gradient != 0).any()) for gradient in gradients)
+    assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+
+
+def test_predict_is_the_same_in_every_mode_and_leaves_no_graph(method, batch):
+    plain = method.predict(batch).logits
+    assert plain.shape == (len(batch), SMALL.num_classes)
+    assert not plain.requires_grad
+    with torch.no_grad():
+        torch.testing.assert_close(method.predict(batch).logits, plain)
+    with torch.inference_mode():
+        torch.testing.assert_close(method.predict(batch).logits, plain)
+
+
+def test_unobserved_values_never_change_the_logits(method, batch):
+    noise = {name: torch.full_like(values, torch.nan) for name, values in batch.inputs.items()}
+    torch.testing.assert_close(method.predict(batch.filled(noise)).logits, method.predict(batch).logits)
+
+
+def test_order_of_the_batch_does_not_matter(method, batch):
+    order = torch.tensor([3, 1, 7, 0, 2, 6, 5, 4])
+    torch.testing.assert_close(
+        method.predict(rows_of(batch, order)).logits, method.predict(batch).logits[order], atol=1e-5, rtol=1e-4
+    )
+
+
+def test_saved_state_brings_the_same_predictions_back(request, method, batch, train):
+    name, variant = request.node.callspec.params["method"]
+    stage = registry.module("methods", name).plan(SMALL, variant=variant, seed=0)
+    before = method.predict(batch).logits
+    state = {
+        key: tensor + 0.01 if tensor.is_floating_point() else tensor for key, tensor in method.state_dict().items()
+    }
+    method.load_state_dict(state)
+    assert not torch.equal(method.predict(batch).logits, before)
+    other = build(stage, train).eval()
+    other.load_state_dict(state)
+    assert torch.equal(other.predict(batch).logits, method.predict(batch).logits)
+
+
+def test_all_variants_of_a_seed_stand_on_the_same_backbone_and_imputer(train):
+    stages = [registry.module("methods", "gauge").plan(SMALL, variant=name) for name in ("v1", "v2", "gauge")]
+    keys = [[need.key(train.fingerprint) for need in stage.needs] for stage in stages]
+    assert keys[0] == keys[1] == keys[2]
+    assert len({stage.key(train.fingerprint) for stage in stages}) == 3

@@ -1,0 +1,219 @@
+"""Tiny data and models for the laws: three modalities, ten units, eight channels."""
+
+import math
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import jaxtyping
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gauge import (
+    AnySubset,
+    Batch,
+    Dataset,
+    Gating,
+    Gauge,
+    Network,
+    Prediction,
+    TrainSettings,
+    Transformer,
+    UnitEncoder,
+    fit,
+    registry,
+)
+from gauge.encoders.columns import Columns
+from gauge.encoders.conv_grid import ConvGrid
+from gauge.encoders.mlp import Mlp
+from gauge.imputers.mopoe import MoPoE
+from gauge.randomness import seeded
+from gauge.types import over_values
+
+DIM, CLASSES = 8, 3
+SHAPES = {"image": (1, 8, 8), "signal": (7,), "table": (5,)}
+
+
+def noise(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Without shape and type checks, as users run it: errors of the library itself come to light."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def dataset(split: str, rows: int, seed: int = 0) -> Dataset:
+    """Learnable data: the label shifts every modality. A few table cells, signals and images are really missing."""
+    labels = torch.arange(rows) % CLASSES
+    shift = labels.float() - 1
+    inputs = {
+        name: noise(rows, *shape, seed=seed + place) + shift.reshape(rows, *[1] * len(shape))
+        for place, (name, shape) in enumerate(SHAPES.items())
+    }
+    observed = {
+        "image": torch.arange(rows) % 5 != 3,
+        "signal": torch.arange(rows) % 4 != 1,
+        "table": noise(rows, 5, seed=seed + 7) > -1,
+    }
+    return Dataset(split, inputs, labels, observed)
+
+
+def incomplete_batch(samples: int = 6) -> Batch:
+    observed = {
+        "image": torch.tensor([True, True, False, True, False, True]),
+        "signal": torch.tensor([True, False, True, True, False, True]),
+        "table": torch.tensor(
+            [[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 0, 1, 0], [0] * 5, [1, 1, 0, 1, 1], [0] * 5]
+        ).bool(),
+    }
+    inputs = {name: noise(6, *shape, seed=3 + place) for place, (name, shape) in enumerate(SHAPES.items())}
+    whole = Batch(inputs, observed, torch.arange(6) % CLASSES, torch.arange(6) + 10)
+    return rows_of(whole, torch.arange(samples))
+
+
+def rows_of(batch: Batch, rows: Tensor) -> Batch:
+    return Batch(
+        {name: values[rows] for name, values in batch.inputs.items()},
+        {name: flags[rows] for name, flags in batch.observed.items()},
+        None if batch.labels is None else batch.labels[rows],
+        batch.index[rows],
+        batch.key[rows],
+    )
+
+
+def with_hidden(batch: Batch, filling: float | str) -> Batch:
+    """The batch with NaN, noise or a number where nothing was observed."""
+    inputs = {}
+    for name, values in batch.inputs.items():
+        other = 9 * noise(*values.shape, seed=99) if filling == "noise" else torch.full_like(values, float(filling))
+        inputs[name] = torch.where(over_values(batch.observed[name], values), values, other.to(values.dtype))
+    return replace(batch, inputs=inputs)
+
+
+def double(batch: Batch) -> Batch:
+    return replace(batch, inputs={name: values.double() for name, values in batch.inputs.items()})
+
+
+def unit_encoder() -> UnitEncoder:
+    with seeded(0, "encoder"):
+        encoders = {
+            "image": ConvGrid(SHAPES["image"], DIM, channels=(4,)),
+            "signal": Mlp(SHAPES["signal"], DIM, hidden=6),
+            "table": Columns(SHAPES["table"], 6),
+        }
+        return UnitEncoder(encoders, DIM)
+
+
+def network(depth: int = 2) -> Network:
+    with seeded(0, "network"):
+        return Network(Transformer(DIM, heads=2, depth=depth), DIM, CLASSES)
+
+
+def gauge(imputer: object = None, **gating: object) -> Gauge:
+    return Gauge(unit_encoder(), network(), imputer, gating=Gating(**gating))
+
+
+def any_subset() -> AnySubset:
+    return AnySubset(unit_encoder(), network(), subsets_per_step=3)
+
+
+def imputer(name: str, train: Dataset) -> object:
+    """Any registered imputer for any data: `of(train)`, or for MoPoE, whose `of` wants images, linear maps."""
+    with seeded(0, "imputer"):
+        return linear_mopoe(train) if name == "mopoe" else registry.get("imputers", name).of(train)
+
+
+def linear_mopoe(train: Dataset, latent: int = 4, **options: object) -> MoPoE:
+    sizes = {name: math.prod(shape) for name, shape in train.shapes.items()}
+    return MoPoE(
+        {name: nn.Sequential(nn.Flatten(), nn.Linear(size, 2 * latent)) for name, size in sizes.items()},
+        {
+            name: nn.Sequential(nn.Linear(latent, sizes[name]), nn.Unflatten(1, shape))
+            for name, shape in train.shapes.items()
+        },
+        **options,
+    )
+
+
+def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    module.zero_grad()
+    loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in module.named_parameters() if parameter.grad is not None}
+
+
+def assert_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
+    """Bit for bit, name by name."""
+    assert first.keys() == second.keys()
+    different = [name for name, values in first.items() if not torch.equal(values, second[name])]
+    assert different == []
+
+
+def count_calls(*modules: nn.Module) -> list[int]:
+    """A list that grows by the number of rows at every call of one of the modules."""
+    rows: list[int] = []
+    for module in modules:
+        module.register_forward_hook(lambda module, inputs, output: rows.append(len(inputs[0])))
+    return rows
+
+
+class Wobbly(nn.Module):
+    """A classifier with everything that makes resuming hard: dropout, BatchNorm statistics, an epoch counter."""
+
+    def __init__(self, hidden: int = 12, at_loss: Callable[[Batch, int], None] = lambda batch, step: None) -> None:
+        super().__init__()
+        with seeded(0, "wobbly"):
+            size = sum(math.prod(shape) for shape in SHAPES.values())
+            self.layers = nn.Sequential(
+                nn.Linear(size, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, CLASSES)
+            )
+        self.at_loss, self.steps = at_loss, 0
+        self.register_buffer("epochs_seen", torch.tensor(0))
+
+    def forward(self, batch: Batch) -> Tensor:
+        batch = batch.filled({name: torch.zeros_like(values) for name, values in batch.inputs.items()})
+        return self.layers(torch.cat([values.flatten(1) for values in batch.inputs.values()], 1))
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        self.steps += 1
+        found = F.cross_entropy(self(batch), batch.labels)
+        return {"task": found if self.at_loss(batch, self.steps) is None else found * torch.nan}
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Prediction:
+        return Prediction(self(batch))
+
+    def end_epoch(self) -> None:
+        self.epochs_seen += 1
+
+
+SETTINGS = TrainSettings(
+    epochs=12,
+    batch_size=16,
+    learning_rate=3e-3,
+    schedule="cosine",
+    patience=3,
+    masks="any-subset",
+    selection=("complete", "missing=image"),
+    seed=4,
+)
+
+
+def train_and_die(folder: str, step: int) -> None:
+    """Train until a step in the middle of an epoch, and die there without a word: kill -9."""
+    torch.set_num_threads(1)
+
+    def die(batch: Batch, number: int) -> None:
+        if number == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    fit(Wobbly(at_loss=die), dataset("train", 40), dataset("val", 30, seed=50), settings=SETTINGS, folder=Path(folder))

@@ -1,0 +1,302 @@
+"""Backbones: every adapter keeps the contract, and check_backbone tells when one does not."""
+
+import pytest
+import torch
+from helpers import network, noise, unchecked
+from torch import nn
+
+from gauge import FromFunction, FromHuggingFace, FromTimm, FromTorch, Network, check_backbone, taylor_evidence
+from gauge.gates import attention_bias
+from gauge.nn.attention import Attention
+from gauge.randomness import seeded
+
+DIM = 16
+
+
+def stock(norm_first=True, **options):
+    layer = nn.TransformerEncoderLayer(DIM, 2, 32, dropout=0.0, batch_first=True, norm_first=norm_first, **options)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+
+def bert(implementation):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        hidden_size=DIM,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        vocab_size=10,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        initializer_range=0.3,
+    )
+    return transformers.BertModel._from_config(config, attn_implementation=implementation).encoder
+
+
+class TimmBlock(nn.Module):
+    """A block with timm's signature."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.attn = nn.LayerNorm(DIM), Attention(DIM, heads=2)
+
+    def forward(self, x, attn_mask=None):
+        return x + self.attn(self.norm(x), attn_mask)
+
+
+def transformer():
+    from gauge import Transformer
+
+    return Transformer(DIM, heads=2, depth=2)
+
+
+def function():
+    attention = Attention(DIM, heads=4)
+    return FromFunction(lambda sequence, attn_bias: sequence + attention(sequence, attn_bias))
+
+
+BACKBONES = {
+    "Transformer": transformer,
+    "FromTorch pre-norm": lambda: FromTorch(stock(norm_first=True)),
+    "FromTorch post-norm": lambda: FromTorch(stock(norm_first=False)),
+    "FromHuggingFace eager": lambda: FromHuggingFace(bert("eager")),
+    "FromHuggingFace sdpa": lambda: FromHuggingFace(bert("sdpa")),
+    "FromTimm": lambda: FromTimm([TimmBlock(), TimmBlock()], nn.LayerNorm(DIM)),
+    "FromFunction": function,
+}
+
+
+@pytest.fixture(params=BACKBONES)
+def backbone(request):
+    with seeded(0, "backbone"):
+        return BACKBONES[request.param]()
+
+
+@pytest.fixture
+def sequence():
+    return noise(3, 6, DIM)
+
+
+@pytest.fixture
+def bias():
+    return attention_bias(torch.rand(3, 5, generator=torch.Generator().manual_seed(0)))
+
+
+def test_every_backbone_keeps_the_contract(backbone):
+    check_backbone(backbone, dim=DIM)
+
+
+def test_eval_under_no_grad_equals_training_mode(backbone, sequence, bias):
+    backbone.train()
+    expected = backbone(sequence, bias)
+    backbone.eval()
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            torch.testing.assert_close(backbone(sequence, bias), expected, rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(expected[:, 0], backbone(sequence, None)[:, 0], atol=1e-4)
+
+
+def test_a_closed_key_equals_a_shorter_sequence(backbone, sequence):
+    bias = torch.zeros(3, 1, 1, 6)
+    bias[..., 4] = -1e9
+    shorter = backbone(sequence[:, torch.arange(6) != 4], None)
+    torch.testing.assert_close(backbone(sequence, bias)[:, :4], shorter[:, :4], rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_over_any_backbone_can_be_scored_and_gated(backbone):
+    classifier, tokens = Network(backbone, DIM, 3).eval(), noise(3, 5, DIM)
+    evidence = taylor_evidence(classifier, tokens)
+    assert (evidence.scores > 0).all()
+    gates = torch.full((3, 5), 0.5, requires_grad=True)
+    classifier(tokens, attention_bias(gates)).sum().backward()
+    assert (gates.grad != 0).any()
+
+
+def test_attention_of_an_adapter_is_a_distribution_that_knows_the_bias(sequence):
+    adapter = FromTorch(stock())
+    closed = torch.zeros(3, 1, 1, 6)
+    closed[..., 2] = -1e9
+    weights = adapter.attention(sequence, closed)
+    assert weights.shape == (3, 2, 6, 6)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 6))
+    assert (weights[..., 2] == 0).all()
+
+
+def test_a_backbone_without_attention_says_what_to_do():
+    with pytest.raises(
+        ValueError, match=r"FromFunction does not offer attention.* a score that does not read attention"
+    ):
+        Network(function(), DIM, 3).attention(noise(2, 3, DIM))
+
+
+def test_check_backbone_leaves_mode_and_gradients_alone(backbone):
+    for training in (True, False):
+        backbone.train(training)
+        check_backbone(backbone, dim=DIM)
+        assert backbone.training is training
+    assert all(parameter.grad is None for parameter in backbone.parameters())
+
+
+def test_the_fast_path_is_back_on_after_the_call(sequence, bias):
+    before = torch.backends.mha.get_fastpath_enabled()
+    FromTorch(stock())(sequence, bias)
+    assert torch.backends.mha.get_fastpath_enabled() is before
+
+
+def attend(sequence, weigh):
+    """One head of attention without parameters; `weigh` turns its logits into weights."""
+    return sequence + weigh(sequence @ sequence.transpose(1, 2) / DIM**0.5) @ sequence
+
+
+def keys(attn_bias):
+    return 0.0 if attn_bias is None else attn_bias[:, 0]
+
+
+def good(sequence, attn_bias):
+    return attend(sequence, lambda logits: (logits + keys(attn_bias)).softmax(-1))
+
+
+def ignores_the_bias(sequence, attn_bias):
+    return good(sequence, None)
+
+
+def reads_it_as_boolean(sequence, attn_bias):
+    return good(sequence, None if attn_bias is None else torch.where(attn_bias == 0, 0.0, -1e9) + 0 * attn_bias)
+
+
+def multiplies(sequence, attn_bias):
+    """Takes the bias for a factor, so that 0 drops a key."""
+    return attend(sequence, lambda logits: (logits * (1 if attn_bias is None else keys(attn_bias))).softmax(-1))
+
+
+def multiplies_after_the_softmax(sequence, attn_bias):
+    """Scales weights by exp(bias) but leaves them unnormalised, and only in part."""
+    return attend(sequence, lambda logits: logits.softmax(-1) * (0.5 + 0.5 * torch.as_tensor(keys(attn_bias)).exp()))
+
+
+def detaches(sequence, attn_bias):
+    return good(sequence, None if attn_bias is None else attn_bias.detach()) + 0 * sequence.requires_grad_()
+
+
+def returns_cls_only(sequence, attn_bias):
+    return good(sequence, attn_bias)[:, 0]
+
+
+def returns_a_tuple(sequence, attn_bias):
+    return (good(sequence, attn_bias),)
+
+
+def mixes_samples(sequence, attn_bias):
+    return good(sequence, None if attn_bias is None else attn_bias.mean(0, keepdim=True).expand_as(attn_bias))
+
+
+def reads_the_first_row_of_a_square_bias(sequence, attn_bias):
+    square = attn_bias is not None and attn_bias.shape[2] > 1
+    return good(sequence, 0.5 * attn_bias if square else attn_bias)
+
+
+def hides_everything(sequence, attn_bias):
+    blind = attn_bias is not None and bool((attn_bias != 0).any())
+    return good(sequence, torch.where(torch.arange(6) == 0, 0.0, -1e9) + 0 * attn_bias if blind else None)
+
+
+class FastPath(nn.Module):
+    """A stock encoder in its fused inference path, given the bias as src_key_padding_mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(DIM, 2, 32, dropout=0.0, batch_first=True), 2, enable_nested_tensor=False
+        )
+
+    def forward(self, sequence, attn_bias):
+        if attn_bias is None:
+            return self.encoder(sequence)
+        return self.encoder(sequence, src_key_padding_mask=attn_bias.expand(-1, 1, len(sequence[0]), -1)[:, 0, 0])
+
+
+class WrongCls:
+    def __call__(self, sequence, attn_bias):
+        return good(sequence, attn_bias)
+
+    def cls(self, sequence, attn_bias):
+        return good(sequence, attn_bias)[:, 1]
+
+
+class WrongAttention:
+    def __call__(self, sequence, attn_bias):
+        return good(sequence, attn_bias)
+
+    def attention(self, sequence, attn_bias):
+        return torch.full((3, 1, 6, 6), 1 / 6)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (
+            ignores_the_bias,
+            "a key with bias -1e9 still reaches CLS; add the bias to the attention logits",
+        ),
+        (reads_it_as_boolean, "biases of -1, -2 and -1e9 act alike: the mask is read as yes or no"),
+        (multiplies, "a bias of zeros changes the output; it must be added to the attention logits before the softmax"),
+        (multiplies_after_the_softmax, "a key with bias -1e9 still reaches CLS"),
+        (detaches, "no gradient reaches the bias, so gates could not learn"),
+        (FastPath(), "a fused inference path misreads it; switch that path off around the call, as FromTorch does"),
+        (
+            returns_cls_only,
+            r"the backbone maps \[3, 6, 16\] to shape \[3, 16\]; return the whole sequence",
+        ),
+        (returns_a_tuple, r"the backbone maps \[3, 6, 16\] to tuple; return the whole sequence as one tensor"),
+        (
+            mixes_samples,
+            "one sample's bias changes another's output; keep the bias's first axis aligned",
+        ),
+        (reads_the_first_row_of_a_square_bias, r"a bias of shape \[b, 1, s, s\] differs from the same one of shape"),
+        (
+            hides_everything,
+            "CLS does not react to a unit whose bias is 0; the bias hides keys",
+        ),
+        (
+            WrongCls(),
+            r"cls\(sequence, attn_bias\) is not the first position of the output; make them agree",
+        ),
+        (WrongAttention(), r"attention\(sequence, attn_bias\) must be \[b, h, s, s\] after the softmax, bias included"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else getattr(value, "__name__", type(value).__name__),
+)
+def test_a_broken_backbone_is_told_what_is_wrong(broken, message):
+    check_backbone(good, dim=DIM)
+    with unchecked(), pytest.raises(ValueError, match=message):
+        check_backbone(broken, dim=DIM)
+
+
+class PlainBlock(nn.Module):
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("adapter", "argument", "message"),
+    [
+        (FromTorch, nn.Linear(2, 2), "FromTorch takes an nn.TransformerEncoder, not Linear; see FromFunction"),
+        (
+            FromTorch,
+            nn.TransformerEncoder(nn.TransformerEncoderLayer(DIM, 2, 32), 1, enable_nested_tensor=False),
+            r"the encoder's layers expect \[s, b, c\]; make them with batch_first=True",
+        ),
+        (
+            FromTimm,
+            [PlainBlock()],
+            r"PlainBlock.forward takes no 'attn_mask', so gates cannot .*; use timm 1.0.16",
+        ),
+        (FromHuggingFace, PlainBlock(), r"PlainBlock.forward takes no 'attention_mask', .* pass model.encoder"),
+    ],
+)
+def test_an_adapter_refuses_what_it_cannot_adapt(adapter, argument, message):
+    with unchecked(), pytest.raises(ValueError, match=message):
+        adapter(argument)
+
+
+def test_the_projects_own_network_keeps_the_contract():
+    check_backbone(network().backbone, dim=8)

@@ -1,0 +1,209 @@
+"""Missingness protocols: pure functions of (protocol, seed, split or epoch, index)."""
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from gauge.masks import RandomCells, gamma_mask, mask_split, missing_rates, parse_protocol, subsets
+from gauge.randomness import sample_keys
+
+VIEWS = {f"m{view}": None for view in range(5)}
+CLINIC = {"scan": None, "table": 8}
+PROTOCOLS = [
+    ("complete", VIEWS),
+    ("missing=m1+m3", VIEWS),
+    ("eta=0.4", VIEWS),
+    ("any-subset", VIEWS),
+    ("gamma=0.3", CLINIC),
+    ("gamma-per-sample=0.5", CLINIC),
+]
+RANDOM = [(text, layout) for text, layout in PROTOCOLS if text not in ("complete", "missing=m1+m3")]
+
+
+def keep(text, layout, index, seed=0, epoch=0):
+    return parse_protocol(text).keep(layout, sample_keys(torch.as_tensor(index), seed, "train", epoch))
+
+
+def table_of(text, layout, rows, **where):
+    return torch.stack(list(keep(text, layout, torch.arange(rows), **where).values()), 1)
+
+
+# T:data/create_missing_mask.ipynb, test split (seed 2023); SHA-1 of the bit-packed mask, row-major
+RATES = (0.1, 0.3, 0.5, 0.7, 0.9)
+PUBLISHED = {
+    (88207, 17): ("18d1c076cdcd", "f792f96a3d4c", "43d784351e41", "6713857c78eb", "1d3cb757db10"),
+    (3617, 75): ("981436421da8", "2bec4e18daad", "283211e861a3", "2b7760387cdf", "02f9268a41be"),
+}
+PUBLISHED_ROWS = {
+    (88207, 17): {0: [4, 14, 15], 1: [9], 2: [], 3: [6, 7, 16], 4: [0, 12], 88205: [0, 15]},
+    (3617, 75): {0: [6, 16, 37, 41, 45, 50, 51, 57, 67, 69, 72], 3616: [6, 9, 13, 27, 32, 40, 67]},
+}
+
+
+@pytest.mark.parametrize("shape", PUBLISHED)
+@pytest.mark.parametrize("rate", RATES)
+def test_gamma_masks_are_the_published_ones(shape, rate):
+    mask = gamma_mask(*shape, rate, seed=2023)
+    assert hashlib.sha1(np.packbits(mask).tobytes()).hexdigest()[:12] == PUBLISHED[shape][RATES.index(rate)]
+    assert mask.sum() == int(shape[0] * shape[1] * rate)
+
+
+@pytest.mark.parametrize("shape", PUBLISHED_ROWS)
+def test_gamma_rows_are_the_published_ones(shape):
+    mask = gamma_mask(*shape, 0.1, seed=2023)
+    assert {row: np.flatnonzero(mask[row]).tolist() for row in PUBLISHED_ROWS[shape]} == PUBLISHED_ROWS[shape]
+
+
+def test_the_test_split_gets_the_published_draw_whatever_the_seed():
+    for seed in (0, 1):
+        kept = mask_split(parse_protocol("gamma=0.9"), {"image": None, "table": 75}, 3617, seed=seed, split="test")
+        assert hashlib.sha1(np.packbits(~kept["table"].numpy()).tobytes()).hexdigest()[:12] == "02f9268a41be"
+        assert kept["image"].all()
+    other = mask_split(parse_protocol("gamma=0.9"), {"table": 75}, 3617, seed=0, split="val")
+    assert not torch.equal(other["table"], kept["table"])
+
+
+def test_gamma_over_a_split_leaves_rows_that_differ():
+    missing = gamma_mask(88207, 17, 0.9, seed=2023).sum(1)
+    assert (missing.min(), missing.max(), (missing == 17).sum()) == (8, 17, 14_708)
+
+
+@pytest.mark.parametrize(("rate", "missing"), [(0, 0), (0.2, 1), (0.4, 2), (0.6, 3), (0.8, 4)])
+def test_eta_takes_exactly_its_share_of_the_modalities_from_every_sample(rate, missing):
+    assert (table_of(f"eta={rate}", VIEWS, 500).sum(1) == 5 - missing).all()
+
+
+@pytest.mark.parametrize(("text", "count"), [("eta=0.2", 5), ("eta=0.4", 10), ("eta=0.6", 10), ("any-subset", 31)])
+def test_every_subset_is_equally_likely(text, count):
+    observed = table_of(text, VIEWS, 20_000)
+    assert observed.any(1).all()
+    codes = (observed * 2 ** torch.arange(5)).sum(1)
+    found = codes.unique(return_counts=True)[1]
+    assert len(found) == count
+    assert stats.chisquare(found.numpy()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("rate", [0, 0.25, 0.5, 1])
+def test_gamma_per_sample_is_exact_in_every_row(rate):
+    kept = keep(f"gamma-per-sample={rate}", CLINIC, torch.arange(300))
+    assert ((~kept["table"]).sum(1) == 8 * rate).all()
+    assert kept["scan"].all()
+
+
+def test_gamma_in_a_batch_has_its_rate_on_average():
+    kept = keep("gamma=0.3", CLINIC, torch.arange(20_000))
+    assert abs(missing_rates(kept)["table"] - 0.3) < 0.01
+    assert missing_rates(kept)["scan"] == 0
+
+
+@pytest.mark.parametrize("text", ["gamma", "gamma-per-sample"])
+@pytest.mark.parametrize("split", [True, False])
+def test_gamma_one_leaves_no_cell_and_gamma_zero_leaves_all(text, split):
+    def table(rate):
+        protocol = parse_protocol(f"{text}={rate}")
+        if split:
+            return mask_split(protocol, CLINIC, 200, seed=0, split="test")["table"]
+        return protocol.keep(CLINIC, torch.arange(200))["table"]
+
+    assert not table(1).any()
+    assert table(0).all()
+
+
+@pytest.mark.parametrize("text", ["gamma=0.5", "gamma-per-sample=0.5"])
+@pytest.mark.parametrize("split", [True, False])
+def test_two_tables_lose_their_cells_independently(text, split):
+    layout, protocol = {"blood": 8, "vitals": 8}, parse_protocol(text)
+    keys = sample_keys(torch.arange(500), 0)
+    kept = mask_split(protocol, layout, 500, seed=0, split="test") if split else protocol.keep(layout, keys)
+    assert abs((kept["blood"] == kept["vitals"]).float().mean() - 0.5) < 0.05
+
+
+@pytest.mark.parametrize(("text", "layout"), PROTOCOLS)
+def test_flags_of_a_row_do_not_depend_on_the_other_rows(text, layout):
+    whole, rows = keep(text, layout, torch.arange(100)), torch.tensor([93, 4, 41])
+    for name, flags in keep(text, layout, rows).items():
+        assert torch.equal(flags, whole[name][rows])
+
+
+@pytest.mark.parametrize(("text", "layout"), [case for case in PROTOCOLS if case[0] != "gamma=0.3"])
+def test_flags_of_a_row_do_not_depend_on_the_size_of_the_split(text, layout):
+    long, short = (mask_split(parse_protocol(text), layout, rows, seed=0, split="test") for rows in (100, 40))
+    for name, flags in short.items():
+        assert torch.equal(flags, long[name][:40])
+
+
+@pytest.mark.parametrize(("text", "layout"), RANDOM)
+def test_masks_repeat_with_seed_and_epoch_and_change_with_either(text, layout):
+    def flags(**where):
+        return torch.cat([part.reshape(200, -1) for part in keep(text, layout, torch.arange(200), **where).values()], 1)
+
+    first = flags()
+    assert torch.equal(flags(), first)
+    assert (flags(seed=1) != first).any(1).float().mean() > 0.4
+    assert (flags(epoch=1) != first).any(1).float().mean() > 0.4
+
+
+def test_masks_differ_between_splits():
+    protocol = parse_protocol("eta=0.4")
+    test, val = (mask_split(protocol, VIEWS, 100, seed=0, split=split) for split in ("test", "val"))
+    assert any(not torch.equal(test[name], val[name]) for name in VIEWS)
+
+
+def test_complete_keeps_everything_and_missing_what_it_does_not_name():
+    assert table_of("complete", VIEWS, 5).all()
+    assert table_of("missing=m1+m3", VIEWS, 2).tolist() == [[True, False, True, False, True]] * 2
+
+
+def test_subsets_come_by_size_and_then_in_lexicographic_order():
+    table = subsets(5)
+    members = [row.nonzero()[:, 0].tolist() for row in table]
+    assert len(members) == 31
+    assert members[0] == [0]
+    assert members[5] == [0, 1]
+    assert members[30] == [0, 1, 2, 3, 4]
+    assert members == sorted(members, key=lambda row: (len(row), row))
+    assert len({tuple(row) for row in members}) == 31
+
+
+@pytest.mark.parametrize(("text", "layout"), PROTOCOLS)
+def test_text_forms_round_trip(text, layout):
+    assert str(parse_protocol(text)) == text
+    assert parse_protocol(str(parse_protocol(text))) == parse_protocol(text)
+
+
+UNKNOWN = ["", "eat=0.2", "eta", "eta=", "eta=1.5", "eta=-0.1", "eta=x", "gamma=nan", "complete=1", "missing="]
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_an_unknown_protocol_is_answered_with_the_known_ones(text):
+    with pytest.raises(ValueError, match=f"no missingness protocol '{text}'; write complete, any-subset, missing=NAME"):
+        parse_protocol(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "layout", "message"),
+    [
+        ("eta=1", VIEWS, "eta=1 leaves nothing observed; keep at least one of the 5 modalities"),
+        ("eta=0.5", VIEWS, "eta=0.5 of 5 modalities is 2.5; choose a rate that is a whole number"),
+        ("missing=m1+text", VIEWS, r"names \['text'\], but the modalities are \['m0', 'm1', 'm2', 'm3', 'm4'\]"),
+        ("missing=scan+table", CLINIC, r"leaves nothing observed; keep at least one of \['scan', 'table'\]"),
+        ("gamma=0.5", VIEWS, "gamma=0.5 drops single features, but no modality of .* has feature flags"),
+        ("gamma-per-sample=0.5", VIEWS, "gamma-per-sample=0.5 drops single features, but no modality"),
+    ],
+)
+def test_a_protocol_that_does_not_fit_the_modalities_says_why(text, layout, message):
+    with pytest.raises(ValueError, match=message):
+        keep(text, layout, torch.arange(3))
+    with pytest.raises(ValueError, match=message):
+        mask_split(parse_protocol(text), layout, 3, seed=0, split="test")
+
+
+def test_large_masks_are_drawn():
+    layout = {"image": None, "table": 75}
+    for protocol in (RandomCells(0.9), RandomCells(0.9, per_sample=True)):
+        kept = mask_split(protocol, layout, 100_000, seed=0, split="test")
+        assert len(kept["table"]) == 100_000
+        assert abs(missing_rates(kept)["table"] - 0.9) < 0.01

@@ -1,0 +1,316 @@
+"""GAUGE as a whole (Eq. 10, Algorithm 1), and the any-subset backbone it starts from."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import helpers
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import CLASSES, DIM, assert_equal, count_calls, gradients, rows_of, with_hidden
+from torch import nn
+
+from gauge import Evidence, Gating, Gauge, Network, Transformer, UnitEncoder, registry
+from gauge.encoders.mlp import Mlp
+from gauge.gates import attention_bias, normalize_scores
+from gauge.scoring.exact import exact_effects
+from gauge.scoring.taylor import taylor_evidence
+
+BLIND = [
+    name for name in registry.names("imputers") if not getattr(registry.get("imputers", name), "sees_the_truth", False)
+]
+MODES = {
+    "eval": (False, nullcontext),
+    "train": (True, nullcontext),
+    "no_grad": (False, torch.no_grad),
+    "inference_mode": (False, torch.inference_mode),
+}
+
+
+@pytest.fixture(params=["none", *BLIND])
+def imputer(request, train):
+    return None if request.param == "none" else helpers.imputer(request.param, train)
+
+
+@pytest.fixture(params=["any_subset", "masked", *BLIND])
+def method(request, train):
+    """Every method here that must not look at hidden values: AnySubset, and Gauge with each imputer and with none."""
+    if request.param == "any_subset":
+        return helpers.any_subset()
+    return helpers.gauge(None if request.param == "masked" else helpers.imputer(request.param, train))
+
+
+def test_the_prediction_is_algorithm_1(train, batch):
+    method = helpers.gauge(helpers.imputer("mean", train))
+    tokens = method.encoder(helpers.imputer("mean", train).complete(batch), hide_missing=False).tokens
+    evidence = taylor_evidence(method.classifier, tokens)
+    gates = method.gate(normalize_scores(evidence.scores))
+    prediction = method(batch)
+    torch.testing.assert_close(prediction.evidence.scores, evidence.scores)
+    torch.testing.assert_close(prediction.gates, gates)
+    torch.testing.assert_close(prediction.logits, method.classifier(tokens, attention_bias(gates)))
+    torch.testing.assert_close(method.loss(batch)["task"], F.cross_entropy(prediction.logits, batch.labels))
+
+
+def test_encoders_run_once_a_step_and_the_classifier_twice(imputer, batch):
+    method = helpers.gauge(imputer)
+    encoded, classified = count_calls(*method.encoder.encoders.values()), count_calls(method.classifier)
+    method.loss(batch)["task"].backward()
+    assert encoded == [6] * 3
+    assert classified == [6] * 2
+
+
+def test_task_gradients_reach_gate_encoders_backbone_and_head(imputer, batch):
+    method = helpers.gauge(imputer)
+    found = gradients(method, method.loss(batch)["task"])
+    assert found.keys() == dict(method.named_parameters()).keys()
+    still = [name for name, gradient in found.items() if not (gradient != 0).any()]
+    assert still == []
+    assert found["gate.threshold"].abs() > 1e-6
+    assert found["gate.log_temperature"].abs() > 1e-6
+
+
+@pytest.mark.parametrize("score", ["taylor", "exact", "feature_norm", "attention", "gradient_norm"])
+def test_task_gradients_never_pass_through_the_scores(imputer, batch, score):
+    method = helpers.gauge(imputer, score=score)
+    evidence = method(batch).evidence
+    constant = Evidence(evidence.scores.clone(), evidence.logits.clone())
+    frozen_scores = helpers.gauge(imputer, score=lambda *args, **options: constant)
+    expected = gradients(frozen_scores, frozen_scores.loss(batch)["task"])
+    assert_equal(gradients(method, method.loss(batch)["task"]), expected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_output_is_the_same_in_every_mode(imputer, batch, mode):
+    method = helpers.gauge(imputer)
+    expected = method.predict(batch)
+    training, context = MODES[mode]
+    method.train(training)
+    with context():
+        prediction = method(batch)
+    for first, second in (
+        (prediction.logits, expected.logits),
+        (prediction.gates, expected.gates),
+        (prediction.evidence.scores, expected.evidence.scores),
+    ):
+        torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-6)
+
+
+def test_output_survives_bf16_autocast(imputer, batch):
+    method = helpers.gauge(imputer)
+    expected = method.predict(batch).logits
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = method.predict(batch).logits
+    torch.testing.assert_close(logits.float(), expected, rtol=0.1, atol=0.03)
+
+
+def test_a_gate_for_every_unit_differs_within_a_modality(train, batch):
+    prediction = helpers.gauge(helpers.imputer("mean", train), granularity="unit").predict(batch)
+    assert prediction.gates[:, :4].std(1).min() > 1e-3
+
+
+def test_one_gate_for_each_modality_is_shared_by_its_units(train, batch):
+    method = helpers.gauge(helpers.imputer("mean", train), granularity="modality")
+    prediction = method.predict(batch)
+    normalized = normalize_scores(prediction.evidence.scores)
+    for units in (slice(0, 4), slice(4, 5), slice(5, 10)):
+        mean = method.gate(normalized[:, units].mean(1, keepdim=True))
+        torch.testing.assert_close(prediction.gates[:, units], mean.expand(-1, units.stop - units.start))
+    assert not torch.allclose(prediction.gates[:, 0], prediction.gates[:, 4])
+
+
+def test_without_gates_the_prediction_is_the_ungated_one(imputer, batch):
+    plain = helpers.gauge(imputer, granularity="none")
+    prediction = plain.predict(batch)
+    assert prediction.gates is None
+    assert prediction.evidence is None
+    assert not any(name.startswith("gate.") for name, _ in plain.named_parameters())
+    gated = helpers.gauge(imputer).predict(batch)
+    torch.testing.assert_close(prediction.logits, gated.evidence.logits)
+    assert not torch.allclose(prediction.logits, gated.logits, atol=1e-4)
+
+
+def test_any_subset_predicts_as_gauge_without_imputer_and_gates(batch):
+    torch.testing.assert_close(
+        helpers.any_subset().predict(batch).logits, helpers.gauge(granularity="none").predict(batch).logits
+    )
+
+
+def of_vectors(count, **gating):
+    encoders = {f"m{view}": Mlp((3,), DIM, hidden=4) for view in range(count)}
+    classifier = Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES)
+    return Gauge(UnitEncoder(encoders, DIM), classifier, gating=Gating(**gating))
+
+
+@pytest.mark.parametrize(
+    ("count", "normalization", "threshold"),
+    [
+        (2, "adaptive", 0.5),
+        (3, "adaptive", 0.5),
+        (4, "adaptive", 0.0),
+        (3, "zscore", 0.0),
+        (4, "raw", 0.5),
+    ],
+)
+@pytest.mark.parametrize("granularity", ["unit", "modality"])
+def test_threshold_starts_at_zero_with_standardised_and_at_a_half_with_raw_scores(
+    count, normalization, threshold, granularity
+):
+    gate = of_vectors(count, normalization=normalization, granularity=granularity).gate
+    assert gate.threshold.item() == threshold
+    assert gate.log_temperature.item() == 0
+
+
+def test_read_at_the_encoder_replaces_content_and_keeps_the_embeddings(train, batch):
+    imputer = helpers.imputer("mean", train)
+    method = helpers.gauge(imputer, read="encoder", score="exact")
+    units, classifier, _ = method.units(batch)
+    scores = method.predict(batch).evidence.scores
+    torch.testing.assert_close(scores, exact_effects(classifier, units.tokens, reference=units.embedding).abs())
+    before = classifier(units.tokens)
+    rows, target = torch.arange(6), before.argmax(-1)
+    for unit in range(10):
+        without = units.hide((torch.arange(10) != unit).expand(6, 10))
+        effect = before[rows, target] - classifier(without.tokens)[rows, target]
+        torch.testing.assert_close(scores[:, unit], effect.abs().detach(), rtol=1e-4, atol=1e-6)
+    at_the_backbone = helpers.gauge(imputer, score="exact").predict(batch).evidence.scores
+    assert not torch.allclose(scores, at_the_backbone, atol=1e-4)
+
+
+def test_read_at_the_encoder_adds_a_given_reference_to_the_embeddings(train, batch):
+    reference = helpers.noise(DIM, seed=5)
+    method = helpers.gauge(helpers.imputer("mean", train), read="encoder", reference=reference)
+    units, classifier, _ = method.units(batch)
+    expected = taylor_evidence(classifier, units.tokens, reference=units.embedding + reference).scores
+    torch.testing.assert_close(method.predict(batch).evidence.scores, expected)
+
+
+@pytest.mark.parametrize("filling", ["noise", "nan"])
+@pytest.mark.parametrize("score", ["taylor", "attention"])
+def test_unobserved_values_never_change_logits_or_gradients(method, batch, filling, score):
+    if isinstance(method, Gauge):
+        method.score = registry.get("scoring", score)
+    first, second = with_hidden(batch, 0.0), with_hidden(batch, filling)
+    torch.testing.assert_close(method.predict(second).logits, method.predict(first).logits, rtol=0, atol=0)
+    found = gradients(method, method.loss(second)["task"])
+    assert all(gradient.isfinite().all() for gradient in found.values())
+    assert_equal(found, gradients(method, method.loss(first)["task"]))
+
+
+def test_only_the_oracle_lets_unobserved_values_through(train, batch):
+    method = helpers.gauge(helpers.imputer("oracle", train))
+    difference = method.predict(with_hidden(batch, "noise")).logits - method.predict(with_hidden(batch, 0.0)).logits
+    complete = rows_of(batch, torch.tensor([0]))
+    assert (difference[1:].abs().amax(1) > 1e-4).all()
+    assert torch.equal(with_hidden(complete, "noise").inputs["table"], complete.inputs["table"])
+    assert difference[0].abs().max() < 1e-6
+
+
+def test_logits_of_a_sample_do_not_depend_on_its_batch(method, batch):
+    whole = method.predict(batch).logits
+    for rows in (torch.tensor([4]), torch.tensor([1]), torch.tensor([5, 0, 2])):
+        torch.testing.assert_close(method.predict(rows_of(batch, rows)).logits, whole[rows], rtol=1e-4, atol=1e-6)
+
+
+def test_a_sample_without_any_observed_value_is_refused(method, batch):
+    empty = replace(batch, observed={name: torch.zeros_like(flags) for name, flags in batch.observed.items()})
+    with pytest.raises(ValueError, match=r"nothing is observed in sample 10 \(6 such in the batch\)"):
+        method.predict(empty)
+
+
+def test_an_observed_nan_is_refused_with_its_place(method, batch):
+    broken = dict(batch.inputs, signal=batch.inputs["signal"].clone())
+    broken["signal"][2, 3] = torch.nan
+    with pytest.raises(ValueError, match=r"inputs\['signal'\] holds 1 NaN .* first in sample 12; set observed"):
+        method.predict(replace(batch, inputs=broken))
+
+
+class Restless(nn.Module):
+    """An imputer that would move if it were trained: BatchNorm statistics, dropout noise, weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.drop, self.map = nn.BatchNorm1d(7), nn.Dropout(0.5), nn.Linear(7, 7)
+
+    def complete(self, batch):
+        known = torch.nan_to_num(batch.inputs["signal"])
+        zeros = {name: torch.zeros_like(values) for name, values in batch.inputs.items()}
+        return batch.filled(zeros | {"signal": self.map(self.drop(self.norm(known)))})
+
+
+def test_frozen_means_frozen(batch):
+    imputer = Restless()
+    method = helpers.gauge(imputer)
+    before = {name: values.clone() for name, values in imputer.state_dict().items()}
+    start = {name: values.clone() for name, values in method.state_dict().items()}
+    optimizer = torch.optim.SGD(method.parameters(), lr=0.1)
+    for _ in range(3):
+        method.train()
+        optimizer.zero_grad()
+        method.loss(batch)["task"].backward()
+        optimizer.step()
+    assert_equal(imputer.state_dict(), before)
+    assert not imputer.training
+    assert not imputer.norm.training
+    assert all(parameter.grad is None for parameter in imputer.parameters())
+    assert all(not torch.equal(values, start[name]) for name, values in method.state_dict().items() if "gate" in name)
+
+
+def test_a_frozen_imputer_belongs_to_no_parameters_and_no_saved_state(batch):
+    imputer = Restless()
+    method, without = helpers.gauge(imputer), helpers.gauge()
+    assert dict(method.named_parameters()).keys() == dict(without.named_parameters()).keys()
+    assert method.state_dict().keys() == without.state_dict().keys()
+    assert not any(parameter.requires_grad for parameter in imputer.parameters())
+
+
+@pytest.mark.parametrize("kind", ["restless", "mean", "nearest", "mopoe", "zero"])
+def test_a_frozen_imputer_moves_with_the_model(train, batch, kind):
+    imputer = Restless() if kind == "restless" else helpers.imputer(kind, train)
+    method = helpers.gauge(imputer)
+    expected = method.predict(batch).logits
+    method.to(dtype=torch.float64)
+    if isinstance(imputer, nn.Module):
+        assert all(v.dtype == torch.float64 for v in imputer.state_dict().values() if v.is_floating_point())
+    logits = method.predict(helpers.double(batch)).logits
+    assert logits.dtype == torch.float64
+    torch.testing.assert_close(logits, expected.double(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"granularity": "pixel"}, "granularity 'pixel' is unknown; use one of unit, modality, none"),
+        ({"read": "head"}, "read 'head' is unknown; use one of backbone, encoder"),
+    ],
+)
+def test_an_unknown_gating_is_answered_with_the_known_ones(options, message):
+    with helpers.unchecked(), pytest.raises(ValueError, match=message):
+        Gating(**options)
+
+
+def test_an_unknown_scorer_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match=r"there is no scorer 'tailor'; did you mean 'taylor'\?"):
+        helpers.gauge(score="tailor")
+
+
+def test_scores_that_are_not_finite_name_the_sample(batch):
+    method = helpers.gauge(
+        score=lambda *args, **options: Evidence(torch.full((6, 10), torch.nan), torch.zeros(6, CLASSES))
+    )
+    with pytest.raises(ValueError, match=r"the evidence scores of sample 10 are not finite \(6 such in the batch\)"):
+        method.predict(batch)
+
+
+def test_any_subset_averages_over_distinct_subsets_of_one_encoding(batch):
+    method = helpers.any_subset()
+    encoded, classified = count_calls(*method.encoder.encoders.values()), count_calls(method.classifier)
+    method.loss(batch)
+    assert encoded == [6] * 3
+    assert classified == [18]
+    everything = replace(batch, key=torch.full((6,), 5))
+    method.subsets_per_step = 7
+    seven = method.loss(everything)["task"]
+    torch.testing.assert_close(
+        method.loss(replace(everything, key=everything.key + 1))["task"], seven, rtol=1e-5, atol=1e-6
+    )

@@ -1,0 +1,199 @@
+"""Training that is killed and started again ends bit for bit where the uninterrupted run does."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from helpers import SETTINGS, Wobbly, assert_equal, dataset
+from safetensors.torch import save_file
+
+from gauge import checkpoint, fit
+
+STEPS = 3  # batches in an epoch
+
+
+class InterruptedRunError(Exception):
+    pass
+
+
+def run(folder=None, model=None, settings=SETTINGS, **options):
+    model = model or Wobbly()
+    progress = fit(
+        model, dataset("train", 40), dataset("val", 30, seed=50), settings=settings, folder=folder, **options
+    )
+    return model, progress
+
+
+def told(progress):
+    """What the history says, less how long it took."""
+    return [{name: value for name, value in epoch.items() if name != "seconds"} for epoch in progress.history]
+
+
+def assert_same_end(first, second):
+    assert_equal(first[0].state_dict(), second[0].state_dict())
+    assert told(first[1]) == told(second[1])
+    for name in ("epoch", "best_score", "best_epoch", "patience_score", "waited"):
+        assert getattr(first[1], name) == getattr(second[1], name)
+
+
+def interrupt_after(number):
+    def stop(epoch):
+        if epoch.number == number:
+            raise InterruptedRunError
+
+    return stop
+
+
+def interrupted(folder, **options):
+    with pytest.raises(InterruptedRunError):
+        run(folder, **options)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return run()
+
+
+def test_the_run_under_test_ends_by_patience_and_after_its_best_epoch(uninterrupted):
+    _, progress = uninterrupted
+    assert 4 < progress.epoch < SETTINGS.epochs
+    assert 1 < progress.best_epoch < progress.epoch
+    assert progress.waited == SETTINGS.patience
+    assert len({epoch["score"] for epoch in progress.history}) > 2
+
+
+def test_a_folder_changes_nothing(uninterrupted, tmp_path):
+    assert_same_end(run(tmp_path), uninterrupted)
+
+
+@pytest.mark.parametrize("epoch", range(1, 12))
+def test_a_run_interrupted_after_any_epoch_ends_like_the_uninterrupted_one(uninterrupted, tmp_path, epoch):
+    if epoch < uninterrupted[1].epoch:
+        interrupted(tmp_path, on_epoch=interrupt_after(epoch))
+    assert_same_end(run(tmp_path), uninterrupted)
+
+
+def test_a_run_interrupted_after_every_epoch_ends_like_the_uninterrupted_one(uninterrupted, tmp_path):
+    for epoch in range(1, uninterrupted[1].epoch):
+        interrupted(tmp_path, on_epoch=interrupt_after(epoch))
+    assert_same_end(run(tmp_path), uninterrupted)
+
+
+def test_a_run_interrupted_within_an_epoch_ends_like_the_uninterrupted_one(uninterrupted, tmp_path):
+    def stop(batch, step):
+        if step == 3 * STEPS + 2:
+            raise InterruptedRunError
+
+    interrupted(tmp_path, model=Wobbly(at_loss=stop))
+    assert checkpoint.about(tmp_path / "last.safetensors")["epoch"] == 3
+    assert_same_end(run(tmp_path), uninterrupted)
+
+
+def test_a_process_killed_within_an_epoch_ends_like_the_uninterrupted_one(uninterrupted, tmp_path):
+    command = [sys.executable, "-c", f"import helpers; helpers.train_and_die({str(tmp_path)!r}, {2 * STEPS + 2})"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    assert checkpoint.about(tmp_path / "last.safetensors")["epoch"] == 2
+    assert_same_end(run(tmp_path), uninterrupted)
+
+
+def test_a_run_killed_between_its_two_files_ends_like_the_uninterrupted_one(uninterrupted, tmp_path, monkeypatch):
+    """`last` names this epoch the best, `best` is not written yet; then a second kill an epoch later."""
+    best_epoch = uninterrupted[1].best_epoch
+    really = checkpoint.save
+
+    def die_before_best(path, tensors, about):
+        if path.name == "best.safetensors" and about["epoch"] == best_epoch:
+            raise InterruptedRunError
+        really(path, tensors, about)
+
+    monkeypatch.setattr(checkpoint, "save", die_before_best)
+    interrupted(tmp_path)
+    monkeypatch.setattr(checkpoint, "save", really)
+    interrupted(tmp_path, on_epoch=interrupt_after(best_epoch + 1))
+    assert_same_end(run(tmp_path), uninterrupted)
+
+
+def test_a_finished_run_is_not_trained_further(uninterrupted, tmp_path):
+    run(tmp_path)
+    again = Wobbly()
+    assert_same_end(run(tmp_path, model=again), uninterrupted)
+    assert again.steps == 0
+
+
+def test_a_run_does_not_depend_on_the_global_generator_and_leaves_it_alone(uninterrupted):
+    torch.manual_seed(123)
+    before = torch.get_rng_state()
+    assert_same_end(run(), uninterrupted)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_runs_of_different_seeds_differ(uninterrupted):
+    other, _ = run(settings=SETTINGS.model_copy(update={"seed": 5}))
+    assert not torch.equal(other.layers[0].weight, uninterrupted[0].layers[0].weight)
+
+
+@pytest.mark.parametrize("size", [0, 5, 200, -1])
+def test_a_truncated_checkpoint_is_a_clear_error(tmp_path, size):
+    interrupted(tmp_path, on_epoch=interrupt_after(1))
+    path = tmp_path / "last.safetensors"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(ValueError, match=r"last\.safetensors is damaged or not a checkpoint .* delete it to train"):
+        run(tmp_path)
+
+
+def test_a_corrupted_checkpoint_is_a_clear_error(tmp_path):
+    interrupted(tmp_path, on_epoch=interrupt_after(1))
+    path = tmp_path / "last.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:20] + b"\x00" * 30 + content[50:])
+    with pytest.raises(ValueError, match=r"last\.safetensors is damaged or not a checkpoint"):
+        run(tmp_path)
+
+
+def test_a_file_of_another_kind_is_a_clear_error(tmp_path):
+    save_file({"x": torch.zeros(2)}, tmp_path / "last.safetensors")
+    with pytest.raises(ValueError, match="has format None, this version reads 'gauge-checkpoint-1'"):
+        run(tmp_path)
+
+
+def test_a_checkpoint_of_another_shape_names_the_tensor(tmp_path):
+    interrupted(tmp_path, on_epoch=interrupt_after(1))
+    with pytest.raises(ValueError, match=r"fit Wobbly: layers\.0\.weight is \[12, 76\], the model has \[13, 76\]"):
+        run(tmp_path, model=Wobbly(hidden=13))
+
+
+def test_a_checkpoint_of_another_model_names_what_is_missing(tmp_path):
+    checkpoint.save(tmp_path / "last.safetensors", {"model.other": torch.zeros(2)}, {})
+    with pytest.raises(ValueError, match=r"does not fit Wobbly: .*layers\.0\.weight is missing; .* and \d+ more"):
+        run(tmp_path)
+
+
+def test_a_nan_loss_names_epoch_batch_and_samples_and_keeps_the_last_good_checkpoint(uninterrupted, tmp_path):
+    seen = []
+
+    def spoil(batch, step):
+        if step == 2 * STEPS + 2:
+            seen.extend(batch.index[:5].tolist())
+            return "nan"
+        return None
+
+    message = (
+        r"loss 'task' is nan in epoch 3, batch 2 of 3 \(samples \[.*\] \.\.\.\); lower the learning rate \(0.003\)"
+    )
+    with pytest.raises(FloatingPointError, match=message) as error:
+        run(tmp_path, model=Wobbly(at_loss=spoil))
+    assert str(seen) in str(error.value)
+    tensors, about = checkpoint.load(tmp_path / "last.safetensors")
+    assert about["epoch"] == 2
+    assert all(values.isfinite().all() for values in tensors.values())
+    assert_same_end(run(tmp_path), uninterrupted)
+
+
+def test_selection_without_a_validation_split_is_an_error():
+    with pytest.raises(ValueError, match="settings select by complete, missing=image but no validation split"):
+        fit(Wobbly(), dataset("train", 40), settings=SETTINGS)

@@ -1,0 +1,69 @@
+"""Metrics, their intervals, and paired comparisons."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from gauge import metrics
+
+
+def binary(seed: int, samples: int = 400, signal: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 2, samples)
+    score = 1 / (1 + np.exp(-(signal * labels + draw.normal(size=samples))))
+    return np.stack([1 - score, score], 1), labels
+
+
+def test_the_interval_of_an_accuracy_is_wilsons():
+    probabilities, labels = np.eye(2)[[0] * 90 + [1] * 10], np.zeros(100, dtype=int)
+    low, high = metrics.interval("accuracy", probabilities, labels)
+    assert (low, high) == pytest.approx((0.8256, 0.9448), abs=1e-4)  # Wilson (1927) for 90 of 100
+
+
+def test_delong_deviation_agrees_with_resampling():
+    probabilities, labels = binary(0)
+    draw = np.random.default_rng(1)
+    classes = [np.flatnonzero(labels == label) for label in (0, 1)]
+    resampled = [
+        roc_auc_score(labels[rows], probabilities[rows, 1])
+        for rows in (np.concatenate([draw.choice(c, len(c)) for c in classes]) for _ in range(500))
+    ]
+    low, high = metrics.interval("auc", probabilities, labels)
+    assert (high - low) / 2 / 1.96 == pytest.approx(np.std(resampled), rel=0.1)
+    assert low < metrics.score("auc", probabilities, labels) < high
+
+
+def test_a_method_compared_with_itself_is_undecided():
+    probabilities, labels = binary(2)
+    for metric in metrics.METRICS:
+        found = metrics.compare(metric, probabilities, probabilities, labels)
+        assert found.difference == 0
+        assert found.p_value == 1
+        assert found.interval == (0, 0)
+
+
+def test_mcnemar_counts_only_samples_on_which_the_methods_disagree():
+    labels = np.zeros(100, dtype=int)
+    first, second = np.eye(2)[[1] * 12 + [0] * 88], np.eye(2)[[0] * 10 + [1] * 2 + [0] * 85 + [1] * 3]
+    found = metrics.compare("accuracy", first, second, labels)
+    assert found.difference == pytest.approx(0.07)
+    assert found.p_value == pytest.approx(2 * sum(np.array([1, 13, 78, 286])) / 2**13)  # 10 against 3, two-sided
+
+
+def test_p_values_of_equal_methods_are_uniform():
+    found = []
+    for seed in range(60):
+        labels = binary(seed)[1]
+        draw = np.random.default_rng(1000 + seed)
+        scores = [labels + draw.normal(size=len(labels)) for _ in range(2)]
+        first, second = (np.stack([-score, score], 1) for score in scores)
+        found.append(metrics.paired_test("auc", first, second, labels)[0])
+    assert 0.25 < np.mean(np.array(found) < 0.5) < 0.75
+    assert np.mean(np.array(found) < 0.05) < 0.15
+
+
+def test_an_auc_of_one_class_is_an_error():
+    with pytest.raises(ValueError, match="at least two classes; this split has one"):
+        metrics.score("auc", np.eye(2)[[0, 1]], np.zeros(2, dtype=int))
+    with pytest.raises(ValueError, match="metric 'f1' is unknown; use accuracy or auc"):
+        metrics.score("f1", np.eye(2), np.zeros(2, dtype=int))

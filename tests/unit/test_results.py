@@ -1,0 +1,74 @@
+"""Results say what was measured, survive the disk, and fall into tables."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers import any_subset, dataset
+
+from gauge.config import Experiment
+from gauge.evaluation import Result, evaluate, load_predictions
+from gauge.reports.tables import Table
+
+KEYS = [
+    "benchmark",
+    "method",
+    "variant",
+    "protocol",
+    "metric",
+    "value",
+    "interval",
+    "seed",
+    "config",
+    "commit",
+    "hardware",
+    "data",
+    "seconds",
+]
+
+
+@pytest.fixture
+def result():
+    experiment = Experiment(benchmark="made", method="any_subset", variant="any_subset", seed=3)
+    return evaluate(any_subset(), dataset("test", rows=30), "missing=image", experiment=experiment)
+
+
+def test_a_result_file_holds_every_key_and_the_predictions_behind_it(result, tmp_path):
+    found, predictions = result
+    path = found.save(tmp_path, predictions)
+    assert path.name == "made-any_subset-any_subset-s3-missingimage.json"
+    assert list(json.loads(path.read_text())) == KEYS
+    assert Result.load(path) == found
+    probabilities, labels = load_predictions(path)
+    assert np.mean(probabilities.argmax(1) == labels) == found.value
+    assert found.interval[0] <= found.value <= found.interval[1]
+    assert found.data["missing"]["image"] == 1.0
+    assert 0.2 <= found.data["missing"]["signal"] <= 0.3  # really missing, and counted
+
+
+def test_evaluating_twice_gives_the_same_predictions(result):
+    again = evaluate(any_subset(), dataset("test", rows=30), "missing=image", experiment=Experiment(benchmark="made"))
+    assert np.array_equal(again[1].probabilities, result[1].probabilities)
+
+
+def test_a_broken_result_file_and_missing_predictions_are_explained(result, tmp_path):
+    (tmp_path / "broken.json").write_text('{"benchmark": 1')
+    with pytest.raises(ValueError, match=r"broken.json is not a result file"):
+        Result.load(tmp_path / "broken.json")
+    path = result[0].save(tmp_path, result[1])
+    path.with_suffix(".npz").unlink()
+    with pytest.raises(ValueError, match="predictions of .* are not there"):
+        load_predictions(path)
+
+
+def test_a_table_shows_deviation_over_seeds_and_marks_the_best(result):
+    base = result[0].model_copy(update={"protocol": "complete", "value": 0.5})
+    better = base.model_copy(update={"variant": "other", "value": 0.75, "interval": (0.7, 0.8)})
+    seeds = [base.model_copy(update={"seed": seed, "value": value}) for seed, value in enumerate((0.5, 0.6))]
+    lines = Table.of([*seeds, better]).markdown().splitlines()
+    assert lines[2] == "| any_subset | 55.00 ± 7.07 |"
+    assert lines[3] == "| any_subset:other | **75.0 [70.0, 80.0]** |"
+    with pytest.raises(ValueError, match="one benchmark and one metric"):
+        Table.of([base, base.model_copy(update={"benchmark": "another"})])
+    with pytest.raises(ValueError, match="there are no results"):
+        Table.of([])
