@@ -103,4 +103,5 @@ class Biased:
         return self._with(self.classifier.attention, tokens, attn_bias)
 
     def _with(self, call: Callable[..., Tensor], tokens: Tensor, attn_bias: Tensor | None) -> Tensor:
-        return call(tokens, self.standing if attn_bias is None else self.standing + attn_bias)
+        standing = self.standing.repeat(len(tokens) // len(self.standing), 1, 1, 1)  # exact effects stack replacements
+        return call(tokens, standing if attn_bias is None else standing + attn_bias)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from gauge.randomness import sample_keys, uniform
+from gauge.randomness import derive, sample_keys, uniform
 
 Layout = Mapping[str, int | None]
 """For each modality, in order, how many features carry a flag of their own; None for one flag per sample."""
@@ -121,7 +121,7 @@ class RandomCells:
         tables = _tables(self, layout)
         kept = Complete().keep(layout, key)
         for name, features in tables.items():
-            draws = uniform(key, features)
+            draws = uniform(derive(key, name), features)
             if self.per_sample:
                 kept[name] = draws.argsort(1).argsort(1) >= round(self.rate * features)
             else:
@@ -159,8 +159,8 @@ def mask_split(protocol: Protocol, layout: Layout, rows: int, *, seed: int, spli
     """The flags of a whole split: what evaluation uses, the same for every method."""
     if isinstance(protocol, RandomCells) and not protocol.per_sample:
         kept = Complete().keep(layout, torch.arange(rows))
-        for name, features in _tables(protocol, layout).items():
-            missing = gamma_mask(rows, features, protocol.rate, seed=GAMMA_SEEDS.get(split, seed))
+        for place, (name, features) in enumerate(_tables(protocol, layout).items()):
+            missing = gamma_mask(rows, features, protocol.rate, seed=GAMMA_SEEDS.get(split, seed) + 100 * place)
             kept[name] = torch.from_numpy(~missing)
         return kept
     return protocol.keep(layout, sample_keys(torch.arange(rows), seed, "masks", split, str(protocol)))

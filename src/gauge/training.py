@@ -199,10 +199,10 @@ def _resume(
     progress = Progress(**about)
     if progress.best_score is None:
         return progress, None
-    if (
-        progress.best_epoch == progress.epoch
-    ):  # the newest epoch is the best; its own file may not have been written yet
-        return progress, _state(method)
+    if progress.best_epoch == progress.epoch:  # it may have been killed before its best epoch got a file of its own
+        best = _state(method)
+        checkpoint.save(folder / "best.safetensors", best, {"epoch": progress.best_epoch})
+        return progress, best
     return progress, checkpoint.load(folder / "best.safetensors", device)[0]
 
 

@@ -11,7 +11,7 @@ from gauge.data import Dataset
 from gauge.masks import subsets
 from gauge.nn.conv import ConvDecoder, ConvPosterior
 from gauge.randomness import derive, normal, uniform
-from gauge.types import Batch
+from gauge.types import Batch, over_values
 
 __all__ = ["MoPoE"]
 
@@ -79,9 +79,10 @@ class MoPoE(nn.Module):
         rows = torch.arange(len(batch), device=strata.device)
         z = self._draw(batch, mu[strata, rows], variance[strata, rows])
         reconstruction = torch.zeros((), device=z.device)
-        for position, name in enumerate(self.encoders):
-            error = (self.decoders[name](z) - batch.inputs[name]).abs().flatten(1).sum(1)
-            reconstruction = reconstruction + (error * observed[:, position]).mean() / SCALE
+        for name in self.encoders:
+            there = over_values(batch.observed[name], batch.inputs[name])
+            error = torch.where(there, self.decoders[name](z) - batch.inputs[name], 0.0).abs().flatten(1).sum(1)
+            reconstruction = reconstruction + error.mean() / SCALE
         return {"reconstruction": reconstruction, "kl": self.beta * kl.mean()}
 
     @torch.no_grad()
@@ -91,8 +92,8 @@ class MoPoE(nn.Module):
         mu, variance = self._product(mean, precision, observed)
         z = self._draw(batch, mu, variance) if self.sample else mu
         filling = {}
-        for position, name in enumerate(self.encoders):
-            rows = (~observed[:, position]).nonzero()[:, 0]
+        for name in self.encoders:
+            rows = (~batch.observed[name].reshape(len(batch), -1).all(1)).nonzero()[:, 0]
             if len(rows):
                 values = torch.zeros_like(batch.inputs[name])
                 values[rows] = self.decoders[name](z[rows]).to(values.dtype)

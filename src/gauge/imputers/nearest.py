@@ -26,6 +26,8 @@ class Nearest(nn.Module):
         super().__init__()
         self.modalities = tuple(donors)
         for name, values in donors.items():
+            there = over_values(observed[name], values)
+            values = torch.where(there, values, torch.zeros((), dtype=values.dtype, device=values.device))
             self.register_buffer(f"values_{name}", values)
             self.register_buffer(f"observed_{name}", observed[name])
             self.register_buffer(f"scale_{name}", _scale(as_values(values), observed[name]))
@@ -101,7 +103,7 @@ def _joint(x: Tensor, x_observed: Tensor, y: Tensor, y_observed: Tensor, scale: 
         x_filled, y_filled = x.flatten(1).masked_fill(~x_flags, blank), y.flatten(1).masked_fill(~y_flags, blank)
         differ = (x_filled[:, None] != y_filled) & x_flags[:, None] & y_flags
         return differ.sum(-1).float(), count
-    x_scaled = torch.where(x_flags, (x * scale).flatten(1), 0.0)
-    y_scaled = torch.where(y_flags, (y * scale).flatten(1), 0.0)
+    x_scaled = torch.where(x_flags, (x.float() * scale.float()).flatten(1), 0.0)
+    y_scaled = torch.where(y_flags, (y.float() * scale.float()).flatten(1), 0.0)
     difference = x_scaled.square() @ y_weight.T + x_weight @ y_scaled.square().T - 2 * x_scaled @ y_scaled.T
     return difference.clamp_min(0), count

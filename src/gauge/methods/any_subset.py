@@ -17,7 +17,7 @@ from gauge.stages import Stage, network_config, unit_network
 from gauge.types import Batch, Prediction
 from gauge.units import UnitEncoder
 
-__all__ = ["VARIANTS", "AnySubset", "plan"]
+__all__ = ["AnySubset", "plan", "VARIANTS"]
 
 
 @dataclass(frozen=True)

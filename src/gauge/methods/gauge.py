@@ -31,7 +31,7 @@ from gauge.stages import Stage, imputer_stage
 from gauge.types import Batch, Classifier, Evidence, Imputer, Objective, Prediction, Scorer, Units
 from gauge.units import UnitEncoder
 
-__all__ = ["VARIANTS", "Gating", "Gauge", "plan"]
+__all__ = ["Gauge", "Gating", "plan", "VARIANTS"]
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from gauge.scoring._ungated import saliency
 from gauge.types import Classifier, Evidence, Objective
 
-__all__ = ["exact_effects", "exact_evidence"]
+__all__ = ["exact_evidence", "exact_effects"]
 
 ROWS_AT_ONCE = 4096
 
