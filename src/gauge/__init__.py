@@ -33,8 +33,11 @@ _HOMES = {
     "Gating": "methods.gauge",
     "AnySubset": "methods.any_subset",
     "TrainSettings": "config",
+    "Experiment": "config",
     "fit": "training",
+    "predict_split": "inference",
     "evaluate": "evaluation",
+    "explain": "explain",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -42,7 +42,7 @@ class Result(BaseModel):
 
     def save(self, folder: Path, predictions: Predictions) -> Path:
         """Write the result as JSON, and the predictions it came from beside it as compact arrays."""
-        path = folder / result_name(self.benchmark, self.method, self.variant, self.seed, self.protocol)
+        path = folder / result_name(self, self.protocol, self.config.get("stage", ""))
         probabilities, labels = predictions.probabilities.astype(np.float32), predictions.labels
         write_bytes(
             path.with_suffix(".npz"),
@@ -59,9 +59,10 @@ class Result(BaseModel):
             raise ValueError(f"{path} is not a result file: {error}") from error
 
 
-def result_name(benchmark: str, method: str, variant: str, seed: int, protocol: str) -> str:
-    """The file name that tells a result from every other one of its folder."""
-    return f"{benchmark}-{method}-{variant}-s{seed}-{protocol.replace('=', '')}.json"
+def result_name(of: Result | Experiment, protocol: str, stage: str) -> str:
+    """The file name that tells a result from every other one: what, under which protocol, and from which trained stage."""
+    parts = [of.benchmark, of.method, of.variant, f"s{of.seed}", protocol.replace("=", ""), stage[:6]]
+    return "-".join(part for part in parts if part) + ".json"
 
 
 def evaluate(

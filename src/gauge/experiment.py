@@ -121,8 +121,7 @@ class Workspace:
 
     def _find(self, experiment: Experiment, protocol: str, key: str) -> tuple[Result, Path] | None:
         """A result that is already there and belongs to this very stage."""
-        name = result_name(experiment.benchmark, experiment.method, experiment.variant, experiment.seed, protocol)
-        path = self.folder / "results" / name
+        path = self.folder / "results" / result_name(experiment, protocol, key)
         if not path.exists():
             return None
         result = Result.load(path)

@@ -28,18 +28,17 @@ class Explanation:
 def explain(method: Gauge, batch: Batch) -> Explanation:
     """The evidence behind the predictions for a batch; attention is the last block's, from CLS, averaged over heads."""
     method.eval()
-    prediction = method.predict(batch)
+    reading = method.read(batch.check())
+    prediction = method.decide(reading)
     if prediction.evidence is None or prediction.gates is None:
         raise ValueError("this method has granularity 'none' and so no gates to explain; use 'unit' or 'modality'")
-    completed = batch if method.imputer is None else method.imputer.complete(batch)
-    units, classifier, _ = method.units(batch)
 
     def from_cls(bias: Tensor | None) -> Tensor:
-        return classifier.attention(units.tokens, bias)[:, :, 0, 1:].mean(1)  # type: ignore[attr-defined]
+        return reading.classifier.attention(reading.units.tokens, bias)[:, :, 0, 1:].mean(1)  # type: ignore[attr-defined]
 
     return Explanation(
-        completed,
-        units,
+        reading.completed,
+        reading.units,
         prediction.evidence,
         prediction.gates,
         prediction.logits,

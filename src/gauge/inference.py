@@ -31,16 +31,15 @@ def predict_split(method: Method, data: Dataset, protocol: str, *, batch_size: i
         method.eval()
     keep = mask_split(parse_protocol(protocol), data.layout, len(data), seed=MASK_SEED, split=data.split)
     keep = {name: flags.to(data.device) for name, flags in keep.items()}
-    observed = {name: _rows(flags) & _rows(keep[name]) for name, flags in data.observed.items()}
-    logits = [method.predict(batch).logits for batch in data.batches(batch_size, keep=keep, seed=MASK_SEED)]
+    logits, observed = [], []
+    for batch in data.batches(batch_size, keep=keep, seed=MASK_SEED):
+        logits.append(method.predict(batch).logits)
+        observed.append(batch.observed)
     probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()
     if not np.isfinite(probabilities).all():
         row = int(np.flatnonzero(~np.isfinite(probabilities).all(1))[0])
         raise ValueError(
             f"the prediction for sample {row} of {data.split} is not finite; the model's weights are broken"
         )
-    return Predictions(probabilities, data.labels.cpu().numpy(), missing_rates(observed))
-
-
-def _rows(flags: torch.Tensor) -> torch.Tensor:
-    return flags.reshape(len(flags), -1)
+    missing = missing_rates({name: torch.cat([flags[name] for flags in observed]) for name in data.inputs})
+    return Predictions(probabilities, data.labels.cpu().numpy(), missing)

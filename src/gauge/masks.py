@@ -90,8 +90,8 @@ class RandomModalities:
 class AnySubset:
     """Each sample keeps one of the 2^M - 1 non-empty subsets of its modalities, all equally likely.
 
-    NOTE[PAPER] training-masks: the paper draws "a new missingness mask for each minibatch"; one mask for the whole
-    batch was unstable, so each sample draws its own.
+    NOTE[PAPER] training-masks: the paper draws "a new missingness mask for each minibatch following the protocol" and does
+    not say from which settings; here every sample draws its own subset, uniformly.
     """
 
     def __str__(self) -> str:

@@ -138,6 +138,8 @@ def _learning_rate(settings: TrainSettings, epoch: float) -> float:
 
 
 def _validate(method: Any, val: Dataset, settings: TrainSettings) -> float:
+    """NOTE[PAPER] selection: the paper selects by "the best validation accuracy" and not under which missingness; here
+    the mean over the listed protocols decides, the same for every method."""
     scores = [predict_split(method, val, protocol).score(settings.metric) for protocol in settings.selection]
     return sum(scores) / len(scores)
 

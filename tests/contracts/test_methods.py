@@ -89,6 +89,13 @@ def test_saved_state_brings_the_same_predictions_back(request, method, batch, tr
     assert torch.equal(other.predict(batch).logits, method.predict(batch).logits)
 
 
+def test_a_method_has_a_variant_of_its_own_name_and_every_variant_a_note():
+    for name in registry.names("methods"):
+        variants = registry.module("methods", name).VARIANTS
+        assert name in variants
+        assert all(variant.note for variant in variants.values())
+
+
 def test_all_variants_of_a_seed_stand_on_the_same_backbone_and_imputer(train):
     stages = [registry.module("methods", "gauge").plan(SMALL, variant=name) for name in ("v1", "v2", "gauge")]
     keys = [[need.key(train.fingerprint) for need in stage.needs] for stage in stages]

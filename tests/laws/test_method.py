@@ -164,7 +164,8 @@ def test_threshold_starts_at_zero_with_standardised_and_at_a_half_with_raw_score
 def test_read_at_the_encoder_replaces_content_and_keeps_the_embeddings(train, batch):
     imputer = helpers.imputer("mean", train)
     method = helpers.gauge(imputer, read="encoder", score="exact")
-    units, classifier, _ = method.units(batch)
+    reading = method.read(batch)
+    units, classifier = reading.units, reading.classifier
     scores = method.predict(batch).evidence.scores
     torch.testing.assert_close(scores, exact_effects(classifier, units.tokens, reference=units.embedding).abs())
     before = classifier(units.tokens)
@@ -180,7 +181,8 @@ def test_read_at_the_encoder_replaces_content_and_keeps_the_embeddings(train, ba
 def test_read_at_the_encoder_adds_a_given_reference_to_the_embeddings(train, batch):
     reference = helpers.noise(DIM, seed=5)
     method = helpers.gauge(helpers.imputer("mean", train), read="encoder", reference=reference)
-    units, classifier, _ = method.units(batch)
+    reading = method.read(batch)
+    units, classifier = reading.units, reading.classifier
     expected = taylor_evidence(classifier, units.tokens, reference=units.embedding + reference).scores
     torch.testing.assert_close(method.predict(batch).evidence.scores, expected)
 

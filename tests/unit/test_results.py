@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from helpers import any_subset, dataset
 
 from gauge.config import Experiment
@@ -44,6 +45,25 @@ def test_a_result_file_holds_every_key_and_the_predictions_behind_it(result, tmp
     assert found.interval[0] <= found.value <= found.interval[1]
     assert found.data["missing"]["image"] == 1.0
     assert 0.2 <= found.data["missing"]["signal"] <= 0.3  # really missing, and counted
+
+
+def test_results_of_other_settings_never_overwrite_each_other(result, tmp_path):
+    found, predictions = result
+    paths = {
+        found.model_copy(update={"config": {"stage": stage}}).save(tmp_path, predictions)
+        for stage in ("abcdef12", "123456ab")
+    }
+    assert {path.name[-11:] for path in paths} == {"abcdef.json", "123456.json"}
+
+
+def test_a_protocol_never_takes_the_last_evidence_of_a_sample_with_real_gaps():
+    data = dataset("test", rows=30)
+    keep = {name: torch.full((30,), name == "image") for name in data.inputs}
+    batch = data.batch(torch.arange(30), keep=keep).check()
+    without_image = ~data.observed["image"]
+    assert without_image.any()
+    assert torch.equal(batch.observed["table"][without_image], data.observed["table"][without_image])
+    assert not batch.observed["table"][~without_image].any()
 
 
 def test_evaluating_twice_gives_the_same_predictions(result):

@@ -75,10 +75,13 @@ class Dataset:
     def batch(
         self, index: Int[Tensor, "b"], *, keep: Mapping[str, Tensor] | None = None, key: Int[Tensor, "b"] | None = None
     ) -> Batch:
-        """The samples at `index`; `keep` takes further values away, `key` seeds what is drawn for each of them."""
+        """The samples at `index`; `keep` takes further values away, `key` seeds what is drawn for each of them.
+
+        A sample that has real gaps and would lose all it has left keeps what it has.
+        """
         observed = {name: flags[index] for name, flags in self.observed.items()}
         if keep is not None:
-            observed = {name: _both(flags, keep[name]) for name, flags in observed.items()}
+            observed = _take_away(observed, keep)
         inputs = {name: as_values(values[index]) for name, values in self.inputs.items()}
         return Batch(inputs, observed, self.labels[index], index, index if key is None else key)
 
@@ -98,9 +101,13 @@ class Dataset:
         return digest.hexdigest()
 
 
-def _both(really: Tensor, kept: Tensor) -> Tensor:
-    if really.ndim > kept.ndim:
-        kept = kept[:, None]
-    if kept.ndim > really.ndim:
-        really = really[:, None]
-    return really & kept
+def _take_away(observed: Mapping[str, Tensor], keep: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What is observed and kept; all that is observed where nothing would remain."""
+    both = {name: _columns(flags) & _columns(keep[name]) for name, flags in observed.items()}
+    emptied = ~torch.stack([flags.any(1) for flags in both.values()], 1).any(1, keepdim=True)
+    both = {name: flags | (emptied & _columns(observed[name])) for name, flags in both.items()}
+    return {name: flags[:, 0] if observed[name].ndim == keep[name].ndim == 1 else flags for name, flags in both.items()}
+
+
+def _columns(flags: Tensor) -> Tensor:
+    return flags.reshape(len(flags), -1)

@@ -79,17 +79,22 @@ VARIANTS = {
     "gauge": Variant("one gate per evidence unit"),
     "gauge-masked": Variant("gates without any imputer, missing units masked", imputes=False),
     "gauge-read-encoder": Variant("units read before the embeddings", Gating(read="encoder")),
-    "gauge-random": Variant("random scores", Gating(score="random")),
-    "gauge-feature-norm": Variant("scores by feature norm", Gating(score="feature_norm")),
-    "gauge-gradient-norm": Variant("scores by gradient norm", Gating(score="gradient_norm")),
-    "gauge-attention": Variant("scores by CLS attention", Gating(score="attention")),
     "gauge-zscore": Variant("always z-scores", Gating(normalization="zscore")),
     "gauge-raw": Variant("always raw scores", Gating(normalization="raw")),
+    **{
+        f"gauge-{name.replace('_', '-')}": Variant(f"scored by {name}", Gating(score=name))
+        for name in registry.names("scoring")
+        if name != Gating.score
+    },
 }
 
 
 def plan(benchmark: Benchmark, *, variant: str = "gauge", seed: int = 0) -> Stage:
-    """Imputer and any-subset backbone, then fine-tuning on completed inputs with the variant's gates."""
+    """Imputer and any-subset backbone, then fine-tuning on completed inputs with the variant's gates.
+
+    NOTE[PAPER] starting-point: the paper starts from DyMo checkpoints, trained with a prototype loss besides; here it is
+    the same backbone trained on cross-entropy alone.
+    """
     chosen = pick(VARIANTS, variant, "gauge variant")
     settings = benchmark.settings["finetune"].model_copy(update={"seed": seed})
     if not chosen.tunes:
@@ -102,6 +107,17 @@ def plan(benchmark: Benchmark, *, variant: str = "gauge", seed: int = 0) -> Stag
         return Gauge(backbone.encoder, backbone.classifier, imputer, gating=chosen.gating)
 
     return Stage(f"{variant}-s{seed}", build, asdict(chosen.gating), settings, tuple(needs))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A batch as the network reads it: its completed input, its units, and the classifier that sees those in `visible`
+    (all of them when None)."""
+
+    completed: Batch
+    units: Units
+    classifier: Classifier
+    visible: Tensor | None = None
 
 
 class Gauge(nn.Module):
@@ -138,7 +154,19 @@ class Gauge(nn.Module):
         return prediction
 
     def forward(self, batch: Batch) -> Prediction:
-        units, classifier, visible = self.units(batch)
+        return self.decide(self.read(batch))
+
+    def read(self, batch: Batch) -> Reading:
+        """Phase 1: complete and encode."""
+        if self.imputer is not None:
+            completed = self.imputer.complete(batch)
+            return Reading(completed, self.encoder(completed, hide_missing=False), self.classifier)
+        units = self.encoder(batch)
+        return Reading(batch, units, Biased(self.classifier, hiding_bias(units.observed)), units.observed)
+
+    def decide(self, reading: Reading) -> Prediction:
+        """Phases 2 and 3: score and gate, then predict."""
+        units, classifier, visible = reading.units, reading.classifier, reading.visible
         if self.gating.granularity == "none":
             return Prediction(classifier(units.tokens, None))
         evidence = self.score(
@@ -146,20 +174,13 @@ class Gauge(nn.Module):
             units.tokens,
             reference=self._reference(units),
             objective=self.gating.objective,
-            key=batch.key,
+            key=reading.completed.key,
         )
         scores = normalize_scores(evidence.scores, self.gating.normalization, visible=visible)
         if self.gating.granularity == "modality":
             scores = pool_by_modality(scores, units.modality, visible=visible)
         gates = self.gate(scores)
         return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
-
-    def units(self, batch: Batch) -> tuple[Units, Classifier, Tensor | None]:
-        """The units to classify, the classifier that reads them, and which of them it sees (None: all)."""
-        if self.imputer is not None:
-            return self.encoder(self.imputer.complete(batch), hide_missing=False), self.classifier, None
-        units = self.encoder(batch)
-        return units, Biased(self.classifier, hiding_bias(units.observed)), units.observed
 
     def _reference(self, units: Units) -> Tensor | None:
         """What replaces a unit, as the backbone sees it."""

@@ -1,0 +1,53 @@
+"""Finds the Python blocks of a page and runs them as a reader would: in order, in one namespace."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```python(?: file=(?P<file>\S+))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Page:
+    path: Path
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    def files(self) -> dict[str, str]:
+        """Blocks that show a whole file, by its path in the repository."""
+        return {found["file"]: found["code"] for found in FENCE.finditer(self.text) if found["file"]}
+
+    def code(self) -> str:
+        """All other Python blocks, on the lines where the page has them, so that an error points into the page."""
+        lines = [""] * self.text.count("\n")
+        for found in FENCE.finditer(self.text):
+            if not found["file"]:
+                start = self.text.count("\n", 0, found.start("code"))
+                block = found["code"].splitlines()
+                lines[start : start + len(block)] = block
+        return "\n".join(lines) + "\n"
+
+    def run(self) -> dict[str, object]:
+        """The names that the page's code has defined."""
+        names: dict[str, object] = {"__name__": self.path.stem}
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            exec(compile(self.code(), str(self.path), "exec"), names)
+        return names
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def page() -> Callable[[str], Page]:
+    return lambda name: Page(ROOT / name)

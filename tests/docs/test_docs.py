@@ -1,0 +1,122 @@
+"""The pages keep their word: code runs, links lead somewhere, notes and names are those of the code."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gauge
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+PROSE = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "extend.md"])
+def test_the_code_of_a_page_runs_in_order(name, page):
+    assert page(f"docs/{name}").files() == {}
+    page(f"docs/{name}").run()
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory, page) -> Path:
+    """A copy of the package with the files that extend.md shows; compiled files come along, which saves seconds."""
+    folder = tmp_path_factory.mktemp("extended")
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    for path, code in page("docs/extend.md").files().items():
+        assert not (folder / path).exists(), f"{path} is taken; the page needs another example"
+        (folder / path).write_text(code, encoding="utf-8")
+    return folder
+
+
+def run(extended: Path, *arguments: str) -> str:
+    places = [extended / "src", ROOT / "tests", ROOT / "tests" / "laws", ROOT / "tests" / "contracts"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places)), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=extended, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_files_of_extend_are_listed_as_soon_as_they_are_there(extended):
+    listed = run(extended, "-m", "gauge.cli", "list")
+    assert "median         Median: every missing value" in listed
+    assert "squared        Squared Taylor score" in listed
+
+
+CONTRACTS = """
+import helpers, test_components, test_imputers
+
+assert "median" in test_imputers.BLIND
+train, batch = helpers.dataset("train", rows=40), helpers.incomplete_batch()
+test_imputers.test_observed_entries_come_back_bit_for_bit_and_flags_unchanged(train, batch, "median")
+test_imputers.test_no_nan_remains(train, batch, "median")
+test_imputers.test_the_result_does_not_depend_on_hidden_values(train, batch, "median", "noise")
+test_imputers.test_the_result_for_a_sample_does_not_depend_on_its_batch(train, batch, "median")
+test_components.test_a_scorer_takes_every_option_and_leaves_no_graph("squared")
+"""
+
+
+def test_the_files_of_extend_are_used_without_edits_and_keep_the_contracts(extended, page):
+    run(extended, "-c", page("docs/extend.md").code() + CONTRACTS)
+
+
+def test_the_files_of_extend_keep_the_style(extended, page):
+    config = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    files = list(page("docs/extend.md").files())
+    run(extended, "-m", "ruff", "check", *config, *files)
+    run(extended, "-m", "ruff", "format", "--check", *config, *files)
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
+def test_relative_links_lead_somewhere(path):
+    for link in LINK.findall(path.read_text(encoding="utf-8")):
+        target, _, anchor = link.partition("#")
+        if target.startswith(("https:", "mailto:")):
+            continue
+        found = (path.parent / target).resolve() if target else path
+        assert found.exists(), link
+        assert found.is_relative_to(ROOT), link
+        assert not anchor or anchor in anchors(found), link
+
+
+def test_the_index_leads_to_every_page():
+    linked = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    assert set(PAGES) - linked == {"index.md"}
+
+
+def test_every_note_on_the_paper_has_an_entry_and_every_entry_a_note():
+    source = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.py")))
+    tags = re.findall(r"NOTE\[PAPER\](?: ([\w-]+):)?", source)
+    assert "" not in tags, "a NOTE[PAPER] without a slug and a colon on its line"
+    entries = re.findall(r"^## (.+)$", (ROOT / "docs" / "paper-notes.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(entries) == len(set(entries))
+    assert set(entries) == set(tags)
+
+
+def test_the_api_page_lists_the_public_names_once_each():
+    listed = re.findall(r"^- `(\w+)`: .+\.$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(gauge.__all__)
+    assert all(hasattr(gauge, name) for name in listed)
+
+
+def test_every_equation_has_a_place_in_the_code():
+    rows = re.findall(
+        r"^\| (\d+) \|.*\| (.*) \|$", (ROOT / "docs" / "how-it-works.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [int(number) for number, _ in rows] == list(range(1, 11))
+    for _, where in rows:
+        for names, link in re.findall(r"((?:`[\w.]+`(?:, )?)+) in \[[^\]]+\]\(([^)]+)\)", where):
+            source = (ROOT / "docs" / link).read_text(encoding="utf-8")
+            for name in re.findall(r"`([\w.]+)`", names):
+                assert re.search(rf"(def|class) {name.split('.')[-1]}\b", source), name

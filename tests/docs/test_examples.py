@@ -1,0 +1,87 @@
+"""The examples run as they stand, in a process of their own, and say what they promise."""
+
+import ast
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def output(name: str, cwd: Path) -> str:
+    environment = os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_example_is_tested():
+    tested = {"own_backbone.py", "own_dataset.py", "inspect_gates.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == tested
+
+
+@pytest.mark.parametrize("name", ["own_dataset.py", "inspect_gates.py"])
+def test_an_example_fits_one_screen(name):
+    assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 40
+
+
+def test_own_backbone_needs_at_most_25_lines_of_code():
+    source = (EXAMPLES / "own_backbone.py").read_text(encoding="utf-8")
+    lines = {line for node in ast.parse(source).body[1:] for line in range(node.lineno, node.end_lineno + 1)}
+    assert len(lines) <= 25
+
+
+def test_own_backbone_gates_twelve_units(tmp_path):
+    found = re.search(r"gates of the first sample: \[(.*)\]", output("own_backbone.py", tmp_path))
+    gates = [float(value) for value in found[1].split(", ")]
+    assert len(gates) == 12
+    assert all(0 < gate < 1 for gate in gates)
+
+
+def test_own_backbone_answers_the_same_in_eval_and_train_mode():
+    """Torch's fused inference path misreads a float bias, in eval mode only and without a word."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        names = runpy.run_path(str(EXAMPLES / "own_backbone.py"))
+    classifier, tokens, gates = names["classifier"], names["tokens"], names["gates"].detach()
+    for module in classifier.modules():
+        if isinstance(module, torch.nn.Dropout | torch.nn.MultiheadAttention):
+            module.p = module.dropout = 0.0
+    bias = names["attention_bias"](gates)
+    trained = classifier.train()(tokens, bias)
+    with torch.no_grad():
+        torch.testing.assert_close(classifier.eval()(tokens, bias), trained)
+
+
+def test_own_dataset_is_far_better_than_the_larger_class_also_with_most_of_it_missing(tmp_path):
+    printed = output("own_dataset.py", tmp_path)
+    accuracy = {protocol: float(value) for protocol, value in re.findall(r"(\S+) +accuracy ([\d.]+)", printed)}
+    assert list(accuracy) == ["complete", "gamma-per-sample=0.5", "missing=mean", "missing=mean+worst"]
+    assert accuracy["complete"] > 0.9
+    assert min(accuracy.values()) > 0.8  # the larger class: 0.63
+
+
+def test_inspect_gates_shows_every_unit(tmp_path):
+    head, *rest = output("inspect_gates.py", tmp_path).splitlines()
+    assert int(head.split("%")[0]) > 80
+    rows = [line.split() for line in rest[1:]]
+    assert len(rows) == 13
+    assert [row[1] for row in rows].count("imputed") == 5
+    assert all(0 < float(row[3]) < 1 for row in rows)
+    before, after = (sum(float(row[column]) for row in rows) for column in (4, 6))
+    assert 0 < before < 1.01
+    assert 0 < after < 1.01

@@ -1,0 +1,87 @@
+"""The README keeps its word: its code runs, its file map is the tree, its table is that of the committed results."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gauge.demo import ROWS, SHOWN
+from gauge.evaluation import Result
+from gauge.reports.tables import Table
+
+
+@pytest.fixture
+def readme(page) -> str:
+    return page("README.md").text
+
+
+def test_its_code_runs_and_says_what_it_claims(page, capsys):
+    names = page("README.md").run()
+    printed = capsys.readouterr().out.strip()
+    assert f"gates.shape)  # {printed}" in page("README.md").text
+    assert names["model"].gate.threshold.grad is not None
+    assert names["logits"].shape == (8, 3)
+
+
+def test_both_commands_are_named_and_exist(readme, root):
+    makefile = (root / "Makefile").read_text()
+    for target in ("demo", "test"):
+        assert f"make {target}" in readme
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_every_command_of_the_command_line_is_shown(readme):
+    from gauge.cli import app
+
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert set(re.findall(r"^gauge (\w+)", readme, re.MULTILINE)) == names
+
+
+def mapped(readme: str) -> Iterator[tuple[str, str]]:
+    """(path, words) of every line of the file map."""
+    block = re.search(r"## File map\n+```\n(.*?)```", readme, re.DOTALL)[1]
+    parent = ""
+    for line in block.splitlines():
+        name, _, words = line.strip().partition(" ")
+        if not line.startswith(" "):
+            parent = name
+        yield (parent + name if line.startswith(" ") else name), words.strip()
+
+
+def test_the_file_map_is_the_tree(readme, root):
+    listed = dict(mapped(readme))
+    assert [path for path, words in listed.items() if not words] == ["src/gauge/"]
+    ignored = {line.strip("/") for line in (root / ".gitignore").read_text().split()}
+    package = [path for path in (root / "src" / "gauge").iterdir() if path.name not in ignored]
+    folders = {"src/gauge/"} | {f"src/gauge/{path.name}/" for path in package if path.is_dir()}
+    folders |= {
+        f"{path.name}/"
+        for path in root.iterdir()
+        if path.is_dir() and path.name != "src" and path.name not in ignored and not path.name.startswith(".")
+    }
+    modules = {f"src/gauge/{path.name}" for path in package if path.suffix == ".py"}
+    assert set(listed) - folders - modules <= {"results/"}, "listed, but not there"  # results come with the first run
+    assert (folders | modules) - set(listed) == set(), "there, but not listed"
+
+
+def test_the_file_map_names_every_folder_of_tests(readme, root):
+    words = dict(mapped(readme))["tests/"]
+    folders = [path.name for path in (root / "tests").iterdir() if path.is_dir() and not path.name.startswith("_")]
+    assert [name for name in folders if name not in words] == []
+
+
+def test_the_demo_table_is_that_of_the_committed_results(readme, root):
+    table = re.search(r"<!-- demo table -->\n(.*?\n)\n", readme, re.DOTALL)[1]
+    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == [
+        f"| gauge:{variant}" if variant != "gauge" else "| gauge" for variant in ROWS
+    ]
+    folder: Path = root / "results" / "demo"
+    if not folder.is_dir():
+        pytest.skip("results/demo is not there to compare with")
+    files = [
+        folder / f"polymnist5k-gauge-{variant}-s0-{protocol.replace('=', '')}.json"
+        for variant in ROWS
+        for protocol in SHOWN
+    ]
+    assert Table.of([Result.load(path) for path in files]).markdown() == table

@@ -1,0 +1,133 @@
+"""The command line as a newcomer meets it: real processes, real data, short training."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gauge.checkpoint import load
+from gauge.config import Experiment
+from gauge.experiment import Workspace, plan
+
+QUICK = ["--epochs", "1"]
+ONE_THREAD = os.environ | {
+    "OMP_NUM_THREADS": "1"
+}  # sums are ordered by threads; tests beside this one take the other core
+
+
+def gauge(*arguments: str, cwd: Path, check: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "gauge.cli", *arguments],
+        cwd=cwd,
+        env=ONE_THREAD,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == check, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """A folder in which one GAUGE model was trained for an epoch."""
+    folder = tmp_path_factory.mktemp("runs")
+    gauge("benchmark", "polymnist5k", "--method", "gauge", "--protocol", "eta=0.8", *QUICK, cwd=folder)
+    return folder
+
+
+def test_help_starts_without_torch(tmp_path):
+    code = "import sys, gauge, gauge.cli; print('torch' in sys.modules, 'pandas' in sys.modules, 'pydantic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split() == ["False", "False", "False"]
+    assert "Start with `gauge demo`" in gauge("--help", cwd=tmp_path).stdout
+
+
+def test_list_names_everything_also_for_machines(tmp_path):
+    assert "taylor" in gauge("list", cwd=tmp_path).stdout
+    found = json.loads(gauge("list", "imputers", "--json", cwd=tmp_path).stdout)
+    assert set(found["imputers"]) == {"mean", "mopoe", "nearest", "oracle", "zero"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["benchmark", "polymnist"], "there is no benchmark 'polymnist'; did you mean 'polymnist5k'?"),
+        (["benchmark", "polymnist5k", "--method", "gage"], "there is no method 'gage'; did you mean 'gauge'?"),
+        (["benchmark", "polymnist5k", "--method", "gauge:v9"], "there is no gauge variant 'v9'; known: masked, v1"),
+        (["benchmark", "polymnist5k", "--protocol", "eta=0.5"], "eta=0.5 of 5 modalities is 2.5; choose a rate"),
+        (["benchmark", "polymnist5k", "--protocol", "mostly"], "no missingness protocol 'mostly'; write complete"),
+        (["benchmark", "polymnist5k", "--config", "absent.yaml"], "absent.yaml cannot be read as YAML"),
+        (["evaluate", "nowhere"], "nowhere is not the folder of a trained method (no experiment.json)"),
+        (["list", "methdos"], "there is no kind of component 'methdos'; did you mean 'methods'?"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_before_anything_trains(arguments, message, tmp_path):
+    done = gauge(*arguments, cwd=tmp_path, check=2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_benchmark_leaves_results_and_a_table_and_repeats_nothing(runs):
+    workspace = runs / "runs" / "polymnist5k"
+    (result,) = sorted((workspace / "results").glob("*.json"))
+    content = json.loads(result.read_text())
+    assert content["protocol"] == "eta=0.8"
+    assert content["config"]["epochs"] == 1
+    assert content["data"]["samples"] == 1000
+    assert sum(content["data"]["missing"].values()) == pytest.approx(4.0)
+    assert "| gauge |" in (workspace / "table.md").read_text()
+    before = {path: path.stat().st_mtime_ns for path in workspace.rglob("*.safetensors")}
+    again = gauge("benchmark", "polymnist5k", "--method", "gauge", "--protocol", "eta=0.8", "--json", *QUICK, cwd=runs)
+    assert json.loads(again.stdout)[0]["value"] == content["value"]
+    assert {path: path.stat().st_mtime_ns for path in workspace.rglob("*.safetensors")} == before
+
+
+def test_a_trained_model_is_evaluated_under_another_protocol(runs):
+    (model,) = (runs / "runs" / "polymnist5k" / "stages").glob("gauge-s0-*")
+    done = gauge("evaluate", str(model), "--protocol", "eta=0.2", cwd=runs)
+    assert done.stdout.startswith("eta=0.2")
+    assert "missing under eta=0.2: m0" in done.stdout
+
+
+def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, tmp_path):
+    command = ["benchmark", "polymnist5k", "--method", "gauge", "--protocol", "eta=0.8", *QUICK]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gauge.cli", *command], cwd=tmp_path, env=ONE_THREAD, stderr=subprocess.DEVNULL
+    )
+    stages = tmp_path / "runs" / "polymnist5k" / "stages"
+    deadline = time.monotonic() + 200
+    while not list(stages.glob("backbone-*/*.safetensors")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    gauge(*command, cwd=tmp_path)
+    experiment = Experiment(
+        benchmark="polymnist5k", overrides={s: {"epochs": 1} for s in ("imputer", "backbone", "finetune")}
+    )
+    weights = []
+    for folder in (runs, tmp_path):
+        workspace = Workspace(folder / "runs" / "polymnist5k", "cpu")
+        benchmark, stage = plan(experiment)
+        weights.append(load(workspace.model_path(stage, workspace.split(benchmark, "train")))[0])
+    assert all(bool((weights[0][name] == weights[1][name]).all()) for name in weights[0])
+
+
+def test_the_demo_writes_a_report_with_table_and_gates(runs, tmp_path):
+    """Stands on the stages that are trained already: a copied workspace is as good as the original."""
+    (tmp_path / "gauge-demo").symlink_to(runs / "runs" / "polymnist5k")
+    done = gauge("demo", *QUICK, cwd=tmp_path)
+    assert "| gauge:v3 |" in done.stdout
+    assert "At η = 0.8, GAUGE minus Masked only" in done.stdout
+    page = (tmp_path / "gauge-demo" / "report.html").read_text(encoding="utf-8")
+    assert page.count("Test sample") >= 6
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
