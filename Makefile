@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint lock clean
+.PHONY: help demo test lint tables lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   train on embedded real data, print the table, write gauge-demo/report.html"
 	@echo "make test   run the whole test suite"
 	@echo "make lint   ruff, mypy and the import contract"
+	@echo "make tables write the tables of README and docs from the result files"
 
 # The lock file pins everything, so nothing but this project is left to install after it.
 $(VENV)/.installed: requirements.lock pyproject.toml
@@ -30,6 +31,9 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+tables: $(VENV)/.installed
+	$(BIN)/python docs/generate.py
 
 lock: $(VENV)/.installed
 	{ grep '^#' requirements.lock; $(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//'; } > requirements.new

@@ -5,7 +5,7 @@ from sklearn.datasets import load_wine
 
 from gauge import Dataset, Gauge, Network, TrainSettings, Transformer, UnitEncoder, fit
 from gauge.encoders.columns import Columns
-from gauge.explain import explain
+from gauge.explanation import explain
 from gauge.imputers.mean import Mean
 from gauge.masks import mask_split, parse_protocol
 

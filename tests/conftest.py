@@ -20,11 +20,6 @@ torch.set_num_threads(1)
 import helpers  # noqa: E402 - it imports gauge, which the hook has to precede
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    # not in pyproject.toml: pytest would import gauge for it before the hook is there
-    config.addinivalue_line("filterwarnings", "error::gauge.types.GaugeWarning")
-
-
 @pytest.fixture
 def batch():
     """Six incomplete samples of three modalities; the table's flags are per feature."""

@@ -201,7 +201,7 @@ SETTINGS = TrainSettings(
     batch_size=16,
     learning_rate=3e-3,
     schedule="cosine",
-    patience=3,
+    patience=2,
     masks="any-subset",
     selection=("complete", "missing=image"),
     seed=4,

@@ -11,7 +11,6 @@ __version__ = "0.1.0"
 _HOMES = {
     "Batch": "types",
     "Evidence": "types",
-    "GaugeWarning": "types",
     "Prediction": "types",
     "Units": "types",
     "Dataset": "data",
@@ -37,7 +36,7 @@ _HOMES = {
     "fit": "training",
     "predict_split": "inference",
     "evaluate": "evaluation",
-    "explain": "explain",
+    "explain": "explanation",
 }
 
 __all__ = ["__version__", *_HOMES]

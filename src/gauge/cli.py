@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
 from gauge import __version__, registry
@@ -32,11 +33,14 @@ Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for s
 def main() -> None:
     """Run the command; what a user can mend is told in one line, without a traceback."""
     try:
-        app()
-    except (ValueError, FloatingPointError) as error:
+        sys.exit(app(standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (ValueError, FloatingPointError, OSError) as error:
         print(f"gauge: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         print("gauge: stopped; run the same command again to continue", file=sys.stderr)
         sys.exit(130)
 
@@ -125,17 +129,12 @@ def benchmark(
     from gauge.reports.tables import Table
 
     overrides = read_yaml(config) if config else {}
+    registry.get("benchmarks", name).with_settings(overrides)  # mistakes in the file are told as such
     for stage, changes in _overrides(name, epochs).items():
         overrides[stage] = {**overrides.get(stage, {}), **changes}
+    folder = None if data is None else str(data.resolve())
     experiments = [
-        Experiment(
-            benchmark=name,
-            method=chosen,
-            variant=variant,
-            seed=seed,
-            data=None if data is None else str(data.resolve()),
-            overrides=overrides,
-        )
+        Experiment(benchmark=name, method=chosen, variant=variant, seed=seed, data=folder, overrides=overrides)
         for chosen, variant in _rows(method or ["gauge"])
         for seed in range(seeds)
     ]
@@ -169,6 +168,11 @@ def evaluate(
         raise ValueError(f"{model} is not the folder of a trained method (no experiment.json); see WORKSPACE/stages")
     experiment = Experiment.model_validate_json(path.read_text(encoding="utf-8"))
     workspace = _workspace(model.resolve().parent.parent, device, lambda stage, epoch: None)
+    if workspace.model_folder(experiment) != model.resolve() or not (model / "model.safetensors").is_file():
+        raise ValueError(
+            f"{model} was trained by another version, with other data or settings, or has been moved; run `gauge benchmark "
+            f"{experiment.benchmark} --method {experiment.method}:{experiment.variant}` to train it again"
+        )
     results = [result for result, _ in workspace.run(experiment, tuple(protocol or ()))]
     if as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))

@@ -11,7 +11,7 @@ from gauge import metrics
 from gauge.config import Experiment
 from gauge.evaluation import Result, load_predictions
 from gauge.experiment import Workspace, plan
-from gauge.explain import explain
+from gauge.explanation import explain
 from gauge.inference import MASK_SEED
 from gauge.masks import mask_split, parse_protocol
 from gauge.methods.gauge import VARIANTS

@@ -39,7 +39,8 @@ class Workspace:
         on_epoch: Callable[[str, Epoch], None] = lambda stage, epoch: None,
     ) -> None:
         self.folder = Path(folder)
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = _device(device)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.on_epoch = on_epoch
         self._splits: dict[tuple[str, str, str | None], Dataset] = {}
 
@@ -57,7 +58,7 @@ class Workspace:
             module = stage.build(train, *needs)
         if not hasattr(module, "loss"):  # nothing to train
             return module.to(self.device) if isinstance(module, nn.Module) else module
-        path = self.model_path(stage, train)
+        path = self.model_path(stage, train, val)
         if path.exists():
             checkpoint.load_into(module, checkpoint.load(path)[0], path)
             return module.to(self.device).eval()
@@ -81,32 +82,38 @@ class Workspace:
             (path.parent / superseded).unlink(missing_ok=True)
         return module
 
-    def model_path(self, stage: Stage, train: Dataset) -> Path:
+    def model_path(self, stage: Stage, train: Dataset, val: Dataset) -> Path:
         """Where the trained stage is kept."""
-        return self.folder / "stages" / f"{stage.name}-{stage.key(train.fingerprint)}" / "model.safetensors"
+        return self.folder / "stages" / f"{stage.name}-{_key(stage, train, val)}" / "model.safetensors"
+
+    def model_folder(self, experiment: Experiment) -> Path:
+        """Where the experiment's method is kept, trained or not."""
+        benchmark, stage = plan(experiment)
+        train, val = (self.split(benchmark, name, experiment.data) for name in ("train", "val"))
+        return self.model_path(stage, train, val).parent
 
     def method(self, experiment: Experiment) -> Any:
         """The experiment's method, trained."""
         benchmark, stage = plan(experiment)
         method = self.trained(stage, *(self.split(benchmark, name, experiment.data) for name in ("train", "val")))
-        path = self.model_path(stage, self.split(benchmark, "train", experiment.data))
-        checkpoint.write_text(path.parent / "experiment.json", experiment.model_dump_json(indent=2) + "\n")
+        path = self.model_folder(experiment) / "experiment.json"
+        checkpoint.write_text(path, experiment.model_dump_json(indent=2) + "\n")
         return method
 
     def run(self, experiment: Experiment, protocols: tuple[str, ...] = ()) -> list[tuple[Result, Path]]:
         """The experiment's results under each protocol (the benchmark's own when none is given), computed or found."""
         benchmark, stage = plan(experiment)
-        train, test = (self.split(benchmark, name, experiment.data) for name in ("train", "test"))
-        key = stage.key(train.fingerprint)
-        protocols = protocols or benchmark.protocols
-        for protocol in protocols:  # a condition that makes no sense here is told before anything trains
-            parse_protocol(protocol).keep(test.layout, torch.zeros(1, dtype=torch.long))
+        train, val, test = (self.split(benchmark, name, experiment.data) for name in ("train", "val", "test"))
+        key = _key(stage, train, val)
+        protocols = tuple(str(parse_protocol(text)) for text in protocols or benchmark.protocols)
+        for text in {*protocols, *_protocols(stage)}:  # what makes no sense here is told before anything trains
+            parse_protocol(text).keep(test.layout, torch.zeros(1, dtype=torch.long))
         method, results = None, []
         for protocol in protocols:
-            found = self._find(experiment, protocol, key)
+            found = self._find(experiment, protocol, key, test)
             if found is None:
                 method = method or self.method(experiment)
-                about = checkpoint.about(self.model_path(stage, train))
+                about = checkpoint.about(self.model_path(stage, train, val))
                 result, predictions = evaluate(
                     method,
                     test,
@@ -119,10 +126,32 @@ class Workspace:
             results.append(found)
         return results
 
-    def _find(self, experiment: Experiment, protocol: str, key: str) -> tuple[Result, Path] | None:
-        """A result that is already there and belongs to this very stage."""
+    def _find(self, experiment: Experiment, protocol: str, key: str, test: Dataset) -> tuple[Result, Path] | None:
+        """A result that is already there and belongs to this very stage and test split."""
         path = self.folder / "results" / result_name(experiment, protocol, key)
         if not path.exists():
             return None
         result = Result.load(path)
-        return (result, path) if result.config.get("stage") == key else None
+        same = result.config.get("stage") == key and result.data["fingerprint"] == test.fingerprint
+        return (result, path) if same else None
+
+
+def _device(name: torch.device | str | None) -> torch.device:
+    """The device of that name, a GPU when there is one and no name is given."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise ValueError(f"there is no device {name!r}; use cpu, cuda or cuda:NUMBER") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"{device} was asked for, but torch sees {torch.cuda.device_count()} GPUs; use cpu")
+    return device
+
+
+def _protocols(stage: Stage) -> set[str]:
+    """Every protocol that a stage, or one it stands on, trains or selects under."""
+    own = {stage.settings.masks, *stage.settings.selection}
+    return own.union(*(_protocols(need) for need in stage.needs))
+
+
+def _key(stage: Stage, train: Dataset, val: Dataset) -> str:
+    return stage.key(f"{train.fingerprint} {val.fingerprint}")

@@ -8,6 +8,7 @@ of all table cells, drawn over the whole split as published) and `gamma-per-samp
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -22,7 +23,8 @@ Layout = Mapping[str, int | None]
 GAMMA_SEEDS = {"train": 2021, "val": 2022, "test": 2023}  # TIP's mask files
 
 
-def subsets(count: int) -> Bool[Tensor, "subsets {count}"]:
+@cache
+def subsets(count: int, device: torch.device | str = "cpu") -> Bool[Tensor, "subsets {count}"]:
     """All 2^M - 1 non-empty sets of modalities, by size and then in lexicographic order; True = observed.
 
     >>> subsets(2).tolist()
@@ -32,7 +34,7 @@ def subsets(count: int) -> Bool[Tensor, "subsets {count}"]:
     sets = itertools.chain.from_iterable(itertools.combinations(range(count), size) for size in range(1, count + 1))
     for row, members in enumerate(sets):
         table[row, list(members)] = True
-    return table
+    return table.to(device)
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class AnySubset:
         return "any-subset"
 
     def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        table = subsets(len(layout)).to(key.device)
+        table = subsets(len(layout), key.device)
         chosen = (uniform(key, 1)[:, 0] * len(table)).long().clamp_max(len(table) - 1)
         return dict(zip(layout, table[chosen].unbind(1), strict=True))
 

@@ -6,6 +6,7 @@ epoch, so a run that is killed and started again ends bit for bit where the unin
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,7 +70,10 @@ def fit(
     method.to(train.device)
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=settings.learning_rate, fused=True)
-    progress, best = _resume(method, optimizer, folder, train.device)
+    # with a constant rate a longer run is the shorter one continued
+    identity = settings.model_dump(mode="json", exclude={"epochs"} if settings.schedule == "constant" else None)
+    run = {"settings": identity, "data": train.fingerprint}
+    progress, best = _resume(method, optimizer, folder, train.device, run)
     while progress.epoch < settings.epochs and not _patience_is_over(progress, settings):
         started = time.perf_counter()
         with seeded(settings.seed, "epoch", progress.epoch), _determinism(settings.deterministic):
@@ -82,7 +86,7 @@ def fit(
         epoch = Epoch(progress.epoch, settings.epochs, losses, score, time.perf_counter() - started)
         progress.history.append(asdict(epoch))
         if folder is not None:
-            _save(folder, method, optimizer, progress, best if improved else None)
+            _save(folder, method, optimizer, {"progress": asdict(progress), "run": run}, best if improved else None)
         on_epoch(epoch)
     if best is not None:
         checkpoint.load_into(method, best, Path("the best epoch"))
@@ -170,20 +174,26 @@ def _save(
     folder: Path,
     method: nn.Module,
     optimizer: torch.optim.Optimizer,
-    progress: Progress,
+    about: dict[str, Any],
     new_best: dict[str, Tensor] | None,
 ) -> None:
+    """`last.safetensors` first: it alone is enough to continue from."""
     tensors = {f"model.{name}": tensor for name, tensor in method.state_dict().items()}
     for number, slots in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{slot}": value for slot, value in slots.items()}
-    checkpoint.save(folder / "last.safetensors", tensors, asdict(progress))
+    checkpoint.save(folder / "last.safetensors", tensors, about)
     if new_best is not None:
-        checkpoint.save(folder / "best.safetensors", new_best, {"epoch": progress.best_epoch})
-    checkpoint.write_text(folder / "metrics.jsonl", "".join(json.dumps(epoch) + "\n" for epoch in progress.history))
+        checkpoint.save(folder / "best.safetensors", new_best, {"epoch": about["progress"]["best_epoch"]})
+    history = about["progress"]["history"]
+    checkpoint.write_text(folder / "metrics.jsonl", "".join(json.dumps(epoch) + "\n" for epoch in history))
 
 
 def _resume(
-    method: nn.Module, optimizer: torch.optim.Optimizer, folder: Path | None, device: torch.device
+    method: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    folder: Path | None,
+    device: torch.device,
+    run: dict[str, Any],
 ) -> tuple[Progress, dict[str, Tensor] | None]:
     """Put module and optimizer where an earlier call left them; a fresh start when there was none."""
     if folder is None or not (folder / "last.safetensors").exists():
@@ -192,13 +202,19 @@ def _resume(
     tensors, about = checkpoint.load(path, device)
     model = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
     checkpoint.load_into(method, model, path)
+    if about["run"] != run:
+        changed = [name for name, value in run["settings"].items() if about["run"]["settings"].get(name) != value]
+        raise ValueError(
+            f"{path} belongs to a run with other {', '.join(changed) or 'data'}; "
+            "use another folder, or delete it to start anew"
+        )
     slots: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):
             _, number, slot = name.split(".")
             slots.setdefault(int(number), {})[slot] = tensor.cpu() if slot == "step" else tensor
     optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
-    progress = Progress(**about)
+    progress = Progress(**about["progress"])
     if progress.best_score is None:
         return progress, None
     if progress.best_epoch == progress.epoch:  # it may have been killed before its best epoch got a file of its own
@@ -210,6 +226,8 @@ def _resume(
 
 @contextmanager
 def _determinism(wanted: bool) -> Iterator[None]:
+    if wanted and torch.cuda.is_available() and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
+        raise ValueError("deterministic=True on a GPU needs the environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(wanted or before)
     try:

@@ -17,10 +17,6 @@ Objective = Literal["logit", "nll"]
 Observed = Bool[Tensor, "b"] | Bool[Tensor, "b f"]
 
 
-class GaugeWarning(UserWarning):
-    """Something worth a look that does not stop the work."""
-
-
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
     """The flags with trailing axes of size one, so that they broadcast over the modality's values."""
     return observed.reshape(observed.shape + (1,) * (values.ndim - observed.ndim))
@@ -97,7 +93,8 @@ class Batch:
         """The batch with `values` where nothing was observed; observed entries stay bit for bit, flags stay as they are."""
         inputs = dict(self.inputs)
         for name, filling in values.items():
-            inputs[name] = torch.where(over_values(self.observed[name], inputs[name]), inputs[name], filling)
+            mine = inputs[name]
+            inputs[name] = torch.where(over_values(self.observed[name], mine), mine, filling.to(mine.dtype))
         return replace(self, inputs=inputs)
 
     def any_observed(self) -> Bool[Tensor, "b m"]:
@@ -143,9 +140,9 @@ class Units:
     def tokens(self) -> Float[Tensor, "b n c"]:
         return self.content + self.embedding
 
-    def hide(self, visible: Bool[Tensor, "b n"], fill: float = 0.0) -> "Units":
-        """The units with `fill` in place of the content of those that are not visible."""
-        return replace(self, content=torch.where(visible[..., None], self.content, fill))
+    def hide(self, visible: Bool[Tensor, "b n"]) -> "Units":
+        """The units with zero in place of the content of those that are not visible."""
+        return replace(self, content=torch.where(visible[..., None], self.content, 0.0))
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ def test_list_names_everything_also_for_machines(tmp_path):
         (["benchmark", "polymnist5k", "--protocol", "eta=0.5"], "eta=0.5 of 5 modalities is 2.5; choose a rate"),
         (["benchmark", "polymnist5k", "--protocol", "mostly"], "no missingness protocol 'mostly'; write complete"),
         (["benchmark", "polymnist5k", "--config", "absent.yaml"], "absent.yaml cannot be read as YAML"),
+        (["benchmark", "polymnist5k", "--device", "tpu9"], "there is no device 'tpu9'; use cpu, cuda or cuda:NUMBER"),
+        (["benchmark", "polymnist5k", "--device", "cuda:99"], "cuda:99 was asked for, but torch sees"),
         (["evaluate", "nowhere"], "nowhere is not the folder of a trained method (no experiment.json)"),
         (["list", "methdos"], "there is no kind of component 'methdos'; did you mean 'methods'?"),
     ],
@@ -73,7 +75,7 @@ def test_a_mistake_is_told_in_one_line_before_anything_trains(arguments, message
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "runs").exists()
+    assert not list(tmp_path.rglob("*.safetensors"))
 
 
 def test_a_benchmark_leaves_results_and_a_table_and_repeats_nothing(runs):
@@ -98,6 +100,49 @@ def test_a_trained_model_is_evaluated_under_another_protocol(runs):
     assert "missing under eta=0.2: m0" in done.stdout
 
 
+def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_path):
+    (model,) = (runs / "runs" / "polymnist5k" / "stages").glob("gauge-s0-*")
+    moved = tmp_path / "stages" / "elsewhere"
+    moved.mkdir(parents=True)
+    (moved / "experiment.json").write_text((model / "experiment.json").read_text())
+    assert "or has been moved; run `gauge benchmark" in gauge("evaluate", str(moved), cwd=tmp_path, check=2).stderr
+    assert list((tmp_path / "stages").iterdir()) == [moved]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("finetune: 20", "stage 'finetune': 20 must be a mapping of settings"),
+        ("finetune: {seed: 7}", "must be a mapping of settings without seed and metric"),
+        ("finetune: {epoch: 7}", "stage 'finetune': epoch: Extra inputs are not permitted"),
+        ("finetune: {masks: missing=nope}", "missing=nope names ['nope'], but the modalities are"),
+        ("tuning: {epochs: 7}", "there is no stage of polymnist5k 'tuning'"),
+    ],
+)
+def test_a_wrong_settings_file_is_told_before_anything_trains(settings, message, tmp_path):
+    (tmp_path / "settings.yaml").write_text(settings)
+    done = gauge("benchmark", "polymnist5k", "--config", "settings.yaml", cwd=tmp_path, check=2)
+    assert message in done.stderr
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_an_interrupt_says_how_to_continue(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gauge.cli", "benchmark", "polymnist5k"],
+        cwd=tmp_path,
+        env=ONE_THREAD,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "runs").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "run the same command again to continue" in said
+    assert "Traceback" not in said
+
+
 def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, tmp_path):
     command = ["benchmark", "polymnist5k", "--method", "gauge", "--protocol", "eta=0.8", *QUICK]
     process = subprocess.Popen(
@@ -117,7 +162,8 @@ def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, 
     for folder in (runs, tmp_path):
         workspace = Workspace(folder / "runs" / "polymnist5k", "cpu")
         benchmark, stage = plan(experiment)
-        weights.append(load(workspace.model_path(stage, workspace.split(benchmark, "train")))[0])
+        splits = [workspace.split(benchmark, name) for name in ("train", "val")]
+        weights.append(load(workspace.model_path(stage, *splits))[0])
     assert all(bool((weights[0][name] == weights[1][name]).all()) for name in weights[0])
 
 

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 import torch
-from helpers import SETTINGS, Wobbly, assert_equal, dataset
+from helpers import SETTINGS, Wobbly, any_subset, assert_equal, dataset
 from safetensors.torch import save_file
 
-from gauge import checkpoint, fit
+from gauge import TrainSettings, checkpoint, fit
 
 STEPS = 3  # batches in an epoch
 
@@ -88,7 +88,7 @@ def test_a_run_interrupted_within_an_epoch_ends_like_the_uninterrupted_one(unint
             raise InterruptedRunError
 
     interrupted(tmp_path, model=Wobbly(at_loss=stop))
-    assert checkpoint.about(tmp_path / "last.safetensors")["epoch"] == 3
+    assert checkpoint.about(tmp_path / "last.safetensors")["progress"]["epoch"] == 3
     assert_same_end(run(tmp_path), uninterrupted)
 
 
@@ -97,7 +97,7 @@ def test_a_process_killed_within_an_epoch_ends_like_the_uninterrupted_one(uninte
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert child.returncode == -signal.SIGKILL, child.stderr
-    assert checkpoint.about(tmp_path / "last.safetensors")["epoch"] == 2
+    assert checkpoint.about(tmp_path / "last.safetensors")["progress"]["epoch"] == 2
     assert_same_end(run(tmp_path), uninterrupted)
 
 
@@ -189,7 +189,7 @@ def test_a_nan_loss_names_epoch_batch_and_samples_and_keeps_the_last_good_checkp
         run(tmp_path, model=Wobbly(at_loss=spoil))
     assert str(seen) in str(error.value)
     tensors, about = checkpoint.load(tmp_path / "last.safetensors")
-    assert about["epoch"] == 2
+    assert about["progress"]["epoch"] == 2
     assert all(values.isfinite().all() for values in tensors.values())
     assert_same_end(run(tmp_path), uninterrupted)
 
@@ -197,3 +197,21 @@ def test_a_nan_loss_names_epoch_batch_and_samples_and_keeps_the_last_good_checkp
 def test_selection_without_a_validation_split_is_an_error():
     with pytest.raises(ValueError, match="settings select by complete, missing=image but no validation split"):
         fit(Wobbly(), dataset("train", 40), settings=SETTINGS)
+
+
+def test_a_folder_of_another_run_is_not_continued(tmp_path):
+    """Silently keeping the old weights would report them under the new settings."""
+    settings = TrainSettings(epochs=1, batch_size=16)
+    fit(any_subset(), dataset("train", rows=16), settings=settings, folder=tmp_path)
+    longer = fit(
+        any_subset(),
+        dataset("train", rows=16),
+        settings=settings.model_copy(update={"epochs": 2}),
+        folder=tmp_path,
+    )
+    assert longer.epoch == 2
+    other = settings.model_copy(update={"learning_rate": 0.5, "seed": 9})
+    with pytest.raises(ValueError, match="belongs to a run with other learning_rate, seed; use another folder"):
+        fit(any_subset(), dataset("train", rows=16), settings=other, folder=tmp_path)
+    with pytest.raises(ValueError, match="belongs to a run with other data; use another folder"):
+        fit(any_subset(), dataset("train", rows=16, seed=1), settings=settings, folder=tmp_path)

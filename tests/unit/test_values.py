@@ -102,6 +102,20 @@ def test_gates_that_cannot_tell_units_apart_are_logged(caplog):
     assert "the gates cannot tell units apart" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("inputs", "labels", "observed", "message"),
+    [
+        (photo(9), torch.zeros(5).long(), {}, r"inputs\['photo'\] has 9 rows but there are 5 labels; align them"),
+        (photo(5), torch.zeros(5).long(), {"photo": torch.ones(8).bool()}, r"observed\['photo'\] has 8 rows but"),
+        (photo(5), torch.zeros(5), {}, "labels must be class numbers 0, 1, ... of type torch.long, not torch.float32"),
+        (photo(0), torch.zeros(0).long(), {}, "the train split has no rows"),
+    ],
+)
+def test_a_dataset_that_does_not_line_up_is_refused(inputs, labels, observed, message):
+    with pytest.raises(ValueError, match=message), unchecked():
+        Dataset("train", {"photo": inputs}, labels, observed)
+
+
 def test_unknown_names_are_answered_with_the_nearest():
     with pytest.raises(ValueError, match="there is no scorer 'tailor'; did you mean 'taylor'?"):
         registry.get("scoring", "tailor")

@@ -73,6 +73,8 @@ class FromHuggingFace(nn.Module):
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
+        if {"input_ids", "pixel_values"} & set(inspect.signature(encoder.forward).parameters):
+            raise ValueError(f"{type(encoder).__name__} is a whole model that embeds its own input; pass model.encoder")
         _require_argument(encoder.forward, "attention_mask", f"{type(encoder).__name__}.forward", "pass model.encoder")
         self.encoder = encoder
 

@@ -21,15 +21,15 @@ def check_backbone(backbone: Callable[..., Tensor], dim: int) -> None:
     generator = torch.Generator().manual_seed(0)
     parameter = next(backbone.parameters(), torch.zeros(())) if isinstance(backbone, nn.Module) else torch.zeros(())
     sequence = torch.randn(SAMPLES, LENGTH, dim, generator=generator).to(parameter)
-    training = isinstance(backbone, nn.Module) and backbone.training
+    modes = {module: module.training for module in backbone.modules()} if isinstance(backbone, nn.Module) else {}
     if isinstance(backbone, nn.Module):
         backbone.eval()
     try:
         with torch.enable_grad():
             _check(backbone, sequence)
     finally:
-        if isinstance(backbone, nn.Module):
-            backbone.train(training)
+        for module, training in modes.items():
+            module.training = training
 
 
 def _check(backbone: Any, sequence: Tensor) -> None:

@@ -42,6 +42,11 @@ class Benchmark:
     metric: Literal["accuracy", "auc"] = "accuracy"
     small_init: bool = True
 
+    def __post_init__(self) -> None:
+        """One metric: what is reported also selects."""
+        settings = {name: stage.model_copy(update={"metric": self.metric}) for name, stage in self.settings.items()}
+        object.__setattr__(self, "settings", settings)
+
     def load(self, split: str, data: Path | None = None) -> Dataset:
         """The train, val or test split."""
         if split not in ("train", "val", "test"):
@@ -53,5 +58,10 @@ class Benchmark:
         settings = dict(self.settings)
         for stage, changes in overrides.items():
             before = pick(settings, stage, f"stage of {self.name}")
+            if not isinstance(changes, Mapping) or {"seed", "metric"} & set(changes):
+                raise ValueError(
+                    f"stage {stage!r}: {changes!r} must be a mapping of settings without seed and metric, which the "
+                    "experiment and the benchmark decide, for example {epochs: 20}"
+                )
             settings[stage] = TrainSettings.parse(before.model_dump() | dict(changes), f"stage {stage!r}")
         return replace(self, settings=settings)

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from gauge.masks import Layout
-from gauge.randomness import sample_keys
+from gauge.randomness import derive, sample_keys, uniform
 from gauge.types import Batch
 
 
@@ -36,6 +36,15 @@ class Dataset:
     observed: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        rows = len(self.labels)
+        if not rows:
+            raise ValueError(f"the {self.split} split has no rows")
+        if self.labels.dtype != torch.long or bool((self.labels < 0).any()):
+            raise ValueError(f"labels must be class numbers 0, 1, ... of type torch.long, not {self.labels.dtype}")
+        for kind, tensors in (("inputs", self.inputs), ("observed", self.observed)):
+            for name, values in tensors.items():
+                if len(values) != rows:
+                    raise ValueError(f"{kind}[{name!r}] has {len(values)} rows but there are {rows} labels; align them")
         unknown = set(self.observed) - set(self.inputs)
         if unknown:
             raise ValueError(f"observed names {sorted(unknown)}, which inputs does not have: {list(self.inputs)}")
@@ -77,13 +86,14 @@ class Dataset:
     ) -> Batch:
         """The samples at `index`; `keep` takes further values away, `key` seeds what is drawn for each of them.
 
-        A sample that has real gaps and would lose all it has left keeps what it has.
+        A sample that would lose all it has keeps one observed value, drawn by its key.
         """
+        key = index if key is None else key
         observed = {name: flags[index] for name, flags in self.observed.items()}
         if keep is not None:
-            observed = _take_away(observed, keep)
+            observed = _take_away(observed, keep, key)
         inputs = {name: as_values(values[index]) for name, values in self.inputs.items()}
-        return Batch(inputs, observed, self.labels[index], index, index if key is None else key)
+        return Batch(inputs, observed, self.labels[index], index, key)
 
     def batches(self, size: int, *, keep: Mapping[str, Tensor] | None = None, seed: int = 0) -> Iterator[Batch]:
         """The split in order; `keep` holds flags for all its rows."""
@@ -101,12 +111,17 @@ class Dataset:
         return digest.hexdigest()
 
 
-def _take_away(observed: Mapping[str, Tensor], keep: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What is observed and kept; all that is observed where nothing would remain."""
-    both = {name: _columns(flags) & _columns(keep[name]) for name, flags in observed.items()}
-    emptied = ~torch.stack([flags.any(1) for flags in both.values()], 1).any(1, keepdim=True)
-    both = {name: flags | (emptied & _columns(observed[name])) for name, flags in both.items()}
-    return {name: flags[:, 0] if observed[name].ndim == keep[name].ndim == 1 else flags for name, flags in both.items()}
+def _take_away(observed: Mapping[str, Tensor], keep: Mapping[str, Tensor], key: Tensor) -> dict[str, Tensor]:
+    """What is observed and kept; one observed value where nothing would remain."""
+    really = torch.cat([_columns(flags) for flags in observed.values()], 1)
+    widths = [_columns(flags).shape[1] for flags in observed.values()]
+    kept = torch.cat([_columns(keep[name]).expand(-1, width) for name, width in zip(observed, widths, strict=True)], 1)
+    both = really & kept
+    draws = uniform(derive(key, "last evidence"), really.shape[1]).masked_fill(~really, -1)
+    last = torch.arange(really.shape[1], device=key.device) == draws.argmax(1, keepdim=True)
+    both = both | (last & really & ~both.any(1, keepdim=True))
+    parts = zip(observed.items(), both.split(widths, 1), strict=True)
+    return {name: part[:, 0] if flags.ndim == 1 else part for (name, flags), part in parts}
 
 
 def _columns(flags: Tensor) -> Tensor:

@@ -93,6 +93,9 @@ class MoPoE(nn.Module):
         z = self._draw(batch, mu, variance) if self.sample else mu
         filling = {}
         for name in self.encoders:
+            if z.is_cuda:  # to pick rows would make the device wait; decoding them all does not
+                filling[name] = self.decoders[name](z)
+                continue
             rows = (~batch.observed[name].reshape(len(batch), -1).all(1)).nonzero()[:, 0]
             if len(rows):
                 values = torch.zeros_like(batch.inputs[name])

@@ -93,15 +93,13 @@ def _scale(values: Tensor, observed: Tensor) -> Tensor:
 
 
 def _joint(x: Tensor, x_observed: Tensor, y: Tensor, y_observed: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Summed differences over jointly observed features, and their number, for every pair: by matrix products alone."""
+    """Summed differences over jointly observed features, and their number, for every pair."""
     x_flags = over_values(x_observed, x).expand_as(x).flatten(1)
     y_flags = over_values(y_observed, y).expand_as(y).flatten(1)
     x_weight, y_weight = x_flags.float(), y_flags.float()
     count = x_weight @ y_weight.T
-    if not x.is_floating_point():  # p = 0 counts the places that differ
-        blank = torch.iinfo(x.dtype).min  # unobserved on either side: made equal, hence never counted as a difference
-        x_filled, y_filled = x.flatten(1).masked_fill(~x_flags, blank), y.flatten(1).masked_fill(~y_flags, blank)
-        differ = (x_filled[:, None] != y_filled) & x_flags[:, None] & y_flags
+    if not x.is_floating_point():
+        differ = (x.flatten(1)[:, None] != y.flatten(1)) & x_flags[:, None] & y_flags
         return differ.sum(-1).float(), count
     x_scaled = torch.where(x_flags, (x.float() * scale.float()).flatten(1), 0.0)
     y_scaled = torch.where(y_flags, (y.float() * scale.float()).flatten(1), 0.0)

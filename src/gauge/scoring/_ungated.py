@@ -34,4 +34,4 @@ def ungated_gradient(
 def displacement(tokens: Float[Tensor, "b n c"], reference: Tensor | None) -> Float[Tensor, "b n c"]:
     """d = e' - e, from the units to what replaces them (zero when None)."""
     tokens = tokens.detach()
-    return -tokens if reference is None else reference.detach() - tokens
+    return -tokens if reference is None else reference.detach().to(tokens) - tokens
