@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gauge.demo import ROWS
 from gauge.evaluation import Result, load_predictions
-from gauge.metrics import compare
+from gauge.metrics import paired_test, score
 from gauge.reports.tables import Table, row_name
 
 ROOT = Path(__file__).parent.parent
@@ -46,14 +46,14 @@ def polymnist5k_paired() -> str:
     for variant, paths in by_row.items():
         if variant == "gauge":
             continue
-        found = []
+        points, p_values = [], []
         for seed, path in paths.items():
             ours, labels = load_predictions(by_row["gauge"][seed])
-            found.append(compare("accuracy", load_predictions(path)[0], ours, labels))
-        points = [100 * comparison.difference for comparison in found]
-        p_values = ", ".join(f"{comparison.p_value:.2g}" for comparison in found)
+            theirs, _ = load_predictions(path)
+            points.append(100 * (score("accuracy", ours, labels) - score("accuracy", theirs, labels)))
+            p_values.append(f"{paired_test('accuracy', theirs, ours, labels)[0]:.2g}")
         mean, deviation = statistics.mean(points), statistics.stdev(points)
-        lines.append(f"| {row_name(('gauge', variant))} | {mean:+.2f} ± {deviation:.2f} | {p_values} |")
+        lines.append(f"| {row_name(('gauge', variant))} | {mean:+.2f} ± {deviation:.2f} | {', '.join(p_values)} |")
     return "\n".join(lines) + "\n"
 
 
