@@ -1,11 +1,11 @@
 """The `gauge` command. Results go to stdout and files, progress to stderr; heavy imports wait until they are needed."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from gauge import __version__, registry
@@ -32,17 +32,17 @@ Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for s
 
 def main() -> None:
     """Run the command; what a user can mend is told in one line, without a traceback."""
+    signal.signal(signal.SIGINT, _stop)
     try:
-        sys.exit(app(standalone_mode=False))
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        app()
     except (ValueError, FloatingPointError, OSError) as error:
         print(f"gauge: {error}", file=sys.stderr)
         sys.exit(2)
-    except (KeyboardInterrupt, click.Abort):
-        print("gauge: stopped; run the same command again to continue", file=sys.stderr)
-        sys.exit(130)
+
+
+def _stop(*_: object) -> None:
+    print("gauge: stopped; run the same command again to continue", file=sys.stderr)
+    sys.exit(130)
 
 
 def _version(wanted: bool) -> None:
