@@ -30,7 +30,7 @@ from gauge import (
 from gauge.encoders.columns import Columns
 from gauge.encoders.conv_grid import ConvGrid
 from gauge.encoders.mlp import Mlp
-from gauge.imputers.mopoe import MoPoE
+from gauge.imputers.mopoe import Coder, MoPoE
 from gauge.randomness import seeded
 from gauge.types import over_values
 
@@ -123,8 +123,9 @@ def gauge(imputer: object = None, **gating: object) -> Gauge:
     return Gauge(unit_encoder(), network(), imputer, gating=Gating(**gating))
 
 
-def any_subset() -> AnySubset:
-    return AnySubset(unit_encoder(), network(), subsets_per_step=3)
+def any_subset(**options: object) -> AnySubset:
+    with seeded(0, "projection"):
+        return AnySubset(unit_encoder(), network(), subsets_per_step=3, **options)
 
 
 def imputer(name: str, train: Dataset) -> object:
@@ -135,10 +136,10 @@ def imputer(name: str, train: Dataset) -> object:
 
 def linear_mopoe(train: Dataset, latent: int = 4, **options: object) -> MoPoE:
     sizes = {name: math.prod(shape) for name, shape in train.shapes.items()}
+    encoders = {name: nn.Sequential(nn.Flatten(), nn.Linear(size, 2 * latent)) for name, size in sizes.items()}
     return MoPoE(
-        {name: nn.Sequential(nn.Flatten(), nn.Linear(size, 2 * latent)) for name, size in sizes.items()},
         {
-            name: nn.Sequential(nn.Linear(latent, sizes[name]), nn.Unflatten(1, shape))
+            name: Coder(shape, encoders[name], nn.Sequential(nn.Linear(latent, sizes[name]), nn.Unflatten(1, shape)))
             for name, shape in train.shapes.items()
         },
         **options,

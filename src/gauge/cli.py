@@ -1,8 +1,10 @@
 """The `gauge` command. Results go to stdout and files, progress to stderr; heavy imports wait until they are needed."""
 
 import json
+import re
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from gauge.config import Experiment
     from gauge.evaluation import Result
     from gauge.experiment import Workspace
+    from gauge.parallel import Runner
 
 app = typer.Typer(
     name="gauge",
@@ -116,6 +119,13 @@ def benchmark(
         Path | None, typer.Option(help="YAML file with settings of stages, e.g. 'finetune: {epochs: 20}'.")
     ] = None,
     epochs: Epochs = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Where results.json, comparison.json and table.md go. Default: the workspace.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many stages train side by side.")] = 1,
+    time_limit: Annotated[
+        str | None, typer.Option(help="Stop at a checkpoint after so long, e.g. 8m or 1h30m.")
+    ] = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -124,9 +134,12 @@ def benchmark(
     Interrupt it whenever you like: the same command continues where it stopped and repeats nothing.
     """
     from gauge.checkpoint import write_text
+    from gauge.comparison import paired
     from gauge.config import Experiment, read_yaml
-    from gauge.experiment import plan
+    from gauge.parallel import Runner, TimeIsUpError
     from gauge.reports.tables import Table
+
+    deadline = None if time_limit is None else time.time() + _seconds(time_limit)
 
     overrides = read_yaml(config) if config else {}
     registry.get("benchmarks", name).with_settings(overrides)  # mistakes in the file are told as such
@@ -138,19 +151,27 @@ def benchmark(
         for chosen, variant in _rows(method or ["gauge"])
         for seed in range(seeds)
     ]
-    for experiment in experiments:  # mistakes are told before anything trains
-        plan(experiment)
+    experiments = _distinct(experiments)  # mistakes are told before anything trains
     workspace = out or Path("runs") / name
-    with _progress() as on_epoch:
-        results = _run(_workspace(workspace, device, on_epoch), experiments, tuple(protocol or ()))
-    table = Table.of(results).markdown()
-    write_text(workspace / "table.md", table)
+    try:
+        with _progress() as on_epoch:
+            runner = Runner(workspace, device, jobs, deadline, on_epoch)
+            _print_cost(runner, experiments)
+            found = [pair for pairs in runner.run(experiments, tuple(protocol or ())) for pair in pairs]
+    except TimeIsUpError:
+        print(f"gauge: stopped after {time_limit}; run the same command again to continue", file=sys.stderr)
+        raise typer.Exit(75) from None  # EX_TEMPFAIL: try again
+    results = [result for result, _ in found]
+    table, save = Table.of(results).markdown(), save or workspace
+    write_text(save / "table.md", table)
+    write_text(save / "results.json", _lines([result.model_dump(mode="json") for result in results]))
+    write_text(save / "comparison.json", _lines([pair.model_dump(mode="json") for pair in paired(found)]))
     if as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
         return
     _print_markdown(table)
     _print_missing(results)
-    print(f"\n{len(results)} results in {workspace / 'results'}, the table in {workspace / 'table.md'}")
+    print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'}")
 
 
 @app.command()
@@ -161,18 +182,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a trained model again, under the benchmark's own or any other missingness."""
-    from gauge.config import Experiment
-
-    path = model / "experiment.json"
-    if not path.is_file():
-        raise ValueError(f"{model} is not the folder of a trained method (no experiment.json); see WORKSPACE/stages")
-    experiment = Experiment.model_validate_json(path.read_text(encoding="utf-8"))
-    workspace = _workspace(model.resolve().parent.parent, device, lambda stage, epoch: None)
-    if workspace.model_folder(experiment) != model.resolve() or not (model / "model.safetensors").is_file():
-        raise ValueError(
-            f"{model} was trained by another version, with other data or settings, or has been moved; run `gauge benchmark "
-            f"{experiment.benchmark} --method {experiment.method}:{experiment.variant}` to train it again"
-        )
+    workspace, experiment = _opened(model, device)
     results = [result for result, _ in workspace.run(experiment, tuple(protocol or ()))]
     if as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
@@ -183,14 +193,104 @@ def evaluate(
     _print_missing(results)
 
 
-def _run(workspace: "Workspace", experiments: "list[Experiment]", protocols: tuple[str, ...]) -> "list[Result]":
-    return [result for experiment in experiments for result, _ in workspace.run(experiment, protocols)]
+@app.command()
+def audit(
+    model: Annotated[Path, typer.Argument(help="Folder of a trained GAUGE: WORKSPACE/stages/NAME.")],
+    protocol: Annotated[list[str] | None, typer.Option(help="Conditions, e.g. eta=0.8; may be repeated.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Look at so many test samples. Default: all.")] = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Is the evidence any good? Scores beside exact effects, gates beside the truth, and what the gates changed.
+
+    Whether imputed content is right is judged by a classifier for each modality, trained on real values and kept.
+    """
+    from gauge import audit as auditing
+    from gauge.config import Experiment
+    from gauge.experiment import plan
+    from gauge.methods.gauge import Gauge
+
+    with _progress() as on_epoch:
+        workspace, experiment = _opened(model, device, on_epoch)
+        benchmark, _ = plan(experiment)
+        method = workspace.method(experiment)
+        if not isinstance(method, Gauge):
+            raise ValueError(f"{model} holds {experiment.method}, which has no gates to audit; give a trained gauge")
+        single = {"method": "late_fusion", "variant": "late_fusion", "seed": 0}
+        judge = workspace.method(Experiment.model_validate(experiment.model_dump() | single)).opinions
+        test = workspace.split(benchmark, "test", experiment.data)
+        found = [
+            auditing.audit(method, test, text, judge=judge, samples=samples) for text in protocol or benchmark.protocols
+        ]
+    if as_json:
+        print(json.dumps([experiment.model_dump(mode="json") | each.as_dict() for each in found], indent=2))
+        return
+    for each in found:
+        print("\n".join(each.lines()), end="\n\n")
 
 
-def _workspace(folder: Path, device: str | None, on_epoch: Any) -> "Workspace":
+def _opened(
+    model: Path, device: str | None, on_epoch: Any = lambda stage, epoch: None
+) -> "tuple[Workspace, Experiment]":
+    """The workspace that a trained method's folder lies in, and the experiment that it belongs to."""
+    from gauge.config import Experiment
     from gauge.experiment import Workspace
 
-    return Workspace(folder, device, on_epoch)
+    path = model / "experiment.json"
+    if not path.is_file():
+        raise ValueError(f"{model} is not the folder of a trained method (no experiment.json); see WORKSPACE/stages")
+    experiment = Experiment.model_validate_json(path.read_text(encoding="utf-8"))
+    workspace = Workspace(model.resolve().parent.parent, device, on_epoch)
+    if workspace.model_folder(experiment) != model.resolve() or not (model / "model.safetensors").is_file():
+        raise ValueError(
+            f"{model} was trained by another version, with other data or settings, or has been moved; run `gauge benchmark "
+            f"{experiment.benchmark} --method {experiment.method}:{experiment.variant}` to train it again"
+        )
+    return workspace, experiment
+
+
+def _distinct(experiments: "list[Experiment]") -> "list[Experiment]":
+    """Without those that would train and evaluate just what another one does: seeds of rows in which nothing varies."""
+    from gauge.experiment import plan
+
+    found = {(plan(experiment)[1].key(""), experiment.method): experiment for experiment in reversed(experiments)}
+    return [experiment for experiment in experiments if experiment in found.values()]
+
+
+def _print_cost(runner: "Runner", experiments: "list[Experiment]") -> None:
+    """On a CPU, what is going to happen, before it starts."""
+    workspace = runner.workspace(lambda stage, epoch: None)
+    if workspace.device.type != "cpu":
+        return
+    cost = workspace.cost(experiments)
+    if sum(cost.values()) < 60:
+        return
+    parts = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in cost.items())
+    print(
+        f"gauge: on this CPU about {_duration(sum(cost.values()))} at most: {parts}. Patience may end a stage sooner; "
+        "stop whenever you like, the same command continues. A GPU takes minutes.",
+        file=sys.stderr,
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _seconds(text: str) -> float:
+    """8m, 90s, 1h30m."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    if not text or not parts:
+        raise ValueError(f"time limit {text!r} is not a duration; write for example 90s, 8m or 1h30m")
+    hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return 3600 * hours + 60 * minutes + seconds
+
+
+def _lines(records: list[dict[str, Any]]) -> str:
+    """A JSON list with one record on each line."""
+    return "[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]\n"
 
 
 def _rows(chosen: list[str]) -> list[tuple[str, str]]:

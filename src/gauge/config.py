@@ -45,7 +45,8 @@ class Settings(BaseModel):
 
 class TrainSettings(Settings):
     """How one stage trains. `masks` is the protocol of the training batches; `selection` lists the protocols whose mean
-    validation metric chooses the checkpoint (none: the last epoch is kept)."""
+    validation metric chooses the checkpoint (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
+    factors of matrix products, bf16 runs the whole forward pass in half precision."""
 
     epochs: int = Field(ge=0)
     batch_size: int = Field(default=256, ge=1)
@@ -56,7 +57,7 @@ class TrainSettings(Settings):
     selection: tuple[str, ...] = ()
     metric: Literal["accuracy", "auc"] = "accuracy"
     seed: int = 0
-    precision: Literal["float32", "bf16"] = "float32"
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
     deterministic: bool = False
 
     @field_validator("masks", "selection")

@@ -115,7 +115,8 @@ def _verdict(paths: Mapping[str, Path]) -> list[str]:
 
 
 def _samples(workspace: Workspace, experiment: Experiment) -> tuple[SampleEvidence, ...]:
-    """A few test samples with most views missing: half that the gates changed or got wrong where there are any."""
+    """A few test samples with most views missing: half that the gates changed or got wrong, half that they did not,
+    as far as there are any."""
     benchmark, _ = plan(experiment)
     method, test = workspace.method(experiment), workspace.split(benchmark, "test")
     keep = mask_split(parse_protocol("eta=0.6"), test.layout, len(test), seed=MASK_SEED, split="test")
@@ -126,8 +127,10 @@ def _samples(workspace: Workspace, experiment: Experiment) -> tuple[SampleEviden
     before, after = found.evidence.logits.softmax(-1).cpu(), found.logits.softmax(-1).cpu()
     labels = test.labels.cpu()
     notable = (before.argmax(1) != after.argmax(1)) | (after.argmax(1) != labels)
-    chosen = [*notable.nonzero()[: SAMPLES // 2, 0].tolist()]
-    chosen += (~notable).nonzero()[:: len(test) // SAMPLES, 0].tolist()[: SAMPLES - len(chosen)]
+    plain = (~notable).nonzero()[:, 0]
+    few = min(len(plain), max(SAMPLES // 2, SAMPLES - int(notable.sum())))
+    chosen = plain[torch.linspace(0, len(plain) - 1, few).long()].tolist()  # spread over all classes
+    chosen += notable.nonzero()[: SAMPLES - few, 0].tolist()
     arrays = {
         "scores": found.evidence.scores,
         "gates": found.gates,

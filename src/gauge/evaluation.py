@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from gauge import __version__, metrics
+from gauge import __version__
 from gauge.checkpoint import write_bytes, write_text
 from gauge.config import Experiment
 from gauge.data import Dataset
@@ -39,6 +39,11 @@ class Result(BaseModel):
     hardware: dict[str, Any]
     data: dict[str, Any]
     seconds: float
+
+    @property
+    def row(self) -> str:
+        """The row of a table that it belongs to: `gauge:v2`, or the method alone where the variant is the method itself."""
+        return self.method if self.variant == self.method else f"{self.method}:{self.variant}"
 
     def save(self, folder: Path, predictions: Predictions) -> Path:
         """Write the result as JSON, and the predictions it came from beside it as compact arrays."""
@@ -87,7 +92,7 @@ def evaluate(
         protocol=protocol,
         metric=metric,
         value=predictions.score(metric),
-        interval=metrics.interval(metric, predictions.probabilities, predictions.labels),
+        interval=predictions.interval(metric),
         seed=experiment.seed,
         config={"overrides": experiment.overrides, **(details or {})},
         commit=commit(),
@@ -97,6 +102,7 @@ def evaluate(
             "samples": len(data),
             "fingerprint": data.fingerprint,
             "missing": {modality: round(rate, 4) for modality, rate in predictions.missing.items()},
+            **({"note": data.note} if data.note else {}),
         },
         seconds=round(time.perf_counter() - started, 3),
     )

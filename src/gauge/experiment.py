@@ -1,7 +1,8 @@
 """Runs experiments: every stage trained once, filed under the hash of all it depends on, and taken from there after."""
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from gauge.evaluation import Result, evaluate, result_name
 from gauge.masks import parse_protocol
 from gauge.randomness import seeded
 from gauge.stages import Stage
-from gauge.training import Epoch, fit
+from gauge.training import LAST, Epoch, Progress, fit, seconds_per_step
+
+DETAILS = ("config", "settings", "epochs", "best", "train_seconds")  # what a result tells of its trained stage
 
 
 def plan(experiment: Experiment) -> tuple[Benchmark, Stage]:
@@ -51,36 +54,62 @@ class Workspace:
             self._splits[key] = benchmark.load(split, Path(data) if data else None).to(self.device)
         return self._splits[key]
 
+    def train(self, stage: Stage, train: Dataset, val: Dataset) -> None:
+        """Make sure that the stage is trained and kept."""
+        if not self.model_path(stage, train, val).exists():
+            self.trained(stage, train, val)
+
     def trained(self, stage: Stage, train: Dataset, val: Dataset) -> Any:
         """The stage's module, trained now or at some earlier time; a fresh copy at every call."""
         needs = [self.trained(need, train, val) for need in stage.needs]
-        with seeded(stage.settings.seed, "build", stage.name):
-            module = stage.build(train, *needs)
-        if not hasattr(module, "loss"):  # nothing to train
+        module = _built(stage, train, needs)
+        if not hasattr(module, "loss") and not hasattr(module, "prepare"):  # nothing to train
             return module.to(self.device) if isinstance(module, nn.Module) else module
         path = self.model_path(stage, train, val)
         if path.exists():
             checkpoint.load_into(module, checkpoint.load(path)[0], path)
             return module.to(self.device).eval()
-        on_epoch = self.on_epoch
-        progress = fit(
-            module,
-            train,
-            val,
-            settings=stage.settings,
-            folder=path.parent,
-            on_epoch=lambda epoch: on_epoch(stage.name, epoch),
-        )
+        progress = Progress()
+        if hasattr(module, "loss"):
+            on_epoch = self.on_epoch
+            progress = fit(
+                module,
+                train,
+                val,
+                settings=stage.settings,
+                folder=path.parent,
+                on_epoch=lambda epoch: on_epoch(stage.name, epoch),
+            )
+        if hasattr(module, "prepare"):
+            module.to(self.device).eval().prepare(train)
         about = {"stage": stage.name, "config": json.loads(json.dumps(dict(stage.config), default=str))}
         about |= {
             "settings": stage.settings.model_dump(mode="json"),
             "epochs": progress.epoch,
             "best": progress.best_epoch,
+            "train_seconds": round(sum(epoch["seconds"] for epoch in progress.history), 1),
         }
         checkpoint.save(path, module.state_dict(), about)
-        for superseded in ("last.safetensors", "best.safetensors"):
-            (path.parent / superseded).unlink(missing_ok=True)
+        (path.parent / LAST).unlink(missing_ok=True)
         return module
+
+    def cost(self, experiments: Sequence[Experiment]) -> dict[str, float]:
+        """Seconds that each stage still to be trained takes at most, from a few steps of each kind."""
+        seconds: dict[str, float] = {}
+        measured: dict[str, float] = {}
+        for experiment in experiments:
+            benchmark, last = plan(experiment)
+            train, val = (self.split(benchmark, name, experiment.data) for name in ("train", "val"))
+            for stage in last.all():
+                if stage.name in seconds or not stage.settings.epochs or self.model_path(stage, train, val).exists():
+                    continue
+                kind = stage.settings.model_copy(update={"seed": 0}).model_dump_json() + str(stage.config)
+                if kind not in measured:
+                    module = _fresh(stage, train)
+                    measured[kind] = seconds_per_step(module, train, stage.settings) if hasattr(module, "loss") else 0
+                steps = stage.settings.epochs * math.ceil(len(train) / stage.settings.batch_size)
+                seconds[stage.name] = steps * measured[kind]
+        return {name: value for name, value in seconds.items() if value}
 
     def model_path(self, stage: Stage, train: Dataset, val: Dataset) -> Path:
         """Where the trained stage is kept."""
@@ -120,7 +149,7 @@ class Workspace:
                     protocol,
                     experiment=experiment,
                     metric=benchmark.metric,
-                    details={"stage": key, **{name: about[name] for name in ("config", "settings", "epochs", "best")}},
+                    details={"stage": key, **{name: about[name] for name in DETAILS}},
                 )
                 found = result, result.save(self.folder / "results", predictions)
             results.append(found)
@@ -136,6 +165,16 @@ class Workspace:
         return (result, path) if same else None
 
 
+def _built(stage: Stage, train: Dataset, needs: Sequence[Any]) -> Any:
+    with seeded(stage.settings.seed, "build", stage.name):
+        return stage.build(train, *needs)
+
+
+def _fresh(stage: Stage, train: Dataset) -> Any:
+    """The stage's module with nothing trained, neither itself nor what it stands on."""
+    return _built(stage, train, [_fresh(need, train) for need in stage.needs])
+
+
 def _device(name: torch.device | str | None) -> torch.device:
     """The device of that name, a GPU when there is one and no name is given."""
     try:
@@ -149,8 +188,7 @@ def _device(name: torch.device | str | None) -> torch.device:
 
 def _protocols(stage: Stage) -> set[str]:
     """Every protocol that a stage, or one it stands on, trains or selects under."""
-    own = {stage.settings.masks, *stage.settings.selection}
-    return own.union(*(_protocols(need) for need in stage.needs))
+    return {text for each in stage.all() for text in (each.settings.masks, *each.settings.selection)}
 
 
 def _key(stage: Stage, train: Dataset, val: Dataset) -> str:

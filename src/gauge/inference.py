@@ -7,7 +7,7 @@ import torch
 
 from gauge import metrics
 from gauge.data import Dataset
-from gauge.masks import mask_split, missing_rates, parse_protocol
+from gauge.masks import mask_split, missing_rates, parse_protocol, passes
 from gauge.types import Method
 
 MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method and its seed
@@ -15,31 +15,41 @@ MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Class probabilities of a split in order, its labels, and how much was really missing."""
+    """Class probabilities of a split in order, its labels, and how much was really missing.
+
+    `repeats` is how often the split was gone through, each time under another subset; the rows follow each other.
+    """
 
     probabilities: np.ndarray
     labels: np.ndarray
     missing: dict[str, float]
+    repeats: int = 1
 
     def score(self, metric: str) -> float:
         return metrics.score(metric, self.probabilities, self.labels)
 
+    def interval(self, metric: str) -> tuple[float, float]:
+        return metrics.interval(metric, self.probabilities, self.labels, repeats=self.repeats)
 
-def predict_split(method: Method, data: Dataset, protocol: str, *, batch_size: int = 512) -> Predictions:
-    """Every sample once, with the masks that all methods share. The method is left in eval mode."""
+
+def predict_split(method: Method, data: Dataset, protocol: str, *, batch_size: int | None = None) -> Predictions:
+    """Every sample, with the masks that all methods share. The method is left in eval mode."""
     if isinstance(method, torch.nn.Module):
         method.eval()
-    keep = mask_split(parse_protocol(protocol), data.layout, len(data), seed=MASK_SEED, split=data.split)
-    keep = {name: flags.to(data.device) for name, flags in keep.items()}
+    batch_size = batch_size or (4096 if data.device.type == "cuda" else 512)
+    each = passes(parse_protocol(protocol), data.layout)
     logits, observed = [], []
-    for batch in data.batches(batch_size, keep=keep, seed=MASK_SEED):
-        logits.append(method.predict(batch).logits)
-        observed.append(batch.observed)
+    for one in each:
+        keep = mask_split(one, data.layout, len(data), seed=MASK_SEED, split=data.split)
+        keep = {name: flags.to(data.device) for name, flags in keep.items()}
+        for batch in data.batches(batch_size, keep=keep, seed=MASK_SEED):
+            logits.append(method.predict(batch).logits)
+            observed.append(batch.observed)
     probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()
     if not np.isfinite(probabilities).all():
-        row = int(np.flatnonzero(~np.isfinite(probabilities).all(1))[0])
+        row = int(np.flatnonzero(~np.isfinite(probabilities).all(1))[0]) % len(data)
         raise ValueError(
             f"the prediction for sample {row} of {data.split} is not finite; the model's weights are broken"
         )
     missing = missing_rates({name: torch.cat([flags[name] for flags in observed]) for name in data.inputs})
-    return Predictions(probabilities, data.labels.cpu().numpy(), missing)
+    return Predictions(probabilities, np.tile(data.labels.cpu().numpy(), len(each)), missing, len(each))

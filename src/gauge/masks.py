@@ -1,8 +1,9 @@
 """Missingness protocols: which values a sample loses, as pure functions of (protocol, seed, split or epoch, index).
 
 A protocol is a small value with a short text form: `complete`, `missing=svhn+text`, `eta=0.6` (each sample misses exactly
-that share of its modalities), `any-subset` (each sample keeps a uniformly drawn non-empty subset), `gamma=0.9` (that share
-of all table cells, drawn over the whole split as published) and `gamma-per-sample=0.9` (exactly that share in each row).
+that share of its modalities), `every=0.6` (each sample is seen under every such subset), `any-subset` (each sample keeps a
+uniformly drawn non-empty subset), `gamma=0.9` (that share of all table cells, drawn over the whole split as published) and
+`gamma-per-sample=0.9` (exactly that share in each row).
 """
 
 import itertools
@@ -89,6 +90,20 @@ class RandomModalities:
 
 
 @dataclass(frozen=True)
+class EverySubset:
+    """Each sample is seen once under every subset that misses exactly `rate` of its modalities: no luck of the draw."""
+
+    rate: float
+
+    def __str__(self) -> str:
+        return f"every={self.rate:g}"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        """One of the subsets, where a sample can be seen only once."""
+        return RandomModalities(self.rate).keep(layout, key)
+
+
+@dataclass(frozen=True)
 class AnySubset:
     """Each sample keeps one of the 2^M - 1 non-empty subsets of its modalities, all equally likely.
 
@@ -131,7 +146,22 @@ class RandomCells:
         return kept
 
 
-Protocol = Complete | Missing | RandomModalities | AnySubset | RandomCells
+Protocol = Complete | Missing | RandomModalities | EverySubset | AnySubset | RandomCells
+
+
+def passes(protocol: Protocol, layout: Layout) -> tuple[Protocol, ...]:
+    """The protocols that a split is evaluated under, one after the other: itself, or one for each subset of `every`.
+
+    >>> [str(each) for each in passes(EverySubset(0.5), {"image": None, "text": None})]
+    ['missing=image', 'missing=text']
+    """
+    if not isinstance(protocol, EverySubset):
+        return (protocol,)
+    protocol.keep(layout, torch.zeros(1, dtype=torch.long))  # its rate makes sense here
+    missing = round(protocol.rate * len(layout))
+    if not missing:
+        return (Complete(),)
+    return tuple(Missing(names) for names in itertools.combinations(layout, missing))
 
 
 def parse_protocol(text: str) -> Protocol:
@@ -149,11 +179,13 @@ def parse_protocol(text: str) -> Protocol:
         rate = float(value)
     except ValueError:
         rate = -1.0
-    if 0 <= rate <= 1 and name in ("eta", "gamma", "gamma-per-sample"):
-        return RandomModalities(rate) if name == "eta" else RandomCells(rate, per_sample=name != "gamma")
+    if 0 <= rate <= 1 and name in ("eta", "every"):
+        return RandomModalities(rate) if name == "eta" else EverySubset(rate)
+    if 0 <= rate <= 1 and name in ("gamma", "gamma-per-sample"):
+        return RandomCells(rate, per_sample=name != "gamma")
     raise ValueError(
-        f"no missingness protocol {text!r}; write complete, any-subset, missing=NAME+NAME, eta=RATE, gamma=RATE or "
-        "gamma-per-sample=RATE with a rate from 0 to 1"
+        f"no missingness protocol {text!r}; write complete, any-subset, missing=NAME+NAME, eta=RATE, every=RATE, "
+        "gamma=RATE or gamma-per-sample=RATE with a rate from 0 to 1"
     )
 
 

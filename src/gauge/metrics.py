@@ -23,8 +23,19 @@ def score(metric: str, probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float(roc_auc_score(labels, probabilities, multi_class="ovr", labels=np.arange(probabilities.shape[1])))
 
 
-def interval(metric: str, probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """A 95 % interval for the sampling of the test set: Wilson for accuracy, DeLong for a binary AUC, else bootstrap."""
+def interval(metric: str, probabilities: np.ndarray, labels: np.ndarray, *, repeats: int = 1) -> tuple[float, float]:
+    """A 95 % interval for the sampling of the test set: Wilson for accuracy, DeLong for a binary AUC, else bootstrap.
+
+    With `repeats` the same samples follow each other so many times; they are resampled as wholes.
+    """
+    if repeats > 1:
+        samples = len(labels) // repeats
+        again = samples * np.arange(repeats)[:, None]
+        rows = [(again + chosen).ravel() for chosen in _resamples(labels[:samples])]
+        if metric == "accuracy":
+            correct = (probabilities.argmax(1) == labels).astype(float)
+            return _quantiles([correct[chosen].mean() for chosen in rows])
+        return _quantiles([score(metric, probabilities[chosen], labels[chosen]) for chosen in rows])
     if metric == "accuracy":
         correct = int((probabilities.argmax(1) == labels).sum())
         found = binomtest(correct, len(labels)).proportion_ci(method="wilson")
@@ -32,8 +43,7 @@ def interval(metric: str, probabilities: np.ndarray, labels: np.ndarray) -> tupl
     if probabilities.shape[1] == 2:
         value, deviation = score(metric, probabilities, labels), _delong([probabilities[:, 1]], labels)[0, 0] ** 0.5
         return max(0.0, value - 1.96 * deviation), min(1.0, value + 1.96 * deviation)
-    values = [score(metric, probabilities[rows], labels[rows]) for rows in _resamples(labels)]
-    return float(np.quantile(values, 0.025)), float(np.quantile(values, 0.975))
+    return _quantiles([score(metric, probabilities[rows], labels[rows]) for rows in _resamples(labels)])
 
 
 @dataclass(frozen=True)
@@ -57,8 +67,7 @@ def compare(metric: str, first: np.ndarray, second: np.ndarray, labels: np.ndarr
             score(metric, second[rows], labels[rows]) - score(metric, first[rows], labels[rows])
             for rows in _resamples(labels)
         ]
-    low, high = np.quantile(values, (0.025, 0.975))
-    return Comparison(difference, (float(low), float(high)), *paired_test(metric, first, second, labels))
+    return Comparison(difference, _quantiles(values), *paired_test(metric, first, second, labels))
 
 
 def paired_test(metric: str, first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> tuple[float, str]:
@@ -73,6 +82,11 @@ def paired_test(metric: str, first: np.ndarray, second: np.ndarray, labels: np.n
     variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     difference = score(metric, second, labels) - score(metric, first, labels)
     return (float(2 * norm.sf(abs(difference) / variance**0.5)) if variance > 0 else 1.0), "DeLong"
+
+
+def _quantiles(values: list[float]) -> tuple[float, float]:
+    low, high = np.quantile(values, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def _resamples(labels: np.ndarray) -> list[np.ndarray]:

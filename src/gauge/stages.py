@@ -29,6 +29,13 @@ class Stage:
     settings: TrainSettings
     needs: tuple["Stage", ...] = ()
 
+    def all(self) -> list["Stage"]:
+        """This stage after all that it stands on, each once."""
+        found: dict[str, Stage] = {}
+        for need in self.needs:
+            found |= {stage.key(""): stage for stage in need.all()}
+        return [*found.values(), self]
+
     def key(self, data: str) -> str:
         """The hash that this stage is cached under: settings, data, and the stages it stands on."""
         content = {

@@ -208,7 +208,8 @@ class Trainable(Protocol):
 
 
 @runtime_checkable
-class Method(Trainable, Protocol):
-    """A way to classify incomplete samples."""
+class Method(Protocol):
+    """A way to classify incomplete samples. One that trains is `Trainable` too; one that only takes statistics from the
+    training split offers `prepare(train)` instead."""
 
     def predict(self, batch: Batch) -> Prediction: ...

@@ -1,11 +1,13 @@
 """UnitEncoder: every modality of a batch as evidence units, with modality and position embeddings."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from gauge.nn.attention import small_parameter
+from gauge.nn.streams import side_by_side
 from gauge.types import Batch, Encoder, Units, over_values
 
 
@@ -41,19 +43,17 @@ class UnitEncoder(nn.Module):
         """
         if set(batch.modalities) != set(self.layout):
             raise ValueError(f"the batch has modalities {sorted(batch.modalities)}, the encoder {sorted(self.layout)}")
-        contents, flags = [], []
-        for name in self.layout:
-            x, observed = batch.inputs[name], batch.observed[name]
-            if hide_missing:
-                x = torch.where(over_values(observed, x), x, torch.zeros((), dtype=x.dtype, device=x.device))
-            contents.append(self._content(name, x, observed if hide_missing else torch.ones_like(observed)))
-            flags.append(self._unit_flags(name, observed))
+        contents = side_by_side([partial(self._content, name, batch, hide_missing) for name in self.layout])
+        flags = [self._unit_flags(name, batch.observed[name]) for name in self.layout]
         embedding = self.modality_embedding(self.modality) + self.position_embedding
         units = Units(torch.cat(contents, 1), embedding, self.modality, torch.cat(flags, 1))
         return units.hide(units.observed) if hide_missing else units
 
-    def _content(self, name: str, x: Tensor, observed: Tensor) -> Tensor:
-        emitted = self.encoders[name](x, observed)
+    def _content(self, name: str, batch: Batch, hide_missing: bool) -> Tensor:
+        x, observed = batch.inputs[name], batch.observed[name]
+        if hide_missing:
+            x = torch.where(over_values(observed, x), x, torch.zeros((), dtype=x.dtype, device=x.device))
+        emitted = self.encoders[name](x, observed if hide_missing else torch.ones_like(observed))
         if emitted.ndim != 3 or emitted.shape[1] != self.layout[name]:
             raise ValueError(
                 f"encoder {name!r} says it emits {self.layout[name]} units but gave a tensor of shape "

@@ -22,12 +22,15 @@ SMALL = replace(BENCHMARK, dim=16, imputer_options={"latent": 4, "channels": (2,
 def train() -> Dataset:
     draw = torch.Generator().manual_seed(0)
     views = {name: torch.randint(256, (24, 3, 28, 28), dtype=torch.uint8, generator=draw) for name in VIEWS}
-    return Dataset("train", views, torch.randint(10, (24,), generator=draw))
+    return Dataset("train", views, torch.arange(24) % 10)
 
 
 def build(stage, train):
     with seeded(3, stage.name):
-        return stage.build(train, *[build(need, train) for need in stage.needs])
+        module = stage.build(train, *[build(need, train) for need in stage.needs])
+    if hasattr(module, "prepare"):
+        module.prepare(train)
+    return module
 
 
 @pytest.fixture(params=ROWS, ids=":".join)
@@ -45,6 +48,9 @@ def batch(train):
 
 
 def test_loss_is_finite_and_trains_what_is_not_frozen(method, batch):
+    if not hasattr(method, "loss"):
+        assert not any(parameter.requires_grad for parameter in method.parameters())
+        return
     loss = sum(method.train().loss(batch).values())
     loss.backward()
     assert torch.isfinite(loss)

@@ -1,15 +1,21 @@
 """Imputers: observed entries come back bit for bit, what was missing is filled from what was observed."""
 
+from dataclasses import replace
+
 import helpers
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers import count_calls, noise, rows_of, with_hidden
-from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gauge import Batch, Dataset, registry
+from gauge.imputers._frozen import Frozen
 from gauge.imputers.mean import Mean
-from gauge.imputers.mopoe import MoPoE
+from gauge.imputers.mopoe import Balance, Coder, MoPoE
 from gauge.imputers.nearest import Nearest
+from gauge.nn import residual
+from gauge.nn.likelihoods import Categorical, Laplace
 from gauge.randomness import seeded
 from gauge.types import over_values
 
@@ -201,14 +207,14 @@ def test_posterior_is_the_product_of_the_observed_experts_with_the_prior_in_the_
     mopoe, batch, row, members
 ):
     batch = with_hidden(batch, 0.0)
-    mean, variance = mopoe._product(*mopoe._experts(batch), batch.any_observed())
+    mean, variance = mopoe._product(*mopoe._experts(batch)[:2], batch.any_observed())
     expected = posterior_by_hand(mopoe, batch, row, members, prior=len(members) == 3)
     torch.testing.assert_close(mean[row], expected[0], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(variance[row], expected[1], rtol=1e-4, atol=1e-5)
 
 
 def test_posterior_of_nothing_is_the_prior(mopoe, batch):
-    mean, variance = mopoe._product(*mopoe._experts(batch), torch.zeros(6, 3, dtype=torch.bool))
+    mean, variance = mopoe._product(*mopoe._experts(batch)[:2], torch.zeros(6, 3, dtype=torch.bool))
     torch.testing.assert_close(mean, torch.zeros(6, 4))
     torch.testing.assert_close(variance, torch.ones(6, 4))
 
@@ -253,22 +259,11 @@ def test_mopoe_sampling_depends_on_the_key_and_only_on_the_key(mopoe, batch):
 def test_mopoe_draws_follow_the_posterior(mopoe, batch):
     many = rows_of(batch, torch.full((4000,), 4))
     many = Batch(many.inputs, many.observed, key=torch.arange(4000))
-    mean, precision = mopoe._experts(many)
+    mean, precision, _ = mopoe._experts(many)
     mu, variance = mopoe._product(mean, precision, many.any_observed())
-    draws = mopoe._draw(many, mu, variance)
+    draws = mopoe._draw(many.key, mu, variance)
     torch.testing.assert_close(draws.mean(0), mu[0], rtol=0, atol=0.1)
     torch.testing.assert_close(draws.var(0), variance[0], rtol=0.1, atol=0)
-
-
-def parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def test_mopoe_has_the_published_sizes():
-    data = Dataset("train", {"m0": torch.zeros(1, 3, 28, 28, dtype=torch.uint8)}, torch.zeros(1).long())
-    mopoe = MoPoE.of(data)
-    assert parameters(mopoe.encoders["m0"]) == 1_667_648
-    assert parameters(mopoe.decoders["m0"]) == 1_143_747
 
 
 def test_mopoe_made_for_images_gives_images_back():
@@ -278,3 +273,297 @@ def test_mopoe_made_for_images_gives_images_back():
     completed = complete(mopoe, with_hidden(batch, "nan"))
     assert completed.inputs["m0"].shape == (6, 3, 12, 12)
     assert completed.inputs["m0"].isfinite().all()
+
+
+def test_mixture_takes_contiguous_shares_and_gives_the_rest_to_the_full_set():
+    for modalities, shares in ((5, [8] * 30 + [16]), (3, [36] * 6 + [40]), (2, [85, 85, 86])):
+        data = Dataset(
+            "train", {f"m{place}": torch.zeros(256, 1) for place in range(modalities)}, torch.zeros(256).long()
+        )
+        mopoe = helpers.linear_mopoe(data)
+        valid = torch.ones(len(mopoe.subsets), 256, dtype=torch.bool)
+        assert mopoe._strata(data.batch(torch.arange(256)), valid).bincount().tolist() == shares
+
+
+SYMBOLS, SIDE, LENGTH = 5, {"residual": 64}, {"residual": 256}
+
+
+def spoken(kind: str, rows: int = 12) -> Dataset:
+    """Images and words that share a class, at the sizes the kind of model reads."""
+    labels = torch.arange(rows) % 3
+    images = 0.1 * noise(rows, 1, SIDE.get(kind, 8), SIDE.get(kind, 8)) + labels[:, None, None, None] / 3
+    places = torch.arange(LENGTH.get(kind, 8)) + labels[:, None]
+    return Dataset("train", {"image": images, "text": F.one_hot(places % SYMBOLS, SYMBOLS).float()}, labels)
+
+
+def speaking(kind: str, **options) -> MoPoE:
+    """A model of images and words: without style, with it, or with residual networks, BatchNorm and dropout besides."""
+    data = spoken(kind)
+    with seeded(0, kind):
+        if kind == "residual":
+            image, text = data.shapes.values()
+            coders = {
+                "image": Coder(
+                    image, residual.residual_image(image, 10, 4), residual.residual_image_decoder(image, 5, 4)
+                ),
+                "text": Coder(
+                    text, residual.residual_text(text, 10, 4), residual.residual_text_decoder(text, 5, 4), Categorical()
+                ),
+            }
+            return MoPoE(coders, style=2, **options).eval()
+        style = 2 if kind == "style" else 0
+        return MoPoE.of(data, 3, {"text": "conv_text"}, style=style, channels=(4, 5), hidden=6, **options)
+
+
+def half_spoken(kind: str) -> Batch:
+    """Complete, without image and without text in turn."""
+    rows = torch.arange(6)
+    return spoken(kind).batch(rows, keep={"image": rows % 3 != 1, "text": rows % 3 != 2}, key=rows + 100)
+
+
+KINDS = ["plain", "style", "residual"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_and_images_are_imputed_from_each_other_without_a_look_at_the_truth(kind):
+    mopoe, batch = speaking(kind), half_spoken(kind)
+    completed = complete(mopoe, with_hidden(batch, "nan"))
+    truth = complete(mopoe, batch)
+    for name, observed in observed_entries(batch).items():
+        assert completed.inputs[name].isfinite().all()
+        assert torch.equal(completed.inputs[name], truth.inputs[name])
+        assert torch.equal(completed.inputs[name][observed], batch.inputs[name][observed])
+        assert not torch.equal(completed.inputs[name], batch.inputs[name])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_mixture_of_masks_in_one_batch_equals_one_by_one(kind):
+    mopoe, batch = speaking(kind), half_spoken(kind)
+    whole = complete(mopoe, batch)
+    for row in range(6):
+        alone = complete(mopoe, rows_of(batch, torch.tensor([row])))
+        for name, values in alone.inputs.items():
+            torch.testing.assert_close(values[0], whole.inputs[name][row], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_imputed_words_are_probabilities(kind):
+    words = complete(speaking(kind), half_spoken(kind)).inputs["text"]
+    assert (words >= 0).all()
+    torch.testing.assert_close(words.sum(-1), torch.ones(words.shape[:2]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loss_of_words_and_images_does_not_depend_on_hidden_values(kind):
+    mopoe, batch = speaking(kind), half_spoken(kind)
+    first = sum(mopoe.loss(batch).values())
+    second = sum(mopoe.loss(with_hidden(batch, "nan")).values())
+    torch.testing.assert_close(second, first)
+    assert all(gradient.isfinite().all() for gradient in helpers.gradients(mopoe, second).values())
+
+
+def test_training_lowers_the_loss():
+    mopoe = speaking("style", weights={"text": 3.0}, beta=0.5)
+    batch = spoken("style").batch(torch.arange(12))
+    optimizer = torch.optim.Adam(mopoe.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(30):
+        loss = sum(mopoe.loss(batch).values())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_an_imputer_trained_on_words_and_images_says_the_right_word():
+    mopoe, data = speaking("plain", weights={"text": 3.0}, beta=0.1), spoken("plain")
+    optimizer = torch.optim.Adam(mopoe.parameters(), lr=5e-3)
+    for step in range(80):
+        optimizer.zero_grad()
+        sum(mopoe.loss(data.batch(torch.arange(12), key=torch.arange(12) + 100 * step)).values()).backward()
+        optimizer.step()
+    silent = data.batch(torch.arange(12), keep={"image": torch.ones(12) > 0, "text": torch.zeros(12) > 0})
+    said = complete(mopoe, silent).inputs["text"].argmax(-1)
+    assert (said == data.inputs["text"].argmax(-1)).float().mean() > 0.9
+
+
+def test_residual_coders_train_and_stay_as_they_are_once_frozen():
+    mopoe, batch = speaking("residual").train(), half_spoken("residual")
+    calls = count_calls(*mopoe.encoders.values())
+    before = {name: values.clone() for name, values in mopoe.state_dict().items()}
+    sum(mopoe.loss(batch).values()).backward()
+    assert calls == [6, 6]
+    assert any(not torch.equal(values, before[name]) for name, values in mopoe.state_dict().items())
+    frozen = Frozen(mopoe).train()
+    before = {name: values.clone() for name, values in mopoe.state_dict().items()}
+    first, second = complete(frozen, batch), complete(frozen, batch)
+    helpers.assert_equal(mopoe.state_dict(), before)
+    helpers.assert_equal(first.inputs, second.inputs)
+
+
+def test_sure_and_right_logits_cost_nothing_and_a_row_of_zeros_never_costs():
+    words = F.one_hot(torch.tensor([[1, 3], [0, 2]]), SYMBOLS).float()
+    observed = torch.ones(2, 1, 1, dtype=torch.bool)
+    torch.testing.assert_close(Categorical().cost(50 * words, words, observed), torch.zeros(2))
+    words[1] = 0
+    assert Categorical().cost(noise(2, 2, SYMBOLS), words, observed)[1] == 0
+    assert Categorical(reversed=True).cost(noise(2, 2, SYMBOLS), words, observed)[1] == 0
+    torch.testing.assert_close(
+        Categorical().cost(noise(2, 2, SYMBOLS), words, observed)[0],
+        F.cross_entropy(noise(2, 2, SYMBOLS)[0], torch.tensor([1, 3]), reduction="sum"),
+    )
+
+
+def test_reversed_text_turns_the_most_likely_symbol_into_the_least():
+    logits = noise(4, 8, SYMBOLS)
+    right, reverse = Categorical().mean(logits), Categorical(reversed=True).mean(logits)
+    assert torch.equal(reverse.argmax(-1), right.argmin(-1))
+    torch.testing.assert_close(reverse.sum(-1), torch.ones(4, 8))
+    words = F.one_hot(right.argmin(-1), SYMBOLS).float()
+    cost = Categorical(reversed=True).cost(logits, words, torch.ones(4, 1, 1, dtype=torch.bool))
+    torch.testing.assert_close(cost, -reverse.amax(-1).log().sum(1))
+    sure = Categorical(reversed=True).cost(200 * words, words, torch.ones(4, 1, 1, dtype=torch.bool))
+    assert sure.isfinite().all()
+    assert speaking("plain", reversed_text=True).likelihoods["text"] == Categorical(reversed=True)
+
+
+def test_laplace_sums_over_what_was_observed():
+    decoded, x = torch.zeros(2, 3), torch.tensor([[1.0, -2.0, 4.0], [1.0, 1.0, 1.0]])
+    cost = Laplace().cost(decoded, x, flags([1, 1, 0], [0, 0, 0]))
+    torch.testing.assert_close(cost, torch.tensor([3 / 0.75, 0.0]))
+
+
+def test_weights_multiply_their_terms():
+    batch = half_spoken("style")
+    once, heavier = (
+        speaking("style", weights={"image": weight, "text": 0.0}, style_weights={"image": weight, "text": 0.0}).loss(
+            batch
+        )
+        for weight in (1.0, 3.0)
+    )
+    torch.testing.assert_close(heavier["reconstruction"], 3 * once["reconstruction"])
+    torch.testing.assert_close(heavier["style"], 3 * once["style"])
+    torch.testing.assert_close(heavier["kl"], once["kl"])
+    doubled = speaking("style", beta=5.0, beta_style=2.0).loss(batch)
+    single = speaking("style").loss(batch)
+    torch.testing.assert_close(doubled["kl"], 2 * single["kl"])
+    torch.testing.assert_close(doubled["style"], 4 * single["style"])
+
+
+def test_style_kl_is_that_of_each_observed_style_to_the_standard_normal():
+    mopoe, batch = speaking("style", style_weights={"image": 1.0, "text": 5.0}, beta=1.0), half_spoken("style")
+    expected = torch.zeros(6)
+    for name, weight in (("image", 1.0), ("text", 5.0)):
+        mean, log_variance = mopoe.encoders[name](batch.inputs[name])[:, 6:].chunk(2, 1)
+        own = torch.distributions.Normal(mean, (0.5 * log_variance).exp())
+        kl = torch.distributions.kl_divergence(own, torch.distributions.Normal(0.0, 1.0)).sum(1)
+        expected = expected + weight * kl * batch.observed[name]
+    torch.testing.assert_close(mopoe.loss(batch)["style"], expected.mean())
+
+
+def test_style_follows_the_key_and_changes_what_is_imputed():
+    mopoe, batch = speaking("style"), half_spoken("style")
+    z, key = torch.zeros(6, 3), batch.key
+    with torch.no_grad():
+        first, again, other = (mopoe._decoded("image", z, keys) for keys in (key, key, key + 1000))
+        still = speaking("style", sample=False)._decoded("image", z, key)
+    assert torch.equal(first, again)
+    assert (first != other).flatten(1).any(1).all()
+    assert (first[0] != first[1]).any()
+    torch.testing.assert_close(still[0], still[1])
+
+
+def test_the_order_of_the_modalities_does_not_matter():
+    mopoe, batch = speaking("style"), half_spoken("style")
+    turned = replace(
+        batch,
+        inputs={name: batch.inputs[name] for name in ("text", "image")},
+        observed={name: batch.observed[name] for name in ("text", "image")},
+    )
+    helpers.assert_equal(dict(complete(mopoe, turned).inputs), dict(complete(mopoe, batch).inputs))
+    helpers.assert_equal(mopoe.loss(turned), mopoe.loss(batch))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_dict_brings_the_imputer_back(kind):
+    mopoe, other, batch = speaking(kind), speaking(kind), half_spoken(kind)
+    for parameter in other.parameters():
+        parameter.data.zero_()
+    other.load_state_dict(mopoe.state_dict())
+    helpers.assert_equal(complete(other, batch).inputs, complete(mopoe, batch).inputs)
+
+
+def on_a_gpu(monkeypatch):
+    """Takes the way of a GPU on the CPU."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gpu_that_decodes_every_row_imputes_the_same(kind, monkeypatch):
+    mopoe, batch = speaking(kind), half_spoken(kind)
+    expected = complete(mopoe, batch)
+    on_a_gpu(monkeypatch)
+    for name, values in complete(mopoe, batch).inputs.items():
+        torch.testing.assert_close(values, expected.inputs[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [2, 6])
+def test_neither_training_nor_a_gpu_imputing_ever_waits_for_a_value(rows, monkeypatch):
+    """On tensors without values, whatever needs one raises."""
+    mopoe, batch = speaking("style"), rows_of(half_spoken("style"), torch.arange(rows))
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        inputs, observed = (
+            {name: fake.from_tensor(x) for name, x in y.items()} for y in (batch.inputs, batch.observed)
+        )
+        valueless = Batch(inputs, observed, index=fake.from_tensor(batch.index))
+        sum(mopoe.loss(valueless).values())
+        with pytest.raises(RuntimeError):
+            valueless.check()
+        on_a_gpu(monkeypatch)
+        mopoe.complete(valueless)
+
+
+def test_posterior_is_what_imputation_draws_from():
+    mopoe, batch = speaking("style", sample=False), half_spoken("style")
+    mean, variance = mopoe.posterior(with_hidden(batch, "nan"))
+    assert mean.shape == variance.shape == (6, 3)
+    with torch.no_grad():
+        image = mopoe._decoded("image", mean, batch.key)
+    torch.testing.assert_close(complete(mopoe, batch).inputs["image"][1], image[1])
+
+
+def test_a_sample_without_any_evidence_is_an_error():
+    batch = half_spoken("plain")
+    nothing = torch.arange(6) != 4
+    batch = replace(batch, observed={name: values & nothing for name, values in batch.observed.items()})
+    with pytest.raises(ValueError, match="nothing is observed in sample 4"):
+        speaking("plain").complete(batch)
+
+
+def test_a_batch_of_another_layout_is_an_error_that_says_what_differs():
+    mopoe, batch = speaking("plain"), half_spoken("plain")
+    larger = Batch(dict(batch.inputs, image=torch.zeros(6, 1, 9, 9)), batch.observed)
+    with pytest.raises(ValueError, match=r"made for: 'image' is \[1, 9, 9\], not \[1, 8, 8\]; make one for this data"):
+        mopoe.complete(larger)
+    fewer = Batch({"image": batch.inputs["image"]}, {"image": torch.ones(6) > 0})
+    with pytest.raises(ValueError, match=r"'text' is absent, not \[8, 5\]"):
+        mopoe.loss(fewer)
+
+
+def test_a_coder_that_does_not_exist_or_does_not_fit_is_told_before_training():
+    data = spoken("plain")
+    with pytest.raises(ValueError, match="there is no coder 'conv_txt'; did you mean 'conv_text'?"):
+        MoPoE.of(data, 3, {"text": "conv_txt"})
+    with pytest.raises(ValueError, match="there is no modality 'txt'; did you mean 'text'?"):
+        MoPoE.of(data, 3, {"txt": "conv_text"})
+    with pytest.raises(
+        ValueError, match="coder of modality 'text' does not fit: a convolution stack reads square images"
+    ):
+        MoPoE.of(data, 3)
+    with pytest.raises(
+        ValueError, match=r"'image' does not fit: conv_vector reads \[channels, 32, 32\], not \[1, 8, 8\]"
+    ):
+        MoPoE.of(data, 3, {"image": "conv_vector", "text": "conv_text"})
+    with pytest.raises(ValueError, match="there is no modality 'sound'"):
+        MoPoE({}, balance=Balance(weights={"sound": 1.0}))

@@ -54,7 +54,7 @@ def test_the_prediction_is_algorithm_1(train, batch):
 
 def test_encoders_run_once_a_step_and_the_classifier_twice(imputer, batch):
     method = helpers.gauge(imputer)
-    encoded, classified = count_calls(*method.encoder.encoders.values()), count_calls(method.classifier)
+    encoded, classified = count_calls(*method.encoder.encoders.values()), count_calls(method.classifier.head)
     method.loss(batch)["task"].backward()
     assert encoded == [6] * 3
     assert classified == [6] * 2
@@ -282,7 +282,7 @@ def test_a_frozen_imputer_moves_with_the_model(train, batch, kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"granularity": "pixel"}, "granularity 'pixel' is unknown; use one of unit, modality, none"),
+        ({"granularity": "pixel"}, "granularity 'pixel' is unknown; use one of unit, modality, imputed, none"),
         ({"read": "head"}, "read 'head' is unknown; use one of backbone, encoder"),
     ],
 )
@@ -306,7 +306,7 @@ def test_scores_that_are_not_finite_name_the_sample(batch):
 
 def test_any_subset_averages_over_distinct_subsets_of_one_encoding(batch):
     method = helpers.any_subset()
-    encoded, classified = count_calls(*method.encoder.encoders.values()), count_calls(method.classifier)
+    encoded, classified = count_calls(*method.encoder.encoders.values()), count_calls(method.classifier.head)
     method.loss(batch)
     assert encoded == [6] * 3
     assert classified == [18]

@@ -101,20 +101,20 @@ def test_a_process_killed_within_an_epoch_ends_like_the_uninterrupted_one(uninte
     assert_same_end(run(tmp_path), uninterrupted)
 
 
-def test_a_run_killed_between_its_two_files_ends_like_the_uninterrupted_one(uninterrupted, tmp_path, monkeypatch):
-    """`last` names this epoch the best, `best` is not written yet; then a second kill an epoch later."""
-    best_epoch = uninterrupted[1].best_epoch
-    really = checkpoint.save
+def test_a_large_state_is_saved_now_and_then_and_still_ends_like_the_uninterrupted_one(
+    uninterrupted, tmp_path, monkeypatch
+):
+    """A kill then costs the epochs since the last file, an exception none."""
+    monkeypatch.setattr("gauge.training.LARGE", 0)
 
-    def die_before_best(path, tensors, about):
-        if path.name == "best.safetensors" and about["epoch"] == best_epoch:
+    def stop(batch, step):
+        if step == 3 * STEPS + 2:
             raise InterruptedRunError
-        really(path, tensors, about)
 
-    monkeypatch.setattr(checkpoint, "save", die_before_best)
-    interrupted(tmp_path)
-    monkeypatch.setattr(checkpoint, "save", really)
-    interrupted(tmp_path, on_epoch=interrupt_after(best_epoch + 1))
+    interrupted(tmp_path, model=Wobbly(at_loss=stop))
+    assert not (tmp_path / "last.safetensors").exists()
+    interrupted(tmp_path, on_epoch=interrupt_after(4))
+    assert checkpoint.about(tmp_path / "last.safetensors")["progress"]["epoch"] == 4
     assert_same_end(run(tmp_path), uninterrupted)
 
 

@@ -19,12 +19,18 @@ class Modality:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+EXPERTS = TrainSettings(epochs=20, schedule="cosine", patience=None, selection=("complete",), precision="tf32")
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """Data, protocol and sizes of one comparison: all that distinguishes it from the next.
 
-    `settings` holds how each stage trains: `imputer`, `backbone` and `finetune`. `protocols` are the conditions it is
-    evaluated under. `small_init` starts Linear and Embedding weights at N(0, 0.02²) instead of torch's default.
+    `settings` holds how each stage trains: `imputer`, `backbone`, `finetune`, and `experts`, the classifiers of single
+    modalities, whose encoder of images takes `expert_options`. `protocols` are the conditions it is evaluated under.
+    Fine-tuning with seed s starts from backbone s mod `backbones`. `projection` is the width of the space in which the
+    backbone learns class prototypes. `small_init` starts Linear and Embedding weights at N(0, 0.02²) instead of torch's
+    default.
     """
 
     name: str
@@ -34,6 +40,7 @@ class Benchmark:
     heads: int
     depth: int
     subsets_per_step: int
+    projection: int
     imputer: str
     imputer_options: Mapping[str, Any]
     protocols: tuple[str, ...]
@@ -41,10 +48,13 @@ class Benchmark:
     read: Callable[[str, Path | None], Dataset]
     metric: Literal["accuracy", "auc"] = "accuracy"
     small_init: bool = True
+    backbones: int = 3
+    expert_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """One metric: what is reported also selects."""
-        settings = {name: stage.model_copy(update={"metric": self.metric}) for name, stage in self.settings.items()}
+        settings = {"experts": EXPERTS, **self.settings}
+        settings = {name: stage.model_copy(update={"metric": self.metric}) for name, stage in settings.items()}
         object.__setattr__(self, "settings", settings)
 
     def load(self, split: str, data: Path | None = None) -> Dataset:
@@ -54,9 +64,12 @@ class Benchmark:
         return self.read(split, data)
 
     def with_settings(self, overrides: Mapping[str, Mapping[str, object]]) -> "Benchmark":
-        """The benchmark with some settings of its stages changed."""
+        """The benchmark with some settings of its stages changed, or options of its imputer (`imputer_options`)."""
         settings = dict(self.settings)
+        options = dict(self.imputer_options) | dict(overrides.get("imputer_options", {}))
         for stage, changes in overrides.items():
+            if stage == "imputer_options":
+                continue
             before = pick(settings, stage, f"stage of {self.name}")
             if not isinstance(changes, Mapping) or {"seed", "metric"} & set(changes):
                 raise ValueError(
@@ -64,4 +77,4 @@ class Benchmark:
                     "experiment and the benchmark decide, for example {epochs: 20}"
                 )
             settings[stage] = TrainSettings.parse(before.model_dump() | dict(changes), f"stage {stage!r}")
-        return replace(self, settings=settings)
+        return replace(self, settings=settings, imputer_options=options)

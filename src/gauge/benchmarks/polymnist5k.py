@@ -5,19 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.datasets import load_sample_image
 from sklearn.model_selection import train_test_split
 
 from gauge.benchmarks import Benchmark, Modality
 from gauge.config import TrainSettings
 from gauge.data import Dataset
-from gauge.data.polymnist import build_views
+from gauge.data.polymnist import VIEWS, build_views, package_photos
 
 __all__ = ["BENCHMARK"]
 
 SIZES = {"train": 3500, "val": 500, "test": 1000}
 SEED = 2025
-VIEWS = tuple(f"m{view}" for view in range(5))
 
 
 @cache
@@ -37,28 +35,10 @@ def digits_by_split() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 @cache
-def photos() -> tuple[np.ndarray, ...]:
-    """One photo for each view, all inside the installed packages."""
-    try:
-        from skimage import data
-    except ImportError as error:
-        raise ValueError(
-            "polymnist5k needs the photos of scikit-image; install them with: pip install 'gauge-ml[demo]'"
-        ) from error
-    return (
-        load_sample_image("china.jpg"),
-        load_sample_image("flower.jpg"),
-        data.coffee(),
-        data.astronaut(),
-        data.stereo_motorcycle()[0],
-    )
-
-
-@cache
 def read(split: str, data: Path | None = None) -> Dataset:
     """One split, always the same; `data` is not needed."""
     digits, labels = digits_by_split()[split]
-    views, labels = build_views(digits, labels, photos(), seed=SEED + list(SIZES).index(split))
+    views, labels = build_views(digits, labels, package_photos(), seed=SEED + list(SIZES).index(split))
     inputs = {name: torch.from_numpy(view) for name, view in zip(VIEWS, views, strict=True)}
     return Dataset(split, inputs, torch.from_numpy(labels).long())
 
@@ -74,6 +54,7 @@ BENCHMARK = Benchmark(
     heads=4,
     depth=2,
     subsets_per_step=2,
+    projection=32,
     imputer="mopoe",
     imputer_options={"latent": 32, "channels": (8, 16, 32), "hidden": 128},
     protocols=("complete", "eta=0.6", "eta=0.8"),
@@ -83,5 +64,6 @@ BENCHMARK = Benchmark(
         "finetune": TrainSettings(epochs=3, batch_size=64, masks="any-subset", selection=SELECTION),
     },
     read=read,
+    expert_options={"channels": (16, 32, 64)},
     small_init=False,  # torch's own leaves the plateau of the first epochs sooner, and there are few
 )

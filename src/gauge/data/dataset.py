@@ -23,7 +23,8 @@ def as_values(stored: Tensor) -> Tensor:
 class Dataset:
     """Aligned modalities and labels. Byte images stay bytes until a batch is made of them.
 
-    `observed` says what is really there; leave a modality out when all of it is.
+    `observed` says what is really there; leave a modality out when all of it is. `note` goes into every result: what a
+    reader has to know about this data, such as that it is only a part of the official set.
 
     >>> data = Dataset("test", {"photo": torch.zeros(9, 3, 4, 4, dtype=torch.uint8)}, torch.zeros(9, dtype=torch.long))
     >>> data.batch(torch.tensor([2, 5])).inputs["photo"].dtype
@@ -34,6 +35,7 @@ class Dataset:
     inputs: Mapping[str, Tensor]
     labels: Int[Tensor, "rows"]
     observed: Mapping[str, Tensor] = field(default_factory=dict)
+    note: str = ""
 
     def __post_init__(self) -> None:
         rows = len(self.labels)
@@ -50,9 +52,7 @@ class Dataset:
             raise ValueError(f"observed names {sorted(unknown)}, which inputs does not have: {list(self.inputs)}")
         present = torch.ones(len(self.labels), dtype=torch.bool, device=self.labels.device)
         object.__setattr__(self, "observed", {name: self.observed.get(name, present) for name in self.inputs})
-        # in slices, so that a large split is never held as floats
-        for index in torch.arange(len(self), device=self.labels.device).split(4096):
-            self.batch(index).check()
+        Batch(self.inputs, self.observed, self.labels).check()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -79,6 +79,7 @@ class Dataset:
             {name: values.to(device) for name, values in self.inputs.items()},
             self.labels.to(device),
             {name: flags.to(device) for name, flags in self.observed.items()},
+            self.note,
         )
 
     def batch(

@@ -1,10 +1,18 @@
 """The PolyMNIST recipe: a digit in several handwritings, each inverted into a random crop of its view's own photo."""
 
+import re
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import load_sample_image
+
+from gauge.data.images import open_image
 
 INK = 128  # pixels above it belong to the digit
+VIEWS = tuple(f"m{view}" for view in range(5))
+PICTURE_NAME = re.compile(r"(\d+)\.(\d)\.png")  # index and label
 
 
 def build_views(
@@ -22,6 +30,64 @@ def build_views(
         chosen = np.concatenate([draw.permutation(rows) for rows in by_class])
         views.append(_ink_into_crops(digits[chosen], photo, draw))
     return views, np.concatenate([labels[rows] for rows in by_class])
+
+
+@cache
+def package_photos() -> tuple[np.ndarray, ...]:
+    """One photo for each view, all inside the installed packages."""
+    try:
+        from skimage import data
+    except ImportError as error:
+        raise ValueError(
+            "the five background photos come with scikit-image; install it with: pip install 'gauge-ml[demo]'"
+        ) from error
+    return (
+        load_sample_image("china.jpg"),
+        load_sample_image("flower.jpg"),
+        data.coffee(),
+        data.astronaut(),
+        data.stereo_motorcycle()[0],
+    )
+
+
+def folder_photos(folder: Path) -> tuple[np.ndarray, ...]:
+    """One photo for each view, in the order of their names."""
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    if len(paths) != len(VIEWS):
+        raise ValueError(
+            f"{folder} holds {len(paths)} photos; put exactly {len(VIEWS)} there, one for each view (jpg or png)"
+        )
+    return tuple(np.asarray(open_image(path)) for path in paths)
+
+
+def list_pictures(folder: Path) -> tuple[list[str], np.ndarray]:
+    """The file names that all views m0 to m4 in `folder` share, ordered by label and then index, and the labels."""
+    names = _picture_names(folder / VIEWS[0])
+    for view in VIEWS[1:]:
+        others = _picture_names(folder / view)
+        differing = sorted(names.keys() ^ others.keys())
+        if differing:
+            name = differing[0]
+            has, lacks = (VIEWS[0], view) if name in names else (view, VIEWS[0])
+            raise ValueError(
+                f"{folder}: {has} has {name} but {lacks} has not ({len(differing)} such); views are paired by file "
+                "name, so unpack all five from one archive"
+            )
+    ordered = sorted(names, key=names.__getitem__)
+    return ordered, np.array([names[name][0] for name in ordered], dtype=np.int64)
+
+
+def _picture_names(folder: Path) -> dict[str, tuple[int, int]]:
+    """Label and index of each picture in one view's folder."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not there; every split of PolyMNIST has the views {', '.join(VIEWS)}")
+    found = {}
+    for path in folder.glob("*.png"):
+        match = PICTURE_NAME.fullmatch(path.name)
+        if match is None:
+            raise ValueError(f"{path} is not named INDEX.LABEL.png, such as 17.3.png; rename or remove it")
+        found[path.name] = int(match[2]), int(match[1])
+    return found
 
 
 def _ink_into_crops(digits: np.ndarray, photo: np.ndarray, draw: np.random.Generator) -> np.ndarray:

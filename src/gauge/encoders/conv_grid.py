@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.nn.conv import conv_trunk, square_side, trunk_sides
+from gauge.nn.conv import CHANNELS, conv_trunk, square_side, trunk_sides
 
 __all__ = ["ConvGrid"]
 
@@ -19,7 +19,7 @@ class ConvGrid(nn.Module):
 
     example_shape = (3, 28, 28)
 
-    def __init__(self, shape: Sequence[int], width: int, channels: Sequence[int] = (32, 64, 128)) -> None:
+    def __init__(self, shape: Sequence[int], width: int, channels: Sequence[int] = CHANNELS) -> None:
         super().__init__()
         self.width = width
         self.units = (trunk_sides(square_side(shape), len(channels))[-1] // 2) ** 2

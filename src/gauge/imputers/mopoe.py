@@ -1,48 +1,121 @@
-"""MoPoE: a multimodal VAE whose posterior of any observed subset is a product of Gaussian experts (Sutter et al. 2021)."""
+"""MoPoE: a multimodal VAE whose posterior of any observed subset is a product of Gaussian experts (Sutter et al. 2021).
 
-from collections.abc import Mapping, Sequence
-from typing import Self
+    q(z | S) = N(μ, v),   1/v = Σ_{m in S} 1/v_m (+ 1 when S is the full set),   μ = v Σ_{m in S} μ_m / v_m
+    loss = Σ_m w_m · -log p(x_m | z, y_m) + β (mean_S KL q(z | S) + β_style Σ_m u_m KL q(y_m | x_m)),   KL to N(0, I)
+
+z is shared; y_m is the style of one modality, in models that have it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple, Self
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.masks import subsets
-from gauge.nn.conv import ConvDecoder, ConvPosterior
+from gauge.nn.conv import (
+    CHANNELS,
+    conv_image,
+    conv_image_decoder,
+    conv_text,
+    conv_text_decoder,
+    conv_vector,
+    conv_vector_decoder,
+)
+from gauge.nn.likelihoods import Categorical, Laplace, Likelihood
+from gauge.nn.mlp import mlp, mlp_decoder
+from gauge.nn.residual import residual_image, residual_image_decoder, residual_text, residual_text_decoder
+from gauge.nn.streams import side_by_side
 from gauge.randomness import derive, normal, uniform
+from gauge.registry import pick
 from gauge.types import Batch, over_values
 
-__all__ = ["MoPoE"]
+__all__ = ["MoPoE", "Coder", "Balance"]
 
-SCALE = 0.75  # of the Laplace likelihood of images, as upstream
+
+@dataclass(frozen=True)
+class Coder:
+    """How one modality is read and written: encoder x -> [b, 2·latent + 2·style] (mean and log-variance of each), decoder
+    [b, style + latent] -> what the likelihood makes of it."""
+
+    shape: tuple[int, ...]
+    encoder: nn.Module
+    decoder: nn.Module
+    likelihood: Likelihood = field(default_factory=Laplace)
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What training weighs against what; a modality that is not named weighs 1."""
+
+    beta: float = 2.5
+    beta_style: float = 1.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+    style_weights: Mapping[str, float] = field(default_factory=dict)
+
+
+class Kind(NamedTuple):
+    """How a coder is made for a shape and a number of outputs or inputs."""
+
+    encoder: Callable[[Sequence[int], int], nn.Module]
+    decoder: Callable[[Sequence[int], int], nn.Module]
+    likelihood: Likelihood
+
+
+def known_coders(channels: Sequence[int], hidden: int | None, reversed_text: bool) -> dict[str, Kind]:
+    """Name -> encoder, decoder and likelihood; sizes are the published ones where they cannot be chosen."""
+    text = Categorical(reversed_text)
+    return {
+        "conv_image": Kind(
+            partial(conv_image, channels=channels, hidden=hidden or 512),
+            partial(conv_image_decoder, channels=channels),
+            Laplace(),
+        ),
+        "mlp": Kind(partial(mlp, hidden=hidden or 400), partial(mlp_decoder, hidden=hidden or 400), Laplace()),
+        "conv_vector": Kind(conv_vector, conv_vector_decoder, Laplace()),
+        "conv_text": Kind(conv_text, conv_text_decoder, text),
+        "residual_image": Kind(residual_image, residual_image_decoder, Laplace()),
+        "residual_text": Kind(residual_text, residual_text_decoder, text),
+    }
 
 
 class MoPoE(nn.Module):
-    """Encoders x -> [b, 2·latent] (mean, log-variance), decoders z -> x, one of each for every modality.
+    """One coder for every modality, one latent for all of them, and `style` further numbers for each.
 
     Trained on the stratified mixture of all 2^M - 1 subset posteriors. Imputation takes the one posterior of what a
     sample has observed, one draw from it that depends on the sample's key alone (or its mean), and decodes only what is
-    missing.
+    missing; a style is drawn from N(0, I).
 
     NOTE[PAPER] imputer-noise: the published imputer draws anew on every call, also at test time; ours is seeded per
     sample and epoch, so that every method sees the same completed input.
+
+    >>> data = Dataset("train", {"photo": torch.rand(4, 1, 8, 8), "pulse": torch.rand(4, 6)}, torch.zeros(4).long())
+    >>> imputer = MoPoE.of(data, 3, {"pulse": "mlp"}, hidden=16, weights={"pulse": 10.0})
+    >>> list(imputer.loss(data.batch(torch.arange(4))))
+    ['reconstruction', 'kl']
     """
 
     def __init__(
-        self,
-        encoders: Mapping[str, nn.Module],
-        decoders: Mapping[str, nn.Module],
-        *,
-        beta: float = 2.5,
-        sample: bool = True,
+        self, coders: Mapping[str, Coder], *, style: int = 0, balance: Balance | None = None, sample: bool = True
     ) -> None:
         super().__init__()
-        self.encoders = nn.ModuleDict(encoders)
-        self.decoders = nn.ModuleDict(decoders)
-        self.beta = beta
+        self.shapes = {name: tuple(coder.shape) for name, coder in coders.items()}
+        self.encoders = nn.ModuleDict({name: coder.encoder for name, coder in coders.items()})
+        self.decoders = nn.ModuleDict({name: coder.decoder for name, coder in coders.items()})
+        self.likelihoods = {name: coder.likelihood for name, coder in coders.items()}
+        self.style = style
+        self.balance = balance or Balance()
         self.sample = sample
-        self.register_buffer("subsets", subsets(len(encoders)), persistent=False)
+        for name in (*self.balance.weights, *self.balance.style_weights):
+            pick(self.shapes, name, "modality")
+        style_weights = torch.tensor([self.balance.style_weights.get(name, 1.0) for name in coders])
+        self.register_buffer("style_weights", style_weights, persistent=False)
+        self.register_buffer("subsets", subsets(len(coders)), persistent=False)
+        self.style_weights: Tensor
         self.subsets: Tensor
 
     @classmethod
@@ -50,16 +123,37 @@ class MoPoE(nn.Module):
         cls,
         train: Dataset,
         latent: int = 512,
-        channels: Sequence[int] = (32, 64, 128),
-        hidden: int = 512,
-        beta: float = 2.5,
+        coders: Mapping[str, str] | None = None,
+        *,
+        style: int = 0,
+        channels: Sequence[int] = CHANNELS,
+        hidden: int | None = None,
         sample: bool = True,
+        reversed_text: bool = False,
+        **balance: Any,
     ) -> Self:
-        """For images, at the paper's sizes unless told otherwise."""
+        """`coders` says by name how a modality is read and written, as a PolyMNIST image where it is not named.
+
+        `channels` and `hidden` are sizes of `conv_image` and `mlp`, the published ones unless told otherwise. The
+        decoder of `mlp` gives values from 0 to 1. `reversed_text` is the published likelihood of text. The rest are
+        the fields of `Balance`.
+        """
+        chosen = coders or {}
+        for name in chosen:
+            pick(train.shapes, name, "modality")
+        known = known_coders(channels, hidden, reversed_text)
+        kinds = {name: pick(known, chosen.get(name, "conv_image"), "coder") for name in train.shapes}
+        encoders = {
+            name: _fitted(name, kinds[name].encoder, shape, 2 * (latent + style))
+            for name, shape in train.shapes.items()
+        }
         return cls(
-            {name: ConvPosterior(shape, latent, channels, hidden) for name, shape in train.shapes.items()},
-            {name: ConvDecoder(shape, latent, channels) for name, shape in train.shapes.items()},
-            beta=beta,
+            {
+                name: Coder(shape, encoders[name], kinds[name].decoder(shape, latent + style), kinds[name].likelihood)
+                for name, shape in train.shapes.items()
+            },
+            style=style,
+            balance=Balance(**{name: value for name, value in balance.items() if value is not None}),
             sample=sample,
         )
 
@@ -68,7 +162,8 @@ class MoPoE(nn.Module):
 
         Sums over dimensions, means over the batch; a modality that is missing is neither read nor scored.
         """
-        mean, precision = self._experts(batch)
+        batch = self._readable(batch)
+        mean, precision, styles = self._experts(batch)
         observed = batch.any_observed()
         in_subset = self.subsets[:, None] & observed
         mu, variance = self._product(mean, precision, in_subset)
@@ -77,39 +172,75 @@ class MoPoE(nn.Module):
         kl = (kl * valid).sum(0) / valid.sum(0).clamp_min(1)
         strata = self._strata(batch, valid)
         rows = torch.arange(len(batch), device=strata.device)
-        z = self._draw(batch, mu[strata, rows], variance[strata, rows])
-        reconstruction = torch.zeros((), device=z.device)
-        for name in self.encoders:
-            there = over_values(batch.observed[name], batch.inputs[name])
-            error = torch.where(there, self.decoders[name](z) - batch.inputs[name], 0.0).abs().flatten(1).sum(1)
-            reconstruction = reconstruction + error.mean() / SCALE
-        return {"reconstruction": reconstruction, "kl": self.beta * kl.mean()}
+        z = self._draw(batch.key, mu[strata, rows], variance[strata, rows])
+        costs = [
+            partial(self._cost, batch, name, z, style) for name, style in zip(self.shapes, styles.unbind(), strict=True)
+        ]
+        terms = {"reconstruction": torch.stack(side_by_side(costs)).sum(), "kl": self.balance.beta * kl.mean()}
+        if self.style:
+            terms["style"] = self.balance.beta * self.balance.beta_style * self._style_kl(styles, observed)
+        return terms
+
+    def _cost(self, batch: Batch, name: str, z: Tensor, style: Tensor) -> Float[Tensor, ""]:
+        """-log p(x_m | z, y_m), weighted."""
+        x = batch.inputs[name]
+        decoded = self._decoded(name, z, batch.key, style)
+        cost = self.likelihoods[name].cost(decoded, x, over_values(batch.observed[name], x))
+        return self.balance.weights.get(name, 1.0) * cost.mean()
+
+    @torch.no_grad()
+    def posterior(self, batch: Batch) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
+        """Mean and variance of the latent given what each sample has observed.
+
+        A sample without any evidence is an error. Only batches on the CPU are looked at for it: on a GPU the look would
+        make the device wait, and `Dataset` and `predict` have looked before.
+        """
+        clean = self._readable(batch if batch.key.is_cuda else batch.check())
+        mean, precision, _ = self._experts(clean)
+        return self._product(mean, precision, clean.any_observed())
 
     @torch.no_grad()
     def complete(self, batch: Batch) -> Batch:
-        observed = batch.any_observed()
-        mean, precision = self._experts(batch)
-        mu, variance = self._product(mean, precision, observed)
-        z = self._draw(batch, mu, variance) if self.sample else mu
+        mean, variance = self.posterior(batch)
+        z = self._draw(batch.key, mean, variance) if self.sample else mean
+        if z.is_cuda:  # to pick rows would make the device wait; decoding them all does not
+            decoded = side_by_side([partial(self._mean, name, z, batch.key) for name in self.shapes])
+            return batch.filled(dict(zip(self.shapes, decoded, strict=True)))
         filling = {}
-        for name in self.encoders:
-            if z.is_cuda:  # to pick rows would make the device wait; decoding them all does not
-                filling[name] = self.decoders[name](z)
-                continue
+        for name in self.shapes:
             rows = (~batch.observed[name].reshape(len(batch), -1).all(1)).nonzero()[:, 0]
             if len(rows):
                 values = torch.zeros_like(batch.inputs[name])
-                values[rows] = self.decoders[name](z[rows]).to(values.dtype)
+                values[rows] = self._mean(name, z[rows], batch.key[rows]).to(values.dtype)
                 filling[name] = values
         return batch.filled(filling)
 
-    def _experts(self, batch: Batch) -> tuple[Float[Tensor, "m b z"], Float[Tensor, "m b z"]]:
-        """Each modality's own Gaussian: mean and precision. Missing values are overwritten before they are read."""
-        batch = batch.filled({name: torch.zeros_like(values) for name, values in batch.inputs.items()})
-        mean, log_variance = torch.stack([self.encoders[name](batch.inputs[name]) for name in self.encoders]).chunk(
-            2, -1
-        )
-        return mean, 1 / (log_variance.exp() + 1e-8)
+    def _mean(self, name: str, z: Tensor, key: Tensor) -> Tensor:
+        """What a modality is taken to be, given a latent."""
+        return self.likelihoods[name].mean(self._decoded(name, z, key))
+
+    def _readable(self, batch: Batch) -> Batch:
+        """The batch with its modalities in this model's order, and zeros where nothing was observed."""
+        shapes = {name: tuple(values.shape[1:]) for name, values in batch.inputs.items()}
+        if shapes != self.shapes:
+            names = sorted(name for name in {*shapes, *self.shapes} if shapes.get(name) != self.shapes.get(name))
+            differences = [f"{name!r} is {_text(shapes, name)}, not {_text(self.shapes, name)}" for name in names]
+            raise ValueError(
+                f"the batch is not what this imputer was made for: {', '.join(differences)}; make one for this data"
+            )
+        observed = {name: batch.observed[name] for name in self.shapes}
+        inputs = {name: batch.inputs[name] for name in self.shapes}
+        zeros = {name: values.new_zeros(()) for name, values in inputs.items()}
+        return replace(batch, inputs=inputs, observed=observed).filled(zeros)
+
+    def _experts(
+        self, batch: Batch
+    ) -> tuple[Float[Tensor, "m b z"], Float[Tensor, "m b z"], Float[Tensor, "m b styles"]]:
+        """Each modality's own Gaussian, mean and precision, and mean and log-variance of its style side by side."""
+        codes = torch.stack(side_by_side([partial(self.encoders[name], batch.inputs[name]) for name in self.shapes]))
+        content, styles = codes.split([codes.shape[-1] - 2 * self.style, 2 * self.style], -1)
+        mean, log_variance = content.chunk(2, -1)
+        return mean, 1 / (log_variance.exp() + 1e-8), styles
 
     def _product(
         self, mean: Float[Tensor, "m b z"], precision: Float[Tensor, "m b z"], members: Bool[Tensor, "*s b m"]
@@ -131,5 +262,35 @@ class MoPoE(nn.Module):
             chosen = (uniform(derive(batch.key, "strata"), 1)[:, 0] * count).long().clamp_max(count - 1)
         return torch.where(valid[chosen, rows], chosen, count - 1)
 
-    def _draw(self, batch: Batch, mu: Tensor, variance: Tensor) -> Tensor:
-        return mu + variance.sqrt() * normal(derive(batch.key, "mopoe"), mu.shape[-1])
+    def _draw(self, key: Int[Tensor, "b"], mu: Tensor, variance: Tensor) -> Tensor:
+        return mu + variance.sqrt() * normal(derive(key, "mopoe"), mu.shape[-1])
+
+    def _decoded(
+        self, name: str, z: Float[Tensor, "b z"], key: Int[Tensor, "b"], style: Float[Tensor, "b styles"] | None = None
+    ) -> Tensor:
+        """What the decoder makes of a latent; a style is drawn from its posterior where there is one, else from N(0, I)."""
+        if not self.style:
+            return self.decoders[name](z)
+        drawn = normal(derive(key, "style", name), self.style)
+        if style is not None:
+            mean, log_variance = style.chunk(2, -1)
+            drawn = mean + (0.5 * log_variance).exp() * drawn
+        elif not self.sample:
+            drawn = torch.zeros_like(drawn)
+        return self.decoders[name](torch.cat([drawn, z], 1))
+
+    def _style_kl(self, styles: Float[Tensor, "m b styles"], observed: Bool[Tensor, "b m"]) -> Float[Tensor, ""]:
+        mean, log_variance = styles.chunk(2, -1)
+        kl = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
+        return ((kl * observed.T).mean(1) * self.style_weights).sum()
+
+
+def _fitted(name: str, encoder: Callable[..., nn.Module], shape: Sequence[int], outputs: int) -> nn.Module:
+    try:
+        return encoder(shape, outputs)
+    except ValueError as error:
+        raise ValueError(f"the coder of modality {name!r} does not fit: {error}") from error
+
+
+def _text(shapes: Mapping[str, Sequence[int]], name: str) -> str:
+    return str(list(shapes[name])) if name in shapes else "absent"

@@ -1,9 +1,16 @@
-"""Any-subset backbone: one Transformer trained on random subsets of its modalities; what is missing is masked."""
+"""Any-subset backbone: one Transformer trained on random subsets of its modalities; what is missing is masked.
 
-from dataclasses import dataclass
+L = mean CE + [epoch >= 3] · mean -log softmax_c(s(f, p_c) / 0.1)[y], with f the projected CLS state and p_c the mean of
+all f of class c in the epoch before.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.benchmarks import Benchmark
@@ -11,13 +18,44 @@ from gauge.data import Dataset
 from gauge.gates import hiding_bias
 from gauge.masks import subsets
 from gauge.network import Network
+from gauge.nn.attention import initialise
 from gauge.randomness import derive, uniform
 from gauge.registry import pick
 from gauge.stages import Stage, network_config, unit_network
-from gauge.types import Batch, Prediction
+from gauge.types import Batch, Prediction, Units
 from gauge.units import UnitEncoder
 
 __all__ = ["AnySubset", "plan", "VARIANTS"]
+
+TEMPERATURE = 0.1  # DyMo, every benchmark
+PROTOTYPE_EPOCH = 3  # DyMo, counted from 0
+
+Distance = Literal["cosine", "euclidean"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How features compare: `place` puts a projection into the space, `similarity` relates it to the prototypes of all
+    classes, `distance` to one centre each."""
+
+    place: Callable[[Tensor], Tensor]
+    similarity: Callable[[Tensor, Tensor], Tensor]
+    distance: Callable[[Tensor, Tensor], Tensor]
+
+
+METRICS = {
+    "cosine": Metric(
+        place=lambda features: F.normalize(features, dim=-1),
+        similarity=lambda features, prototypes: features @ prototypes.T,
+        distance=lambda features, centres: (1 - (features * centres).sum(-1)).clamp_min(0),
+    ),
+    "euclidean": Metric(
+        place=lambda features: features,
+        # -‖f - p‖² without its ‖f‖², which all classes share
+        similarity=lambda features, prototypes: 2 * features @ prototypes.T - prototypes.square().sum(-1),
+        distance=lambda features, centres: (features - centres).norm(dim=-1),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -25,50 +63,137 @@ class Variant:
     """One row of a table."""
 
     note: str
+    distance: Distance = "cosine"
 
 
-VARIANTS = {"any_subset": Variant("missing units masked, the backbone as trained")}
+VARIANTS = {
+    "any_subset": Variant("missing units masked, the backbone as trained"),
+    "any_subset-euclidean": Variant("the same with Euclidean prototypes", "euclidean"),
+}
 
 
 def plan(benchmark: Benchmark, *, variant: str = "any_subset", seed: int = 0) -> Stage:
-    """The backbone alone: the start of every fine-tuned method."""
-    pick(VARIANTS, variant, "any_subset variant")
+    """The backbone alone: the start of every fine-tuned method. There are `benchmark.backbones` of them."""
+    distance = pick(VARIANTS, variant, "any_subset variant").distance
+    seed %= benchmark.backbones
 
     def build(train: Dataset) -> "AnySubset":
         encoder, classifier = unit_network(benchmark)
-        return AnySubset(encoder, classifier, subsets_per_step=benchmark.subsets_per_step)
+        method = AnySubset(
+            encoder,
+            classifier,
+            subsets_per_step=benchmark.subsets_per_step,
+            projection=benchmark.projection,
+            distance=distance,
+        )
+        if benchmark.small_init:
+            initialise(method.projection)
+        return method
 
-    config = {"subsets_per_step": benchmark.subsets_per_step, **network_config(benchmark)}
-    return Stage(f"backbone-s{seed}", build, config, benchmark.settings["backbone"].model_copy(update={"seed": seed}))
+    config = {
+        "subsets_per_step": benchmark.subsets_per_step,
+        "projection": benchmark.projection,
+        "distance": distance,
+        **network_config(benchmark),
+    }
+    name = variant.replace("any_subset", "backbone")
+    return Stage(f"{name}-s{seed}", build, config, benchmark.settings["backbone"].model_copy(update={"seed": seed}))
 
 
 class AnySubset(nn.Module):
     """Every step classifies the batch under several subsets that it shares, from one encoding of each modality.
 
-    A hidden unit has lost its content and every attention ignores it.
+    A hidden unit has lost its content and every attention ignores it. Training steps may be captured as CUDA graphs:
+    what an epoch learns is kept in buffers that are written in place.
+
+    NOTE[PAPER] prototypes: means of unit vectors and, as published, not normalised again; a class that an epoch never
+    shows keeps its prototype.
     """
 
-    def __init__(self, encoder: UnitEncoder, classifier: Network, *, subsets_per_step: int) -> None:
+    def __init__(
+        self,
+        encoder: UnitEncoder,
+        classifier: Network,
+        *,
+        subsets_per_step: int,
+        projection: int = 16,
+        distance: Distance = "cosine",
+    ) -> None:
         super().__init__()
+        pick(METRICS, distance, "distance")
         self.encoder = encoder
         self.classifier = classifier
+        self.projection = nn.Linear(classifier.head.in_features, projection)
         self.subsets_per_step = subsets_per_step
+        self.distance = distance
+        classes = classifier.head.out_features
         self.register_buffer("subsets", subsets(len(encoder.layout)), persistent=False)
+        self.register_buffer("prototypes", torch.zeros(classes, projection))
+        self.register_buffer("epochs", torch.tensor(0))
+        self.register_buffer("sums", torch.zeros(classes, projection))
+        self.register_buffer("counts", torch.zeros(classes))
         self.subsets: Tensor
+        self.prototypes: Tensor
+        self.epochs: Tensor
+        self.sums: Tensor
+        self.counts: Tensor
+
+    @property
+    def metric(self) -> Metric:
+        return METRICS[self.distance]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy, averaged over distinct subsets that are drawn uniformly once for the batch."""
+        """Cross-entropy and prototype term, averaged over distinct subsets that are drawn uniformly once for the batch."""
         units = self.encoder(batch)
         order = uniform(derive(batch.key[:1], "subsets"), len(self.subsets))[0].argsort()
         chosen = self.subsets[order[: self.subsets_per_step]]
-        visible = chosen[:, None, units.modality] & units.observed
-        visible = torch.where(visible.any(-1, keepdim=True), visible, units.observed).flatten(0, 1)
-        tokens = units.content.repeat(len(chosen), 1, 1) * visible[..., None] + units.embedding
-        logits = self.classifier(tokens, hiding_bias(visible))
+        logits, features = self.represent(*under_subsets(units, chosen))
         assert batch.labels is not None
-        return {"task": F.cross_entropy(logits, batch.labels.repeat(len(chosen)))}
+        labels = batch.labels.repeat(len(chosen))
+        return {"task": F.cross_entropy(logits, labels), "prototype": self._prototype_term(features, labels)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
         units = self.encoder(batch.check())
-        return Prediction(self.classifier(units.tokens, hiding_bias(units.observed)))
+        return Prediction(self.represent(units, units.observed)[0])
+
+    def represent(
+        self, units: Units, visible: Bool[Tensor, "b n"]
+    ) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b p"]]:
+        """Logits and features of the visible units, from one pass."""
+        state = self.classifier.features(units.hide(visible).tokens, hiding_bias(visible))
+        return self.classifier.head(state), self.metric.place(self.projection(state))
+
+    @torch.no_grad()
+    def end_epoch(self) -> None:
+        """The epoch's class means become the prototypes of the next."""
+        seen = self.counts[:, None] > 0
+        self.prototypes.copy_(torch.where(seen, self.sums / self.counts[:, None].clamp_min(1), self.prototypes))
+        self.sums.zero_()
+        self.counts.zero_()
+        self.epochs.add_(1)
+
+    def _prototype_term(self, features: Tensor, labels: Tensor) -> Tensor:
+        """Zero times a finite number in the first epochs: the term is always computed, so that every step is the same."""
+        with torch.autocast(features.device.type, enabled=False):
+            features = features.to(self.prototypes.dtype)
+            if self.training:
+                members = one_hot(labels, self.counts)
+                self.sums.add_(members.T @ features.detach())
+                self.counts.add_(members.sum(0))
+            scores = self.metric.similarity(features, self.prototypes) / TEMPERATURE
+            return (self.epochs >= PROTOTYPE_EPOCH).to(scores.dtype) * F.cross_entropy(scores, labels)
+
+
+def under_subsets(units: Units, chosen: Bool[Tensor, "r m"]) -> tuple[Units, Bool[Tensor, "rb n"]]:
+    """The units once for every subset, and which of them are visible there: all that are observed where it leaves none."""
+    visible = chosen[:, None, units.modality] & units.observed
+    visible = torch.where(visible.any(-1, keepdim=True), visible, units.observed).flatten(0, 1)
+    content, observed = units.content.repeat(len(chosen), 1, 1), units.observed.repeat(len(chosen), 1)
+    return replace(units, content=content, observed=observed), visible
+
+
+def one_hot(labels: Int[Tensor, "b"], like: Float[Tensor, "k ..."]) -> Float[Tensor, "b k"]:
+    """A column for each row of `like`. A product with it sums by class, in the same order at every run; `index_add_` on a
+    GPU would not."""
+    return (labels[:, None] == torch.arange(len(like), device=like.device)).to(like.dtype)

@@ -36,18 +36,22 @@ __all__ = ["Gauge", "Gating", "plan", "VARIANTS"]
 logger = logging.getLogger(__name__)
 
 
+CHOICES = (("granularity", ("unit", "modality", "imputed", "none")), ("read", ("backbone", "encoder")))
+
+
 @dataclass(frozen=True)
 class Gating:
     """How evidence becomes gates; every ablation of the paper is one of these values.
 
-    `granularity`: a gate per unit, one per modality (v3), or none at all (v1, v2). `read`: where a unit stands when it
+    `granularity`: a gate per unit, one per modality (v3), one learned gate for all imputed units whatever their scores, or
+    none at all (v1, v2). `read`: where a unit stands when it
     is scored, as it enters the backbone or before the embeddings are added, when its replacement keeps its place.
     `reference`: what replaces a unit there, zero when None.
 
     NOTE[PAPER] where-units-are-read: the paper leaves it open; the gradient is the same, the displacement is not.
     """
 
-    granularity: Literal["unit", "modality", "none"] = "unit"
+    granularity: Literal["unit", "modality", "imputed", "none"] = "unit"
     score: str | Scorer = "taylor"
     normalization: Normalization = "adaptive"
     objective: Objective = "logit"
@@ -55,7 +59,7 @@ class Gating:
     reference: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name, allowed in (("granularity", ("unit", "modality", "none")), ("read", ("backbone", "encoder"))):
+        for name, allowed in CHOICES:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} {getattr(self, name)!r} is unknown; use one of {', '.join(allowed)}")
 
@@ -76,6 +80,7 @@ VARIANTS = {
     "v1": Variant("all recovered: the backbone as it is on completed inputs", UNGATED, tunes=False),
     "v2": Variant("fine-tuned on completed inputs, ungated", UNGATED),
     "v3": Variant("one gate per modality", Gating(granularity="modality")),
+    "scalar": Variant("one learned gate for whatever is imputed, no scores", Gating(granularity="imputed")),
     "gauge": Variant("one gate per evidence unit"),
     "gauge-masked": Variant("gates without any imputer, missing units masked", imputes=False),
     "gauge-read-encoder": Variant("units read before the embeddings", Gating(read="encoder")),
@@ -92,13 +97,13 @@ VARIANTS = {
 def plan(benchmark: Benchmark, *, variant: str = "gauge", seed: int = 0) -> Stage:
     """Imputer and any-subset backbone, then fine-tuning on completed inputs with the variant's gates.
 
-    NOTE[PAPER] starting-point: the paper starts from DyMo checkpoints, trained with a prototype loss besides; here it is
-    the same backbone trained on cross-entropy alone.
+    Seed s starts from backbone s mod `benchmark.backbones`: fine-tuning is what varies.
     """
     chosen = pick(VARIANTS, variant, "gauge variant")
     settings = benchmark.settings["finetune"].model_copy(update={"seed": seed})
     if not chosen.tunes:
-        settings = settings.model_copy(update={"epochs": 0})
+        seed %= benchmark.backbones
+        settings = settings.model_copy(update={"epochs": 0, "seed": seed})
     needs = [plan_backbone(benchmark, seed=seed)]
     if chosen.imputes:
         needs.append(imputer_stage(benchmark))
@@ -169,10 +174,13 @@ class Gauge(nn.Module):
         units, classifier, visible = reading.units, reading.classifier, reading.visible
         if self.gating.granularity == "none":
             return Prediction(classifier(units.tokens, None))
+        if self.gating.granularity == "imputed":
+            gates = torch.where(units.observed, 1.0, self.gate(torch.zeros_like(units.observed, dtype=torch.float32)))
+            return Prediction(classifier(units.tokens, attention_bias(gates)), None, gates)
         evidence = self.score(
             classifier,
             units.tokens,
-            reference=self._reference(units),
+            reference=self.reference(units),
             objective=self.gating.objective,
             key=reading.completed.key,
         )
@@ -182,7 +190,7 @@ class Gauge(nn.Module):
         gates = self.gate(scores)
         return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
 
-    def _reference(self, units: Units) -> Tensor | None:
+    def reference(self, units: Units) -> Tensor | None:
         """What replaces a unit, as the backbone sees it."""
         reference = self.gating.reference
         if self.gating.read == "backbone":

@@ -1,9 +1,12 @@
-"""Small convolution stacks for images: a trunk that halves the side at every step, and its mirror image."""
+"""Small convolution networks, image or text -> [b, outputs] and back: each ends, or begins, in one Linear layer."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Tensor, nn
+
+CHANNELS = (32, 64, 128)  # PolyMNIST's
 
 
 def conv_trunk(channels: Sequence[int]) -> nn.Sequential:
@@ -33,40 +36,103 @@ def square_side(shape: Sequence[int]) -> int:
     return shape[1]
 
 
-class ConvPosterior(nn.Module):
-    """Image -> mean and log-variance of its latent, side by side: [b, 2 · latent]."""
+def check_shape(name: str, shape: Sequence[int], wanted: Sequence[int | str]) -> None:
+    """Raises unless the shape is the wanted one, in which a word stands for any number."""
+    fits = len(shape) == len(wanted) and all(
+        isinstance(size, str) or size == given for size, given in zip(wanted, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"{name} reads [{', '.join(map(str, wanted))}], not {list(shape)}; resize the input or choose another network"
+        )
 
-    def __init__(self, shape: Sequence[int], latent: int, channels: Sequence[int], hidden: int) -> None:
-        super().__init__()
-        side = trunk_sides(square_side(shape), len(channels))[-1]
-        self.trunk = conv_trunk((shape[0], *channels))
-        self.hidden = nn.Sequential(nn.Flatten(), nn.Linear(channels[-1] * side * side, hidden), nn.ReLU())
-        self.heads = nn.Linear(hidden, 2 * latent)
+
+class Transpose(nn.Module):
+    """Text [b, length, symbols] as convolutions want it, [b, symbols, length], and back."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.heads(self.hidden(self.trunk(x)))
+        return x.transpose(1, 2)
 
 
-class ConvDecoder(nn.Module):
-    """Latent -> image, no output activation: the mirror image of the trunk in transposed convolutions."""
+def conv_image(
+    shape: Sequence[int], outputs: int, channels: Sequence[int] = CHANNELS, hidden: int | None = None
+) -> nn.Sequential:
+    """A square image through the trunk and, where asked for, a hidden layer."""
+    side = trunk_sides(square_side(shape), len(channels))[-1]
+    features = channels[-1] * side * side
+    layers: OrderedDict[str, nn.Module] = OrderedDict(trunk=conv_trunk((shape[0], *channels)))
+    if hidden is None:
+        layers["flatten"] = nn.Flatten()
+    else:
+        layers["hidden"] = nn.Sequential(nn.Flatten(), nn.Linear(features, hidden), nn.ReLU())
+    layers["heads"] = nn.Linear(hidden or features, outputs)
+    return nn.Sequential(layers)
 
-    def __init__(self, shape: Sequence[int], latent: int, channels: Sequence[int]) -> None:
-        super().__init__()
-        sides = trunk_sides(square_side(shape), len(channels))
-        self.start = nn.Sequential(
-            nn.Linear(latent, channels[-1] * sides[-1] ** 2),
+
+def conv_image_decoder(shape: Sequence[int], latent: int, channels: Sequence[int] = CHANNELS) -> nn.Sequential:
+    """The mirror image of the trunk in transposed convolutions, without output activation."""
+    sides = trunk_sides(square_side(shape), len(channels))
+    start = nn.Sequential(
+        nn.Linear(latent, channels[-1] * sides[-1] ** 2),
+        nn.ReLU(),
+        nn.Unflatten(1, (channels[-1], sides[-1], sides[-1])),
+    )
+    layers: list[nn.Module] = []
+    widths = (shape[0], *channels)
+    for depth in range(len(channels), 0, -1):
+        padding = sides[depth - 1] - (2 * sides[depth] - 1)
+        layers += [
+            nn.ConvTranspose2d(widths[depth], widths[depth - 1], 3, stride=2, padding=1, output_padding=padding),
             nn.ReLU(),
-            nn.Unflatten(1, (channels[-1], sides[-1], sides[-1])),
-        )
-        layers: list[nn.Module] = []
-        widths = (shape[0], *channels)
-        for depth in range(len(channels), 0, -1):
-            padding = sides[depth - 1] - (2 * sides[depth] - 1)
-            layers += [
-                nn.ConvTranspose2d(widths[depth], widths[depth - 1], 3, stride=2, padding=1, output_padding=padding),
-                nn.ReLU(),
-            ]
-        self.layers = nn.Sequential(*layers[:-1])
+        ]
+    return nn.Sequential(OrderedDict(start=start, layers=nn.Sequential(*layers[:-1])))
 
-    def forward(self, z: Tensor) -> Tensor:
-        return self.layers(self.start(z))
+
+def conv_vector(shape: Sequence[int], outputs: int) -> nn.Sequential:
+    """An image of side 32 through four 4x4 convolutions of stride 2, down to a single place (SVHN)."""
+    check_shape("conv_vector", shape, ("channels", 32, 32))
+    layers: list[nn.Module] = []
+    for (before, after), padding in zip(pairwise((shape[0], 32, 64, 64, 128)), (1, 1, 1, 0), strict=True):
+        layers += [nn.Conv2d(before, after, 4, stride=2, padding=padding), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128, outputs))
+
+
+def conv_vector_decoder(shape: Sequence[int], latent: int) -> nn.Sequential:
+    """From a single place back to an image of side 32, without output activation."""
+    check_shape("conv_vector", shape, ("channels", 32, 32))
+    layers: list[nn.Module] = [nn.Linear(latent, 128), nn.ReLU(), nn.Unflatten(1, (128, 1, 1))]
+    layers += [nn.ConvTranspose2d(128, 64, 4)]
+    for before, after in pairwise((64, 64, 32, shape[0])):
+        layers += [nn.ReLU(), nn.ConvTranspose2d(before, after, 4, stride=2, padding=1)]
+    return nn.Sequential(*layers)
+
+
+def conv_text(shape: Sequence[int], outputs: int, width: int = 128) -> nn.Sequential:
+    """One-hot text of eight places through a 1x1 and two 4x1 convolutions, down to a single place (MST)."""
+    check_shape("conv_text", shape, (8, "symbols"))
+    return nn.Sequential(
+        Transpose(),
+        nn.Conv1d(shape[1], width, 1),
+        nn.ReLU(),
+        nn.Conv1d(width, width, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv1d(width, width, 4, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(width, outputs),
+    )
+
+
+def conv_text_decoder(shape: Sequence[int], latent: int, width: int = 128) -> nn.Sequential:
+    """From a single place back to eight: the logits of every symbol at every place."""
+    check_shape("conv_text", shape, (8, "symbols"))
+    return nn.Sequential(
+        nn.Linear(latent, width),
+        nn.Unflatten(1, (width, 1)),
+        nn.ConvTranspose1d(width, width, 4),
+        nn.ReLU(),
+        nn.ConvTranspose1d(width, width, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv1d(width, shape[1], 1),
+        Transpose(),
+    )

@@ -7,8 +7,6 @@ import numpy as np
 
 from gauge.evaluation import Result
 
-Row = tuple[str, str]  # method, variant
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -33,7 +31,7 @@ class Table:
 
     metric: str
     columns: tuple[str, ...]
-    rows: dict[Row, dict[str, Cell]]
+    rows: dict[str, dict[str, Cell]]
 
     @staticmethod
     def of(results: Sequence[Result]) -> "Table":
@@ -41,10 +39,9 @@ class Table:
             raise ValueError("there are no results to put into a table")
         if len({(result.benchmark, result.metric) for result in results}) > 1:
             raise ValueError("a table holds results of one benchmark and one metric; filter them first")
-        found: dict[Row, dict[str, list[Result]]] = {}
+        found: dict[str, dict[str, list[Result]]] = {}
         for result in results:
-            row = found.setdefault((result.method, result.variant), {})
-            row.setdefault(result.protocol, []).append(result)
+            found.setdefault(result.row, {}).setdefault(result.protocol, []).append(result)
         rows = {row: {protocol: _cell(cells) for protocol, cells in columns.items()} for row, columns in found.items()}
         return Table(results[0].metric, tuple(dict.fromkeys(result.protocol for result in results)), rows)
 
@@ -62,14 +59,8 @@ class Table:
 
         lines = [f"| {self.metric}, % | {' | '.join(self.columns)} |", "|---" * (len(self.columns) + 1) + "|"]
         for row, cells in self.rows.items():
-            lines.append(f"| {row_name(row)} | {' | '.join(shown(cells, column) for column in self.columns)} |")
+            lines.append(f"| {row} | {' | '.join(shown(cells, column) for column in self.columns)} |")
         return "\n".join(lines) + "\n"
-
-
-def row_name(row: Row) -> str:
-    """`gauge:v2`, or the method alone where the variant is the method itself."""
-    method, variant = row
-    return method if variant == method else f"{method}:{variant}"
 
 
 def _cell(results: list[Result]) -> Cell:

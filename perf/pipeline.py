@@ -1,0 +1,102 @@
+"""What the PolyMNIST pipeline costs: seconds an epoch of every stage, eager and recorded, and DyMo's selection.
+
+    python perf/pipeline.py --data DIR [--device cuda] [--out perf/results]
+
+Networks and batch sizes are the benchmark's, weights random. On a GPU the share of a step that is launch overhead is what
+recording it as a CUDA graph saves. On a CPU a few steps are timed and nothing is recorded.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gauge import registry
+from gauge.data import Dataset
+from gauge.evaluation import commit, hardware
+from gauge.inference import predict_split
+from gauge.randomness import seeded
+from gauge.stages import Stage
+from gauge.training import training_step
+
+STAGES = {"any_subset": "any_subset", "gauge:masked": "gauge", "gauge:v2": "gauge", "gauge": "gauge"}
+
+
+def fresh(stage: Stage, train: Dataset) -> Any:
+    """The stage with random weights, on random weights."""
+    with seeded(0, stage.name):
+        return stage.build(train, *[fresh(need, train).to(train.device) for need in stage.needs]).to(train.device)
+
+
+def seconds_an_epoch(stage: Stage, train: Dataset, *, record: bool, steps: int) -> float:
+    """From the median of some steps, each waited for in groups of ten so that the device stays busy."""
+    step = training_step(fresh(stage, train), train, stage.settings, record=record)
+    size = stage.settings.batch_size
+    index = torch.arange(size, device=train.device)
+    group = 10 if train.device.type == "cuda" else 1
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            step(index, index, stage.settings.learning_rate)
+        if train.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    run(group)
+    found = []
+    for _ in range(max(1, steps // group)):
+        started = time.perf_counter()
+        run(group)
+        found.append((time.perf_counter() - started) / group)
+    return statistics.median(found) * math.ceil(len(train) / size)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--data", type=Path, required=True, help="folder that `gauge benchmark polymnist --data` reads")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--steps", type=int, default=100, help="steps to time of each stage")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    benchmark = registry.get("benchmarks", "polymnist")
+    started = time.perf_counter()
+    train, test = (benchmark.load(split, options.data).to(device) for split in ("train", "test"))
+    rows: dict[str, dict[str, float]] = {"data": {"seconds": time.perf_counter() - started}}
+    plans = {
+        name: registry.module("methods", method).plan(benchmark, variant=name.split(":")[-1])
+        for name, method in STAGES.items()
+    }
+    (imputer,) = (stage for stage in plans["gauge"].needs if stage.name.startswith("imputer"))
+    for name, stage in {"imputer": imputer, **plans}.items():
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        row = {"eager": seconds_an_epoch(stage, train, record=False, steps=options.steps)}
+        if device.type == "cuda":
+            row["recorded"] = seconds_an_epoch(stage, train, record=True, steps=options.steps)
+            row["launch_share"] = 1 - row["recorded"] / row["eager"]
+            row["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        rows[name] = row
+        print(name, {key: round(value, 3) for key, value in row.items()}, flush=True)
+    dymo = fresh(registry.module("methods", "dymo").plan(benchmark), train).eval()
+    started = time.perf_counter()
+    dymo.prepare(train if device.type == "cuda" else benchmark.load("val", options.data))
+    rows["dymo"] = {"statistics": time.perf_counter() - started}
+    started = time.perf_counter()
+    predict_split(dymo, test, "eta=0.8")
+    rows["dymo"]["selection"] = time.perf_counter() - started
+    print("dymo", rows["dymo"], flush=True)
+    content = {"date": str(date.today()), "commit": commit(), "hardware": hardware(device), "rows": rows}
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"pipeline-{device.type}.json"
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()

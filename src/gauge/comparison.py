@@ -1,0 +1,91 @@
+"""Methods side by side on the same samples and seeds: paired differences, and whether chance would explain them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+from scipy.stats import ttest_rel
+
+from gauge.evaluation import Result, load_predictions
+from gauge.metrics import paired_test
+
+REFERENCES = ("gauge:v2", "dymo", "gauge:masked", "gauge")
+
+
+class Paired(BaseModel):
+    """One row minus another under one protocol, in points, seed by seed.
+
+    `p_values` test each seed's predictions sample by sample (McNemar, DeLong); they know nothing of the luck of training,
+    and there are none where every sample was seen under several subsets: such rows are not independent.
+    `p_over_seeds` is a paired t-test of the seeds' values; it is None with fewer than three seeds.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    benchmark: str
+    row: str
+    other: str
+    protocol: str
+    seeds: tuple[int, ...]
+    differences: tuple[float, ...]
+    p_values: tuple[float, ...]
+    p_over_seeds: float | None
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.differences))
+
+    @property
+    def deviation(self) -> float:
+        return float(np.std(self.differences, ddof=1)) if len(self.differences) > 1 else 0.0
+
+
+def paired(found: Sequence[tuple[Result, Path]], references: Sequence[str] = REFERENCES) -> list[Paired]:
+    """Every row minus every reference row, where both have results under a protocol.
+
+    A reference without a seed of its own, because nothing in it is trained for that seed, gives the one of the backbone
+    that the seed starts from.
+    """
+    cells: dict[tuple[str, str], dict[int, tuple[Result, Path]]] = {}
+    for result, path in found:
+        cells.setdefault((result.row, result.protocol), {})[result.seed] = (result, path)
+    pairs = []
+    for (row, protocol), ours in cells.items():
+        for other in references:
+            theirs = cells.get((other, protocol))
+            if other != row and theirs:
+                pairs.append(_pair(row, other, protocol, ours, theirs))
+    return pairs
+
+
+def _pair(
+    row: str,
+    other: str,
+    protocol: str,
+    ours: dict[int, tuple[Result, Path]],
+    theirs: dict[int, tuple[Result, Path]],
+) -> Paired:
+    seeds = sorted(set(ours) | set(theirs))
+    both = [
+        (ours.get(seed) or ours[seed % len(ours)], theirs.get(seed) or theirs[seed % len(theirs)]) for seed in seeds
+    ]
+    values = np.array([[100 * mine[0].value, 100 * their[0].value] for mine, their in both])
+    differences = values[:, 0] - values[:, 1]
+    spread = len(seeds) > 2 and float(np.ptp(differences)) > 0
+    return Paired(
+        benchmark=both[0][0][0].benchmark,
+        row=row,
+        other=other,
+        protocol=protocol,
+        seeds=tuple(seeds),
+        differences=tuple(round(float(value), 4) for value in differences),
+        p_values=() if protocol.startswith("every") else tuple(_sample_test(mine, their) for mine, their in both),
+        p_over_seeds=float(ttest_rel(values[:, 0], values[:, 1]).pvalue) if spread else None,
+    )
+
+
+def _sample_test(mine: tuple[Result, Path], their: tuple[Result, Path]) -> float:
+    ours, labels = load_predictions(mine[1])
+    theirs, _ = load_predictions(their[1])
+    return paired_test(mine[0].metric, theirs, ours, labels)[0]

@@ -1,0 +1,92 @@
+"""The tables of CelebA, official .csv or .txt alike, and the text that its attributes make."""
+
+import hashlib
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+TEXT_LENGTH = 256
+FILLER = "*"
+
+
+def read_attributes(folder: Path) -> pd.DataFrame:
+    """For each image, in the order of their names, which attributes are present."""
+    path = _table_path(folder, "list_attr_celeba")
+    table = _read_counted(path) if path.suffix == ".txt" else _read(path, index_col="image_id")
+    wrong = np.argwhere(~table.isin([-1, 1]).to_numpy())
+    if len(wrong):
+        row, column = wrong[0]
+        value = table.to_numpy()[row, column]
+        raise ValueError(f"{path}: {table.columns[column]} of {table.index[row]} is {value}; attributes are -1 or 1")
+    return _by_image(table, path) > 0
+
+
+def read_partition(folder: Path) -> pd.Series:
+    """For each image, in the order of their names, its part: 0 train, 1 val, 2 test.
+
+    NOTE[PAPER] celeba-partition: the paper's sizes of val and test are those of the official partition swapped, and DyMo
+    names a partition file of its own that nobody has; here the official one is used as it is.
+    """
+    path = _table_path(folder, "list_eval_partition")
+    if path.suffix == ".txt":
+        table = _read(path, sep=r"\s+", header=None, names=["image_id", "partition"], index_col="image_id")
+    else:
+        table = _read(path, index_col="image_id")
+    if "partition" not in table:
+        raise ValueError(f"{path} has the columns {list(table)} and no partition; give the official file")
+    wrong = table.index[~table["partition"].isin([0, 1, 2])]
+    if len(wrong):
+        value = table["partition"][wrong[0]]
+        raise ValueError(f"{path}: the partition of {wrong[0]} is {value}; it is 0 (train), 1 (val) or 2 (test)")
+    return _by_image(table, path)["partition"]
+
+
+def attribute_texts(attributes: pd.DataFrame) -> list[str]:
+    """For each image its attributes in words, as in "bangs, blond hair, smiling", somewhere in 256 characters.
+
+    NOTE[PAPER] celeba-text: the generator of the published texts is not available. Here the attributes stand in the
+    order of the table, filled up with '*', from a start that a hash of the file name decides.
+    """
+    words = [name.replace("_", " ").lower() for name in attributes.columns]
+    rows = zip(attributes.index, attributes.to_numpy(), strict=True)
+    return [_place(", ".join(compress(words, present)), name) for name, present in rows]
+
+
+def _place(text: str, name: str) -> str:
+    room = max(TEXT_LENGTH - len(text), 0)
+    draw = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
+    return (FILLER * (draw % (room + 1)) + text).ljust(TEXT_LENGTH, FILLER)
+
+
+def _table_path(folder: Path, stem: str) -> Path:
+    paths = [folder / f"{stem}{suffix}" for suffix in (".csv", ".txt")]
+    for path in paths:
+        if path.is_file():
+            return path
+    raise ValueError(f"{folder} has neither {paths[0].name} nor {paths[1].name}; put one of them there")
+
+
+def _read(path: Path, **options: object) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path, **options)  # type: ignore[call-overload]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as a table of images ({error}); download it again") from error
+
+
+def _read_counted(path: Path) -> pd.DataFrame:
+    """The official .txt: a line with the number of images, the names of the attributes, a line for each image."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        count = file.readline().strip()
+    table = _read(path, sep=r"\s+", skiprows=1)
+    if count != str(len(table)):
+        raise ValueError(f"{path} says {count!r} in its first line but has {len(table)} images; download it again")
+    return table
+
+
+def _by_image(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    twice = table.index[table.index.duplicated()]
+    if len(twice):
+        raise ValueError(f"{path} has {twice[0]} twice; keep one line for each image")
+    return table.sort_index()

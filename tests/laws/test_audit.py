@@ -1,0 +1,93 @@
+"""The audit says what it was made to find: planted evidence, right and wrong, is told as such."""
+
+import pytest
+import torch
+from helpers import CLASSES, dataset, gauge, imputer, unit_encoder
+from torch import nn
+
+from gauge.audit import Audit, audit
+from gauge.methods.late_fusion import LateFusion
+from gauge.types import Evidence
+
+
+def verdict(*wrong):
+    """A judge to whom the modalities named show another class, the others the right one."""
+
+    def judge(batch):
+        shown = torch.stack([(batch.labels + (name in wrong)) % CLASSES for name in batch.inputs], 1)
+        return nn.functional.one_hot(shown, CLASSES).float()
+
+    return judge
+
+
+def scored_by(values):
+    """A GAUGE whose scorer gives every unit the value planted for it."""
+    train = dataset("train", 40)
+
+    def score(classifier, tokens, **options):
+        logits = classifier(tokens, None)
+        return Evidence(torch.tensor(values).expand(len(tokens), -1), logits)
+
+    return gauge(imputer("zero", train), score=score)
+
+
+HALF = [1.0] * 4 + [0.0] + [-1.0] * 5  # image, signal, table units of the tiny layout
+
+
+@pytest.fixture(scope="module")
+def test_split():
+    return dataset("test", 60, seed=9)
+
+
+def test_gates_that_follow_the_truth_separate_right_from_wrong(test_split):
+    found = audit(scored_by(HALF), test_split, "missing=image", judge=verdict("table", "signal"))
+    assert found.imputed_right is not None
+    assert found.separation["gate"] == 1.0
+    assert found.gate_right > found.gate_wrong
+    assert found.separation_within_mixed == 1.0
+
+
+def test_gates_that_follow_the_opposite_are_told_as_such(test_split):
+    found = audit(scored_by(HALF), test_split, "missing=image", judge=verdict("image"))
+    assert found.separation["gate"] == 0.0
+    assert any("of the right class" in line for line in found.lines())
+
+
+def test_exact_scores_correlate_perfectly_with_exact_effects(test_split):
+    method = gauge(imputer("zero", dataset("train", 40)), score="exact")
+    found = audit(method, test_split, "missing=image")
+    assert found.imputed_right is None  # nobody was asked
+    assert -1 <= found.rank_correlation <= 1
+    assert found.changed >= found.better + found.worse
+    assert found.samples == 60
+
+
+def test_an_audit_of_complete_data_has_no_imputed_units_to_judge():
+    data = dataset("test", 20)
+    whole = type(data)(data.split, data.inputs, data.labels)
+    found = audit(scored_by(HALF), whole, "complete", judge=verdict())
+    assert found.gate_imputed is None
+    assert found.separation == {}
+
+
+def test_fewer_samples_are_spread_over_the_split(test_split):
+    assert audit(scored_by(HALF), test_split, "missing=image", samples=7).samples == 7
+
+
+def test_a_method_without_scores_cannot_be_audited(test_split):
+    with pytest.raises(ValueError, match="granularity 'none' gives no scored gates to audit"):
+        audit(gauge(granularity="none"), test_split, "complete")
+
+
+def test_late_fusion_adds_up_the_observed_opinions_only(batch):
+    fused = LateFusion(dict(unit_encoder().encoders), CLASSES).eval()
+    logits = fused.opinions(batch.filled({name: torch.zeros_like(x) for name, x in batch.inputs.items()}))
+    expected = torch.stack(
+        [logits[row, there].log_softmax(-1).sum(0) for row, there in enumerate(batch.any_observed())]
+    )
+    torch.testing.assert_close(fused.predict(batch).logits, expected)
+
+
+def test_findings_survive_json():
+    found = Audit("eta=0.8", 3, 0.0, 0.0, 0.5, 0.6, None, 1, 1, 0)
+    assert Audit(**found.as_dict()) == found

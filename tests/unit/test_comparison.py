@@ -1,0 +1,72 @@
+"""Paired comparisons pair the right predictions."""
+
+import numpy as np
+import pytest
+
+from gauge.comparison import paired
+from gauge.evaluation import Result
+from gauge.inference import Predictions
+from gauge.metrics import interval, paired_test
+
+LABELS = np.arange(40) % 2
+
+
+def result(tmp_path, row, seed, wrong):
+    """A row's result in which the first `wrong` samples are classified wrongly."""
+    method, _, variant = row.partition(":")
+    predicted = np.where(np.arange(40) < wrong, 1 - LABELS, LABELS)
+    made = Result(
+        benchmark="made",
+        method=method,
+        variant=variant or method,
+        protocol="eta=0.5",
+        metric="accuracy",
+        value=1 - wrong / 40,
+        interval=(0, 1),
+        seed=seed,
+        config={},
+        commit="",
+        hardware={},
+        data={},
+        seconds=0,
+    )
+    return made, made.save(tmp_path, Predictions(np.eye(2)[predicted], LABELS, {}))
+
+
+def test_differences_are_paired_by_seed_and_by_backbone_where_a_row_has_no_such_seed(tmp_path):
+    ours = [result(tmp_path, "gauge", seed, wrong) for seed, wrong in enumerate((4, 6, 8, 2))]
+    theirs = [result(tmp_path, "dymo", seed, wrong) for seed, wrong in enumerate((10, 8, 8))]
+    (found,) = paired(ours + theirs, references=("dymo",))
+    assert (found.row, found.other, found.seeds) == ("gauge", "dymo", (0, 1, 2, 3))
+    assert found.differences == pytest.approx((15, 5, 0, 20))  # seed 3 starts from backbone 0
+    assert found.mean == pytest.approx(10)
+    assert found.p_values[2] == 1.0
+    assert found.p_values[0] == pytest.approx(2 * 0.5**6)  # six samples better, none worse
+    assert 0 < found.p_over_seeds < 1
+
+
+def test_a_row_is_not_compared_with_itself_nor_across_protocols(tmp_path):
+    ours = [result(tmp_path, "gauge", 0, 4)]
+    assert paired(ours) == []
+
+
+def test_equal_differences_have_no_test_over_seeds(tmp_path):
+    rows = [result(tmp_path, row, seed, wrong) for row, wrong in (("gauge", 4), ("gauge:v2", 5)) for seed in range(3)]
+    (found, _) = paired(rows)
+    assert found.p_over_seeds is None
+    assert found.deviation == 0
+
+
+def test_repeated_samples_do_not_narrow_the_interval():
+    """The same samples seen ten times are no more evidence than seen once."""
+    draw = np.random.default_rng(0)
+    predicted = np.where(draw.random(400) < 0.3, 1, 0)
+    once = np.eye(2)[predicted], np.zeros(400, dtype=int)
+    low, high = interval("accuracy", *once)
+    wide = interval("accuracy", np.tile(once[0], (10, 1)), np.tile(once[1], 10), repeats=10)
+    assert wide[1] - wide[0] == pytest.approx(high - low, rel=0.15)
+
+
+def test_mcnemar_of_equal_predictions_is_one():
+    same = np.eye(2)[LABELS]
+    assert paired_test("accuracy", same, same, LABELS)[0] == 1.0

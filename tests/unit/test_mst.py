@@ -1,0 +1,261 @@
+"""MNIST-SVHN-Text: files are read or answered with a cure, digits are paired as published, words become one-hot rows."""
+
+import gzip
+import io
+import logging
+import struct
+
+import numpy as np
+import pytest
+import torch
+from scipy.io import savemat
+
+from gauge.benchmarks import mst
+from gauge.data import notes
+from gauge.data.digits import read_mnist, read_svhn
+from gauge.data.idx import read_idx
+from gauge.data.text import ALPHABET, one_hot
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet():
+    notes._warn_once.cache_clear()
+
+
+def idx(array):
+    return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+def mat(labels, **other):
+    """A .mat file; each image shows the number of its row in red and its digit in green."""
+    digits = np.asarray(labels, dtype=np.uint8)
+    pixels = np.zeros((32, 32, 3, len(digits)), np.uint8)
+    pixels[:, :, 0], pixels[:, :, 1] = np.arange(len(digits)), digits
+    content = {"X": pixels, "y": np.where(digits == 0, 10, digits).astype(np.uint8)[:, None]} | other
+    buffer = io.BytesIO()
+    savemat(buffer, {name: values for name, values in content.items() if values is not None})
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def data(tmp_path):
+    """MNIST with 4 training and 10 test digits of each class; SVHN with one less of digit 7, one more of digit 8."""
+    raw, svhn = tmp_path / "MNIST" / "raw", tmp_path / "SVHN"
+    raw.mkdir(parents=True)
+    svhn.mkdir()
+    for part, mat_name, each in (("train", "train", 4), ("t10k", "test", 10)):
+        labels = np.tile(np.arange(10, dtype=np.uint8), each)
+        images = np.broadcast_to(np.arange(len(labels), dtype=np.uint8)[:, None, None], (len(labels), 28, 28))
+        (raw / f"{part}-images-idx3-ubyte").write_bytes(idx(images))
+        (raw / f"{part}-labels-idx1-ubyte").write_bytes(idx(labels))
+        walls = np.repeat(np.arange(10), [each] * 7 + [each - 1, each + 1, each])
+        (svhn / f"{mat_name}_32x32.mat").write_bytes(mat(walls))
+    return tmp_path
+
+
+def decoded(rows):
+    return "".join(ALPHABET[int(row.argmax())] for row in rows)
+
+
+def test_every_row_shows_one_digit_in_all_three_modalities(data):
+    for split in ("train", "val", "test"):
+        part = mst.read(split, data)
+        assert part.shapes == {"mnist": (1, 28, 28), "svhn": (3, 32, 32), "text": (8, 71)}
+        assert torch.equal(part.inputs["mnist"][:, 0, 3, 3].long() % 10, part.labels)
+        assert torch.equal(part.inputs["svhn"][:, 1, 3, 3].long(), part.labels)
+        assert [decoded(text).strip() for text in part.inputs["text"]] == [mst.WORDS[label] for label in part.labels]
+
+
+def test_each_class_has_twenty_times_the_smaller_count_of_both_sets(data):
+    assert torch.bincount(mst.read("train", data).labels).tolist() == [80] * 7 + [60, 80, 80]
+    assert torch.bincount(mst.read("val", data).labels).tolist() == [60] * 10
+    assert torch.bincount(mst.read("test", data).labels).tolist() == [140] * 7 + [120, 140, 140]
+
+
+def test_only_the_first_digits_of_a_class_are_paired_each_twenty_times_in_changing_company(data):
+    train = mst.read("train", data)
+    sevens = train.inputs["mnist"][train.labels == 7, 0, 0, 0]
+    assert {int(row): int((sevens == row).sum()) for row in sevens.unique()} == {7: 20, 17: 20, 27: 20}
+    eights = train.inputs["svhn"][train.labels == 8, 0, 0, 0]
+    assert {int(row): int((eights == row).sum()) for row in eights.unique()} == {31: 20, 32: 20, 33: 20, 34: 20}
+    partners = eights[train.inputs["mnist"][train.labels == 8, 0, 0, 0] == 8]
+    assert len(partners.unique()) > 1
+
+
+def test_at_most_ten_thousand_digits_of_a_class_are_paired():
+    many = np.zeros(10_005, np.uint8)
+    left, right = mst.pair(many, many, np.random.default_rng(0))
+    assert left.shape == right.shape == (200_000,)
+    assert left.max() == right.max() == 9_999
+
+
+def test_a_word_starts_anywhere_but_leaves_the_last_place_blank_and_stays_where_it_is(data):
+    labels = np.repeat(np.arange(10, dtype=np.uint8), 300)
+    texts = [decoded(text) for text in mst.words(labels, np.random.default_rng(0))]
+    for digit, word in enumerate(mst.WORDS):
+        starts = {text.index(word) for text, label in zip(texts, labels, strict=True) if label == digit}
+        assert starts == set(range(8 - len(word)))
+    train = mst.read("train", data)
+    index = torch.arange(5)
+    assert torch.equal(train.batch(index).inputs["text"], train.batch(index).inputs["text"])
+    assert train.batch(index).inputs["text"].unique().tolist() == [0.0, 1.0]
+
+
+def test_reading_again_gives_the_same_rows(data):
+    first = [mst.read(split, data).fingerprint for split in ("train", "val", "test")]
+    mst.read.cache_clear()
+    assert [mst.read(split, data).fingerprint for split in ("train", "val", "test")] == first
+
+
+def test_val_and_test_share_no_digit_of_either_set(data):
+    val, test = (mst.read(split, data).inputs for split in ("val", "test"))
+    for name in ("mnist", "svhn"):
+        assert not set(val[name][:, 0, 0, 0].tolist()) & set(test[name][:, 0, 0, 0].tolist())
+
+
+def test_a_val_file_is_used_where_there_is_one(data):
+    (data / "SVHN" / "val_32x32.mat").write_bytes(mat([3, 3, 5]))
+    val = mst.read("val", data)
+    assert torch.bincount(val.labels).tolist() == [0, 0, 0, 40, 0, 20]
+    assert "SVHN: 3 val digits, as the given val and test files divide them" in val.note
+    assert torch.bincount(mst.read("test", data).labels).tolist() == [140] * 10
+
+
+def test_a_part_of_the_official_digits_is_noted_and_logged_once(data, caplog):
+    with caplog.at_level(logging.WARNING):
+        parts = {split: mst.read(split, data).note for split in ("train", "val", "test")}
+    train = ["MNIST prefix: 40 of 60,000 training digits", "SVHN prefix: 40 of 73,257 training digits"]
+    test = ["MNIST prefix: 100 of 10,000 test digits", "SVHN prefix: 100 of 26,032 test digits"]
+    assert parts == {"train": "; ".join(train), "val": "; ".join(test), "test": "; ".join(test)}
+    assert [record.message for record in caplog.records] == train + test
+
+
+def test_absent_data_is_answered_with_what_to_give(tmp_path, data):
+    with pytest.raises(ValueError, match="mst needs data; give --data DIR with MNIST/raw and SVHN/train_32x32.mat"):
+        mst.read("train")
+    with pytest.raises(ValueError, match="holds no MNIST: there is no train-images-idx3-ubyte"):
+        mst.read("train", tmp_path / "elsewhere")
+    (data / "SVHN" / "train_32x32.mat").unlink()
+    with pytest.raises(ValueError, match="train_32x32.mat is not there; download SVHN's cropped digits"):
+        mst.read("train", data)
+
+
+def test_an_idx_file_reads_the_same_plain_and_packed(tmp_path):
+    array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    (tmp_path / "plain").write_bytes(idx(array))
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(idx(array)))
+    assert np.array_equal(read_idx(tmp_path / "plain", 3), array)
+    assert np.array_equal(read_idx(tmp_path / "packed", 3), array)
+
+
+IDX = idx(np.zeros((2, 28, 28), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("file", lambda: b"\x89PNG....", "starts with the bytes 89504e47, an IDX file of 3 axes with 00000803"),
+        (
+            "file",
+            lambda: idx(np.zeros(7, np.uint8)),
+            "starts with the bytes 00000801, an IDX file of 3 axes with 00000803",
+        ),
+        ("file", lambda: IDX[:11], "ends inside its header, after 11 of 16 bytes; download it again"),
+        ("file", lambda: IDX[:-1], r"holds 1,567 bytes of data, but its header says \[2, 28, 28\], which is 1,568"),
+        ("file", lambda: IDX + b"\0", r"holds 1,569 bytes of data, but its header says \[2, 28, 28\], which is 1,568"),
+        ("file.gz", lambda: gzip.compress(IDX)[:-9], r"file.gz is damaged \(.*\); download it again"),
+        ("file.gz", lambda: b"not packed", r"file.gz is damaged \(.*\); download it again"),
+        ("other", lambda: b"", "file is not there, and neither is file.gz; put one of them in"),
+    ],
+)
+def test_a_wrong_idx_file_is_answered_with_what_is_wrong(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content())
+    with pytest.raises(ValueError, match=message):
+        read_idx(tmp_path / "file", 3)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (np.zeros((3, 28, 28), np.uint8), [1, 2], "has 3 train images but 2 labels; take both files from one download"),
+        (
+            np.zeros((2, 28, 20), np.uint8),
+            [1, 2],
+            r"train images are \[28, 20\] with labels up to 2; MNIST has \[28, 28\]",
+        ),
+        (np.zeros((2, 28, 28), np.uint8), [1, 12], r"train images are \[28, 28\] with labels up to 12"),
+    ],
+)
+def test_images_and_labels_that_are_not_mnist_are_refused(tmp_path, images, labels, message):
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(idx(images))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(np.array(labels, np.uint8)))
+    with pytest.raises(ValueError, match=message):
+        read_mnist(tmp_path, "train")
+
+
+def test_label_ten_of_svhn_is_the_digit_zero_and_channels_come_first(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3, 3), dtype=np.uint8)
+    (tmp_path / "part.mat").write_bytes(mat([0, 1, 9], X=pixels))
+    digits = read_svhn(tmp_path / "part.mat")
+    assert digits.labels.tolist() == [0, 1, 9]
+    assert digits.images.shape == (3, 3, 32, 32)
+    assert digits.images[1, 2, 10, 20] == pixels[10, 20, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (lambda: mat([1, 2])[:3000], "cannot be read as a .mat file (could not read bytes); download it again"),
+        (lambda: mat([1, 2])[:130], "cannot be read as a .mat file"),
+        (lambda: b"", "cannot be read as a .mat file"),
+        (lambda: mat([1, 2], X=None), "has no X; give the file of SVHN's cropped digits"),
+        (lambda: mat([1, 2], X=None, y=None, z=np.ones(2)), "has no X and no y"),
+        (
+            lambda: mat([1, 2], X=np.zeros((2, 32, 32, 3), np.uint8)),
+            "X of shape [2, 32, 32, 3] (uint8) beside 2 labels y",
+        ),
+        (lambda: mat([1, 2], X=np.zeros((32, 32, 3, 2))), "X of shape [32, 32, 3, 2] (float64) beside 2 labels y"),
+        (lambda: mat([1, 2], y=np.ones((3, 1), np.uint8)), "have bytes of shape [32, 32, 3, 3]"),
+        (lambda: mat([1, 2], y=np.array([[1], [0]], np.uint8)), "has the label 0; SVHN's go from 1 to 10"),
+        (lambda: mat([1, 2], y=np.array([[11], [1]], np.uint8)), "has the label 11; SVHN's go from 1 to 10"),
+    ],
+)
+def test_a_wrong_mat_file_is_answered_with_what_is_wrong(tmp_path, content, message):
+    (tmp_path / "part.mat").write_bytes(content())
+    with pytest.raises(ValueError) as caught:
+        read_svhn(tmp_path / "part.mat")
+    assert message in str(caught.value)
+
+
+def test_the_alphabet_has_71_symbols_in_the_published_order():
+    assert len(ALPHABET) == 71
+    places = {"a": 0, "z": 25, "0": 26, "9": 35, ",": 37, '"': 44, "\\": 45, "*": 55, "`": 57, " ": 69, "\n": 70}
+    assert {symbol: ALPHABET.index(symbol) for symbol in places} == places
+
+
+def test_text_comes_back_from_its_one_hot_rows():
+    text = "a quick (brown) fox, 0-9: \\ done!\n"
+    rows = one_hot([text, "b"], len(text))
+    assert rows.dtype == np.uint8
+    assert decoded(rows[0]) == text
+    assert set(rows.sum(2)[0]) == {255}
+    assert rows.sum(2)[1].tolist() == [255] + [0] * (len(text) - 1)
+
+
+def test_the_symbol_that_is_there_twice_has_its_first_place():
+    assert [place for place, symbol in enumerate(ALPHABET) if symbol == "-"] == [36, 59]
+    assert np.flatnonzero(one_hot(["-"], 1)).tolist() == [36]
+
+
+def test_characters_outside_the_alphabet_become_zero_rows_and_are_counted_in_one_warning(caplog):
+    with caplog.at_level(logging.WARNING):
+        rows = one_hot(["aBc", "éA", "x\x7f", "fine"], 4)
+    assert (rows.sum(2) > 0).tolist() == [[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
+    assert [record.message for record in caplog.records] == [
+        "4 characters of 4 texts are outside the alphabet and become zero rows, such as 'BéA\\x7f'"
+    ]
+
+
+def test_text_that_is_too_long_is_cut(caplog):
+    assert decoded(one_hot(["seventeen"], 5)[0]) == "seven"
+    assert not caplog.records

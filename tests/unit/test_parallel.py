@@ -1,0 +1,66 @@
+"""Stages run in an order in which each finds what it stands on, each once, and stop in time."""
+
+import time
+from concurrent.futures import Future
+
+import pytest
+
+from gauge.config import Experiment
+from gauge.parallel import Runner, TimeIsUpError, _run_in_order, _tasks
+
+QUICK = {stage: {"epochs": 1} for stage in ("imputer", "backbone", "finetune")}
+
+
+def experiments(*variants, seeds=(0,)):
+    return [
+        Experiment(benchmark="polymnist5k", variant=variant, seed=seed, overrides=QUICK)
+        for variant in variants
+        for seed in seeds
+    ]
+
+
+def test_shared_stages_are_trained_once_and_before_what_needs_them():
+    tasks = _tasks(experiments("v2", "gauge", seeds=(0, 1, 3)))
+    stages = [task.stage for task in tasks if task.stage]
+    assert (
+        len(stages) == len(set(stages)) == 1 + 2 + 6
+    )  # imputer, backbones 0 and 1 (seed 3 starts from 0), six methods
+    assert sum(task.stage is None for task in tasks) == 6
+    assert all(place > before for place, task in enumerate(tasks) for before in task.after)
+
+
+def test_tasks_start_when_those_before_them_are_done():
+    tasks, started = _tasks(experiments("v2", "gauge")), []
+
+    def submit(task):
+        started.append(tasks.index(task))
+        done = Future()
+        done.set_result(started[-1])
+        return done
+
+    assert _run_in_order(tasks, submit) == {place: place for place in range(len(tasks))}
+    assert all(started.index(before) < started.index(place) for place, t in enumerate(tasks) for before in t.after)
+
+
+def test_a_failure_is_told_and_nothing_new_is_started():
+    tasks, started = _tasks(experiments("v2", "gauge")), []
+
+    def submit(task):
+        started.append(task)
+        failed = Future()
+        failed.set_exception(ValueError("broken"))
+        return failed
+
+    with pytest.raises(ValueError, match="broken"):
+        _run_in_order(tasks, submit)
+    assert len(started) < len(tasks)
+
+
+def test_a_runner_stops_at_its_deadline_and_loses_no_epoch(tmp_path):
+    chosen = [experiments("v1")[0].model_copy(update={"overrides": {"imputer": {"epochs": 3}}})]
+    heard = []
+    runner = Runner(tmp_path, "cpu", deadline=time.time() - 1, on_epoch=lambda stage, epoch: heard.append(stage))
+    with pytest.raises(TimeIsUpError):
+        runner.run(chosen, ("complete",))
+    assert len(heard) == 1
+    assert list(tmp_path.glob("stages/*/last.safetensors"))
