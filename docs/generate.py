@@ -1,59 +1,120 @@
-"""Write the tables of README and docs from the result files: `python docs/generate.py`, or `make tables`.
+"""Write the tables and figures of README and docs from the result files: `python docs/generate.py`, or `make tables`.
 
 A table stands between `<!-- table: name -->` and `<!-- end -->`; what is between is replaced.
 """
 
 import json
 import re
-import statistics
+from functools import cache
 from pathlib import Path
 
-from gauge.demo import ROWS
-from gauge.evaluation import Result, load_predictions
-from gauge.metrics import paired_test, score
-from gauge.reports.tables import Table, row_name
+import matplotlib
+from matplotlib.figure import Figure
+
+from gauge.comparison import Paired
+from gauge.evaluation import Result, read_results
+from gauge.reports.published import POLYMNIST
+from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/how-it-works.md", "docs/reproduce.md")
+PAGES = ("README.md", "docs/how-it-works.md", "docs/reproduce.md", "docs/findings.md")
+ROWS = {
+    "any_subset": "backbone as trained, missing units masked",
+    "gauge:masked": "the same, fine-tuned: no imputer",
+    "dymo": "DyMo_c",
+    "gauge:v1": "v1: all recovered, no fine-tuning",
+    "gauge:v2": "v2: fine-tuned on imputed inputs, no gates",
+    "gauge:scalar": "one learned gate for all imputed units",
+    "gauge:v3": "v3: one gate per modality",
+    "gauge": "GAUGE",
+}
+ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
+EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
 
 
-def polymnist5k_results() -> dict[Path, Result]:
-    """The committed results, in the order of the demo's rows and by seed."""
-    found = {path: Result.load(path) for path in (ROOT / "results" / "polymnist5k").glob("*.json")}
-    order = {"complete": 0} | {f"eta={rate}": rate for rate in (0.6, 0.8)}
-    return dict(
-        sorted(
-            found.items(), key=lambda pair: (list(ROWS).index(pair[1].variant), pair[1].seed, order[pair[1].protocol])
-        )
-    )
+@cache
+def results(folder: str) -> tuple[Result, ...]:
+    """The committed results of one comparison, in the order of the rows and by seed."""
+    found = read_results(ROOT / "results" / folder / "results.json")
+    return tuple(sorted(found, key=lambda result: (list(ROWS).index(result.row), result.seed)))
 
 
-def polymnist5k() -> str:
-    """Accuracy of every row: mean ± deviation over seeds."""
-    return Table.of(list(polymnist5k_results().values())).markdown()
+def accuracy(folder: str, protocols: tuple[str, ...]) -> str:
+    """Every row: mean ± deviation over seeds, the best of each column in bold."""
+    chosen = [result for protocol in protocols for result in results(folder) if result.protocol == protocol]
+    return Table.of(sorted(chosen, key=lambda result: list(ROWS).index(result.row))).markdown()
 
 
-def polymnist5k_paired() -> str:
-    """GAUGE beside every other row, sample by sample, at the hardest condition."""
-    by_row: dict[str, dict[int, Path]] = {}
-    for path, result in polymnist5k_results().items():
-        if result.protocol == "eta=0.8":
-            by_row.setdefault(result.variant, {})[result.seed] = path
+def cells(folder: str) -> dict[str, dict[str, Cell]]:
+    return Table.of(results(folder)).rows
+
+
+def differences(folder: str, protocol: str, references: tuple[str, ...]) -> str:
+    """Every row minus each reference row on the same samples, masks and seeds."""
+    pairs = [Paired.model_validate(record) for record in _records(folder, "comparison.json")]
+    found = {(pair.row, pair.other): pair for pair in pairs if pair.protocol == protocol}
     lines = [
-        "| GAUGE minus … at η = 0.8 | points, mean ± deviation over seeds | McNemar p of each seed |",
-        "|---|---|---|",
+        f"| points at {protocol} | seeds | {' | '.join(f'minus {other}' for other in references)} |",
+        "|---" * (len(references) + 2) + "|",
     ]
-    for variant, paths in by_row.items():
-        if variant == "gauge":
-            continue
-        points, p_values = [], []
-        for seed, path in paths.items():
-            ours, labels = load_predictions(by_row["gauge"][seed])
-            theirs, _ = load_predictions(path)
-            points.append(100 * (score("accuracy", ours, labels) - score("accuracy", theirs, labels)))
-            p_values.append(f"{paired_test('accuracy', theirs, ours, labels)[0]:.2g}")
-        mean, deviation = statistics.mean(points), statistics.stdev(points)
-        lines.append(f"| {row_name(('gauge', variant))} | {mean:+.2f} ± {deviation:.2f} | {', '.join(p_values)} |")
+    for row in ROWS:
+        mine = [found.get((row, other)) for other in references]
+        if any(mine):
+            seeds = len(cells(folder)[row][protocol].values)
+            lines.append(f"| {row} | {seeds} | {' | '.join(_difference(pair) for pair in mine)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _difference(pair: Paired | None) -> str:
+    if pair is None:
+        return "–"
+    chance = "" if pair.p_over_seeds is None else f" (p = {pair.p_over_seeds:.2g})"
+    return f"{pair.mean:+.2f} ± {pair.deviation:.2f}{chance}"
+
+
+def published() -> str:
+    """Ours and the paper's, side by side."""
+    columns = ("complete", "eta=0.6", "eta=0.8")
+    head = [f"{column}, {whose}" for column in columns for whose in ("ours", "paper")]
+    lines = [f"| accuracy, % | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
+    for row, found in cells("polymnist/cosine").items():
+        if row in POLYMNIST:
+            shown = [
+                text for column in columns for text in (str(found[column]), _published(POLYMNIST[row].get(column)))
+            ]
+            lines.append(f"| {row} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _published(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def audit() -> str:
+    """What `gauge audit` said of the trained GAUGE models."""
+    lines = [
+        "| seed | protocol | rank correlation with exact effects | gate: observed, imputed | imputed views that are right "
+        "| gate: right, wrong | AUC of the gate, right against wrong | predictions changed: better, worse |",
+        "|---" * 8 + "|",
+    ]
+    for found in _records("polymnist", "audit.json"):
+        lines.append(
+            f"| {found['seed']} | {found['protocol']} | {found['rank_correlation']:.2f} "
+            f"| {found['gate_observed']:.2f}, {found['gate_imputed']:.2f} | {100 * found['imputed_right']:.0f} % "
+            f"| {found['gate_right']:.3f}, {found['gate_wrong']:.3f} | {found['separation']['gate']:.2f} "
+            f"| {found['changed']}: {found['better']}, {found['worse']} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def separation() -> str:
+    """How well each kind of score tells imputed units of the right class from those of a wrong one."""
+    records = _records("polymnist", "audit.json")
+    protocols = list(dict.fromkeys(found["protocol"] for found in records))
+    lines = [f"| AUC, right against wrong | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    for name in records[0]["separation"]:
+        values = [[found["separation"][name] for found in records if found["protocol"] == each] for each in protocols]
+        lines.append(f"| {name} | {' | '.join(f'{sum(each) / len(each):.2f}' for each in values)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -73,7 +134,44 @@ def scoring_cost() -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"polymnist5k": polymnist5k, "polymnist5k-paired": polymnist5k_paired, "scoring-cost": scoring_cost}
+TABLES = {
+    "polymnist5k": lambda: accuracy("polymnist5k", ("complete", "eta=0.6", "eta=0.8")),
+    "polymnist5k-paired": lambda: differences("polymnist5k", "eta=0.8", ("gauge:v2", "gauge:masked")),
+    "polymnist": lambda: accuracy("polymnist/cosine", ETA),
+    "polymnist-every": lambda: accuracy("polymnist/cosine", EVERY),
+    "polymnist-paired": lambda: differences("polymnist/cosine", "eta=0.8", ("gauge:v2", "dymo", "gauge:masked")),
+    "polymnist-published": published,
+    "audit": audit,
+    "separation": separation,
+    "scoring-cost": scoring_cost,
+}
+
+
+def draw_rows(path: Path) -> None:
+    """PolyMNIST with four of five views missing: every seed, the mean of each row, and the paper's number."""
+    found = {row: cell["eta=0.8"] for row, cell in cells("polymnist/cosine").items() if row != "gauge:v1"}
+    with matplotlib.rc_context({"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}):
+        figure = Figure(figsize=(8.2, 3.4))
+        axes = figure.add_axes((0.40, 0.17, 0.57, 0.79))
+        for place, (row, cell) in enumerate(found.items()):
+            axes.plot(cell.values, [place] * len(cell.values), "o", color="#5b6670", alpha=0.55, markersize=5)
+            axes.plot([cell.mean] * 2, [place - 0.3, place + 0.3], color="#0068a3", linewidth=2.5)
+            paper = POLYMNIST.get(row, {}).get("eta=0.8")
+            if paper is not None:
+                axes.plot(paper, place, "D", markerfacecolor="none", markeredgecolor="#b34a00", markersize=8)
+        axes.set_yticks(range(len(found)), [ROWS[row] for row in found])
+        axes.invert_yaxis()
+        axes.grid(axis="x", color="#d8dde2")
+        axes.set_axisbelow(True)
+        for side in ("left", "right", "top"):
+            axes.spines[side].set_visible(False)
+        axes.tick_params(length=0)
+        axes.set_xlabel("accuracy at η = 0.8, %   (dots: seeds, bars: means, diamonds: the paper)")
+        figure.savefig(path, metadata={"Date": None})
+
+
+def _records(folder: str, name: str) -> list[dict]:
+    return json.loads((ROOT / "results" / folder / name).read_text(encoding="utf-8"))
 
 
 def generated(text: str) -> str:
@@ -89,6 +187,7 @@ def main() -> None:
     for name in PAGES:
         page = ROOT / name
         page.write_text(generated(page.read_text(encoding="utf-8")), encoding="utf-8")
+    draw_rows(ROOT / "docs" / "polymnist.svg")
 
 
 if __name__ == "__main__":

@@ -31,11 +31,14 @@ _HOMES = {
     "Gauge": "methods.gauge",
     "Gating": "methods.gauge",
     "AnySubset": "methods.any_subset",
+    "DyMo": "methods.dymo",
+    "MoPoE": "imputers.mopoe",
     "TrainSettings": "config",
     "Experiment": "config",
     "fit": "training",
     "predict_split": "inference",
     "evaluate": "evaluation",
+    "audit": "auditing",
     "explain": "explanation",
 }
 

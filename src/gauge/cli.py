@@ -107,7 +107,8 @@ def list_components(
 def benchmark(
     name: Annotated[str, typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.")],
     method: Annotated[
-        list[str] | None, typer.Option(help="METHOD, METHOD:VARIANT or METHOD:all; may be repeated. Default: gauge.")
+        list[str] | None,
+        typer.Option(help="METHOD, METHOD:VARIANT, METHOD:all or all; may be repeated. Default: gauge."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ...")] = 1,
     protocol: Annotated[
@@ -136,6 +137,7 @@ def benchmark(
     from gauge.checkpoint import write_text
     from gauge.comparison import paired
     from gauge.config import Experiment, read_yaml
+    from gauge.evaluation import write_records
     from gauge.parallel import Runner, TimeIsUpError
     from gauge.reports.tables import Table
 
@@ -164,8 +166,8 @@ def benchmark(
     results = [result for result, _ in found]
     table, save = Table.of(results).markdown(), save or workspace
     write_text(save / "table.md", table)
-    write_text(save / "results.json", _lines([result.model_dump(mode="json") for result in results]))
-    write_text(save / "comparison.json", _lines([pair.model_dump(mode="json") for pair in paired(found)]))
+    write_records(save / "results.json", results)
+    write_records(save / "comparison.json", paired(found))
     if as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
         return
@@ -205,7 +207,7 @@ def audit(
 
     Whether imputed content is right is judged by a classifier for each modality, trained on real values and kept.
     """
-    from gauge import audit as auditing
+    from gauge import auditing
     from gauge.config import Experiment
     from gauge.experiment import plan
     from gauge.methods.gauge import Gauge
@@ -288,15 +290,12 @@ def _seconds(text: str) -> float:
     return 3600 * hours + 60 * minutes + seconds
 
 
-def _lines(records: list[dict[str, Any]]) -> str:
-    """A JSON list with one record on each line."""
-    return "[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]\n"
-
-
 def _rows(chosen: list[str]) -> list[tuple[str, str]]:
-    """(method, variant) of every `METHOD`, `METHOD:VARIANT` and `METHOD:all`."""
+    """(method, variant) of every `METHOD`, `METHOD:VARIANT`, `METHOD:all`, and of `all`: the rows of the paper's table."""
     rows = []
-    for text in chosen:
+    for name in registry.names("methods") if "all" in chosen else []:
+        rows += [(name, variant) for variant in getattr(registry.module("methods", name), "ROWS", (name,))]
+    for text in (text for text in chosen if text != "all"):
         method, _, variant = text.partition(":")
         variants = registry.module("methods", method).VARIANTS
         rows += [(method, name) for name in (variants if variant == "all" else [variant or method])]

@@ -10,6 +10,7 @@ from scipy.stats import ttest_rel
 from gauge.evaluation import Result, load_predictions
 from gauge.metrics import paired_test
 
+Seeds = dict[int, tuple[Result, Path]]
 REFERENCES = ("gauge:v2", "dymo", "gauge:masked", "gauge")
 
 
@@ -42,12 +43,12 @@ class Paired(BaseModel):
 
 
 def paired(found: Sequence[tuple[Result, Path]], references: Sequence[str] = REFERENCES) -> list[Paired]:
-    """Every row minus every reference row, where both have results under a protocol.
+    """Every row minus every reference row under a protocol, over the seeds that both have.
 
-    A reference without a seed of its own, because nothing in it is trained for that seed, gives the one of the backbone
-    that the seed starts from.
+    A row in which nothing is trained has no seeds of its own beyond the backbones it stands on; it gives the result of the
+    backbone that the other row's seed starts from.
     """
-    cells: dict[tuple[str, str], dict[int, tuple[Result, Path]]] = {}
+    cells: dict[tuple[str, str], Seeds] = {}
     for result, path in found:
         cells.setdefault((result.row, result.protocol), {})[result.seed] = (result, path)
     pairs = []
@@ -56,20 +57,21 @@ def paired(found: Sequence[tuple[Result, Path]], references: Sequence[str] = REF
             theirs = cells.get((other, protocol))
             if other != row and theirs:
                 pairs.append(_pair(row, other, protocol, ours, theirs))
-    return pairs
+    return [pair for pair in pairs if pair is not None]
 
 
 def _pair(
     row: str,
     other: str,
     protocol: str,
-    ours: dict[int, tuple[Result, Path]],
-    theirs: dict[int, tuple[Result, Path]],
-) -> Paired:
-    seeds = sorted(set(ours) | set(theirs))
-    both = [
-        (ours.get(seed) or ours[seed % len(ours)], theirs.get(seed) or theirs[seed % len(theirs)]) for seed in seeds
-    ]
+    ours: Seeds,
+    theirs: Seeds,
+) -> Paired | None:
+    ours, theirs = _on_backbones(ours, theirs), _on_backbones(theirs, ours)
+    seeds = sorted(set(ours) & set(theirs))
+    both = [(ours[seed], theirs[seed]) for seed in seeds]
+    if not both:
+        return None
     values = np.array([[100 * mine[0].value, 100 * their[0].value] for mine, their in both])
     differences = values[:, 0] - values[:, 1]
     spread = len(seeds) > 2 and float(np.ptp(differences)) > 0
@@ -83,6 +85,13 @@ def _pair(
         p_values=() if protocol.startswith("every") else tuple(_sample_test(mine, their) for mine, their in both),
         p_over_seeds=float(ttest_rel(values[:, 0], values[:, 1]).pvalue) if spread else None,
     )
+
+
+def _on_backbones(row: Seeds, other: Seeds) -> Seeds:
+    """The row with the other one's seeds as well, if it is one in which nothing is trained."""
+    if any(result.config.get("epochs") != 0 for result, _ in row.values()):
+        return row
+    return {seed: row.get(seed) or row[seed % len(row)] for seed in {*row, *other}}
 
 
 def _sample_test(mine: tuple[Result, Path], their: tuple[Result, Path]) -> float:

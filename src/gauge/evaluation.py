@@ -1,10 +1,11 @@
 """evaluate(): one method under one protocol -> a Result that says what was measured, on what, and how it came about."""
 
+import json
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -62,6 +63,20 @@ class Result(BaseModel):
             return Result.model_validate_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ValueError(f"{path} is not a result file: {error}") from error
+
+
+def write_records(path: Path, records: Sequence[BaseModel]) -> None:
+    """A JSON list with one record on each line."""
+    lines = ",\n".join(json.dumps(record.model_dump(mode="json")) for record in records)
+    write_text(path, f"[\n{lines}\n]\n")
+
+
+def read_results(path: Path) -> list[Result]:
+    """The results of one comparison, as `gauge benchmark` leaves them."""
+    try:
+        return [Result.model_validate(record) for record in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is not a list of results: {error}") from error
 
 
 def result_name(of: Result | Experiment, protocol: str, stage: str) -> str:

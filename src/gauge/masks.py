@@ -38,6 +38,11 @@ def subsets(count: int, device: torch.device | str = "cpu") -> Bool[Tensor, "sub
     return table.to(device)
 
 
+def draw_subsets(key: Int[Tensor, "b"], table: Bool[Tensor, "s m"], count: int) -> Bool[Tensor, "r m"]:
+    """`count` distinct rows of a table of subsets, one draw that the whole batch shares (decided by its first key)."""
+    return table[uniform(derive(key[:1], "subsets"), len(table))[0].argsort()[:count]]
+
+
 @dataclass(frozen=True)
 class Complete:
     """Nothing is missing."""

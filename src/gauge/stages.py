@@ -15,7 +15,9 @@ from gauge.config import TrainSettings
 from gauge.data import Dataset
 from gauge.network import Network
 from gauge.nn.attention import initialise
-from gauge.units import UnitEncoder
+from gauge.units import UnitEncoder, VectorEncoder
+
+SIZES = ("dim", "heads", "depth", "num_classes", "small_init", "vector_dim")
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,21 @@ def unit_network(benchmark: Benchmark) -> tuple[UnitEncoder, Network]:
     return encoder, network
 
 
+def vector_encoder(benchmark: Benchmark, width: int | None = None) -> VectorEncoder:
+    """Fresh encoders that give one vector of that width (the benchmark's `vector_dim` when None) for each modality."""
+    width = width or benchmark.vector_dim or benchmark.dim
+    return VectorEncoder(
+        {
+            name: registry.get("encoders", modality.vector or modality.encoder)(
+                modality.shape, width, **modality.options
+            )
+            for name, modality in benchmark.modalities.items()
+        }
+    )
+
+
 def network_config(benchmark: Benchmark) -> dict[str, Any]:
-    """What `unit_network` depends on."""
-    sizes = {name: getattr(benchmark, name) for name in ("dim", "heads", "depth", "num_classes", "small_init")}
-    encoders = {name: [m.shape, m.encoder, dict(m.options)] for name, m in benchmark.modalities.items()}
+    """What `unit_network` and `vector_encoder` depend on."""
+    sizes = {name: getattr(benchmark, name) for name in SIZES}
+    encoders = {name: [m.shape, m.encoder, dict(m.options), m.vector] for name, m in benchmark.modalities.items()}
     return {**sizes, "encoders": encoders}

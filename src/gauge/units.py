@@ -1,14 +1,38 @@
-"""UnitEncoder: every modality of a batch as evidence units, with modality and position embeddings."""
+"""UnitEncoder: every modality as evidence units, with modality and position embeddings; VectorEncoder: as one vector."""
 
 from collections.abc import Mapping
 from functools import partial
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.nn.attention import small_parameter
 from gauge.nn.streams import side_by_side
 from gauge.types import Batch, Encoder, Units, over_values
+
+
+class VectorEncoder(nn.Module):
+    """Every modality of a batch as one vector, without norms or embeddings: [b, m, dim], and which are there: [b, m].
+
+    A missing modality's vector is zero; with `hide_missing=False` (a completed batch) it is what its values say.
+    """
+
+    def __init__(self, encoders: Mapping[str, Encoder]) -> None:
+        super().__init__()
+        for name, encoder in encoders.items():
+            if encoder.units != 1:
+                raise ValueError(
+                    f"encoder {name!r} emits {encoder.units} units; a vector encoder gives one (Modality.vector)"
+                )
+        self.encoders = nn.ModuleDict(encoders)  # type: ignore[arg-type]
+
+    def forward(self, batch: Batch, *, hide_missing: bool = True) -> tuple[Float[Tensor, "b m c"], Bool[Tensor, "b m"]]:
+        if hide_missing:
+            batch = batch.filled({name: values.new_zeros(()) for name, values in batch.inputs.items()})
+        calls = [partial(encoder, batch.inputs[name], batch.observed[name]) for name, encoder in self.encoders.items()]
+        vectors, there = torch.cat(side_by_side(calls), 1), batch.any_observed()
+        return (torch.where(there[..., None], vectors, 0.0) if hide_missing else vectors), there
 
 
 class UnitEncoder(nn.Module):

@@ -30,11 +30,11 @@ def output(name: str, cwd: Path) -> str:
 
 
 def test_every_example_is_tested():
-    tested = {"own_backbone.py", "own_dataset.py", "inspect_gates.py"}
+    tested = {"own_backbone.py", "own_dataset.py", "own_imputer.py", "inspect_gates.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
 
 
-@pytest.mark.parametrize("name", ["own_dataset.py", "inspect_gates.py"])
+@pytest.mark.parametrize("name", ["own_dataset.py", "own_imputer.py", "inspect_gates.py"])
 def test_an_example_fits_one_screen(name):
     assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 40
 
@@ -85,3 +85,12 @@ def test_inspect_gates_shows_every_unit(tmp_path):
     before, after = (sum(float(row[column]) for row in rows) for column in (4, 6))
     assert 0 < before < 1.01
     assert 0 < after < 1.01
+
+
+def test_own_imputer_is_closer_than_the_mean_and_its_model_bears_a_missing_view(tmp_path):
+    printed = output("own_imputer.py", tmp_path)
+    error = {name: float(value) for name, value in re.findall(r"(\w+) +is off by ([\d.]+)", printed)}
+    assert error["Regression"] < error["Mean"] / 4
+    accuracy = [float(value) for value in re.findall(r"accuracy ([\d.]+)", printed)]
+    assert len(accuracy) == 3
+    assert min(accuracy) > 0.8

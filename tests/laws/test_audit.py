@@ -5,7 +5,7 @@ import torch
 from helpers import CLASSES, dataset, gauge, imputer, unit_encoder
 from torch import nn
 
-from gauge.audit import Audit, audit
+from gauge.auditing import Audit, audit
 from gauge.methods.late_fusion import LateFusion
 from gauge.types import Evidence
 

@@ -11,7 +11,7 @@ from gauge.metrics import interval, paired_test
 LABELS = np.arange(40) % 2
 
 
-def result(tmp_path, row, seed, wrong):
+def result(tmp_path, row, seed, wrong, epochs=3):
     """A row's result in which the first `wrong` samples are classified wrongly."""
     method, _, variant = row.partition(":")
     predicted = np.where(np.arange(40) < wrong, 1 - LABELS, LABELS)
@@ -24,7 +24,7 @@ def result(tmp_path, row, seed, wrong):
         value=1 - wrong / 40,
         interval=(0, 1),
         seed=seed,
-        config={},
+        config={"epochs": epochs},
         commit="",
         hardware={},
         data={},
@@ -33,9 +33,9 @@ def result(tmp_path, row, seed, wrong):
     return made, made.save(tmp_path, Predictions(np.eye(2)[predicted], LABELS, {}))
 
 
-def test_differences_are_paired_by_seed_and_by_backbone_where_a_row_has_no_such_seed(tmp_path):
+def test_differences_are_paired_by_seed_and_by_backbone_where_nothing_is_trained(tmp_path):
     ours = [result(tmp_path, "gauge", seed, wrong) for seed, wrong in enumerate((4, 6, 8, 2))]
-    theirs = [result(tmp_path, "dymo", seed, wrong) for seed, wrong in enumerate((10, 8, 8))]
+    theirs = [result(tmp_path, "dymo", seed, wrong, epochs=0) for seed, wrong in enumerate((10, 8, 8))]
     (found,) = paired(ours + theirs, references=("dymo",))
     assert (found.row, found.other, found.seeds) == ("gauge", "dymo", (0, 1, 2, 3))
     assert found.differences == pytest.approx((15, 5, 0, 20))  # seed 3 starts from backbone 0
@@ -43,6 +43,15 @@ def test_differences_are_paired_by_seed_and_by_backbone_where_a_row_has_no_such_
     assert found.p_values[2] == 1.0
     assert found.p_values[0] == pytest.approx(2 * 0.5**6)  # six samples better, none worse
     assert 0 < found.p_over_seeds < 1
+
+
+def test_a_trained_row_is_compared_over_the_seeds_that_it_has(tmp_path):
+    ours = [result(tmp_path, "gauge", seed, 4) for seed in range(4)]
+    theirs = [result(tmp_path, "gauge:v2", seed, wrong) for seed, wrong in ((1, 8), (3, 6))]
+    found = {pair.row: pair for pair in paired(ours + theirs, references=("gauge:v2", "gauge"))}
+    assert found["gauge"].seeds == (1, 3)
+    assert found["gauge"].differences == pytest.approx((10, 5))
+    assert found["gauge:v2"].differences == pytest.approx((-10, -5))
 
 
 def test_a_row_is_not_compared_with_itself_nor_across_protocols(tmp_path):

@@ -12,22 +12,27 @@ from gauge.registry import pick
 
 @dataclass(frozen=True)
 class Modality:
-    """What one modality looks like, and the encoder that reads it."""
+    """What one modality looks like, and the encoder that reads it; `vector` is the encoder for methods that want it as one
+    vector, the same one where there is no other."""
 
     shape: tuple[int, ...]
     encoder: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    vector: str | None = None
 
 
-EXPERTS = TrainSettings(epochs=20, schedule="cosine", patience=None, selection=("complete",), precision="tf32")
+# kept as they end: together they are perfect on complete samples long before each is as good as it gets
+EXPERTS = TrainSettings(epochs=10, schedule="cosine", patience=None, precision="tf32")
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """Data, protocol and sizes of one comparison: all that distinguishes it from the next.
 
-    `settings` holds how each stage trains: `imputer`, `backbone`, `finetune`, and `experts`, the classifiers of single
-    modalities, whose encoder of images takes `expert_options`. `protocols` are the conditions it is evaluated under.
+    `settings` holds how each stage trains: `imputer`, `backbone`, `finetune`; `baseline` (methods with a network of their
+    own, as the backbone unless told otherwise), `pretrain` (what some of them start from, as the imputer), and `experts`,
+    the classifiers of single modalities, whose encoder of images takes `expert_options`. `vector_dim` is the width of a
+    modality as one vector, `dim` where it is 0. `protocols` are the conditions it is evaluated under.
     Fine-tuning with seed s starts from backbone s mod `backbones`. `projection` is the width of the space in which the
     backbone learns class prototypes. `small_init` starts Linear and Embedding weights at N(0, 0.02²) instead of torch's
     default.
@@ -50,10 +55,12 @@ class Benchmark:
     small_init: bool = True
     backbones: int = 3
     expert_options: Mapping[str, Any] = field(default_factory=dict)
+    vector_dim: int = 0
 
     def __post_init__(self) -> None:
         """One metric: what is reported also selects."""
-        settings = {"experts": EXPERTS, **self.settings}
+        others = {"baseline": self.settings["backbone"], "pretrain": self.settings["imputer"], "experts": EXPERTS}
+        settings = others | dict(self.settings)
         settings = {name: stage.model_copy(update={"metric": self.metric}) for name, stage in settings.items()}
         object.__setattr__(self, "settings", settings)
 

@@ -70,7 +70,7 @@ PROTOCOLS = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
 
 BENCHMARK = Benchmark(
     name="polymnist",
-    modalities={name: Modality((3, 28, 28), "conv_grid") for name in VIEWS},
+    modalities={name: Modality((3, 28, 28), "conv_grid", vector="conv_flat") for name in VIEWS},
     num_classes=10,
     dim=128,
     heads=4,
@@ -86,4 +86,5 @@ BENCHMARK = Benchmark(
         "finetune": TrainSettings(epochs=100, masks="any-subset", selection=PROTOCOLS, precision="tf32"),
     },
     read=read,
+    vector_dim=512,
 )

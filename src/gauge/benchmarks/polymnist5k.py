@@ -48,7 +48,7 @@ SELECTION = ("complete", "eta=0.6", "eta=0.8")
 # Half the published widths and few epochs: all stages together train in three minutes on two CPU cores.
 BENCHMARK = Benchmark(
     name="polymnist5k",
-    modalities={name: Modality((3, 28, 28), "conv_grid", {"channels": (16, 32, 64)}) for name in VIEWS},
+    modalities={name: Modality((3, 28, 28), "conv_grid", {"channels": (16, 32, 64)}, "conv_flat") for name in VIEWS},
     num_classes=10,
     dim=64,
     heads=4,
@@ -64,6 +64,7 @@ BENCHMARK = Benchmark(
         "finetune": TrainSettings(epochs=3, batch_size=64, masks="any-subset", selection=SELECTION),
     },
     read=read,
+    vector_dim=128,
     expert_options={"channels": (16, 32, 64)},
     small_init=False,  # torch's own leaves the plateau of the first epochs sooner, and there are few
 )

@@ -19,7 +19,7 @@ class DeepImage(nn.Module):
     units = 1
     example_shape = (3, 28, 28)
 
-    def __init__(self, shape: Sequence[int], width: int, channels: Sequence[int] = (64, 128, 256)) -> None:
+    def __init__(self, shape: Sequence[int], width: int, channels: Sequence[int] = (32, 64, 128)) -> None:
         super().__init__()
         self.width = width
         layers: list[nn.Module] = []

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from gauge.benchmarks import Benchmark
 from gauge.data import Dataset
 from gauge.gates import hiding_bias
-from gauge.masks import subsets
+from gauge.masks import draw_subsets, subsets
 from gauge.network import Network
 from gauge.nn.attention import initialise
-from gauge.randomness import derive, uniform
 from gauge.registry import pick
 from gauge.stages import Stage, network_config, unit_network
 from gauge.types import Batch, Prediction, Units
@@ -145,8 +144,7 @@ class AnySubset(nn.Module):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy and prototype term, averaged over distinct subsets that are drawn uniformly once for the batch."""
         units = self.encoder(batch)
-        order = uniform(derive(batch.key[:1], "subsets"), len(self.subsets))[0].argsort()
-        chosen = self.subsets[order[: self.subsets_per_step]]
+        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         logits, features = self.represent(*under_subsets(units, chosen))
         assert batch.labels is not None
         labels = batch.labels.repeat(len(chosen))

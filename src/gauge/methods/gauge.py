@@ -93,6 +93,8 @@ VARIANTS = {
     },
 }
 
+ROWS = ("masked", "v1", "v2", "v3", "gauge")  # of the table with all methods
+
 
 def plan(benchmark: Benchmark, *, variant: str = "gauge", seed: int = 0) -> Stage:
     """Imputer and any-subset backbone, then fine-tuning on completed inputs with the variant's gates.
