@@ -158,22 +158,28 @@ def benchmark(
     try:
         with _progress() as on_epoch:
             runner = Runner(workspace, device, jobs, deadline, on_epoch)
-            _print_cost(runner, experiments)
+            _prepare(runner, experiments, tuple(protocol or ()))
             found = [pair for pairs in runner.run(experiments, tuple(protocol or ())) for pair in pairs]
     except TimeIsUpError:
         print(f"gauge: stopped after {time_limit}; run the same command again to continue", file=sys.stderr)
         raise typer.Exit(75) from None  # EX_TEMPFAIL: try again
     results = [result for result, _ in found]
-    table, save = Table.of(results).markdown(), save or workspace
-    write_text(save / "table.md", table)
+    table, save = Table.of(results), save or workspace
+    for ending, text in {
+        "md": table.markdown(),
+        "csv": table.csv(),
+        "tex": table.latex(),
+        "html": table.html(),
+    }.items():
+        write_text(save / f"table.{ending}", text)
     write_records(save / "results.json", results)
     write_records(save / "comparison.json", paired(found))
     if as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
         return
-    _print_markdown(table)
+    _print_markdown(table.markdown())
     _print_missing(results)
-    print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'}")
+    print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
 
 
 @app.command()
@@ -259,9 +265,11 @@ def _distinct(experiments: "list[Experiment]") -> "list[Experiment]":
     return [experiment for experiment in experiments if experiment in found.values()]
 
 
-def _print_cost(runner: "Runner", experiments: "list[Experiment]") -> None:
-    """On a CPU, what is going to happen, before it starts."""
+def _prepare(runner: "Runner", experiments: "list[Experiment]", protocols: tuple[str, ...]) -> None:
+    """Before anything trains: what makes no sense is told, and on a CPU what it will cost."""
     workspace = runner.workspace(lambda stage, epoch: None)
+    for experiment in experiments:
+        workspace.checked(experiment, protocols)
     if workspace.device.type != "cpu":
         return
     cost = workspace.cost(experiments)

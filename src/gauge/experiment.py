@@ -21,6 +21,8 @@ from gauge.training import LAST, Epoch, Progress, fit, seconds_per_step
 
 DETAILS = ("config", "settings", "epochs", "best", "train_seconds")  # what a result tells of its trained stage
 
+FEW_STEPS = 1000  # not worth a look at what they cost
+
 
 def plan(experiment: Experiment) -> tuple[Benchmark, Stage]:
     """The benchmark with the experiment's settings, and the stage that the experiment asks for."""
@@ -94,22 +96,25 @@ class Workspace:
         return module
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, float]:
-        """Seconds that each stage still to be trained takes at most, from a few steps of each kind."""
-        seconds: dict[str, float] = {}
-        measured: dict[str, float] = {}
+        """Seconds that each stage still to be trained takes at most, from a few steps of each kind; none for few steps."""
+        left: dict[str, tuple[Stage, Dataset, int]] = {}
         for experiment in experiments:
             benchmark, last = plan(experiment)
             train, val = (self.split(benchmark, name, experiment.data) for name in ("train", "val"))
             for stage in last.all():
-                if stage.name in seconds or not stage.settings.epochs or self.model_path(stage, train, val).exists():
-                    continue
-                kind = stage.settings.model_copy(update={"seed": 0}).model_dump_json() + str(stage.config)
-                if kind not in measured:
-                    module = _fresh(stage, train)
-                    measured[kind] = seconds_per_step(module, train, stage.settings) if hasattr(module, "loss") else 0
                 steps = stage.settings.epochs * math.ceil(len(train) / stage.settings.batch_size)
-                seconds[stage.name] = steps * measured[kind]
-        return {name: value for name, value in seconds.items() if value}
+                if steps and not self.model_path(stage, train, val).exists():
+                    left[stage.name] = (stage, train, steps)
+        if sum(steps for _, _, steps in left.values()) < FEW_STEPS:
+            return {}
+        measured: dict[str, float] = {}
+        for stage, train, _ in left.values():
+            if _kind(stage) not in measured:
+                module = _fresh(stage, train)
+                measured[_kind(stage)] = (
+                    seconds_per_step(module, train, stage.settings) if hasattr(module, "loss") else 0
+                )
+        return {name: steps * measured[_kind(stage)] for name, (stage, _, steps) in left.items()}
 
     def model_path(self, stage: Stage, train: Dataset, val: Dataset) -> Path:
         """Where the trained stage is kept."""
@@ -134,9 +139,7 @@ class Workspace:
         benchmark, stage = plan(experiment)
         train, val, test = (self.split(benchmark, name, experiment.data) for name in ("train", "val", "test"))
         key = _key(stage, train, val)
-        protocols = tuple(str(parse_protocol(text)) for text in protocols or benchmark.protocols)
-        for text in {*protocols, *_protocols(stage)}:  # what makes no sense here is told before anything trains
-            parse_protocol(text).keep(test.layout, torch.zeros(1, dtype=torch.long))
+        protocols = self.checked(experiment, protocols)
         method, results = None, []
         for protocol in protocols:
             found = self._find(experiment, protocol, key, test)
@@ -155,6 +158,16 @@ class Workspace:
             results.append(found)
         return results
 
+    def checked(self, experiment: Experiment, protocols: tuple[str, ...]) -> tuple[str, ...]:
+        """The protocols (the benchmark's own when none is given); one that makes no sense for this data is an error, also
+        one that a stage trains or selects under."""
+        benchmark, stage = plan(experiment)
+        layout = self.split(benchmark, "test", experiment.data).layout
+        protocols = tuple(str(parse_protocol(text)) for text in protocols or benchmark.protocols)
+        for text in {*protocols, *_protocols(stage)}:
+            parse_protocol(text).keep(layout, torch.zeros(1, dtype=torch.long))
+        return protocols
+
     def _find(self, experiment: Experiment, protocol: str, key: str, test: Dataset) -> tuple[Result, Path] | None:
         """A result that is already there and belongs to this very stage and test split."""
         path = self.folder / "results" / result_name(experiment, protocol, key)
@@ -168,6 +181,11 @@ class Workspace:
 def _built(stage: Stage, train: Dataset, needs: Sequence[Any]) -> Any:
     with seeded(stage.settings.seed, "build", stage.name):
         return stage.build(train, *needs)
+
+
+def _kind(stage: Stage) -> str:
+    """What the time of a step depends on."""
+    return stage.settings.model_copy(update={"seed": 0}).model_dump_json() + str(stage.config)
 
 
 def _fresh(stage: Stage, train: Dataset) -> Any:

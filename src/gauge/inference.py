@@ -33,10 +33,14 @@ class Predictions:
 
 
 def predict_split(method: Method, data: Dataset, protocol: str, *, batch_size: int | None = None) -> Predictions:
-    """Every sample, with the masks that all methods share. The method is left in eval mode."""
+    """Every sample, with the masks that all methods share. The method is left in eval mode.
+
+    A method whose answer depends on the rest of the batch sees batches of 512 wherever it runs, as published.
+    """
     if isinstance(method, torch.nn.Module):
         method.eval()
-    batch_size = batch_size or (4096 if data.device.type == "cuda" else 512)
+    large = data.device.type == "cuda" and not getattr(method, "looks_across_batch", False)
+    batch_size = batch_size or (4096 if large else 512)
     each = passes(parse_protocol(protocol), data.layout)
     logits, observed = [], []
     for one in each:

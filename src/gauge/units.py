@@ -30,8 +30,10 @@ class VectorEncoder(nn.Module):
     def forward(self, batch: Batch, *, hide_missing: bool = True) -> tuple[Float[Tensor, "b m c"], Bool[Tensor, "b m"]]:
         if hide_missing:
             batch = batch.filled({name: values.new_zeros(()) for name, values in batch.inputs.items()})
-        calls = [partial(encoder, batch.inputs[name], batch.observed[name]) for name, encoder in self.encoders.items()]
-        vectors, there = torch.cat(side_by_side(calls), 1), batch.any_observed()
+        observed = {name: flags if hide_missing else torch.ones_like(flags) for name, flags in batch.observed.items()}
+        calls = [partial(encoder, batch.inputs[name], observed[name]) for name, encoder in self.encoders.items()]
+        vectors = torch.cat(side_by_side(calls), 1)
+        there = torch.stack([batch.observed[name].reshape(len(batch), -1).any(1) for name in self.encoders], 1)
         return (torch.where(there[..., None], vectors, 0.0) if hide_missing else vectors), there
 
 

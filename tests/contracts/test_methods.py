@@ -81,6 +81,13 @@ def test_order_of_the_batch_does_not_matter(method, batch):
     )
 
 
+def test_a_sample_does_not_depend_on_the_others_unless_the_method_says_so(method, batch):
+    if getattr(method, "looks_across_batch", False):
+        return
+    alone = torch.cat([method.predict(rows_of(batch, torch.tensor([row]))).logits for row in range(3)])
+    torch.testing.assert_close(alone, method.predict(batch).logits[:3], atol=1e-5, rtol=1e-4)
+
+
 def test_saved_state_brings_the_same_predictions_back(request, method, batch, train):
     name, variant = request.node.callspec.params["method"]
     stage = registry.module("methods", name).plan(SMALL, variant=variant, seed=0)

@@ -58,7 +58,12 @@ def test_list_names_everything_also_for_machines(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["benchmark", "polymnist"], "there is no benchmark 'polymnist'; did you mean 'polymnist5k'?"),
+        (["benchmark", "polymnist5"], "there is no benchmark 'polymnist5'; did you mean 'polymnist5k'?"),
+        (["benchmark", "polymnist"], "polymnist needs data; give --data DIR"),
+        (
+            ["benchmark", "polymnist5k", "--time-limit", "soon"],
+            "time limit 'soon' is not a duration; write for example 90s",
+        ),
         (["benchmark", "polymnist5k", "--method", "gage"], "there is no method 'gage'; did you mean 'gauge'?"),
         (["benchmark", "polymnist5k", "--method", "gauge:v9"], "there is no gauge variant 'v9'; known: masked, v1"),
         (["benchmark", "polymnist5k", "--protocol", "eta=0.5"], "eta=0.5 of 5 modalities is 2.5; choose a rate"),
@@ -98,6 +103,42 @@ def test_a_trained_model_is_evaluated_under_another_protocol(runs):
     done = gauge("evaluate", str(model), "--protocol", "eta=0.2", cwd=runs)
     assert done.stdout.startswith("eta=0.2")
     assert "missing under eta=0.2: m0" in done.stdout
+
+
+def test_the_evidence_of_a_trained_model_is_audited(runs):
+    (model,) = (runs / "runs" / "polymnist5k" / "stages").glob("gauge-s0-*")
+    found = json.loads(
+        gauge("audit", str(model), "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs).stdout
+    )
+    assert found[0]["samples"] == 40
+    assert 0 < found[0]["gate_imputed"] < 1
+    assert "gate" in found[0]["separation"]
+
+
+def test_processes_side_by_side_find_what_one_has_trained(runs):
+    command = [
+        "benchmark",
+        "polymnist5k",
+        "--method",
+        "gauge",
+        "--method",
+        "any_subset",
+        "--protocol",
+        "every=0.8",
+        *QUICK,
+    ]
+    gauge(*command, "--jobs", "2", cwd=runs)
+    workspace = runs / "runs" / "polymnist5k"
+    before = (workspace / "results.json").read_text()
+    assert before.count('"protocol": "every=0.8"') == 2
+    gauge(*command, cwd=runs)  # the same, one after the other: nothing is evaluated again
+    assert (workspace / "results.json").read_text() == before
+
+
+def test_a_time_limit_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path):
+    done = gauge("benchmark", "polymnist5k", "--time-limit", "1s", "--epochs", "2", cwd=tmp_path, check=75)
+    assert "stopped after 1s; run the same command again to continue" in done.stderr
+    assert list(tmp_path.glob("runs/polymnist5k/stages/*/last.safetensors"))
 
 
 def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_path):

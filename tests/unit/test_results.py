@@ -85,9 +85,13 @@ def test_a_table_shows_deviation_over_seeds_and_marks_the_best(result):
     base = result[0].model_copy(update={"protocol": "complete", "value": 0.5})
     better = base.model_copy(update={"variant": "other", "value": 0.75, "interval": (0.7, 0.8)})
     seeds = [base.model_copy(update={"seed": seed, "value": value}) for seed, value in enumerate((0.5, 0.6))]
-    lines = Table.of([*seeds, better]).markdown().splitlines()
-    assert lines[2] == "| any_subset | 55.00 ± 7.07 |"
+    table = Table.of([*seeds, better])
+    lines = table.markdown().splitlines()
+    assert lines[2] == "| any_subset | *55.00 ± 7.07* |"
     assert lines[3] == "| any_subset:other | **75.0 [70.0, 80.0]** |"
+    assert r"any\_subset:other & \textbf{75.0 [70.0, 80.0]} \\" in table.latex()
+    assert "<td><u>55.00 ± 7.07</u></td>" in table.html()
+    assert table.csv().splitlines()[1:3] == ["any_subset,complete,0,50.0", "any_subset,complete,1,60.0"]
     with pytest.raises(ValueError, match="one benchmark and one metric"):
         Table.of([base, base.model_copy(update={"benchmark": "another"})])
     with pytest.raises(ValueError, match="there are no results"):

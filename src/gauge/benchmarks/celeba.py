@@ -89,6 +89,7 @@ BENCHMARK = Benchmark(
     protocols=PROTOCOLS,
     settings={
         "imputer": TrainSettings(epochs=200, learning_rate=5e-4, patience=None, precision="tf32"),
+        "pretrain": TrainSettings(epochs=200, patience=None, precision="tf32"),
         "backbone": TrainSettings(epochs=20, selection=PROTOCOLS, precision="tf32"),
         "finetune": TrainSettings(epochs=20, masks="any-subset", selection=PROTOCOLS, precision="tf32"),
     },

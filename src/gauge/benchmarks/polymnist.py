@@ -82,6 +82,7 @@ BENCHMARK = Benchmark(
     protocols=PROTOCOLS,
     settings={
         "imputer": TrainSettings(epochs=300, learning_rate=5e-4, patience=None, precision="tf32"),
+        "pretrain": TrainSettings(epochs=300, patience=None, precision="tf32"),
         "backbone": TrainSettings(epochs=100, selection=PROTOCOLS, precision="tf32"),
         "finetune": TrainSettings(epochs=100, masks="any-subset", selection=PROTOCOLS, precision="tf32"),
     },

@@ -189,15 +189,17 @@ class MoPoE(nn.Module):
         return self.balance.weights.get(name, 1.0) * cost.mean()
 
     @torch.no_grad()
-    def posterior(self, batch: Batch) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
-        """Mean and variance of the latent given what each sample has observed.
+    def posterior(
+        self, batch: Batch, visible: Bool[Tensor, "*s b m"] | None = None
+    ) -> tuple[Float[Tensor, "*s b z"], Float[Tensor, "*s b z"]]:
+        """Mean and variance of the latent given what each sample has observed, or given the modalities in `visible`.
 
         A sample without any evidence is an error. Only batches on the CPU are looked at for it: on a GPU the look would
         make the device wait, and `Dataset` and `predict` have looked before.
         """
         clean = self._readable(batch if batch.key.is_cuda else batch.check())
         mean, precision, _ = self._experts(clean)
-        return self._product(mean, precision, clean.any_observed())
+        return self._product(mean, precision, clean.any_observed() if visible is None else visible)
 
     @torch.no_grad()
     def complete(self, batch: Batch) -> Batch:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from gauge.evaluation import Result
 
@@ -46,21 +47,57 @@ class Table:
         return Table(results[0].metric, tuple(dict.fromkeys(result.protocol for result in results)), rows)
 
     def markdown(self) -> str:
-        """A GitHub table; the best mean of each column is bold."""
-        best = {
-            column: max(cells[column].mean for cells in self.rows.values() if column in cells)
+        """A GitHub table; the best mean of each column is bold, the second best in italics."""
+        lines = [f"| {self.metric}, % | {' | '.join(self.columns)} |", "|---" * (len(self.columns) + 1) + "|"]
+        lines += [f"| {row} | {' | '.join(cells)} |" for row, cells in self._marked("**{}**", "*{}*").items()]
+        return "\n".join(lines) + "\n"
+
+    def latex(self) -> str:
+        """A tabular with booktabs rules; the best mean of each column is bold, the second best underlined."""
+        marked = self._marked(r"\textbf{{{}}}", r"\underline{{{}}}")
+        heads = [self.metric + r", \%", *self.columns]
+        lines = [
+            r"\begin{tabular}{l" + "c" * len(self.columns) + "}",
+            r"\toprule",
+            " & ".join(heads) + r" \\",
+            r"\midrule",
+        ]
+        lines += [" & ".join((row, *cells)) + r" \\" for row, cells in marked.items()]
+        text = "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+        return text.replace("_", r"\_").replace("±", r"$\pm$").replace("–", "-")
+
+    def html(self) -> str:
+        """A plain table; the best mean of each column is bold, the second best underlined."""
+        frame = pd.DataFrame.from_dict(
+            self._marked("<b>{}</b>", "<u>{}</u>"), orient="index", columns=list(self.columns)
+        )
+        return frame.to_html(escape=False, border=0) + "\n"
+
+    def csv(self) -> str:
+        """One line for each value: row, protocol, seed's place, percent."""
+        values = [
+            (row, column, place, value)
+            for row, cells in self.rows.items()
+            for column, cell in cells.items()
+            for place, value in enumerate(cell.values)
+        ]
+        return pd.DataFrame(values, columns=["row", "protocol", "number", f"{self.metric}_percent"]).to_csv(index=False)
+
+    def _marked(self, best: str, second: str) -> dict[str, list[str]]:
+        """Every row's cells as text, with the best and the second best mean of each column in these forms."""
+        ranked = {
+            column: sorted({cells[column].mean for cells in self.rows.values() if column in cells}, reverse=True)
             for column in self.columns
         }
 
-        def shown(cells: dict[str, Cell], column: str) -> str:
-            if column not in cells:
+        def shown(cell: Cell | None, column: str) -> str:
+            if cell is None:
                 return "–"
-            return f"**{cells[column]}**" if cells[column].mean == best[column] else str(cells[column])
+            place = ranked[column].index(cell.mean)
+            form = (best, second)[place] if place < 2 and len(self.rows) > 1 else "{}"
+            return form.format(cell)
 
-        lines = [f"| {self.metric}, % | {' | '.join(self.columns)} |", "|---" * (len(self.columns) + 1) + "|"]
-        for row, cells in self.rows.items():
-            lines.append(f"| {row} | {' | '.join(shown(cells, column) for column in self.columns)} |")
-        return "\n".join(lines) + "\n"
+        return {row: [shown(cells.get(column), column) for column in self.columns] for row, cells in self.rows.items()}
 
 
 def _cell(results: list[Result]) -> Cell:

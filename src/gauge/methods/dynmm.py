@@ -1,0 +1,100 @@
+"""DynMM: a gate picks for every sample one of the single-modality classifiers or the one that reads all modalities.
+
+g = softmax(gate([x_1; ...; x_M])), made one-hot with a straight-through gradient; logits = Σ_i g_i · branch_i;
+L = CE + 0.1 · mean g_multimodal.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gauge.benchmarks import Benchmark
+from gauge.data import Dataset
+from gauge.imputers._frozen import Frozen
+from gauge.methods.concat import Concat
+from gauge.methods.concat import plan as plan_concat
+from gauge.methods.late_fusion import LateFusion, as_observed
+from gauge.methods.late_fusion import plan as plan_late_fusion
+from gauge.registry import pick
+from gauge.stages import Stage, imputer_stage
+from gauge.types import Batch, Imputer, Prediction
+
+__all__ = ["DynMM", "plan", "VARIANTS"]
+
+COST = 0.1  # of the branch that reads everything, as published
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table."""
+
+    note: str
+
+
+VARIANTS = {"dynmm": Variant("a gate picks one branch per sample, completed inputs")}
+
+
+def plan(benchmark: Benchmark, *, variant: str = "dynmm", seed: int = 0) -> Stage:
+    """The gate alone trains, on real values, over branches of the same seed that are trained before."""
+    pick(VARIANTS, variant, "dynmm variant")
+
+    def build(train: Dataset, unimodal: LateFusion, concat: Concat, imputer: Imputer) -> "DynMM":
+        return DynMM(unimodal, concat, imputer)
+
+    needs = (
+        plan_late_fusion(benchmark, variant="unimodal", seed=seed),
+        plan_concat(benchmark, seed=seed),
+        imputer_stage(benchmark),
+    )
+    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
+    return Stage(f"dynmm-s{seed}", build, {"method": "dynmm", "cost": COST}, settings, needs)
+
+
+class DynMM(nn.Module):
+    """A hard choice between M + 1 trained branches, by the vectors of the single-modality ones.
+
+    NOTE[PAPER] dynmm-frozen: published branches get no gradient but stay in training mode, with dropout on and BatchNorm
+    statistics drifting; ours stay in eval mode.
+    """
+
+    def __init__(self, unimodal: LateFusion, concat: Concat, imputer: Imputer) -> None:
+        super().__init__()
+        self.unimodal = unimodal.eval().requires_grad_(False)
+        self.concat = concat.eval().requires_grad_(False)
+        self.imputer = Frozen(imputer)
+        widths = tuple(unimodal.widths.values())
+        self.gate = nn.Sequential(
+            nn.Linear(sum(widths), max(widths)), nn.ReLU(), nn.Linear(max(widths), len(widths) + 1)
+        )
+
+    def train(self, mode: bool = True) -> Self:
+        """The branches stay in eval mode."""
+        super().train(mode)
+        self.unimodal.eval()
+        self.concat.eval()
+        return self
+
+    def forward(self, batch: Batch) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b branches"]]:
+        """The logits of the chosen branches, and the choice: one-hot in value, a softmax to the gradient."""
+        with torch.no_grad():
+            opinions = self.unimodal.read(batch)
+            branches = torch.cat([opinions.logits, self.concat(batch)[:, None]], 1)
+        scores = self.gate(torch.cat(opinions.vectors, 1))
+        possible = F.pad(opinions.there, (0, 1), value=True)
+        soft = scores.masked_fill(~possible, -torch.inf).softmax(1)
+        hard = torch.zeros_like(soft).scatter(1, soft.argmax(1, keepdim=True), 1.0)
+        choice = hard + (soft - soft.detach())
+        return (choice[..., None] * branches).sum(1), choice
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        assert batch.labels is not None
+        logits, choice = self(batch)
+        return {"task": F.cross_entropy(logits, batch.labels), "cost": COST * choice[:, -1].mean()}
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Prediction:
+        return Prediction(self(as_observed(self.imputer.complete(batch.check())))[0])

@@ -1,0 +1,101 @@
+"""MTL: every subset of the modalities is a task with a CLS token of its own, and every step trains all of them.
+
+L = mean over all 2^M - 1 subsets S of CE(f(x_S, CLS_S), y). Missing units are zero; CLS does not see them, the others do.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from gauge.benchmarks import Benchmark
+from gauge.data import Dataset
+from gauge.gates import hiding_bias
+from gauge.masks import subsets
+from gauge.methods.any_subset import under_subsets
+from gauge.network import Network
+from gauge.nn.attention import small_parameter
+from gauge.registry import pick
+from gauge.stages import Stage, network_config, unit_network
+from gauge.types import Batch, Prediction, Units
+from gauge.units import UnitEncoder
+
+__all__ = ["MTL", "plan", "VARIANTS"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table."""
+
+    note: str
+
+
+VARIANTS = {"mtl": Variant("a CLS token for every subset of modalities, all of them trained in every step")}
+
+
+def plan(benchmark: Benchmark, *, variant: str = "mtl", seed: int = 0) -> Stage:
+    """The method alone."""
+    pick(VARIANTS, variant, "mtl variant")
+
+    def build(train: Dataset) -> "MTL":
+        return MTL(*unit_network(benchmark))
+
+    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
+    return Stage(f"{variant}-s{seed}", build, {"method": "mtl", **network_config(benchmark)}, settings)
+
+
+class MTL(nn.Module):
+    """The parts of a network, with a table of CLS tokens in place of its one.
+
+    NOTE[PAPER] mtl-encode-once: the published code runs the encoders again for every subset. Here all subsets share one
+    encoding; encoders with dropout or BatchNorm then see one sample of the noise in a step.
+    """
+
+    def __init__(self, encoder: UnitEncoder, classifier: Network) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.backbone, self.head = classifier.backbone, classifier.head
+        self.cls_position = classifier.cls_position
+        self.cls_tokens = small_parameter(2 ** len(encoder.layout) - 1, len(classifier.cls_token))
+        self.register_buffer("subsets", subsets(len(encoder.layout)), persistent=False)
+        self.subsets: Tensor
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy over all subsets. A sample that lacks a part of one counts there with what it has."""
+        assert batch.labels is not None
+        logits = self.classify(*under_subsets(self.encoder(batch), self.subsets))
+        return {"task": F.cross_entropy(logits, batch.labels.repeat(len(self.subsets)))}
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Prediction:
+        units = self.encoder(batch.check())
+        return Prediction(self.classify(units, units.observed))
+
+    def classify(self, units: Units, visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b k"]:
+        """The logits of the visible units, by the CLS token of their subset."""
+        task = subset_code(visible, units.modality, len(self.encoder.layout))
+        cls = (self.cls_tokens[task] + self.cls_position)[:, None]
+        sequence, bias = torch.cat([cls, units.hide(visible).tokens], 1), cls_hiding_bias(visible)
+        if hasattr(self.backbone, "cls"):
+            return self.head(self.backbone.cls(sequence, bias))
+        return self.head(self.backbone(sequence, bias)[:, 0])
+
+
+def cls_hiding_bias(visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 s s"]:
+    """Takes invisible units out of the attention of CLS alone."""
+    return F.pad(hiding_bias(visible), (0, 0, 0, visible.shape[1]))
+
+
+def subset_code(visible: Bool[Tensor, "b n"], modality: Int[Tensor, "n"], modalities: int) -> Int[Tensor, "b"]:
+    """The number, from 0 to 2^M - 2, of the subset of modalities that each sample shows: bit m stands for modality m.
+
+    NOTE[PAPER] subset-of-parts: a modality that is visible in part does not count, as published, unless there is none that
+    is visible as a whole; the published cases never come to that.
+    """
+    bits = torch.arange(modalities, device=visible.device)
+    belongs = modality[:, None] == bits
+    whole = (visible[..., None] | ~belongs).all(1)
+    partly = (visible[..., None] & belongs).any(1)
+    return (torch.where(whole.any(1, keepdim=True), whole, partly) * 2**bits).sum(1) - 1

@@ -1,0 +1,157 @@
+"""MUSE: a graph of the batch's samples and the modalities they have; contrasted with a copy that has fewer edges.
+
+Edge between sample i and each observed modality m: e_im = linear_m(vector); sample nodes start at 1, modality nodes are
+learned. Each layer, in both directions: h_v <- ReLU(U [mean over edges (u, v) of ReLU(V [h_u, e]), h_v]), and between
+layers e <- ReLU(E [h_u, h_v, e]). With the rows of p the normalised projections of the samples, those of q the ones in the
+copy, and Y_ij = [y_i = y_j]:
+
+    L = CE + ½ · ½ [CE(p qᵀ / 0.07, i) + CE(q pᵀ / 0.07, i)] + ½ · ½ [BCE(p pᵀ / 0.07, Y) + BCE(p qᵀ / 0.07, Y)]
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from gauge.benchmarks import Benchmark
+from gauge.data import Dataset
+from gauge.randomness import derive, uniform
+from gauge.registry import pick
+from gauge.stages import Stage, network_config, vector_encoder
+from gauge.types import Batch, Prediction
+from gauge.units import VectorEncoder
+
+__all__ = ["Muse", "plan", "VARIANTS"]
+
+TEMPERATURE = 0.07  # MUSE's own, as all numbers here
+DROPOUT = 0.25
+LAYERS = 2
+KEEP_ALL = 0.5  # the share of samples whose edges the copy keeps
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table."""
+
+    note: str
+
+
+VARIANTS = {"muse": Variant("a graph of samples and modalities, contrasted with a copy that has fewer edges")}
+
+
+def plan(benchmark: Benchmark, *, variant: str = "muse", seed: int = 0) -> Stage:
+    """Trains from scratch, from torch's own initialisation, and needs nothing else."""
+    pick(VARIANTS, variant, "muse variant")
+
+    def build(train: Dataset) -> "Muse":
+        return Muse(vector_encoder(benchmark, benchmark.dim), benchmark.dim, benchmark.num_classes)
+
+    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
+    return Stage(f"muse-s{seed}", build, {"method": "muse", **network_config(benchmark)}, settings)
+
+
+class Layer(nn.Module):
+    """Messages along every edge, averaged where they arrive; the same weights for both directions."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.message, self.update = nn.Linear(2 * dim, dim), nn.Linear(2 * dim, dim)
+
+    def forward(
+        self,
+        source: Float[Tensor, "*r u c"],
+        target: Float[Tensor, "*r v c"],
+        edges: Float[Tensor, "*r v u c"],
+        there: Bool[Tensor, "*r v u"],
+    ) -> Float[Tensor, "*r v c"]:
+        """The new states of the targets; the mean over no edge is zero."""
+        messages = _relu(self.message, source.unsqueeze(-3).expand_as(edges), edges)
+        weight = there[..., None].to(messages.dtype)
+        return _relu(self.update, (messages * weight).sum(-2) / weight.sum(-2).clamp_min(1), target)
+
+
+class Muse(nn.Module):
+    """Nothing is imputed: a missing modality is an edge that is not there.
+
+    Samples meet in the modality nodes, so the answer for a sample depends on the batch it is predicted with. As published
+    the classifier learns from the graph with all edges only; the copy reaches it through the contrast alone.
+
+    NOTE[PAPER] muse-single-edge: the copy keeps 1 to n - 1 of a sample's n edges, which says nothing of n = 1; a single
+    edge stays.
+    """
+
+    looks_across_batch = True
+
+    def __init__(self, encoder: VectorEncoder, dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.inputs = nn.ModuleList(nn.Linear(dim, dim) for _ in encoder.encoders)
+        self.nodes = nn.Parameter(torch.randn(len(self.inputs), dim))
+        self.layers = nn.ModuleList(Layer(dim) for _ in range(LAYERS))
+        self.edge_updates = nn.ModuleList(nn.Linear(3 * dim, dim) for _ in range(LAYERS - 1))
+        self.dropout = nn.Dropout(DROPOUT)
+        self.projection = nn.Linear(dim, dim)
+        self.classifier = nn.Sequential(
+            nn.Linear(dim, dim), nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(dim, num_classes)
+        )
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        assert batch.labels is not None
+        edges, there = self._edges(batch)
+        states = self.samples(edges, torch.stack([there, fewer(there, batch.key)]))
+        full, dropped = F.normalize(self.projection(states).tanh(), dim=-1)
+        within, across = full @ full.T / TEMPERATURE, full @ dropped.T / TEMPERATURE
+        itself = torch.arange(len(batch), device=across.device)
+        alike = (batch.labels[:, None] == batch.labels).to(within.dtype)
+        unsupervised = F.cross_entropy(across, itself) + F.cross_entropy(across.T, itself)
+        supervised = F.binary_cross_entropy_with_logits(torch.stack([within, across]), alike.expand(2, -1, -1))
+        return {
+            "task": F.cross_entropy(self.classifier(states[0]), batch.labels),
+            "unsupervised": 0.25 * unsupervised,
+            "supervised": 0.5 * supervised,
+        }
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Prediction:
+        edges, there = self._edges(batch.check())
+        return Prediction(self.classifier(self.samples(edges, there[None])[0]))
+
+    def samples(self, edges: Float[Tensor, "b m c"], there: Bool[Tensor, "r b m"]) -> Float[Tensor, "r b c"]:
+        """The final states of the sample nodes in graphs that share edge features and differ in which edges are there."""
+        inward = edges.expand(len(there), -1, -1, -1)
+        outward = inward.transpose(1, 2)
+        samples, modalities = torch.ones_like(inward[:, :, 0]), self.nodes.expand(len(there), -1, -1)
+        for number, layer in enumerate(self.layers):
+            if number:
+                samples, modalities = self.dropout(samples), self.dropout(modalities)
+                change = self.edge_updates[number - 1]
+                inward = _edge(change, modalities, samples, inward)
+                outward = _edge(change, samples, modalities, outward)
+            samples, modalities = (
+                layer(modalities, samples, inward, there),
+                layer(samples, modalities, outward, there.transpose(1, 2)),
+            )
+        return samples
+
+    def _edges(self, batch: Batch) -> tuple[Float[Tensor, "b m c"], Bool[Tensor, "b m"]]:
+        vectors, there = self.encoder(batch)
+        return torch.stack([layer(x) for layer, x in zip(self.inputs, vectors.unbind(1), strict=True)], 1), there
+
+
+def fewer(there: Bool[Tensor, "b m"], key: Int[Tensor, "b"]) -> Bool[Tensor, "b m"]:
+    """With probability ½ all edges of a sample, else 1 to n - 1 of its n, every number and every choice equally likely."""
+    draws = uniform(derive(key, "edges"), 2 + there.shape[1])
+    most = (there.sum(1) - 1).clamp_min(1)
+    count = (1 + draws[:, 1] * most).long().minimum(most)
+    ranks = draws[:, 2:].masked_fill(~there, 2.0).argsort(1).argsort(1)
+    return there & ((draws[:, :1] < KEEP_ALL) | (ranks < count[:, None]))
+
+
+def _edge(change: nn.Module, source: Tensor, target: Tensor, edges: Tensor) -> Tensor:
+    return _relu(change, source.unsqueeze(-3).expand_as(edges), target.unsqueeze(-2).expand_as(edges), edges)
+
+
+def _relu(layer: nn.Module, *parts: Tensor) -> Tensor:
+    return torch.relu(layer(torch.cat(parts, -1)))

@@ -1,0 +1,105 @@
+"""PDF: each modality's classifier is weighted by its predicted confidence, at test time corrected by how sure it sounds.
+
+c_m predicts p_m(y). holo_m = Σ_{j≠m} ln c_j / Σ_j ln c_j. Training: w = softmax_m(c_m + holo_m), fused = Σ_m sg(w_m) · l_m,
+L = CE(fused) + Σ_m CE(l_m) + Σ_m mean |c_m - sg(p_m(y))|. Test: w = softmax_m((c_m + holo_m) · min(1, u_m / mean_{j≠m} u_j))
+with u_m = mean_k |p_m(k) - 1/K|.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gauge.benchmarks import Benchmark
+from gauge.data import Dataset
+from gauge.imputers._frozen import Frozen
+from gauge.methods.late_fusion import LateFusion, Opinions, as_observed, vector_classifiers
+from gauge.registry import pick
+from gauge.stages import Stage, imputer_stage, network_config
+from gauge.types import Batch, Imputer, Prediction
+
+__all__ = ["PDF", "plan", "VARIANTS"]
+
+FLOOR = 1e-8  # as published, everywhere
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table."""
+
+    note: str
+
+
+VARIANTS = {"pdf": Variant("classifiers weighted by predicted and relative confidence, completed inputs")}
+
+
+def plan(benchmark: Benchmark, *, variant: str = "pdf", seed: int = 0) -> Stage:
+    """Trained on real values; the imputer only serves predictions."""
+    pick(VARIANTS, variant, "pdf variant")
+
+    def build(train: Dataset, imputer: Imputer) -> "PDF":
+        return PDF(vector_classifiers(benchmark), imputer)
+
+    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
+    config = {"method": "pdf", **network_config(benchmark)}
+    return Stage(f"pdf-s{seed}", build, config, settings, (imputer_stage(benchmark),))
+
+
+class PDF(nn.Module):
+    """Late fusion in which a small network for each modality predicts how likely its classifier is right.
+
+    Those networks are linear up to their sigmoid, as published; they read the vectors and do not train them.
+    """
+
+    def __init__(self, classifiers: LateFusion, imputer: Imputer) -> None:
+        super().__init__()
+        self.classifiers = classifiers
+        self.imputer = Frozen(imputer)
+        self.confidences = nn.ModuleDict(
+            {
+                name: nn.Sequential(nn.Linear(d, 2 * d), nn.Linear(2 * d, d), nn.Linear(d, 1), nn.Sigmoid())
+                for name, d in classifiers.widths.items()
+            }
+        )
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        assert batch.labels is not None
+        opinions = self.classifiers.read(batch)
+        confidence, losses = self.confidence(opinions), opinions.losses(batch.labels)
+        weights = fusion_weights(confidence, opinions).detach()
+        right = (-losses.detach()).exp()
+        return {
+            "task": F.cross_entropy((weights[..., None] * opinions.logits).sum(1), batch.labels),
+            "modalities": opinions.total(losses),
+            "confidence": opinions.total((confidence - right).abs()),
+        }
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Prediction:
+        opinions = self.classifiers.read(as_observed(self.imputer.complete(batch.check())))
+        weights = fusion_weights(self.confidence(opinions), opinions, reliability(opinions.logits))
+        return Prediction((weights[..., None] * opinions.logits).sum(1))
+
+    def confidence(self, opinions: Opinions) -> Float[Tensor, "b m"]:
+        """c: how likely every modality's classifier is right, by its vector."""
+        pairs = zip(self.confidences.values(), opinions.vectors, strict=True)
+        return torch.cat([network(vector.detach()) for network, vector in pairs], 1)
+
+
+def fusion_weights(
+    confidence: Float[Tensor, "b m"], opinions: Opinions, reliability: Float[Tensor, "b m"] | float = 1.0
+) -> Float[Tensor, "b m"]:
+    """Softmax, over the modalities that are there, of their own confidence and the share that speaks against the others."""
+    logs = torch.where(opinions.there, (confidence + FLOOR).log(), 0.0)
+    total = logs.sum(1, keepdim=True)
+    support = (confidence + (total - logs) / (total + FLOOR)) * reliability
+    return support.masked_fill(~opinions.there, -torch.inf).softmax(1)
+
+
+def reliability(logits: Float[Tensor, "b m k"]) -> Float[Tensor, "b m"]:
+    """How far every modality's answer is from uniform, beside the mean of the others; at most 1."""
+    distance = (logits.softmax(-1) - 1 / logits.shape[-1]).abs().mean(-1)
+    others = distance.sum(1, keepdim=True) - distance
+    return (distance * (logits.shape[1] - 1) / (others + FLOOR)).clamp_max(1)

@@ -1,0 +1,407 @@
+"""Concat, unimodal, QMF, PDF and DynMM against their definitions, written out for one sample at a time."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import (
+    CLASSES,
+    SHAPES,
+    assert_equal,
+    dataset,
+    double,
+    gradients,
+    incomplete_batch,
+    linear_mopoe,
+    noise,
+    with_hidden,
+)
+
+from gauge import TrainSettings, fit, registry
+from gauge.benchmarks.polymnist import BENCHMARK
+from gauge.encoders.mlp import Mlp
+from gauge.masks import AnySubset
+from gauge.methods.concat import Concat
+from gauge.methods.dynmm import DynMM
+from gauge.methods.late_fusion import LateFusion, Opinions, as_observed
+from gauge.methods.pdf import PDF, fusion_weights, reliability
+from gauge.methods.qmf import QMF, confidence, fuse, ranking
+from gauge.randomness import sample_keys, seeded
+from gauge.units import VectorEncoder
+
+TRAIN = dataset("train", 40)
+WIDTH, COUNT = 6, len(SHAPES)
+METHODS = ("concat", "unimodal", "qmf", "pdf", "dynmm")
+
+
+def make(name):
+    """One of the methods, on tiny encoders and an untrained imputer."""
+    with seeded(1, "fusion"):
+        encoders = {key: Mlp(shape, WIDTH, hidden=5) for key, shape in SHAPES.items()}
+        imputer = linear_mopoe(TRAIN)
+        if name == "concat":
+            return Concat(VectorEncoder(encoders), imputer, num_classes=CLASSES)
+        if name == "unimodal":
+            return LateFusion(encoders, CLASSES, imputer, rectify=False)
+        classifiers = LateFusion(encoders, CLASSES, rectify=False)
+        if name == "qmf":
+            return QMF(classifiers, imputer, rows=len(TRAIN))
+        if name == "pdf":
+            return PDF(classifiers, imputer)
+        return DynMM(classifiers, make("concat"), imputer)
+
+
+@pytest.fixture(params=METHODS)
+def method(request):
+    return make(request.param).eval()
+
+
+@pytest.fixture
+def complete():
+    """Six samples of the training split, nothing missing."""
+    return as_observed(TRAIN.batch(torch.arange(6)))
+
+
+def opinions_of(seed=0, rows=5, count=COUNT, there=None):
+    there = torch.ones(rows, count, dtype=torch.bool) if there is None else there
+    logits = 2 * noise(rows, count, CLASSES, seed=seed).double()
+    return Opinions((), logits, there)
+
+
+SOME = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 1]]).bool()
+
+
+# what all of them have in common
+
+
+def test_predictions_are_those_for_the_completed_input(method, batch):
+    completed = as_observed(method.imputer.complete(batch))
+    torch.testing.assert_close(method.predict(completed).logits, method.predict(batch).logits)
+
+
+def test_training_never_asks_the_imputer(method):
+    batch = TRAIN.batch(torch.arange(6))
+    method.imputer._held = (None,)
+    assert all(bool(torch.isfinite(term)) for term in method.train().loss(batch).values())
+
+
+@pytest.mark.parametrize("filling", [float("nan"), "noise"])
+@pytest.mark.parametrize("name", METHODS)
+def test_hidden_values_reach_neither_losses_nor_gradients(name, filling):
+    batch = incomplete_batch()
+    found = []
+    for each in (batch, with_hidden(batch, filling)):
+        method = make(name).train()
+        terms = method.loss(each)
+        found.append((terms, gradients(method, sum(terms.values()))))
+    assert_equal(found[0][0], found[1][0])
+    assert_equal(found[0][1], found[1][1])
+
+
+def test_a_modality_that_nobody_has_is_not_trained():
+    batch = as_observed(incomplete_batch())
+    batch = replace(batch, observed={**batch.observed, "signal": torch.zeros(6, dtype=torch.bool)})
+    for name in ("unimodal", "qmf", "pdf"):
+        method = make(name).train()
+        found = gradients(method, sum(method.loss(batch).values()))
+        assert not any(bool(found[key].any()) for key in found if ".signal." in key)
+
+
+def test_what_is_frozen_is_bit_identical_after_training(method):
+    frozen = [method.imputer.imputer] + ([method.unimodal, method.concat] if isinstance(method, DynMM) else [])
+    before = [{name: tensor.clone() for name, tensor in module.state_dict().items()} for module in frozen]
+    trained = {name: parameter.clone() for name, parameter in method.named_parameters() if parameter.requires_grad}
+    fit(method, TRAIN, settings=TrainSettings(epochs=2, batch_size=16))
+    for module, state in zip(frozen, before, strict=True):
+        assert_equal(dict(module.state_dict()), state)
+        assert not module.train(False).training
+    assert any(
+        not torch.equal(parameter, trained[name]) for name, parameter in method.named_parameters() if name in trained
+    )
+
+
+def test_training_lowers_the_loss(method):
+    before = float(sum(method.loss(TRAIN.batch(torch.arange(40))).values()).detach())
+    fit(method, TRAIN, settings=TrainSettings(epochs=6, batch_size=16, learning_rate=1e-2))
+    assert float(sum(method.loss(TRAIN.batch(torch.arange(40))).values()).detach()) < before
+
+
+ENCODERS = 5 * 1_142_336  # trunk 93,248 and Linear(2048, 512)
+
+
+@pytest.mark.parametrize(
+    ("file", "variant", "trained"),
+    [
+        ("concat", "concat", ENCODERS + 25_610),
+        ("late_fusion", "unimodal", ENCODERS + 5 * 5_130),
+        ("qmf", "qmf", ENCODERS + 5 * 5_130),
+        ("pdf", "pdf", ENCODERS + 5 * 5_130 + 5 * 1_050_625),
+        ("dynmm", "dynmm", 1_314_310),
+    ],
+)
+def test_published_sizes_on_polymnist(file, variant, trained):
+    stage, imputer = registry.module("methods", file).plan(BENCHMARK, variant=variant), linear_mopoe(TRAIN)
+    with torch.device("meta"):
+        module = stage.build(TRAIN, *[need.build(TRAIN, imputer) for need in stage.needs[:-1]], imputer)
+    assert sum(each.numel() for each in module.parameters() if each.requires_grad) == trained
+
+
+def test_all_stand_on_one_imputer_and_dynmm_on_the_rows_of_its_seed():
+    plans = {name: registry.module("methods", name).plan for name in ("concat", "late_fusion", "qmf", "pdf", "dynmm")}
+    unimodal = plans["late_fusion"](BENCHMARK, variant="unimodal", seed=4)
+    others = [plans[name](BENCHMARK, seed=4) for name in ("concat", "qmf", "pdf", "dynmm")]
+    assert len({stage.needs[-1].key("") for stage in (unimodal, *others)}) == 1
+    assert [need.key("") for need in others[-1].needs[:2]] == [unimodal.key(""), others[0].key("")]
+    assert len({stage.key("") for stage in (unimodal, *others)}) == 5
+
+
+# unimodal and concat
+
+
+def test_the_opinions_are_averaged_over_the_samples_that_have_them(batch):
+    method = make("unimodal")
+    expected = 0.0
+    for place, name in enumerate(SHAPES):
+        rows = batch.any_observed()[:, place]
+        values = batch.filled({name: torch.zeros_like(batch.inputs[name])}).inputs[name][rows]
+        logits = method.heads[name](method.encoders[name](values, rows)[:, 0])
+        expected = expected + F.cross_entropy(logits, batch.labels[rows])
+    torch.testing.assert_close(method.loss(batch)["task"], expected)
+
+
+def test_unimodal_votes_with_all_modalities_also_the_recovered_ones(batch):
+    method = make("unimodal")
+    logits = method.opinions(method.imputer.complete(batch))
+    torch.testing.assert_close(method.predict(batch).logits, logits.log_softmax(-1).sum(1))
+
+
+def test_training_classifiers_side_by_side_is_training_each_alone():
+    settings = TrainSettings(epochs=2, batch_size=16)
+    together, alone = make("unimodal"), make("unimodal")
+    for name in ("image", "signal"):
+        alone.encoders[name].requires_grad_(False)
+        alone.heads[name].requires_grad_(False)
+    fit(together, TRAIN, settings=settings)
+    fit(alone, TRAIN, settings=settings)
+    assert_equal(dict(together.encoders["table"].state_dict()), dict(alone.encoders["table"].state_dict()))
+
+
+def test_concat_is_one_linear_map_of_all_vectors(complete):
+    method = make("concat")
+    vectors = [method.encoder.encoders[name](complete.inputs[name], complete.observed[name])[:, 0] for name in SHAPES]
+    torch.testing.assert_close(method(complete), F.linear(torch.cat(vectors, 1), method.head.weight, method.head.bias))
+
+
+# QMF
+
+
+def ranking_by_hand(confidence, difficulty, there):
+    total = 0.0
+    for m in range(there.shape[1]):
+        terms = []
+        for i in range(len(there)):
+            j = (i + 1) % len(there)
+            if not (there[i, m] and there[j, m]):
+                continue
+            r, s = float(difficulty[i, m]), float(difficulty[j, m])
+            t = (r > s) - (r < s)
+            terms.append(max(0.0, t * float(confidence[i, m] - confidence[j, m]) - abs(r - s)))
+        total += sum(terms) / max(1, len(terms))
+    return total
+
+
+@pytest.mark.parametrize("there", [torch.ones_like(SOME), SOME], ids=["complete", "gaps"])
+def test_ranking_follows_its_definition(there):
+    sure, hard = 3 * noise(5, 3, seed=1).double(), noise(5, 3, seed=2).double().sigmoid()
+    expected = ranking_by_hand(sure, hard, there)
+    assert expected > 0
+    assert float(ranking(sure, hard, there)) == pytest.approx(expected)
+
+
+def test_ranking_is_zero_for_equal_histories():
+    sure = noise(5, 3).requires_grad_()
+    found = ranking(sure, torch.full((5, 3), 0.4), torch.ones_like(SOME))
+    found.backward()
+    assert float(found.detach()) == 0
+    assert not sure.grad.any()
+
+
+def test_ranking_wants_less_confidence_in_what_is_harder():
+    sure, hard = torch.tensor([[2.0], [0.0]]), torch.tensor([[0.9], [0.1]])
+    there = torch.ones(2, 1, dtype=torch.bool)
+    assert float(ranking(sure, hard, there)) == pytest.approx(2.0 - 0.8)
+    assert float(ranking(-sure, hard, there)) == 0
+
+
+def test_confidence_is_the_energy_and_never_overflows():
+    logits = noise(4, 3, 5).double()
+    torch.testing.assert_close(confidence(logits), logits.exp().sum(-1).log() / 10)
+    assert float(confidence(torch.full((1, 1, 2), 1000.0))) == pytest.approx((1000 + math.log(2)) / 10)
+
+
+def test_qmf_fuses_by_confidence_and_keeps_its_gradient_out():
+    opinions = opinions_of(there=SOME)
+    logits = opinions.logits.clone().requires_grad_()
+    fused = fuse(replace(opinions, logits=logits))
+    for row in range(5):
+        parts = [logits[row, m].logsumexp(0) / 10 * logits[row, m] for m in range(3) if SOME[row, m]]
+        torch.testing.assert_close(fused[row], torch.stack(parts).sum(0))
+    fused.sum().backward()
+    weights = torch.where(SOME, confidence(opinions.logits), 0.0)
+    torch.testing.assert_close(logits.grad, weights[..., None].expand_as(logits))
+
+
+def test_history_adds_up_the_losses_of_what_is_there():
+    method = make("qmf").train()
+    expected = torch.zeros(len(TRAIN), COUNT)
+    for rows in (torch.tensor([7, 3, 5]), torch.tensor([5, 30, 2])):
+        key = sample_keys(rows, 3)
+        batch = TRAIN.batch(rows, keep=AnySubset().keep(TRAIN.layout, key), key=key)
+        opinions = method.classifiers.read(batch)
+        for place, row in enumerate(rows.tolist()):
+            for m in range(COUNT):
+                if opinions.there[place, m]:
+                    expected[row, m] += F.cross_entropy(opinions.logits[place, m], batch.labels[place]).detach()
+        method.loss(batch)
+    torch.testing.assert_close(method.history, expected)
+    before = method.history.clone()
+    method.eval().loss(batch)
+    assert torch.equal(method.history, before)
+    assert torch.equal(method.state_dict()["history"], before)
+
+
+def test_qmf_ranks_by_the_history_of_the_whole_split_this_step_included():
+    method = make("qmf").double().train()
+    method.history.copy_(noise(len(TRAIN), COUNT, seed=4).double().abs())
+    batch = double(as_observed(TRAIN.batch(torch.tensor([4, 11, 8, 20]))))
+    terms = method.loss(batch)
+    history = method.history
+    hard = (history[batch.index] - history.min(0).values) / (history.max(0).values - history.min(0).values)
+    sure = confidence(method.classifiers.read(batch).logits).detach()
+    assert float(terms["ranking"].detach()) == pytest.approx(ranking_by_hand(sure, hard, batch.any_observed()))
+    assert set(terms) == {"task", "modalities", "ranking"}
+
+
+def test_a_history_without_differences_gives_finite_losses(complete):
+    method = make("qmf").eval()
+    assert float(method.loss(complete)["ranking"].detach()) == 0
+
+
+# PDF
+
+
+def weights_by_hand(confidence, members, reliability=None):
+    logs = {m: math.log(float(confidence[m]) + 1e-8) for m in members}
+    support = {}
+    for m in members:
+        holo = sum(logs[j] for j in members if j != m) / (sum(logs.values()) + 1e-8)
+        support[m] = (float(confidence[m]) + holo) * (1 if reliability is None else float(reliability[m]))
+    total = sum(math.exp(value) for value in support.values())
+    return [math.exp(support[m]) / total if m in members else 0.0 for m in range(len(confidence))]
+
+
+def test_pdf_weights_follow_their_definition():
+    opinions, sure = opinions_of(there=SOME), noise(5, 3, seed=2).double().sigmoid()
+    sound = noise(5, 3, seed=3).double().sigmoid()
+    for row in range(5):
+        members = SOME[row].nonzero()[:, 0].tolist()
+        plain, corrected = fusion_weights(sure, opinions)[row], fusion_weights(sure, opinions, sound)[row]
+        assert plain.tolist() == pytest.approx(weights_by_hand(sure[row], members))
+        assert corrected.tolist() == pytest.approx(weights_by_hand(sure[row], members, sound[row]))
+
+
+def test_reliability_follows_its_definition():
+    logits = opinions_of(seed=5).logits
+    found = reliability(logits)
+    for row in range(5):
+        u = [float((logits[row, m].softmax(0) - 1 / CLASSES).abs().mean()) for m in range(3)]
+        expected = [min(1.0, u[m] * 2 / (sum(u) - u[m] + 1e-8)) for m in range(3)]
+        assert found[row].tolist() == pytest.approx(expected)
+
+
+def test_pdf_of_two_modalities_is_the_published_closed_form():
+    opinions, sure = opinions_of(count=2), noise(5, 2, seed=2).double().sigmoid()
+    first, second = (sure + 1e-8).log().unbind(1)
+    holo = torch.stack([second, first], 1) / (first + second + 1e-8)[:, None]
+    distance = (opinions.logits.softmax(-1) - 1 / CLASSES).abs().mean(-1)
+    sound = torch.stack([distance[:, 0] / (distance[:, 1] + 1e-8), distance[:, 1] / (distance[:, 0] + 1e-8)], 1)
+    expected = ((sure + holo) * sound.clamp_max(1)).softmax(1)
+    torch.testing.assert_close(fusion_weights(sure, opinions, reliability(opinions.logits)), expected)
+
+
+def test_pdf_loss_follows_its_definition(batch):
+    method = make("pdf").double().train()
+    batch = double(batch)
+    opinions = method.classifiers.read(batch)
+    sure = method.confidence(opinions)
+    weights = fusion_weights(sure, opinions)
+    fused = torch.stack([sum(weights[i, m] * opinions.logits[i, m] for m in range(3)) for i in range(6)])
+    off = 0.0
+    for m in range(3):
+        rows = opinions.there[:, m]
+        right = opinions.logits[rows, m].softmax(-1).gather(1, batch.labels[rows, None])[:, 0]
+        off = off + (sure[rows, m] - right).abs().mean()
+    terms = method.loss(batch)
+    torch.testing.assert_close(terms["task"], F.cross_entropy(fused, batch.labels))
+    torch.testing.assert_close(terms["confidence"], off)
+
+
+def test_confidence_trains_its_own_networks_only_and_the_task_leaves_them_alone(complete):
+    method = make("pdf").train()
+    found = gradients(method, method.loss(complete)["confidence"])
+    assert {name for name, gradient in found.items() if gradient.any()} == {
+        name for name, _ in method.named_parameters() if name.startswith("confidences")
+    }
+    found = gradients(method, method.loss(complete)["task"])
+    assert not any(name.startswith("confidences") for name in found)
+
+
+# DynMM
+
+
+def test_dynmm_answers_with_exactly_one_branch(batch):
+    method = make("dynmm")
+    completed = as_observed(method.imputer.complete(batch))
+    branches = torch.cat([method.unimodal.opinions(completed), method.concat(completed)[:, None]], 1)
+    vectors = torch.cat(method.unimodal.read(completed).vectors, 1)
+    chosen = method.gate(vectors).argmax(1)
+    expected = torch.stack([branches[row, branch] for row, branch in enumerate(chosen.tolist())])
+    torch.testing.assert_close(method.predict(batch).logits, expected, rtol=0, atol=0)
+
+
+def test_the_gate_learns_as_if_it_were_soft(complete):
+    method = make("dynmm").double().train()
+    batch = double(complete)
+    terms = method.loss(batch)
+    found = gradients(method, terms["task"] + terms["cost"])
+    assert set(found) == {name for name, _ in method.named_parameters() if name.startswith("gate")}
+    opinions = method.unimodal.read(batch)
+    branches = torch.cat([opinions.logits, method.concat(batch)[:, None]], 1).detach()
+    soft = method.gate(torch.cat(opinions.vectors, 1)).softmax(1)
+    hard = F.one_hot(soft.argmax(1), COUNT + 1).double()
+    fused = torch.einsum("bi,bik->bk", hard, branches)
+    pull = fused.softmax(-1) - F.one_hot(batch.labels, CLASSES)
+    surrogate = (soft * torch.einsum("bik,bk->bi", branches, pull)).sum(1).mean() + 0.1 * soft[:, -1].mean()
+    expected = gradients(method, surrogate)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient)
+    assert float(terms["cost"].detach()) == pytest.approx(0.1 * float(hard[:, -1].mean()))
+
+
+def test_the_gate_never_picks_the_branch_of_a_modality_that_is_not_there(batch):
+    method = make("dynmm").train()
+    with torch.no_grad():
+        method.gate[-1].bias.copy_(torch.tensor([9.0, 8.0, 7.0, 0.0]))
+    logits, choice = method(batch)
+    assert not choice[:, :-1][~batch.any_observed()].any()
+    assert torch.isfinite(logits).all()
+    assert choice.argmax(1).tolist() == batch.any_observed().float().argmax(1).tolist()
+
+
+def test_the_branches_stay_in_eval_mode_while_the_gate_trains():
+    method = make("dynmm").train()
+    assert method.training
+    assert method.gate.training
+    assert not any(module.training for branch in (method.unimodal, method.concat) for module in branch.modules())

@@ -1,0 +1,169 @@
+"""MAP against its definition: prompts of the observed subset stand before the sequence at every block."""
+
+import helpers
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, noise, rows_of, with_hidden
+
+from gauge import Batch, Dataset, Network
+from gauge.benchmarks import mst, polymnist
+from gauge.masks import draw_subsets
+from gauge.methods.map import MAP, VARIANTS, plan, prompt_length
+from gauge.randomness import seeded
+
+LENGTH, SUBSETS = 2, 7
+NOTHING = Dataset("train", {"x": torch.zeros(1, 1)}, torch.zeros(1).long())
+
+
+def map_(subsets_per_step=0):
+    """Random weights that are large enough for every token to count."""
+    with seeded(0, "MAP"):
+        method = MAP(helpers.unit_encoder(), helpers.network(), length=LENGTH, subsets_per_step=subsets_per_step)
+    with torch.no_grad():
+        for place, parameter in enumerate(method.parameters()):
+            parameter.add_(0.3 * noise(*parameter.shape, seed=place))
+    return method
+
+
+@pytest.fixture
+def complete():
+    return Batch(
+        {name: noise(4, *shape, seed=40 + place) for place, (name, shape) in enumerate(SHAPES.items())},
+        {"image": torch.ones(4).bool(), "signal": torch.ones(4).bool(), "table": torch.ones(4, 5).bool()},
+        torch.arange(4) % CLASSES,
+    )
+
+
+def logits_of(method, units, row, visible):
+    """One sample: prompts before the sequence, as published, so that CLS stands after those of all blocks."""
+    members = [[at for at in range(len(visible)) if units.modality[at] == place] for place in range(3)]
+    whole = [place for place in range(3) if all(visible[at] for at in members[place])]
+    partly = [place for place in range(3) if any(visible[at] for at in members[place])]
+    prompts = method.prompts[sum(2**place for place in whole or partly) - 1]
+    tokens = [
+        (units.content[row, at] if visible[at] else torch.ones(DIM)) + units.embedding[at] for at in range(len(visible))
+    ]
+    classifier = method.classifier
+    sequence = torch.stack([classifier.cls_token + classifier.cls_position, *tokens])
+    for block, own in zip(classifier.backbone.blocks, prompts, strict=True):
+        sequence = block(torch.cat([own, sequence])[None])[0]
+    assert len(sequence) == 1 + len(tokens) + 2 * LENGTH
+    return classifier.head(sequence[2 * LENGTH])
+
+
+def loss_of(method, batch, chosen):
+    units, found = method.encoder(batch), []
+    for subset in chosen:
+        for row, label in enumerate(batch.labels):
+            observed = units.observed[row].tolist()
+            visible = [seen and bool(subset[place]) for seen, place in zip(observed, units.modality, strict=True)]
+            found.append(F.cross_entropy(logits_of(method, units, row, visible if any(visible) else observed), label))
+    return torch.stack(found).mean()
+
+
+@torch.no_grad()
+def test_predictions_are_those_of_the_definition(batch):
+    method = map_()
+    units = method.encoder(batch)
+    expected = [logits_of(method, units, row, units.observed[row].tolist()) for row in range(len(batch))]
+    torch.testing.assert_close(method.predict(batch).logits, torch.stack(expected), atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_the_loss_is_the_mean_over_the_subsets_of_the_step(batch):
+    everything = torch.ones(1, 3, dtype=torch.bool)
+    method = map_()
+    torch.testing.assert_close(method.loss(batch)["task"], loss_of(method, batch, everything))
+    method = map_(subsets_per_step=3)
+    chosen = draw_subsets(batch.key, method.subsets, 3)
+    assert len(chosen) == 3
+    torch.testing.assert_close(method.loss(batch)["task"], loss_of(method, batch, chosen))
+
+
+@torch.no_grad()
+def test_as_many_subsets_as_there_are_is_all_of_them(batch):
+    method = map_(subsets_per_step=SUBSETS)
+    torch.testing.assert_close(method.loss(batch)["task"], loss_of(method, batch, method.subsets))
+
+
+def test_the_last_block_sees_the_prompts_of_all_blocks(batch):
+    method, lengths = map_(), []
+    for block in method.classifier.backbone.blocks:
+        block.register_forward_hook(lambda module, inputs, output: lengths.append(inputs[0].shape[1]))
+    method.predict(batch)
+    units = sum(method.encoder.layout.values())
+    assert lengths == [1 + units + LENGTH, 1 + units + 2 * LENGTH]
+
+
+def trained(method, batch):
+    """The numbers of the subsets whose prompts get a gradient."""
+    found = gradients(method, method.loss(batch)["task"])["prompts"]
+    assert found.abs().sum((2, 3)).gt(0).all(1).tolist() == found.abs().sum((1, 2, 3)).gt(0).tolist()
+    return {number for number in range(SUBSETS) if found[number].any()}
+
+
+def test_on_complete_input_only_the_prompts_of_the_full_set_train(complete):
+    assert trained(map_(), complete) == {SUBSETS - 1}
+
+
+def test_only_the_prompts_of_the_subsets_of_the_step_train(complete):
+    method = map_(subsets_per_step=3)
+    chosen = draw_subsets(complete.key, method.subsets, 3)
+    assert trained(method, complete) == {int((row * 2 ** torch.arange(3)).sum()) - 1 for row in chosen}
+
+
+def test_the_prompts_of_another_subset_change_nothing(complete):
+    method = map_()
+    before = method.predict(complete).logits
+    with torch.no_grad():
+        method.prompts[:-1] += 1
+    assert torch.equal(method.predict(complete).logits, before)
+    with torch.no_grad():
+        method.prompts[-1] += 1
+    assert not torch.equal(method.predict(complete).logits, before)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("filling", ["nan", "noise"])
+def test_what_is_missing_reaches_neither_loss_nor_gradient(batch, filling, count):
+    method = map_(count)
+    found = gradients(method, method.loss(with_hidden(batch, filling))["task"])
+    helpers.assert_equal(found, gradients(method, method.loss(batch)["task"]))
+
+
+def test_a_step_encodes_every_modality_once(batch):
+    method = map_(subsets_per_step=3)
+    calls = count_calls(*method.encoder.encoders.values())
+    method.loss(batch)
+    assert calls == [len(batch)] * len(SHAPES)
+
+
+@torch.no_grad()
+def test_the_subsets_of_a_step_are_those_of_its_first_key(batch):
+    method = map_(subsets_per_step=2)
+    losses = {float(method.loss(rows_of(batch, torch.tensor([0, 3]).roll(turn)))["task"]) for turn in (0, 0, 1)}
+    assert len(losses) == 2
+
+
+def test_a_backbone_without_blocks_is_refused():
+    network = Network(lambda sequence, bias: sequence, DIM, CLASSES)
+    with pytest.raises(ValueError, match="MAP adds prompts before every block, which function does not show; use"):
+        MAP(helpers.unit_encoder(), network)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_has_the_published_size(variant):
+    method = plan(polymnist.BENCHMARK, variant=variant).build(NOTHING)
+    assert sum(parameter.numel() for parameter in method.parameters()) == 1_045_834
+    assert method.prompts.shape == (31, 2, 12, 128)
+    assert method.subsets_per_step == (5 if variant == "map-dagger" else 0)
+    small = plan(mst.BENCHMARK, variant=variant).build(NOTHING)
+    assert small.prompts.shape == (7, 2, 4, 32)
+    assert sum(parameter.numel() for parameter in small.parameters()) == 732_826 + 7 * 2 * 4 * 32
+
+
+def test_the_two_variants_are_cached_apart():
+    first, second = (plan(polymnist.BENCHMARK, variant=variant) for variant in VARIANTS)
+    assert first.key("") != second.key("")
+    assert prompt_length(4) == 12

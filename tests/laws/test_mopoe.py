@@ -1,0 +1,101 @@
+"""MoPoE classification against its definition: a Linear on the posterior mean of one sample and subset at a time."""
+
+from dataclasses import replace
+
+import helpers
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import CLASSES, SHAPES, assert_equal, count_calls
+from torch import nn
+
+from gauge import Dataset, TrainSettings, fit
+from gauge.benchmarks.polymnist import BENCHMARK
+from gauge.imputers.mopoe import Coder, MoPoE
+from gauge.methods.mopoe import LatentClassifier, plan
+from gauge.randomness import seeded
+
+LATENT = 4
+SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
+
+
+def classifier(train, subsets_per_step=None):
+    with seeded(0, "mopoe"):
+        vae = helpers.linear_mopoe(train, LATENT)
+        return LatentClassifier(vae, LATENT, CLASSES, subsets_per_step=subsets_per_step)
+
+
+def mean_of(vae, batch, row, members):
+    """The precision-weighted mean of the members that are there; N(0, I) joins when that is all modalities."""
+    there = [name for name in SHAPES if bool(batch.observed[name][row].any())]
+    seen = [name for place, name in enumerate(SHAPES) if place in members and name in there] or there
+    total, weighted = float(len(seen) == len(SHAPES)) * torch.ones(LATENT), torch.zeros(LATENT)
+    for name in seen:
+        x, flags = batch.inputs[name][row], batch.observed[name][row]
+        x = torch.where(flags.reshape(flags.shape + (1,) * (x.ndim - flags.ndim)), x, torch.zeros(()))
+        mean, log_variance = vae.encoders[name](x[None])[0].chunk(2)
+        total = total + 1 / log_variance.exp()
+        weighted = weighted + mean / log_variance.exp()
+    return weighted / total
+
+
+@pytest.mark.parametrize("subsets_per_step", [None, len(SUBSETS)])
+def test_loss_is_the_mean_over_subsets_of_the_cross_entropy_of_their_latents(train, batch, subsets_per_step):
+    method, costs = classifier(train, subsets_per_step), []
+    for members in SUBSETS if subsets_per_step else SUBSETS[-1:]:
+        latents = torch.stack([mean_of(method.vae, batch, row, members) for row in range(len(batch))])
+        costs.append(F.cross_entropy(method.head(latents), batch.labels))
+    torch.testing.assert_close(method.loss(batch)["task"], torch.stack(costs).mean())
+
+
+def test_prediction_is_linear_in_the_mean_of_the_imputers_own_posterior(train, batch):
+    method = classifier(train, 2)
+    mean, _ = method.vae.posterior(batch)
+    torch.testing.assert_close(method.predict(batch).logits, method.head(mean))
+
+
+def test_only_the_linear_layer_learns_and_the_imputer_stays_bit_for_bit(train):
+    sizes = {name: int(torch.tensor(shape).prod()) for name, shape in SHAPES.items()}
+    vae = MoPoE(
+        {
+            name: Coder(
+                shape,
+                nn.Sequential(
+                    nn.Flatten(), nn.BatchNorm1d(sizes[name]), nn.Dropout(0.5), nn.Linear(sizes[name], 2 * LATENT)
+                ),
+                nn.Sequential(nn.Linear(LATENT, sizes[name]), nn.Unflatten(1, shape)),
+            )
+            for name, shape in SHAPES.items()
+        }
+    )
+    method = LatentClassifier(vae, LATENT, CLASSES, subsets_per_step=2)
+    before = {name: values.clone() for name, values in vae.state_dict().items()}
+    head = method.head.weight.clone()
+    fit(method, train, settings=TrainSettings(epochs=2, batch_size=16))
+    method.train()
+    assert_equal(before, vae.state_dict())
+    assert not any(part.training for part in vae.modules())
+    assert not torch.equal(method.head.weight, head)
+    assert set(method.state_dict()) == {"head.weight", "head.bias"}
+
+
+def test_encoders_run_once_a_step(train, batch):
+    method = classifier(train, 3)
+    rows = count_calls(*method.vae.encoders.values())
+    method.loss(batch)
+    assert rows == [len(batch)] * len(SHAPES)
+
+
+def test_both_variants_stand_on_the_imputer_and_have_the_published_size():
+    plain, dagger = (plan(BENCHMARK, variant=name) for name in ("mopoe", "mopoe-dagger"))
+    assert plain.needs[0].key("") == dagger.needs[0].key("")
+    assert plain.key("") != dagger.key("")
+    inputs = {name: torch.zeros(1, 3, 28, 28) for name in BENCHMARK.modalities}
+    data = Dataset("train", inputs, torch.zeros(1, dtype=torch.long))
+    method = plain.build(data, plain.needs[0].build(data))
+    assert sum(parameter.numel() for parameter in method.parameters()) == 512 * 10 + 10
+
+
+def test_another_imputer_has_no_such_latent():
+    with pytest.raises(ValueError, match="method 'mopoe' reads the latent of the imputer 'mopoe', but polymnist has"):
+        plan(replace(BENCHMARK, imputer="mean", imputer_options={}))

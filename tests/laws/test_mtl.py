@@ -1,0 +1,165 @@
+"""MTL against its definition, written out for one sample and one subset at a time."""
+
+import itertools
+from dataclasses import replace
+
+import helpers
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, noise, with_hidden
+
+from gauge import Batch, Dataset, Network
+from gauge.benchmarks.polymnist import BENCHMARK
+from gauge.gates import hiding_bias
+from gauge.masks import subsets
+from gauge.methods.mtl import MTL, cls_hiding_bias, plan, subset_code
+from gauge.randomness import seeded
+
+NAMES = list(SHAPES)
+SUBSETS = [set(members) for size in (1, 2, 3) for members in itertools.combinations(range(3), size)]
+
+
+def mtl():
+    """Random weights that are large enough for every token to count."""
+    with seeded(0, "MTL"):
+        method = MTL(helpers.unit_encoder(), helpers.network())
+    with torch.no_grad():
+        for place, parameter in enumerate(method.parameters()):
+            parameter.add_(0.3 * noise(*parameter.shape, seed=place))
+    return method
+
+
+@pytest.fixture
+def complete():
+    return Batch(
+        {name: noise(4, *shape, seed=40 + place) for place, (name, shape) in enumerate(SHAPES.items())},
+        {"image": torch.ones(4).bool(), "signal": torch.ones(4).bool(), "table": torch.ones(4, 5).bool()},
+        torch.arange(4) % CLASSES,
+    )
+
+
+def rows_without(method, sequence, hidden):
+    """The CLS state, with attention one head and one query at a time; CLS (and it alone) skips the hidden positions."""
+    for block in method.backbone.blocks:
+        normed = block.attention_norm(sequence)
+        query, key, value = (normed @ part.T for part in block.attention.qkv.weight.chunk(3))
+        width = DIM // block.attention.heads
+        gathered = torch.zeros_like(sequence)
+        for head in range(block.attention.heads):
+            channels = slice(head * width, (head + 1) * width)
+            for row in range(len(sequence)):
+                seen = [at for at in range(len(sequence)) if row != 0 or at not in hidden]
+                weights = (key[seen, channels] @ query[row, channels] / width**0.5).softmax(0)
+                gathered[row, channels] = weights @ value[seen, channels]
+        sequence = sequence + block.attention.project(gathered)
+        sequence = sequence + block.mlp(block.mlp_norm(sequence))
+    return sequence[0]
+
+
+def logits_of(method, units, row, visible):
+    """One sample of which some units are visible; its CLS token is that of its whole modalities, or of its parts."""
+    members = [[at for at in range(len(visible)) if units.modality[at] == place] for place in range(3)]
+    whole = [place for place in range(3) if all(visible[at] for at in members[place])]
+    partly = [place for place in range(3) if any(visible[at] for at in members[place])]
+    number = sum(2**place for place in whole or partly) - 1
+    tokens = [
+        (units.content[row, at] if visible[at] else torch.zeros(DIM)) + units.embedding[at]
+        for at in range(len(visible))
+    ]
+    sequence = torch.stack([method.cls_tokens[number] + method.cls_position, *tokens])
+    hidden = {at + 1 for at in range(len(visible)) if not visible[at]}
+    return method.head(rows_without(method, sequence, hidden))
+
+
+@torch.no_grad()
+def test_predictions_are_those_of_the_definition(batch):
+    method = mtl()
+    units = method.encoder(batch)
+    expected = [logits_of(method, units, row, units.observed[row].tolist()) for row in range(len(batch))]
+    torch.testing.assert_close(method.predict(batch).logits, torch.stack(expected), atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_the_loss_is_the_mean_over_all_subsets_of_the_modalities(batch):
+    method = mtl()
+    units, found = method.encoder(batch), []
+    for subset in SUBSETS:
+        for row, label in enumerate(batch.labels):
+            observed = units.observed[row].tolist()
+            visible = [seen and int(place) in subset for seen, place in zip(observed, units.modality, strict=True)]
+            logits = logits_of(method, units, row, visible if any(visible) else observed)
+            found.append(F.cross_entropy(logits, label))
+    torch.testing.assert_close(method.loss(batch)["task"], torch.stack(found).mean())
+
+
+def test_every_step_trains_the_token_of_every_subset_from_one_encoding(complete):
+    method = mtl()
+    calls = count_calls(*method.encoder.encoders.values())
+    found = gradients(method, method.loss(complete)["task"])
+    assert calls == [len(complete)] * len(SHAPES)
+    assert found["cls_tokens"].abs().sum(1).gt(0).all()
+    assert found.keys() == dict(method.named_parameters()).keys()
+
+
+def test_every_subset_of_whole_modalities_has_a_number_of_its_own():
+    for count in (1, 2, 3, 5):
+        modality = torch.arange(count).repeat_interleave(2)
+        codes = subset_code(subsets(count)[:, modality], modality, count)
+        assert sorted(codes.tolist()) == list(range(2**count - 1))
+
+
+def test_a_modality_in_part_does_not_count_unless_no_other_is_whole():
+    modality = torch.tensor([0, 1, 1, 1])
+    visible = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 1], [0, 1, 0, 0], [0, 1, 1, 1], [1, 1, 1, 1]]).bool()
+    assert subset_code(visible, modality, 2).tolist() == [0, 0, 1, 1, 2]
+
+
+def test_units_attend_to_missing_ones_where_cls_does_not():
+    method = mtl()
+    visible = torch.tensor([[True, False, True]])
+    sequence = noise(1, 4, DIM)
+    attention = method.backbone.blocks[0].attention
+    weights = attention.weights(sequence, cls_hiding_bias(visible))[0]
+    assert (weights[:, 0, 2] == 0).all()
+    assert (weights[:, 1:, 2] > 0).all()
+    torch.testing.assert_close(weights[:, 1:], attention.weights(sequence)[0, :, 1:])
+    assert (attention.weights(sequence, hiding_bias(visible))[0, :, :, 2] == 0).all()
+
+
+def test_the_cls_token_of_another_subset_changes_nothing(complete):
+    method = mtl()
+    before = method.predict(complete).logits
+    with torch.no_grad():
+        method.cls_tokens[:-1] += 1
+    assert torch.equal(method.predict(complete).logits, before)
+    with torch.no_grad():
+        method.cls_tokens[-1] += 1
+    assert not torch.equal(method.predict(complete).logits, before)
+
+
+@pytest.mark.parametrize("filling", ["nan", "noise"])
+def test_what_is_missing_reaches_neither_loss_nor_gradient(batch, filling):
+    method = mtl()
+    found = gradients(method, method.loss(with_hidden(batch, filling))["task"])
+    helpers.assert_equal(found, gradients(method, method.loss(batch)["task"]))
+
+
+def test_a_sample_without_evidence_is_refused(batch):
+    empty = {name: torch.zeros_like(flags) for name, flags in batch.observed.items()}
+    with pytest.raises(ValueError, match="nothing is observed in sample 10"):
+        mtl().predict(replace(batch, observed=empty))
+
+
+def test_a_backbone_that_only_maps_sequences_gives_the_same_logits(batch):
+    method = mtl()
+    transformer = method.backbone
+    function = Network(lambda sequence, bias: transformer(sequence, bias), DIM, CLASSES)
+    other = MTL(method.encoder, function)
+    other.load_state_dict({k: v for k, v in method.state_dict().items() if not k.startswith("backbone")})
+    torch.testing.assert_close(other.predict(batch).logits, method.predict(batch).logits)
+
+
+def test_it_has_the_published_size():
+    method = plan(BENCHMARK).build(Dataset("train", {"x": torch.zeros(1, 1)}, torch.zeros(1).long()))
+    assert sum(parameter.numel() for parameter in method.parameters()) == 954_442

@@ -1,0 +1,178 @@
+"""OnlineMAE against its definition, with tokens really taken out, one sample at a time."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, incomplete_batch, network, noise
+from torch import nn
+
+from gauge import Dataset, TrainSettings, fit
+from gauge.benchmarks.celeba import BENCHMARK as CELEBA
+from gauge.benchmarks.mst import BENCHMARK as MST
+from gauge.benchmarks.polymnist import BENCHMARK as POLYMNIST
+from gauge.encoders._vector import Vector
+from gauge.masks import subsets
+from gauge.methods.online_mae import MaskedAutoEncoder, OnlineMAE, draw_kept, plan
+from gauge.randomness import sample_keys, seeded
+from gauge.units import VectorEncoder
+
+WIDTH, MEMORY = 6, 4
+
+
+def online_mae(moving_target=False):
+    with seeded(0, "online_mae"):
+        layers = {
+            name: nn.Sequential(nn.Flatten(), nn.Linear(int(torch.tensor(shape).prod()), WIDTH))
+            for name, shape in SHAPES.items()
+        }
+        encoder = VectorEncoder({name: Vector(each, WIDTH) for name, each in layers.items()})
+        autoencoder = MaskedAutoEncoder(len(SHAPES), DIM, memory=MEMORY, heads=2, depth=2)
+        method = OnlineMAE(encoder.requires_grad_(False), autoencoder, network(), moving_target=moving_target)
+        with torch.no_grad():
+            for parameter in (autoencoder.memory, autoencoder.mask_token, autoencoder.positions, method.positions):
+                parameter.mul_(20)
+        return method
+
+
+def restored(autoencoder, tokens, kept):
+    """The auto-encoder for one sample: dropped tokens are not in the sequence at all."""
+    places = [place for place in range(len(tokens)) if bool(kept[place])]
+    slots = [*range(MEMORY), *(MEMORY + place for place in places)]
+    state = torch.cat([autoencoder.memory, tokens[places]]) + autoencoder.positions[slots]
+    for block in autoencoder.encoder.blocks:
+        state = block(state[None])[0]
+    state = autoencoder.encoder_norm(state)
+    whole = torch.stack([autoencoder.mask_token] * (MEMORY + len(tokens)))
+    for place, slot in enumerate(slots):
+        whole = torch.cat([whole[:slot], state[place : place + 1], whole[slot + 1 :]])
+    whole = whole + autoencoder.positions
+    for block in autoencoder.decoder.blocks:
+        whole = block(whole[None])[0]
+    return autoencoder.output(autoencoder.decoder_norm(whole))[MEMORY:]
+
+
+def test_hiding_dropped_tokens_equals_taking_them_out():
+    autoencoder, tokens = online_mae().autoencoder, noise(5, 3, DIM)
+    kept = torch.tensor([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 1, 1], [1, 0, 1]]).bool()
+    expected = torch.stack([restored(autoencoder, *pair) for pair in zip(tokens, kept, strict=True)])
+    torch.testing.assert_close(autoencoder(tokens, kept), expected)
+
+
+def test_loss_is_cross_entropy_and_the_mean_error_of_what_was_there_and_dropped(batch):
+    method = online_mae()
+    tokens, there = method.tokens(batch)
+    kept = draw_kept(batch.key, there)
+    logits, errors = [], []
+    for row in range(len(batch)):
+        found = restored(method.autoencoder, tokens[row], kept[row])
+        logits.append(method.classifier((found + method.positions)[None])[0])
+        for place in range(len(SHAPES)):
+            if bool(there[row, place]) and not bool(kept[row, place]):
+                token = tokens[row, place]
+                target = (token - token.mean()) / (token.var(unbiased=False) + 1e-6).sqrt()
+                errors.append((found[place] - target).square().mean())
+    terms = method.loss(batch)
+    assert errors
+    torch.testing.assert_close(terms["task"], F.cross_entropy(torch.stack(logits), batch.labels))
+    torch.testing.assert_close(terms["reconstruction"], torch.stack(errors).mean())
+
+
+def test_a_dropped_modality_is_a_target_and_no_evidence(batch):
+    method = online_mae()
+    there = batch.any_observed()
+    dropped = there & ~draw_kept(batch.key, there)
+    name = next(name for place, name in enumerate(SHAPES) if bool(dropped[:, place].any()))
+    rows = dropped[:, list(SHAPES).index(name)]
+    values = batch.inputs[name].clone()
+    values[rows] = 3 * noise(*values[rows].shape, seed=5)
+    before, after = method.loss(batch), method.loss(replace(batch, inputs={**batch.inputs, name: values}))
+    assert torch.equal(before["task"], after["task"])
+    assert not torch.equal(before["reconstruction"], after["reconstruction"])
+
+
+def test_prediction_keeps_all_that_is_observed_and_reads_what_is_restored(batch):
+    method = online_mae().eval()
+    tokens, there = method.tokens(batch)
+    found = torch.stack([restored(method.autoencoder, *pair) for pair in zip(tokens, there, strict=True)])
+    torch.testing.assert_close(method.predict(batch).logits, method.classifier(found + method.positions))
+
+
+def test_a_batch_keeps_one_number_of_modalities_from_one_to_all_but_one():
+    there, counts = torch.ones(16, 5, dtype=torch.bool), []
+    for step in range(60):
+        kept = draw_kept(sample_keys(torch.arange(16), step), there)
+        assert len(set(kept.sum(1).tolist())) == 1
+        counts.append(int(kept[0].sum()))
+    assert set(counts) == {1, 2, 3, 4}
+    assert len({tuple(row) for row in kept.tolist()}) > 1
+
+
+@pytest.mark.parametrize("modalities", [1, 2, 5])
+def test_only_what_is_there_is_kept_and_something_always_is(modalities):
+    for step in range(20):
+        there = noise(32, modalities, seed=step) > 0
+        there[:, 0] |= ~there.any(1)
+        kept = draw_kept(sample_keys(torch.arange(32), step), there)
+        assert not (kept & ~there).any()
+        assert kept.any(1).all()
+
+
+def test_encoders_learn_to_be_restored_only_from_a_moving_target():
+    """Keep no token: then the restored ones owe nothing to the encoders, and the target is all that can move them."""
+    for moving in (False, True):
+        method, batch = online_mae(moving), incomplete_batch()
+        nothing = torch.zeros(len(batch), len(SHAPES), dtype=torch.bool)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("gauge.methods.online_mae.draw_kept", lambda key, there, nothing=nothing: nothing)
+            found = gradients(method, method.loss(batch)["reconstruction"])
+        moved = [name for name, gradient in found.items() if name.startswith("encoder.") and bool(gradient.any())]
+        assert bool(moved) == moving
+
+
+def test_everything_trains_and_encoders_run_once_a_step(train):
+    method, batch = online_mae(), incomplete_batch()
+    rows = count_calls(*[each.layers for each in method.encoder.encoders.values()])
+    method.loss(batch)
+    assert rows == [len(batch)] * len(SHAPES)
+    before = [parameter.clone() for parameter in method.parameters()]
+    fit(method, train, settings=TrainSettings(epochs=1, batch_size=16))
+    assert not any(torch.equal(*pair) for pair in zip(before, method.parameters(), strict=True))
+
+
+def test_encoders_start_where_those_of_multiae_ended_and_all_else_small():
+    small = replace(MST, modalities={name: MST.modalities[name] for name in ("mnist", "text")})
+    data = Dataset(
+        "train", {name: torch.zeros(1, *each.shape) for name, each in small.modalities.items()}, torch.zeros(1).long()
+    )
+    stage = plan(small)
+    dagger = stage.needs[0]
+    start = dagger.build(data, dagger.needs[0].build(data))
+    ended = {name: values.clone() for name, values in start.encoder.state_dict().items()}
+    method = stage.build(data, start)
+    assert dagger.name == "multiae-dagger-s0"
+    assert all(torch.equal(values, ended[name]) for name, values in method.encoder.state_dict().items())
+    assert all(parameter.requires_grad for parameter in method.parameters())
+    linear = method.autoencoder.encoder.blocks[0].mlp[0]
+    assert linear.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    assert not linear.bias.any()
+
+
+def test_sizes_are_the_published_ones():
+    assert [plan(each).config["memory"] for each in (POLYMNIST, MST, CELEBA)] == [6, 4, 4]
+    inputs = {name: torch.zeros(1, 3, 28, 28, device="cpu") for name in POLYMNIST.modalities}
+    data = Dataset("train", inputs, torch.zeros(1, dtype=torch.long, device="cpu"))
+    stage = plan(POLYMNIST)
+    dagger = stage.needs[0]
+    subsets(5)  # kept for others: not one without values
+    with torch.device("meta"):
+        method = stage.build(data, dagger.build(data, dagger.needs[0].build(data)))
+    encoders = 5 * (93_248 + 2048 * 512 + 512 + 512 * 128 + 128 + 2 * 128)
+    autoencoder = 4 * 197_888 + 2 * 256 + (128 * 128 + 128) + (6 + 1 + 11) * 128
+    fusion = 2 * 197_888 + (128 * 10 + 10) + (1 + 1 + 5) * 128
+    assert sum(parameter.numel() for parameter in method.parameters()) == encoders + autoencoder + fusion
+
+
+def test_the_classifier_has_the_classes_of_the_task(batch):
+    assert online_mae().eval().predict(batch).logits.shape == (len(batch), CLASSES)
