@@ -21,6 +21,14 @@ SIZES = ("dim", "heads", "depth", "num_classes", "small_init", "vector_dim")
 
 
 @dataclass(frozen=True)
+class Variant:
+    """One row of a table. `dagger` is the policy that tables mark †: each step trains on several random subsets."""
+
+    note: str
+    dagger: bool = False
+
+
+@dataclass(frozen=True)
 class Stage:
     """One thing to train. `build(train, *modules)` makes it from the training split and the trained modules of `needs`;
     `config` names everything that `build` depends on, for the cache."""

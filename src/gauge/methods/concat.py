@@ -3,8 +3,6 @@
 logits = W [x_1; ...; x_M] + b
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -15,18 +13,11 @@ from gauge.data import Dataset
 from gauge.imputers._frozen import Frozen
 from gauge.methods.late_fusion import as_observed
 from gauge.registry import pick
-from gauge.stages import Stage, imputer_stage, network_config, vector_encoder
+from gauge.stages import Stage, Variant, imputer_stage, network_config, vector_encoder
 from gauge.types import Batch, Imputer, Prediction
 from gauge.units import VectorEncoder
 
 __all__ = ["Concat", "plan", "VARIANTS"]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
 
 
 VARIANTS = {"concat": Variant("one linear classifier on the vectors of all modalities, completed inputs")}

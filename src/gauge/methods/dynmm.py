@@ -4,7 +4,6 @@ g = softmax(gate([x_1; ...; x_M])), made one-hot with a straight-through gradien
 L = CE + 0.1 · mean g_multimodal.
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -20,19 +19,12 @@ from gauge.methods.concat import plan as plan_concat
 from gauge.methods.late_fusion import LateFusion, as_observed
 from gauge.methods.late_fusion import plan as plan_late_fusion
 from gauge.registry import pick
-from gauge.stages import Stage, imputer_stage
+from gauge.stages import Stage, Variant, imputer_stage
 from gauge.types import Batch, Imputer, Prediction
 
 __all__ = ["DynMM", "plan", "VARIANTS"]
 
 COST = 0.1  # of the branch that reads everything, as published
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
 
 
 VARIANTS = {"dynmm": Variant("a gate picks one branch per sample, completed inputs")}

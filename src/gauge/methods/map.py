@@ -4,7 +4,7 @@ h_0 = [CLS, units]; h_i = block_i([h_{i-1}, prompts_{S,i}]), so the sequence gro
 L = CE of the CLS state of the last block; † averages it over K random subsets in every step.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from gauge.methods.mtl import subset_code
 from gauge.network import Network
 from gauge.nn.attention import small_parameter
 from gauge.registry import pick
-from gauge.stages import Stage, network_config, unit_network
+from gauge.stages import Stage, Variant, network_config, unit_network
 from gauge.types import Batch, Prediction, Units
 from gauge.units import UnitEncoder
 
@@ -30,14 +30,6 @@ __all__ = ["MAP", "plan", "VARIANTS", "ROWS"]
 LENGTHS = {33: 8, 91: 16}  # prompts by the number of units: DVM's, then CAD's and Infarction's
 FEW, MANY = 4, 12  # for all others: up to FEW_UNITS units (MST, CelebA), and more (PolyMNIST)
 FILLING = 1.0  # of the content of missing units, like the all-ones picture of the original
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
-    dagger: bool = False
 
 
 VARIANTS = {

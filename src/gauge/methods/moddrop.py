@@ -4,8 +4,6 @@ L = CE(f(x ∘ keep), y), keep_m ~ Bernoulli(1 - p) for each sample and modality
 uniformly, comes back.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int
@@ -16,20 +14,13 @@ from gauge.data import Dataset
 from gauge.network import Network
 from gauge.randomness import derive, uniform
 from gauge.registry import pick
-from gauge.stages import Stage, network_config, unit_network
+from gauge.stages import Stage, Variant, network_config, unit_network
 from gauge.types import Batch, Prediction
 from gauge.units import UnitEncoder
 
 __all__ = ["ModDrop", "plan", "VARIANTS"]
 
 RATE = 0.5  # every benchmark
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
 
 
 VARIANTS = {"moddrop": Variant("modalities of each training sample dropped at random, missing units zero")}

@@ -3,8 +3,6 @@
 logits = W μ_S + b, with μ_S the mean of the imputer's posterior q(z | S), a product of Gaussian experts.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -16,20 +14,12 @@ from gauge.imputers._frozen import Frozen
 from gauge.imputers.mopoe import MoPoE
 from gauge.methods.multiae import chosen_subsets, visible_under
 from gauge.registry import pick
-from gauge.stages import Stage, imputer_stage, network_config
+from gauge.stages import Stage, Variant, imputer_stage, network_config
 from gauge.types import Batch, Prediction
 
 __all__ = ["LatentClassifier", "plan", "VARIANTS", "ROWS"]
 
 LATENT = 512  # of an imputer that does not say
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
-    dagger: bool = False
 
 
 VARIANTS = {

@@ -3,8 +3,6 @@
 L = mean over all 2^M - 1 subsets S of CE(f(x_S, CLS_S), y). Missing units are zero; CLS does not see them, the others do.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -18,18 +16,11 @@ from gauge.methods.any_subset import under_subsets
 from gauge.network import Network
 from gauge.nn.attention import small_parameter
 from gauge.registry import pick
-from gauge.stages import Stage, network_config, unit_network
+from gauge.stages import Stage, Variant, network_config, unit_network
 from gauge.types import Batch, Prediction, Units
 from gauge.units import UnitEncoder
 
 __all__ = ["MTL", "plan", "VARIANTS"]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
 
 
 VARIANTS = {"mtl": Variant("a CLS token for every subset of modalities, all of them trained in every step")}

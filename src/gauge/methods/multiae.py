@@ -6,7 +6,6 @@ cross-entropy of Linear(z(S)).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -23,19 +22,11 @@ from gauge.nn.conv import CHANNELS
 from gauge.nn.likelihoods import Categorical, Likelihood
 from gauge.nn.streams import side_by_side
 from gauge.registry import pick
-from gauge.stages import Stage, network_config, vector_encoder
+from gauge.stages import Stage, Variant, network_config, vector_encoder
 from gauge.types import Batch, Prediction, over_values
 from gauge.units import VectorEncoder
 
 __all__ = ["MultiAE", "AutoEncoder", "plan", "pretraining", "VARIANTS", "ROWS"]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
-    dagger: bool = False
 
 
 VARIANTS = {

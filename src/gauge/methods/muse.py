@@ -8,8 +8,6 @@ copy, and Y_ij = [y_i = y_j]:
     L = CE + ½ · ½ [CE(p qᵀ / 0.07, i) + CE(q pᵀ / 0.07, i)] + ½ · ½ [BCE(p pᵀ / 0.07, Y) + BCE(p qᵀ / 0.07, Y)]
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -19,7 +17,7 @@ from gauge.benchmarks import Benchmark
 from gauge.data import Dataset
 from gauge.randomness import derive, uniform
 from gauge.registry import pick
-from gauge.stages import Stage, network_config, vector_encoder
+from gauge.stages import Stage, Variant, network_config, vector_encoder
 from gauge.types import Batch, Prediction
 from gauge.units import VectorEncoder
 
@@ -29,13 +27,6 @@ TEMPERATURE = 0.07  # MUSE's own, as all numbers here
 DROPOUT = 0.25
 LAYERS = 2
 KEEP_ALL = 0.5  # the share of samples whose edges the copy keeps
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
 
 
 VARIANTS = {"muse": Variant("a graph of samples and modalities, contrasted with a copy that has fewer edges")}

@@ -5,8 +5,6 @@ L = CE(fused) + Σ_m CE(l_m) + Σ_m mean |c_m - sg(p_m(y))|. Test: w = softmax_m
 with u_m = mean_k |p_m(k) - 1/K|.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -17,19 +15,12 @@ from gauge.data import Dataset
 from gauge.imputers._frozen import Frozen
 from gauge.methods.late_fusion import LateFusion, Opinions, as_observed, vector_classifiers
 from gauge.registry import pick
-from gauge.stages import Stage, imputer_stage, network_config
+from gauge.stages import Stage, Variant, imputer_stage, network_config
 from gauge.types import Batch, Imputer, Prediction
 
 __all__ = ["PDF", "plan", "VARIANTS"]
 
 FLOOR = 1e-8  # as published, everywhere
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
 
 
 VARIANTS = {"pdf": Variant("classifiers weighted by predicted and relative confidence, completed inputs")}

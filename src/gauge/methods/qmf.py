@@ -5,8 +5,6 @@ sample has gathered so far, from 0 to 1 over the split, and j the sample after i
 L_rank = mean max(0, sign(r_i - r_j) · (conf_i - conf_j) - |r_i - r_j|).
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -17,20 +15,13 @@ from gauge.data import Dataset
 from gauge.imputers._frozen import Frozen
 from gauge.methods.late_fusion import LateFusion, Opinions, as_observed, masked_mean, vector_classifiers
 from gauge.registry import pick
-from gauge.stages import Stage, imputer_stage, network_config
+from gauge.stages import Stage, Variant, imputer_stage, network_config
 from gauge.types import Batch, Imputer, Prediction
 
 __all__ = ["QMF", "plan", "VARIANTS"]
 
 TEMPERATURE = 10.0  # as published
 RANGE_FLOOR = 1e-12  # of a history in which all samples are equal
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
 
 
 VARIANTS = {"qmf": Variant("classifiers weighted by their energy, completed inputs")}
