@@ -2,8 +2,8 @@
 
 A protocol is a small value with a short text form: `complete`, `missing=svhn+text`, `eta=0.6` (each sample misses exactly
 that share of its modalities), `every=0.6` (each sample is seen under every such subset), `any-subset` (each sample keeps a
-uniformly drawn non-empty subset), `gamma=0.9` (that share of all table cells, drawn over the whole split as published) and
-`gamma-per-sample=0.9` (exactly that share in each row).
+uniformly drawn non-empty subset), `gamma=0.9` (that share of all table cells, drawn over the whole split as published),
+`gamma-per-sample=0.9` (exactly that share in each row) and `any-gamma` (each row draws its own share).
 """
 
 import itertools
@@ -151,7 +151,30 @@ class RandomCells:
         return kept
 
 
-Protocol = Complete | Missing | RandomModalities | EverySubset | AnySubset | RandomCells
+@dataclass(frozen=True)
+class AnyCells:
+    """Each sample draws its own share of missing cells from the published rates, and loses exactly that share.
+
+    NOTE[PAPER] training-cells: the paper does not say which rates fine-tuning sees; here all published ones, equally often.
+    """
+
+    rates: tuple[float, ...] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+
+    def __str__(self) -> str:
+        return "any-gamma"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        tables = _tables(self, layout)
+        kept = Complete().keep(layout, key)
+        chosen = (uniform(derive(key, "rate"), 1)[:, 0] * len(self.rates)).long().clamp_max(len(self.rates) - 1)
+        rate = _on(key.device, self.rates)[chosen]
+        for name, features in tables.items():
+            ranks = uniform(derive(key, name), features).argsort(1).argsort(1)
+            kept[name] = ranks >= (rate * features).round()[:, None]
+        return kept
+
+
+Protocol = Complete | Missing | RandomModalities | EverySubset | AnySubset | RandomCells | AnyCells
 
 
 def passes(protocol: Protocol, layout: Layout) -> tuple[Protocol, ...]:
@@ -176,8 +199,9 @@ def parse_protocol(text: str) -> Protocol:
     (RandomModalities(rate=0.6), 'missing=svhn+text')
     """
     name, _, value = text.strip().partition("=")
-    if not value and name in ("complete", "any-subset"):
-        return Complete() if name == "complete" else AnySubset()
+    whole: dict[str, Protocol] = {"complete": Complete(), "any-subset": AnySubset(), "any-gamma": AnyCells()}
+    if not value and name in whole:
+        return whole[name]
     if value and name == "missing":
         return Missing(tuple(value.split("+")))
     try:
@@ -189,8 +213,8 @@ def parse_protocol(text: str) -> Protocol:
     if 0 <= rate <= 1 and name in ("gamma", "gamma-per-sample"):
         return RandomCells(rate, per_sample=name != "gamma")
     raise ValueError(
-        f"no missingness protocol {text!r}; write complete, any-subset, missing=NAME+NAME, eta=RATE, every=RATE, "
-        "gamma=RATE or gamma-per-sample=RATE with a rate from 0 to 1"
+        f"no missingness protocol {text!r}; write complete, any-subset, any-gamma, missing=NAME+NAME, eta=RATE, "
+        "every=RATE, gamma=RATE or gamma-per-sample=RATE with a rate from 0 to 1"
     )
 
 
@@ -218,7 +242,12 @@ def missing_rates(observed: Mapping[str, Tensor]) -> dict[str, float]:
     return {name: 1.0 - float(flags.float().mean()) for name, flags in observed.items()}
 
 
-def _tables(protocol: RandomCells, layout: Layout) -> dict[str, int]:
+@cache  # a step that is recorded as a CUDA graph must not copy from the host
+def _on(device: torch.device, numbers: tuple[float, ...]) -> Tensor:
+    return torch.tensor(numbers, device=device)
+
+
+def _tables(protocol: RandomCells | AnyCells, layout: Layout) -> dict[str, int]:
     tables = {name: features for name, features in layout.items() if features is not None}
     if not tables:
         raise ValueError(f"{protocol} drops single features, but no modality of {list(layout)} has feature flags")

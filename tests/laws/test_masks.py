@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from gauge.masks import RandomCells, gamma_mask, mask_split, missing_rates, parse_protocol, subsets
+from gauge.masks import AnyCells, RandomCells, gamma_mask, mask_split, missing_rates, parse_protocol, passes, subsets
 from gauge.randomness import sample_keys
 
 VIEWS = {f"m{view}": None for view in range(5)}
@@ -16,7 +16,9 @@ PROTOCOLS = [
     ("complete", VIEWS),
     ("missing=m1+m3", VIEWS),
     ("eta=0.4", VIEWS),
+    ("every=0.4", VIEWS),
     ("any-subset", VIEWS),
+    ("any-gamma", CLINIC),
     ("gamma=0.3", CLINIC),
     ("gamma-per-sample=0.5", CLINIC),
 ]
@@ -91,6 +93,25 @@ def test_gamma_per_sample_is_exact_in_every_row(rate):
     kept = keep(f"gamma-per-sample={rate}", CLINIC, torch.arange(300))
     assert ((~kept["table"]).sum(1) == 8 * rate).all()
     assert kept["scan"].all()
+
+
+def test_any_gamma_takes_one_of_the_published_shares_from_every_row_all_equally_often():
+    lost = (~keep("any-gamma", {"table": 10}, torch.arange(7000))["table"]).sum(1)
+    counts = torch.bincount(lost, minlength=11)
+    shares = [round(10 * rate) for rate in AnyCells().rates]
+    assert counts.nonzero()[:, 0].tolist() == shares
+    assert stats.chisquare(counts[shares].numpy()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("rate", "count"), [(0.2, 5), (0.4, 10), (0.6, 10), (0.8, 5), (0, 1)])
+def test_every_goes_through_each_subset_of_that_size_once(rate, count):
+    each = passes(parse_protocol(f"every={rate}"), VIEWS)
+    kept = [
+        tuple(bool(flags[0]) for flags in one.keep(VIEWS, torch.zeros(1, dtype=torch.long)).values()) for one in each
+    ]
+    assert len(set(kept)) == len(kept) == count
+    assert {sum(flags) for flags in kept} == {round(5 - 5 * rate)}
+    assert [str(one) for one in passes(parse_protocol("eta=0.4"), VIEWS)] == ["eta=0.4"]
 
 
 def test_gamma_in_a_batch_has_its_rate_on_average():
@@ -179,7 +200,7 @@ UNKNOWN = ["", "eat=0.2", "eta", "eta=", "eta=1.5", "eta=-0.1", "eta=x", "gamma=
 
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_an_unknown_protocol_is_answered_with_the_known_ones(text):
-    with pytest.raises(ValueError, match=f"no missingness protocol '{text}'; write complete, any-subset, missing=NAME"):
+    with pytest.raises(ValueError, match=f"no missingness protocol '{text}'; write complete, any-subset, any-gamma, missing=NAME"):
         parse_protocol(text)
 
 
