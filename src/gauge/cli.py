@@ -138,6 +138,7 @@ def benchmark(
     from gauge.comparison import paired
     from gauge.config import Experiment, read_yaml
     from gauge.evaluation import write_records
+    from gauge.experiment import unsupported
     from gauge.parallel import Runner, TimeIsUpError
     from gauge.reports.tables import Table
 
@@ -153,7 +154,10 @@ def benchmark(
         for chosen, variant in _rows(method or ["gauge"])
         for seed in range(seeds)
     ]
-    experiments = _distinct(experiments)  # mistakes are told before anything trains
+    refused = {experiment.row: reason for experiment in experiments if (reason := unsupported(experiment))}
+    experiments = _distinct([experiment for experiment in experiments if experiment.row not in refused])
+    if not experiments:
+        raise ValueError("; ".join(f"{row} cannot serve {name}: {reason}" for row, reason in refused.items()))
     workspace = out or Path("runs") / name
     try:
         with _progress() as on_epoch:
@@ -164,7 +168,7 @@ def benchmark(
         print(f"gauge: stopped after {time_limit}; run the same command again to continue", file=sys.stderr)
         raise typer.Exit(75) from None  # EX_TEMPFAIL: try again
     results = [result for result, _ in found]
-    table, save = Table.of(results), save or workspace
+    table, save = Table.of(results, refused), save or workspace
     for ending, text in {
         "md": table.markdown(),
         "csv": table.csv(),

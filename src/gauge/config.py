@@ -78,3 +78,12 @@ class Experiment(Settings):
     seed: int = 0
     data: str | None = None
     overrides: dict[str, dict[str, object]] = {}
+
+    @property
+    def row(self) -> str:
+        """The row of a table that it belongs to: `gauge:v2`, or the method alone where the variant is the method itself."""
+        return row_name(self.method, self.variant)
+
+
+def row_name(method: str, variant: str) -> str:
+    return method if variant == method else f"{method}:{variant}"

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gauge import __version__
 from gauge.checkpoint import write_bytes, write_text
-from gauge.config import Experiment
+from gauge.config import Experiment, row_name
 from gauge.data import Dataset
 from gauge.inference import Predictions, predict_split
 from gauge.types import Method
@@ -43,8 +43,8 @@ class Result(BaseModel):
 
     @property
     def row(self) -> str:
-        """The row of a table that it belongs to: `gauge:v2`, or the method alone where the variant is the method itself."""
-        return self.method if self.variant == self.method else f"{self.method}:{self.variant}"
+        """The row of a table that it belongs to."""
+        return row_name(self.method, self.variant)
 
     def save(self, folder: Path, predictions: Predictions) -> Path:
         """Write the result as JSON, and the predictions it came from beside it as compact arrays."""

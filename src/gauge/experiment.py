@@ -31,6 +31,13 @@ def plan(experiment: Experiment) -> tuple[Benchmark, Stage]:
     return benchmark, method.plan(benchmark, variant=experiment.variant, seed=experiment.seed)
 
 
+def unsupported(experiment: Experiment) -> str | None:
+    """Why the experiment's method cannot serve its benchmark, if it cannot."""
+    benchmark = registry.get("benchmarks", experiment.benchmark).with_settings(experiment.overrides)
+    asked = getattr(registry.module("methods", experiment.method), "unsupported", None)
+    return asked(benchmark) if asked else None
+
+
 class Workspace:
     """A folder of trained stages and results; what is in it is not computed again.
 

@@ -92,6 +92,9 @@ def test_a_table_shows_deviation_over_seeds_and_marks_the_best(result):
     assert r"any\_subset:other & \textbf{75.0 [70.0, 80.0]} \\" in table.latex()
     assert "<td><u>55.00 ± 7.07</u></td>" in table.html()
     assert table.csv().splitlines()[1:3] == ["any_subset,complete,0,50.0", "any_subset,complete,1,60.0"]
+    refused = Table.of([*seeds, better], {"mopoe": "it has no latent to read"}).markdown()
+    assert "| mopoe | – |" in refused
+    assert refused.endswith("\n– mopoe: it has no latent to read.\n")
     with pytest.raises(ValueError, match="one benchmark and one metric"):
         Table.of([base, base.model_copy(update={"benchmark": "another"})])
     with pytest.raises(ValueError, match="there are no results"):

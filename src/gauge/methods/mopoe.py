@@ -17,7 +17,7 @@ from gauge.registry import pick
 from gauge.stages import Stage, Variant, imputer_stage, network_config
 from gauge.types import Batch, Prediction
 
-__all__ = ["LatentClassifier", "plan", "VARIANTS", "ROWS"]
+__all__ = ["LatentClassifier", "plan", "unsupported", "VARIANTS", "ROWS"]
 
 LATENT = 512  # of an imputer that does not say
 
@@ -29,14 +29,19 @@ VARIANTS = {
 ROWS = ("mopoe", "mopoe-dagger")
 
 
+def unsupported(benchmark: Benchmark) -> str | None:
+    """Why this method cannot serve a benchmark, if it cannot."""
+    if benchmark.imputer == "mopoe":
+        return None
+    return f"it reads the latent of the imputer 'mopoe', and the benchmark has the imputer {benchmark.imputer!r}"
+
+
 def plan(benchmark: Benchmark, *, variant: str = "mopoe", seed: int = 0) -> Stage:
     """The classifier alone, on the imputer that all methods share."""
     per_step = benchmark.subsets_per_step if pick(VARIANTS, variant, "mopoe variant").dagger else None
-    if benchmark.imputer != "mopoe":
-        raise ValueError(
-            f"method {variant!r} reads the latent of the imputer 'mopoe', but {benchmark.name} has the imputer "
-            f"{benchmark.imputer!r}; use a benchmark with imputer='mopoe', or another method"
-        )
+    reason = unsupported(benchmark)
+    if reason:
+        raise ValueError(f"method {variant!r} cannot serve {benchmark.name}: {reason}; use another method")
 
     def build(train: Dataset, imputer: MoPoE) -> "LatentClassifier":
         latent = benchmark.imputer_options.get("latent", LATENT)

@@ -26,7 +26,7 @@ from gauge.stages import Stage, Variant, network_config, vector_encoder
 from gauge.types import Batch, Prediction, over_values
 from gauge.units import VectorEncoder
 
-__all__ = ["MultiAE", "AutoEncoder", "plan", "pretraining", "VARIANTS", "ROWS"]
+__all__ = ["MultiAE", "AutoEncoder", "plan", "pretraining", "unsupported", "VARIANTS", "ROWS"]
 
 
 VARIANTS = {
@@ -34,6 +34,15 @@ VARIANTS = {
     "multiae-dagger": Variant("the same, trained on random subsets", dagger=True),
 }
 ROWS = ("multiae", "multiae-dagger")
+
+
+def unsupported(benchmark: Benchmark) -> str | None:
+    """Why this method cannot serve a benchmark, if it cannot."""
+    coders = benchmark.imputer_options.get("coders", {})
+    tables = [
+        name for name, modality in benchmark.modalities.items() if len(modality.shape) == 1 and name not in coders
+    ]
+    return f"there is no decoder for the table {tables[0]!r}" if tables else None
 
 
 def plan(benchmark: Benchmark, *, variant: str = "multiae", seed: int = 0) -> Stage:

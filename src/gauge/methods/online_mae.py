@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gauge.backbones.transformer import Transformer
 from gauge.benchmarks import Benchmark
 from gauge.data import Dataset
-from gauge.methods.multiae import MultiAE, encoder_width
+from gauge.methods.multiae import MultiAE, encoder_width, unsupported
 from gauge.methods.multiae import plan as plan_multiae
 from gauge.network import Network
 from gauge.nn.attention import initialise, small_parameter
@@ -26,7 +26,7 @@ from gauge.stages import Stage, network_config
 from gauge.types import Batch, Prediction
 from gauge.units import VectorEncoder
 
-__all__ = ["OnlineMAE", "MaskedAutoEncoder", "plan", "VARIANTS"]
+__all__ = ["OnlineMAE", "MaskedAutoEncoder", "plan", "unsupported", "VARIANTS"]
 
 MEMORY = 4  # tokens, at least; M + 1 where that is more
 VARIANCE_FLOOR = 1e-6  # of a token that is standardised

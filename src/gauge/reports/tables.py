@@ -1,7 +1,7 @@
 """Tables from result files: a row for each method and variant, a column for each protocol."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -28,14 +28,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Results side by side. Rows and columns keep the order in which they were first seen."""
+    """Results side by side. Rows and columns keep the order in which they were first seen; `refused` rows have no cells but
+    a reason."""
 
     metric: str
     columns: tuple[str, ...]
     rows: dict[str, dict[str, Cell]]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(results: Sequence[Result]) -> "Table":
+    def of(results: Sequence[Result], refused: Mapping[str, str] | None = None) -> "Table":
         if not results:
             raise ValueError("there are no results to put into a table")
         if len({(result.benchmark, result.metric) for result in results}) > 1:
@@ -44,13 +46,15 @@ class Table:
         for result in results:
             found.setdefault(result.row, {}).setdefault(result.protocol, []).append(result)
         rows = {row: {protocol: _cell(cells) for protocol, cells in columns.items()} for row, columns in found.items()}
-        return Table(results[0].metric, tuple(dict.fromkeys(result.protocol for result in results)), rows)
+        columns = tuple(dict.fromkeys(result.protocol for result in results))
+        return Table(results[0].metric, columns, rows | {row: {} for row in refused or {}}, refused or {})
 
     def markdown(self) -> str:
         """A GitHub table; the best mean of each column is bold, the second best in italics."""
         lines = [f"| {self.metric}, % | {' | '.join(self.columns)} |", "|---" * (len(self.columns) + 1) + "|"]
         lines += [f"| {row} | {' | '.join(cells)} |" for row, cells in self._marked("**{}**", "*{}*").items()]
-        return "\n".join(lines) + "\n"
+        reasons = "".join(f"\n– {row}: {reason}.\n" for row, reason in self.refused.items())
+        return "\n".join(lines) + "\n" + reasons
 
     def latex(self) -> str:
         """A tabular with booktabs rules; the best mean of each column is bold, the second best underlined."""
