@@ -128,6 +128,12 @@ def any_subset(**options: object) -> AnySubset:
         return AnySubset(unit_encoder(), network(), subsets_per_step=3, **options)
 
 
+def imputers() -> list[str]:
+    """The registered imputers that can fill any modality; those that cannot go without an image have laws of their own."""
+    names = registry.names("imputers")
+    return [name for name in names if not getattr(registry.get("imputers", name), "needs_image", False)]
+
+
 def imputer(name: str, train: Dataset) -> object:
     """Any registered imputer for any data: `of(train)`, or for MoPoE, whose `of` wants images, linear maps."""
     with seeded(0, "imputer"):

@@ -19,7 +19,7 @@ from gauge.nn.likelihoods import Categorical, Laplace
 from gauge.randomness import seeded
 from gauge.types import over_values
 
-NAMES = registry.names("imputers")
+NAMES = helpers.imputers()
 BLIND = [name for name in NAMES if not getattr(registry.get("imputers", name), "sees_the_truth", False)]
 
 

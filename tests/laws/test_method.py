@@ -16,9 +16,7 @@ from gauge.gates import attention_bias, normalize_scores
 from gauge.scoring.exact import exact_effects
 from gauge.scoring.taylor import taylor_evidence
 
-BLIND = [
-    name for name in registry.names("imputers") if not getattr(registry.get("imputers", name), "sees_the_truth", False)
-]
+BLIND = [name for name in helpers.imputers() if not getattr(registry.get("imputers", name), "sees_the_truth", False)]
 MODES = {
     "eval": (False, nullcontext),
     "train": (True, nullcontext),

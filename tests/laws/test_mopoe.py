@@ -97,5 +97,7 @@ def test_both_variants_stand_on_the_imputer_and_have_the_published_size():
 
 
 def test_another_imputer_has_no_such_latent():
-    with pytest.raises(ValueError, match="method 'mopoe' cannot serve polymnist: it reads the latent of the imputer 'mopoe'"):
+    with pytest.raises(
+        ValueError, match="method 'mopoe' cannot serve polymnist: it reads the latent of the imputer 'mopoe'"
+    ):
         plan(replace(BENCHMARK, imputer="mean", imputer_options={}))

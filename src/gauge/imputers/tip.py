@@ -1,0 +1,300 @@
+"""TIP: a table's missing cells from what is left of it and from an image, by a pre-trained Transformer (Du et al. 2024).
+
+    loss = (contrast + matching + reconstruction) / 3
+
+contrast: image and table of a sample find each other among the batch; matching: does this table belong to this image;
+reconstruction: half of a sample's cells from the other half and the image.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from gauge.data import Dataset
+from gauge.nn.resnet import ResNet
+from gauge.nn.streams import side_by_side
+from gauge.nn.tabular import Interaction, TabularTransformer, by_cell, check_columns
+from gauge.randomness import derive, uniform
+from gauge.registry import pick
+from gauge.types import Batch
+
+__all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Width, depth and heads of both Transformers, depth of the ResNet, width of the space of the contrast."""
+
+    width: int = 512
+    depth: int = 4
+    heads: int = 8
+    resnet: int = 50
+    projection: int = 128
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """The contrast's temperature, and the shares of a sample's observed cells that are hidden and that are corrupted."""
+
+    temperature: float = 0.1
+    masked: float = 0.5
+    corrupted: float = 0.3
+
+
+class Roles(NamedTuple):
+    """What is the table, what is the image, and the shape of each."""
+
+    table: str
+    image: str
+    shapes: dict[str, tuple[int, ...]]
+
+
+class TIP(nn.Module):
+    """Fills the table alone: a sample without its image is an error. One deterministic pass, in eval mode.
+
+    NOTE[PAPER] tip-categories: published code takes the likeliest category of all columns and clamps it into the column,
+    which makes it the first or last one when it belonged elsewhere; ours is the likeliest of the column's own.
+    `unrestricted=True` is the published choice.
+
+    >>> inputs = {"photo": torch.rand(4, 3, 8, 8), "data": torch.tensor([[0.0, 0.3], [2, 0.1], [1, 0.7], [2, 0.5]])}
+    >>> train = Dataset("train", inputs, torch.zeros(4).long())
+    >>> imputer = TIP.of(train, cardinalities=(3, 1), width=16, depth=1, heads=2, resnet=18)
+    >>> list(imputer.loss(train.batch(torch.arange(4))))
+    ['contrast', 'matching', 'reconstruction']
+    """
+
+    needs_image = True
+
+    def __init__(
+        self,
+        roles: Roles,
+        cardinalities: Sequence[int],
+        *,
+        sizes: Sizes | None = None,
+        pretraining: Pretraining | None = None,
+        unrestricted: bool = False,
+    ) -> None:
+        super().__init__()
+        sizes = sizes or Sizes()
+        self.roles = roles
+        self.pretraining = pretraining or Pretraining()
+        self.unrestricted = unrestricted
+        transformer = {"depth": sizes.depth, "heads": sizes.heads}
+        self.photo = ResNet(roles.shapes[roles.image], sizes.resnet)
+        self.table = TabularTransformer(
+            check_columns(roles.shapes[roles.table], cardinalities), sizes.width, **transformer
+        )
+        self.interact = Interaction(self.photo.channels, sizes.width, **transformer)
+        self.heads = nn.ModuleDict()
+        if self.table.total:
+            self.heads["categories"] = nn.Linear(sizes.width, self.table.total)
+        if len(self.table.numbers):
+            self.heads["numbers"] = nn.Linear(sizes.width, 1)
+        self.project_image = _projector(self.photo.channels, sizes.projection)
+        self.project_table = _projector(sizes.width, sizes.projection)
+        self.match = nn.Linear(sizes.width, 2)
+        whole = range(len(cardinalities) + 1)
+        masked = torch.tensor([round(self.pretraining.masked * count) for count in whole])  # to the even neighbour
+        corrupted = torch.tensor([int(self.pretraining.corrupted * count) for count in whole])
+        category = torch.arange(self.table.total)
+        first = self.table.offsets[:, None]
+        own = (category >= first) & (category < first + self.table.sizes[:, None])
+        self.register_buffer("masked", masked, persistent=False)
+        self.register_buffer("corrupted", corrupted, persistent=False)
+        self.register_buffer("own", own, persistent=False)
+        self.masked: Tensor
+        self.corrupted: Tensor
+        self.own: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        train: Dataset,
+        table: str | None = None,
+        image: str | None = None,
+        *,
+        cardinalities: Sequence[int] | None = None,
+        width: int = 512,
+        depth: int = 4,
+        heads: int = 8,
+        resnet: int = 50,
+        projection: int = 128,
+        temperature: float = 0.1,
+        masked: float = 0.5,
+        corrupted: float = 0.3,
+        unrestricted: bool = False,
+    ) -> Self:
+        """Table and image need no names where the data has one of each. Columns hold numbers unless `cardinalities` says
+        how many categories they have. The rest are the fields of `Sizes` and `Pretraining`.
+        """
+        roles = _roles(train, table, image)
+        _check_images(train.observed[roles.image], roles.image, torch.arange(len(train), device=train.device))
+        return cls(
+            roles,
+            check_columns(roles.shapes[roles.table], cardinalities),
+            sizes=Sizes(width, depth, heads, resnet, projection),
+            pretraining=Pretraining(temperature, masked, corrupted),
+            unrestricted=unrestricted,
+        )
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """A missing cell is neither read, nor corrupted or hidden, nor scored."""
+        image, table, observed = self._readable(batch)
+        hidden = choose(derive(batch.key, "masked"), observed, self.masked)
+        tables = torch.cat([self._corrupt(table, observed, batch.key), table])
+        visible = torch.cat([observed, observed & ~hidden])
+        features, columns = side_by_side([partial(self.photo, image), partial(self.table, tables, visible)])
+        (corrupted, half), seen = columns.chunk(2), self.interact.read(_tokens(features))
+
+        likeness = self._likeness(features, corrupted)
+        own = torch.arange(len(batch), device=table.device)
+        contrast = (F.cross_entropy(likeness, own) + F.cross_entropy(likeness.T, own)) / 2
+        wrong_table = hard_negatives(likeness, derive(batch.key, "table"))
+        wrong_image = hard_negatives(likeness.T, derive(batch.key, "image"))
+
+        states = self.interact(
+            torch.cat([corrupted, corrupted[wrong_table], corrupted, half]),
+            seen[torch.cat([own, own, wrong_image, own])],
+        )
+        pairs, half = states.split([3 * len(batch), len(batch)])
+        matches = (torch.arange(len(pairs), device=table.device) < len(batch)).long()
+        matching = F.cross_entropy(self.match(pairs[:, 0]), matches)
+        reconstruction = self._reconstruction(half[:, 1:], table, hidden)
+        return {"contrast": contrast / 3, "matching": matching / 3, "reconstruction": reconstruction / 3}
+
+    @torch.no_grad()
+    def complete(self, batch: Batch) -> Batch:
+        image, table, observed = self._readable(batch)
+        features, columns = side_by_side([partial(self.photo, image), partial(self.table, table, observed)])
+        states = self.interact(columns, self.interact.read(_tokens(features)))[:, 1:]
+        parts = []
+        if "categories" in self.heads:
+            scores = self.heads["categories"](states[:, self.table.categorical])
+            if not self.unrestricted:
+                scores = scores.masked_fill(~self.own, -torch.inf)
+            codes = (scores.argmax(-1) - self.table.offsets).clamp_min(0).minimum(self.table.sizes - 1)
+            parts.append(codes.to(table.dtype))
+        if "numbers" in self.heads:
+            parts.append(self.heads["numbers"](states[:, self.table.numbers])[..., 0].to(table.dtype))
+        return batch.filled({self.roles.table: self.table.in_order(*parts)})
+
+    def _readable(self, batch: Batch) -> tuple[Float[Tensor, "b ch h w"], Float[Tensor, "b f"], Bool[Tensor, "b f"]]:
+        """Image and table with zeros where nothing was observed, and a flag for each cell.
+
+        Only batches on the CPU are looked at for missing images: on a GPU the look would make the device wait.
+        """
+        shapes = {name: tuple(values.shape[1:]) for name, values in batch.inputs.items()}
+        if shapes != self.roles.shapes:
+            raise ValueError(
+                f"the batch has {_text(shapes)}, this imputer was made for {_text(self.roles.shapes)}; "
+                "make one for this data"
+            )
+        if not batch.key.is_cuda:
+            _check_images(batch.observed[self.roles.image], self.roles.image, batch.index)
+        clean = batch.filled({name: values.new_zeros(()) for name, values in batch.inputs.items()})
+        table = clean.inputs[self.roles.table]
+        return clean.inputs[self.roles.image], table, by_cell(batch.observed[self.roles.table], table)
+
+    def _corrupt(
+        self, table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"], key: Int[Tensor, "b"]
+    ) -> Float[Tensor, "b f"]:
+        """The table with some of its cells from other samples.
+
+        NOTE[PAPER] tip-marginals: published code draws a replacement from all values of the column in the split; ours
+        from those observed in the batch.
+        """
+        chosen = choose(derive(key, "corrupted"), observed, self.corrupted)
+        count = observed.sum(0)
+        donors = (~observed).to(torch.uint8).argsort(dim=0, stable=True)  # those that have a value, then the others
+        place = (uniform(derive(key, "donors"), table.shape[1]) * count).long().minimum(count - 1).clamp_min(0)
+        return torch.where(chosen, table.gather(0, donors.gather(0, place)), table)
+
+    def _likeness(self, features: Float[Tensor, "b c h w"], table: Float[Tensor, "b s d"]) -> Float[Tensor, "b b"]:
+        """How well each image (row) and each table (column) fit, in units of the temperature."""
+        image = self.project_image(features.mean((2, 3)))
+        table = self.project_table(table[:, 0])
+        with torch.autocast(image.device.type, enabled=False):
+            return F.normalize(image.float()) @ F.normalize(table.float()).T / self.pretraining.temperature
+
+    def _reconstruction(
+        self, states: Float[Tensor, "b f d"], table: Float[Tensor, "b f"], hidden: Bool[Tensor, "b f"]
+    ) -> Float[Tensor, ""]:
+        """The mean over hidden categories of -log p, p over the categories of all columns, and over hidden numbers of the
+        squared error; half of each where there are both."""
+        costs = []
+        if "categories" in self.heads:
+            scores = self.heads["categories"](states[:, self.table.categorical])
+            truth = (self.table.codes(table) + self.table.offsets)[..., None]
+            cost = -(scores.softmax(-1).gather(-1, truth)[..., 0] + 1e-8).log()
+            costs.append(_mean(cost, hidden[:, self.table.categorical]))
+        if "numbers" in self.heads:
+            found = self.heads["numbers"](states[:, self.table.numbers])[..., 0]
+            costs.append(_mean((found - table[:, self.table.numbers]).square(), hidden[:, self.table.numbers]))
+        return torch.stack(costs).mean()
+
+
+def choose(key: Int[Tensor, "b"], among: Bool[Tensor, "b f"], counts: Int[Tensor, "n"]) -> Bool[Tensor, "b f"]:
+    """Some of the marked entries of every row, drawn by its key: `counts[n]` of them where n are marked."""
+    draws = uniform(key, among.shape[1]).masked_fill(~among, 2.0)
+    return draws.argsort(1).argsort(1) < counts[among.sum(1)][:, None]
+
+
+def hard_negatives(likeness: Float[Tensor, "b b"], key: Int[Tensor, "b"]) -> Int[Tensor, "b"]:
+    """For every row another column, with probability proportional to softmax(likeness) + 1e-4; the largest of
+    log p + Gumbel noise is such a draw."""
+    weight = likeness.detach().softmax(1) + 1e-4
+    gumbel = -(-uniform(key, len(weight)).log()).log()
+    itself = torch.eye(len(weight), dtype=torch.bool, device=weight.device)
+    return (weight.log() + gumbel).masked_fill(itself, -torch.inf).argmax(1)
+
+
+def _projector(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, inputs), nn.ReLU(), nn.Linear(inputs, outputs))
+
+
+def _tokens(features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n c"]:
+    return features.flatten(2).transpose(1, 2)
+
+
+def _mean(costs: Float[Tensor, "b f"], counted: Bool[Tensor, "b f"]) -> Float[Tensor, ""]:
+    """The mean over what counts, 0 where nothing does."""
+    return (costs * counted).sum() / counted.sum().clamp_min(1)
+
+
+def _roles(train: Dataset, table: str | None, image: str | None) -> Roles:
+    flags = train.layout
+    tables = [name for name, shape in train.shapes.items() if flags[name] is not None or len(shape) == 1]
+    images = [name for name, shape in train.shapes.items() if len(shape) == 3 and flags[name] is None]
+    for name in (table, image):
+        if name is not None:
+            pick(train.shapes, name, "modality")
+    chosen = (table or _only(tables, "table"), image or _only(images, "image"))
+    others = set(train.shapes) - set(chosen)
+    if others:
+        raise ValueError(f"TIP reads one table and one image; the data also has {sorted(others)}: leave it out")
+    return Roles(*chosen, train.shapes)
+
+
+def _only(names: Sequence[str], what: str) -> str:
+    if len(names) != 1:
+        raise ValueError(f"TIP needs one {what}, found {len(names)} {list(names)}; name it: {what}=...")
+    return names[0]
+
+
+def _check_images(observed: Tensor, name: str, index: Tensor) -> None:
+    missing = ~observed.reshape(len(index), -1).all(1)
+    if missing.any():
+        raise ValueError(
+            f"sample {int(index[missing][0])} has no {name!r} ({int(missing.sum())} such); TIP completes tables from "
+            "images and cannot go without: drop these samples or choose another imputer"
+        )
+
+
+def _text(shapes: dict[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())

@@ -1,0 +1,164 @@
+"""Transformers of tables: one state per column, missing cells hidden from all others; and tables that look at images."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from gauge.nn.attention import Attention, Block, initialise, small_parameter
+
+
+def by_cell(observed: Tensor, table: Tensor) -> Bool[Tensor, "b f"]:
+    """One flag for each cell, where there may be only one for each sample."""
+    return observed.reshape(len(table), -1).expand_as(table)
+
+
+def check_columns(shape: Sequence[int], cardinalities: Sequence[int] | None) -> tuple[int, ...]:
+    """The number of categories of every column, 1 for numbers; all columns hold numbers when nothing is said."""
+    if len(shape) != 1:
+        raise ValueError(f"a table has shape [columns], not {list(shape)}; flatten it or choose another network")
+    if cardinalities is None:
+        return (1,) * shape[0]
+    if len(cardinalities) != shape[0] or min(cardinalities, default=0) < 1:
+        raise ValueError(
+            f"cardinalities {list(cardinalities)} do not describe a table of {shape[0]} columns; give one number per "
+            "column, 1 where it holds numbers and the number of categories elsewhere"
+        )
+    return tuple(cardinalities)
+
+
+class TabularTransformer(nn.Module):
+    """A table and its flags -> the states of CLS and of every column.
+
+    `cardinalities` says how many categories a column has, 1 for a number. Categories share one embedding, numbers one
+    Linear, missing cells one token: what tells columns apart is their position. A missing cell is hidden as key from
+    every query but its own. Codes are rounded and kept within their column, as an imputer may give any number.
+
+    >>> table, observed = torch.tensor([[2.0, -0.7]]), torch.tensor([[True, False]])
+    >>> TabularTransformer((3, 1), 16, depth=1, heads=2)(table, observed).shape
+    torch.Size([1, 3, 16])
+    """
+
+    def __init__(self, cardinalities: Sequence[int], width: int = 512, *, depth: int = 4, heads: int = 8) -> None:
+        super().__init__()
+        categorical = [column for column, size in enumerate(cardinalities) if size > 1]
+        numbers = [column for column, size in enumerate(cardinalities) if size == 1]
+        sizes = [cardinalities[column] for column in categorical]
+        self.total = sum(sizes)
+        self._remember("categorical", categorical)
+        self._remember("numbers", numbers)
+        self._remember("sizes", sizes)
+        self._remember("offsets", [sum(sizes[:place]) for place in range(len(sizes))])
+        self._remember("order", _inverse([*categorical, *numbers]))
+        self.categories = nn.Embedding(self.total, width) if categorical else None
+        self.scale = nn.Linear(1, width) if numbers else None
+        self.missing = small_parameter(width)
+        self.cls = small_parameter(width)
+        self.positions = nn.Embedding(len(cardinalities) + 1, width)
+        self.norm = nn.LayerNorm(width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
+        initialise(self)
+        self.categorical: Tensor
+        self.numbers: Tensor
+        self.sizes: Tensor
+        self.offsets: Tensor
+        self.order: Tensor
+
+    def _remember(self, name: str, values: Sequence[int]) -> None:
+        self.register_buffer(name, torch.tensor(values, dtype=torch.long), persistent=False)
+
+    def forward(self, table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b s c"]:
+        table = torch.where(observed, table, 0.0)
+        parts = []
+        if self.categories is not None:
+            parts.append(self.categories(self.codes(table) + self.offsets))
+        if self.scale is not None:
+            parts.append(self.scale(table[:, self.numbers, None]))
+        values = self.in_order(*parts)
+        values = torch.where(observed[..., None], values, self.missing.to(values.dtype))
+        state = torch.cat([self.cls.to(values.dtype).expand(len(table), 1, -1), values], 1)
+        state = self.norm(state + self.positions.weight)
+        bias = self_excluding(observed)
+        for block in self.blocks:
+            state = block(state, bias)
+        return state
+
+    def codes(self, table: Float[Tensor, "b f"]) -> Tensor:
+        """The categories of the categorical columns, each from 0 to its size - 1."""
+        return table[:, self.categorical].round().long().clamp_min(0).minimum(self.sizes - 1)
+
+    def in_order(self, *parts: Tensor) -> Tensor:
+        """What was made of the categorical columns and of the numbers, in the order of the table."""
+        return torch.cat(parts, 1)[:, self.order]
+
+
+def self_excluding(observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b 1 s s"]:
+    """The additive bias that hides missing columns as keys from every query except themselves; CLS is never hidden."""
+    seen = F.pad(observed, (1, 0), value=True)
+    itself = torch.eye(seen.shape[1], dtype=torch.bool, device=seen.device)
+    return torch.where(seen[:, None, None] | itself, 0.0, -1e9)
+
+
+class CrossAttention(nn.Module):
+    """What a sequence gathers from another one: queries with bias, keys and values without."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(dim, dim)
+        self.key_value = nn.Linear(dim, 2 * dim, bias=False)
+        self.project = nn.Linear(dim, dim)
+
+    def forward(self, sequence: Float[Tensor, "b s c"], other: Float[Tensor, "b n c"]) -> Float[Tensor, "b s c"]:
+        key, value = self.key_value(other).chunk(2, -1)
+        query, key, value = (self._heads(part) for part in (self.query(sequence), key, value))
+        gathered = F.scaled_dot_product_attention(query, key, value)
+        return self.project(gathered.transpose(1, 2).flatten(2))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class InteractionBlock(nn.Module):
+    """Self-attention over the table, cross-attention to the image, MLP: all pre-norm and residual."""
+
+    def __init__(self, dim: int, heads: int, mlp_ratio: int = 4) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(dim)
+        self.attention = Attention(dim, heads)
+        self.cross_norm = nn.LayerNorm(dim)
+        self.cross = CrossAttention(dim, heads)
+        self.mlp_norm = nn.LayerNorm(dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, mlp_ratio * dim), nn.GELU(), nn.Linear(mlp_ratio * dim, dim))
+
+    def forward(self, table: Float[Tensor, "b s c"], image: Float[Tensor, "b n c"]) -> Float[Tensor, "b s c"]:
+        table = table + self.attention(self.attention_norm(table))
+        table = table + self.cross(self.cross_norm(table), image)
+        return table + self.mlp(self.mlp_norm(table))
+
+
+class Interaction(nn.Module):
+    """States of a table that have looked at an image. `read` makes the tokens of the image, normalised once for all blocks.
+
+    >>> look = Interaction(32, 16, depth=1, heads=2)
+    >>> look(torch.zeros(2, 6, 16), look.read(torch.zeros(2, 4, 32))).shape
+    torch.Size([2, 6, 16])
+    """
+
+    def __init__(self, channels: int, width: int = 512, *, depth: int = 4, heads: int = 8) -> None:
+        super().__init__()
+        self.read = nn.Sequential(nn.Linear(channels, width), nn.LayerNorm(width))
+        self.blocks = nn.ModuleList(InteractionBlock(width, heads) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+        initialise(self)
+
+    def forward(self, table: Float[Tensor, "b s c"], image: Float[Tensor, "b n c"]) -> Float[Tensor, "b s c"]:
+        for block in self.blocks:
+            table = block(table, image)
+        return self.norm(table)
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)

@@ -1,0 +1,380 @@
+"""Tables: a missing cell is seen by nobody, and TIP fills it from the cells that are left and from the image."""
+
+from dataclasses import replace
+
+import helpers
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import noise, rows_of, with_hidden
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from gauge import Batch, Dataset, registry
+from gauge.encoders.tabular import Tabular
+from gauge.imputers._frozen import Frozen
+from gauge.imputers.tip import TIP, choose, hard_negatives
+from gauge.nn.tabular import CrossAttention, TabularTransformer, self_excluding
+from gauge.randomness import derive, seeded, uniform
+
+CARDINALITIES = (1, 3, 1, 2, 4)  # categories need not come first
+CATEGORICAL = {1: 3, 3: 2, 4: 4}
+DVM, UKBB = 17, 75
+
+
+def cars(rows: int = 12, seed: int = 0) -> Dataset:
+    """A table that the image says all about: brightness, and categories and numbers made of it. Some cells are missing."""
+    bright = uniform(derive(torch.arange(rows), seed), 1)
+    images = 0.05 * noise(rows, 1, 8, 8, seed=seed) + bright[..., None, None]
+    columns = [bright, (3 * bright).floor(), 1 - 2 * bright, (2 * bright).floor(), (4 * bright).floor()]
+    labels = torch.zeros(rows, dtype=torch.long)
+    there = noise(rows, 5, seed=seed + 1) > -1
+    return Dataset("train", {"photo": images, "data": torch.cat(columns, 1)}, labels, {"data": there})
+
+
+def small(train: Dataset | None = None, **options: object) -> TIP:
+    with seeded(0, "tip"):
+        sizes = {"width": 16, "depth": 1, "heads": 2, "resnet": 18} | options
+        return TIP.of(train or cars(), cardinalities=CARDINALITIES, **sizes).eval()
+
+
+@pytest.fixture(scope="module")
+def tip():
+    return small()
+
+
+@pytest.fixture
+def gaps():
+    """Six cars: complete, single cells, most cells and whole tables missing, all in one batch."""
+    batch = cars().batch(torch.arange(6) + 3)
+    rows = [[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 0, 1, 0], [0] * 5, [1, 1, 0, 1, 0], [0] * 5]
+    return replace(batch, observed=dict(batch.observed, data=torch.tensor(rows).bool()))
+
+
+def tabular(depth: int = 2) -> TabularTransformer:
+    with seeded(0, "tabular"):
+        return TabularTransformer(CARDINALITIES, 16, depth=depth, heads=2)
+
+
+def table_of(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch.inputs["data"], batch.observed["data"]
+
+
+def test_a_column_begins_as_its_category_or_its_number_or_as_missing_and_where_it_stands(gaps):
+    network = tabular(depth=0)
+    table, observed = table_of(gaps)
+    states = network(table, observed)
+    offsets = {1: 0, 3: 3, 4: 5}
+    for row in range(6):
+        torch.testing.assert_close(states[row, 0], network.norm(network.cls + network.positions.weight[0]))
+        for column, size in enumerate(CARDINALITIES):
+            if not observed[row, column]:
+                value = network.missing
+            elif size > 1:
+                value = network.categories.weight[offsets[column] + int(table[row, column])]
+            else:
+                value = network.scale(table[row, column : column + 1])
+            expected = network.norm(value + network.positions.weight[column + 1])
+            torch.testing.assert_close(states[row, column + 1], expected)
+
+
+def test_a_missing_column_is_hidden_as_key_from_every_query_but_itself():
+    observed = torch.tensor([[True, False, True], [False, False, False]])
+    bias = self_excluding(observed)
+    for row in range(2):
+        for query in range(4):
+            for key in range(4):
+                hidden = key > 0 and not observed[row, key - 1] and query != key
+                assert bias[row, 0, query, key] == (-1e9 if hidden else 0)
+
+
+def test_a_missing_column_is_seen_by_no_other_and_sees_the_observed_ones(gaps):
+    network, (table, observed) = tabular(), table_of(rows_of(gaps, torch.tensor([1])))  # columns 1 and 3 are missing
+    before = network(table, observed)
+    with torch.no_grad():
+        network.positions.weight[2] += 1.0
+    changed = (network(table, observed) != before).any(-1)[0]
+    assert changed.tolist() == [False, False, True, False, False, False]
+    other = torch.where(torch.arange(5) == 0, table + 1, table)
+    assert (network(other, observed)[0, 2] != network(table, observed)[0, 2]).any()
+
+
+@pytest.mark.parametrize("name", ["tabular", "tabular_vector"])
+@pytest.mark.parametrize("filling", ["noise", "nan"])
+def test_what_a_missing_cell_holds_reaches_neither_a_unit_nor_a_gradient(gaps, name, filling):
+    with seeded(0, name):
+        encoder = registry.get("encoders", name)((5,), 8, CARDINALITIES, inner=16, depth=2, heads=2)
+    first, second = (encoder(*table_of(with_hidden(gaps, value))) for value in (0.0, filling))
+    assert torch.equal(first, second)
+    found = helpers.gradients(encoder, second.square().sum())
+    assert all(gradient.isfinite().all() for gradient in found.values())
+
+
+def test_one_flag_for_a_table_says_the_same_as_one_for_each_of_its_cells(gaps):
+    encoder = Tabular((5,), 8, CARDINALITIES, inner=16, depth=1, heads=2)
+    table, flags = gaps.inputs["data"], torch.arange(6) % 2 == 0
+    assert torch.equal(encoder(table, flags), encoder(table, flags[:, None].expand(6, 5)))
+
+
+def test_a_code_is_rounded_and_kept_within_its_column():
+    network = tabular()
+    table = torch.tensor([[0.0, 1.6, 0.0, 99.0, -3.0]])
+    assert network.codes(table).tolist() == [[2, 1, 0]]
+
+
+@pytest.mark.parametrize("cardinalities", [(1, 1), (3, 2)])
+def test_a_table_of_one_kind_of_column_leaves_no_parameter_without_gradient(cardinalities):
+    network = TabularTransformer(cardinalities, 8, depth=1, heads=2)
+    loss = network(torch.ones(2, 2), torch.tensor([[True, False], [True, True]])).square().sum()
+    assert helpers.gradients(network, loss).keys() == dict(network.named_parameters()).keys()
+
+
+def test_cross_attention_is_the_mean_of_values_weighed_by_the_softmax_of_products():
+    attend = CrossAttention(4, heads=1)
+    sequence, other = noise(1, 3, 4), noise(1, 5, 4, seed=1)
+    key, value = attend.key_value(other).chunk(2, -1)
+    weights = (attend.query(sequence) @ key.mT / 2).softmax(-1)
+    torch.testing.assert_close(attend(sequence, other), attend.project(weights @ value))
+
+
+@pytest.mark.parametrize(("columns", "masked", "corrupted"), [(DVM, 8, 5), (UKBB, 38, 22)])
+def test_as_many_columns_are_hidden_and_corrupted_as_published(columns, masked, corrupted):
+    inputs = {"photo": torch.zeros(3, 1, 8, 8), "data": torch.zeros(3, columns)}
+    tip = TIP.of(Dataset("train", inputs, torch.zeros(3).long()), width=8, depth=1, heads=2, resnet=18)
+    everything = torch.ones(3, columns, dtype=torch.bool)
+    assert choose(torch.arange(3), everything, tip.masked).sum(1).tolist() == [masked] * 3
+    assert choose(torch.arange(3), everything, tip.corrupted).sum(1).tolist() == [corrupted] * 3
+
+
+def test_only_observed_cells_are_chosen_each_as_often_as_the_next(tip):
+    among = torch.tensor([True, False, True, True, True]).expand(4000, 5)
+    chosen = choose(torch.arange(4000), among, tip.masked)
+    assert (chosen.sum(1) == 2).all()
+    torch.testing.assert_close(chosen.float().mean(0), torch.tensor([0.5, 0, 0.5, 0.5, 0.5]), atol=0.03, rtol=0)
+
+
+def test_a_corrupted_cell_holds_a_value_that_another_sample_has_there():
+    tip = small(corrupted=1.0)
+    table, observed = table_of(with_hidden(cars(40).batch(torch.arange(40)), "nan"))
+    corrupted = tip._corrupt(table, observed, torch.arange(40))
+    for column in range(5):
+        seen = set(table[observed[:, column], column].tolist())
+        assert set(corrupted[observed[:, column], column].tolist()) <= seen
+    assert corrupted[~observed].isnan().all()  # what is missing stays as it is
+    assert ((corrupted != table) & observed)[:, 0].float().mean() > 0.7
+
+
+def test_hard_negatives_are_others_drawn_by_their_likeness():
+    likeness = torch.tensor([2.0, 1.0, 0.0, -20.0]).expand(4, 4)
+    drawn = torch.stack([hard_negatives(likeness, derive(torch.arange(4), draw)) for draw in range(1000)])
+    assert (drawn != torch.arange(4)).all()
+    weight = likeness[0].softmax(0) + 1e-4
+    share = torch.stack([(drawn[:, 0] == column).float().mean() for column in range(1, 4)])
+    torch.testing.assert_close(share, weight[1:] / weight[1:].sum(), atol=0.05, rtol=0)
+
+
+def test_contrast_asks_every_image_for_its_table_and_every_table_for_its_image(tip, gaps):
+    gaps = rows_of(gaps, torch.tensor([0, 1, 4]))
+    image, (table, observed) = gaps.inputs["photo"], table_of(with_hidden(gaps, 0.0))
+    corrupted = tip.table(tip._corrupt(table, observed, gaps.key), observed)
+    a = F.normalize(tip.project_image(tip.photo(image).mean((2, 3))))
+    b = F.normalize(tip.project_table(corrupted[:, 0]))
+    costs = []
+    for row in range(3):
+        alike = torch.stack([a[row] @ b[other] for other in range(3)]) / 0.1
+        turned = torch.stack([a[other] @ b[row] for other in range(3)]) / 0.1
+        costs += [-alike.log_softmax(0)[row] / 2, -turned.log_softmax(0)[row] / 2]
+    torch.testing.assert_close(tip.loss(gaps)["contrast"], torch.stack(costs).sum() / 3 / 3)
+
+
+def test_matching_tells_each_pair_from_one_with_another_table_and_one_with_another_image(tip, gaps):
+    image, (table, observed) = gaps.inputs["photo"], table_of(with_hidden(gaps, 0.0))
+    features = tip.photo(image)
+    states, seen = (
+        tip.table(tip._corrupt(table, observed, gaps.key), observed),
+        tip.interact.read(features.flatten(2).mT),
+    )
+    likeness = tip._likeness(features, states)
+    tables, images = (
+        hard_negatives(values, derive(gaps.key, name)) for values, name in ((likeness, "table"), (likeness.T, "image"))
+    )
+    costs = []
+    for row in range(6):
+        for mine, theirs, true in ((row, row, 1), (tables[row], row, 0), (row, images[row], 0)):
+            logits = tip.match(tip.interact(states[mine][None], seen[theirs][None])[0, 0])
+            costs.append(-logits.log_softmax(0)[true])
+    torch.testing.assert_close(tip.loss(gaps)["matching"], torch.stack(costs).mean() / 3)
+
+
+def test_half_precision_gives_nearly_the_same(tip, gaps):
+    expected = tip.loss(gaps)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = tip.loss(gaps)
+        completed = tip.complete(gaps)
+    for name in ("contrast", "reconstruction"):  # which pairs are hard to tell apart may change
+        torch.testing.assert_close(found[name].float(), expected[name], rtol=0.05, atol=0.05)
+    assert completed.inputs["data"].dtype == torch.float32
+
+
+def test_reconstruction_scores_hidden_cells_only_categories_against_those_of_all_columns(tip, gaps):
+    table, observed = table_of(with_hidden(gaps, 0.0))
+    hidden = choose(derive(gaps.key, "masked"), observed, tip.masked)
+    image = tip.interact.read(tip.photo(gaps.inputs["photo"]).flatten(2).mT)
+    states = tip.interact(tip.table(table, observed & ~hidden), image)
+    categories, numbers, offsets = [], [], {1: 0, 3: 3, 4: 5}
+    for row, column in hidden.nonzero().tolist():
+        state, truth = states[row, column + 1], table[row, column]
+        if column in CATEGORICAL:
+            likely = tip.heads["categories"](state).softmax(0)
+            categories.append(-(likely[offsets[column] + int(truth)] + 1e-8).log())
+        else:
+            numbers.append((tip.heads["numbers"](state)[0] - truth).square())
+    expected = (torch.stack(categories).mean() + torch.stack(numbers).mean()) / 2 / 3
+    torch.testing.assert_close(tip.loss(gaps)["reconstruction"], expected)
+
+
+@pytest.mark.parametrize("filling", ["noise", "nan"])
+def test_a_loss_does_not_depend_on_hidden_values_and_teaches_every_parameter(tip, gaps, filling):
+    first = sum(tip.loss(with_hidden(gaps, 0.0)).values())
+    second = sum(tip.loss(with_hidden(gaps, filling)).values())
+    assert torch.equal(first, second)
+    found = helpers.gradients(tip, second)
+    assert found.keys() == dict(tip.named_parameters()).keys()
+    assert all(gradient.isfinite().all() for gradient in found.values())
+
+
+def test_a_loss_depends_on_the_keys_and_on_no_global_generator(tip):
+    batch = cars().batch(torch.arange(12))
+    first = tip.loss(batch)
+    torch.rand(7)
+    helpers.assert_equal(first, tip.loss(batch))
+    other = tip.loss(replace(batch, key=batch.key + 100))
+    assert all(other[name] != value for name, value in first.items())
+
+
+def test_observed_cells_come_back_bit_for_bit_and_missing_ones_ignore_what_they_hold(tip, gaps):
+    first, second = (tip.complete(with_hidden(gaps, filling)) for filling in ("nan", "noise"))
+    helpers.assert_equal(first.inputs, second.inputs)
+    table, observed = table_of(gaps)
+    assert torch.equal(first.inputs["data"][observed], table[observed])
+    assert first.inputs["data"].isfinite().all()
+    assert first.observed is gaps.observed
+    assert torch.equal(first.inputs["photo"], gaps.inputs["photo"])
+
+
+def test_samples_with_different_gaps_are_completed_together_as_one_by_one(tip, gaps):
+    together = tip.complete(gaps).inputs["data"]
+    for row in range(6):
+        alone = tip.complete(rows_of(gaps, torch.tensor([row]))).inputs["data"]
+        torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
+
+
+def test_a_wholly_missing_table_is_read_off_the_image(tip, gaps):
+    flags = torch.zeros(6, dtype=torch.bool)
+    whole = replace(gaps, observed=dict(gaps.observed, data=flags))
+    cells = replace(gaps, observed=dict(gaps.observed, data=flags[:, None].expand(6, 5)))
+    assert torch.equal(tip.complete(whole).inputs["data"], tip.complete(cells).inputs["data"])
+    numbers = tip.complete(whole).inputs["data"][:, 0]
+    assert len(numbers.unique()) == 6
+
+
+def test_a_category_is_one_of_its_column_and_the_published_choice_is_clamped_into_it(gaps):
+    nothing = replace(gaps, observed=dict(gaps.observed, data=torch.zeros(6, 5, dtype=torch.bool)))
+    for unrestricted in (False, True):
+        tip = small(unrestricted=unrestricted)
+        with torch.no_grad():
+            tip.heads["categories"].bias.copy_(torch.tensor([0.0, 30, 0, 0, 20, 0, 90, 0, 0]))
+        found = tip.complete(nothing).inputs["data"][:, list(CATEGORICAL)]
+        assert (found == torch.tensor([2.0, 1.0, 1.0] if unrestricted else [1.0, 1.0, 1.0])).all()
+
+
+def kinds(rows: int) -> Dataset:
+    """A bright bar in one of three places, and a table that says which."""
+    kind = (torch.arange(rows) % 3)[:, None].float()
+    images = 0.1 * noise(rows, 1, 8, 8, seed=rows) + (torch.arange(8) // 3 == kind).float()[:, None, None]
+    table = torch.cat([kind - 1, kind, 1 - kind, kind.clamp_max(1), kind + 1], 1)
+    return Dataset("train", {"photo": images, "data": table}, torch.zeros(rows).long())
+
+
+def quick(tip: TIP) -> TIP:
+    """Larger weights and faster BatchNorm statistics: thirty steps are enough to learn something."""
+    for parameter in (*tip.interact.parameters(), *tip.table.parameters()):
+        parameter.data *= 10 if parameter.ndim == 2 else 1
+    for layer in tip.photo.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.momentum = 0.5
+    return tip.train()
+
+
+def test_training_learns_a_table_that_is_a_function_of_the_image():
+    train, test = kinds(18), kinds(30)
+    tip = quick(small(train, masked=1.0))
+    optimizer = torch.optim.Adam(tip.parameters(), 3e-3, fused=True)
+    history = []
+    for step in range(30):
+        optimizer.zero_grad()
+        terms = tip.loss(train.batch(torch.arange(18), key=torch.arange(18) + 1000 * step))
+        sum(terms.values()).backward()
+        optimizer.step()
+        history.append({name: float(term.detach()) for name, term in terms.items()})
+    assert history[-1]["reconstruction"] < history[0]["reconstruction"] / 2
+    assert (
+        history[-1]["contrast"] < history[0]["contrast"] * 0.75
+    )  # log 6 / log 18 is as good as it gets with six of a kind
+    batch = test.batch(torch.arange(30))
+    nothing = replace(batch, observed=dict(batch.observed, data=torch.zeros(30, 5, dtype=torch.bool)))
+    found, truth = Frozen(tip).complete(with_hidden(nothing, "nan")).inputs["data"], test.inputs["data"]
+    assert not tip.training
+    assert (found == truth)[:, list(CATEGORICAL)].float().mean() > 0.9
+    assert (found - truth)[:, 0].square().mean() < 0.3 * truth[:, 0].var()
+
+
+def test_neither_training_nor_a_gpu_imputing_ever_waits_for_a_value(gaps, monkeypatch):
+    """On tensors without values, whatever needs one raises."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: True))
+    tip = small()
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        inputs, observed = ({name: fake.from_tensor(x) for name, x in y.items()} for y in (gaps.inputs, gaps.observed))
+        valueless = Batch(inputs, observed, index=fake.from_tensor(gaps.index))
+        sum(tip.loss(valueless).values())
+        tip.complete(valueless)
+
+
+def test_a_state_dict_brings_the_imputer_back(tip, gaps):
+    with seeded(1, "other"):
+        other = TIP.of(cars(), cardinalities=CARDINALITIES, width=16, depth=1, heads=2, resnet=18).eval()
+    assert not torch.equal(other.complete(gaps).inputs["data"], tip.complete(gaps).inputs["data"])
+    other.load_state_dict(tip.state_dict())
+    helpers.assert_equal(other.complete(gaps).inputs, tip.complete(gaps).inputs)
+
+
+def test_a_sample_without_its_image_is_an_error_that_names_it(tip, gaps):
+    blind = replace(gaps, observed=dict(gaps.observed, photo=torch.arange(6) != 4))
+    with pytest.raises(ValueError, match=r"sample 7 has no 'photo' \(1 such\); TIP completes tables from images"):
+        tip.complete(blind)
+    with pytest.raises(ValueError, match="sample 7 has no 'photo'"):
+        tip.loss(blind)
+    data = cars()
+    with pytest.raises(ValueError, match=r"sample 0 has no 'photo' \(1 such\)"):
+        small(Dataset("train", data.inputs, data.labels, {"photo": torch.arange(12) > 0}))
+
+
+def test_data_that_is_no_table_beside_an_image_is_an_error_that_says_so(tip, gaps):
+    data = cars()
+
+    def made_of(**inputs: torch.Tensor) -> TIP:
+        return TIP.of(Dataset("train", inputs, data.labels), width=16, depth=1, heads=2, resnet=18)
+
+    photo, table = data.inputs.values()
+    with pytest.raises(ValueError, match="TIP needs one image, found 0"):
+        made_of(data=table)
+    with pytest.raises(ValueError, match=r"TIP needs one table, found 2 \['a', 'b'\]; name it: table=..."):
+        made_of(photo=photo, a=table, b=table)
+    with pytest.raises(ValueError, match=r"TIP reads one table and one image; the data also has \['text'\]"):
+        made_of(photo=photo, data=table, text=torch.zeros(12, 3, 4))
+    with pytest.raises(ValueError, match="there is no modality 'foto'; did you mean 'photo'?"):
+        TIP.of(data, image="foto")
+    with pytest.raises(
+        ValueError, match=r"the batch has data \[4\], this imputer was made for photo \[1, 8, 8\], data"
+    ):
+        tip.complete(Batch({"data": torch.zeros(2, 4)}, {"data": torch.ones(2) > 0}))
