@@ -61,6 +61,7 @@ BENCHMARK = Benchmark(
     settings={
         "imputer": TrainSettings(epochs=10, batch_size=128, learning_rate=2e-3, schedule="cosine"),
         "backbone": TrainSettings(epochs=14, batch_size=64, selection=SELECTION),
+        "experts": TrainSettings(epochs=10, batch_size=64, schedule="cosine", patience=None),
         "finetune": TrainSettings(epochs=3, batch_size=64, masks="any-subset", selection=SELECTION),
     },
     read=read,

@@ -1,0 +1,86 @@
+"""Pictures of any size, from picture files or .npy arrays, as byte squares of one size."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import UInt8
+from PIL import Image, ImageOps
+
+from gauge.data.images import open_image
+
+CHUNK = 64  # pictures per task
+
+
+def read_squares(paths: Sequence[Path], side: int, *, pad: bool = False) -> UInt8[np.ndarray, "n 3 {side} {side}"]:
+    """The RGB pictures in order: the centre square of each (`pad`: all of it, centred on black), resized bilinear."""
+    fit = ImageOps.pad if pad else ImageOps.fit
+
+    def square(path: Path) -> np.ndarray:
+        picture = open_image(path)
+        if picture.size != (side, side):
+            picture = fit(picture, (side, side), Image.Resampling.BILINEAR)
+        return np.asarray(picture).transpose(2, 0, 1)
+
+    return _gather(paths, side, square)
+
+
+def read_arrays(paths: Sequence[Path], side: int) -> UInt8[np.ndarray, "n 3 {side} {side}"]:
+    """The pictures in .npy files of shape [height, width, 3], bytes or numbers from 0 to 1, resized bilinear.
+
+    NOTE[PAPER] array-resize: the published code resizes on every access, without smoothing and in full precision; here
+    each picture is resized once, smoothed where it shrinks, and kept as bytes.
+    """
+
+    def square(path: Path) -> np.ndarray:
+        pixels = torch.from_numpy(_load(path)).permute(2, 0, 1)[None]
+        scale = 1.0 if pixels.dtype == torch.uint8 else 255.0
+        if pixels.shape[-2:] != (side, side) or scale != 1.0:
+            values = F.interpolate(pixels.float(), (side, side), mode="bilinear", antialias=True, align_corners=False)
+            pixels = values.mul(scale).round().clamp(0, 255).to(torch.uint8)
+        return pixels[0].numpy()
+
+    return _gather(paths, side, square)
+
+
+def find(folders: Sequence[Path], names: Sequence[str]) -> list[Path]:
+    """Where each of the named files is."""
+    present = {path.name: path for folder in folders for path in folder.iterdir()}
+    missing = [name for name in names if name not in present]
+    if missing:
+        where = " and ".join(map(str, folders))
+        raise ValueError(
+            f"{where} lacks {missing[0]} ({len(missing)} such), which the table lists; unpack all pictures there"
+        )
+    return [present[name] for name in names]
+
+
+def _gather(paths: Sequence[Path], side: int, square: Callable[[Path], np.ndarray]) -> np.ndarray:
+    pictures = np.empty((len(paths), 3, side, side), np.uint8)
+
+    def fill(start: int) -> None:
+        for row, path in enumerate(paths[start : start + CHUNK], start):
+            pictures[row] = square(path)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(fill, range(0, len(paths), CHUNK)))
+    return pictures
+
+
+def _load(path: Path) -> np.ndarray:
+    try:
+        pixels = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read as an array ({error}); save the picture there as .npy") from error
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
+        raise ValueError(f"{path} holds an array of shape {list(pixels.shape)}; a picture has [height, width, 3]")
+    if pixels.dtype == np.uint8:
+        return pixels
+    if pixels.dtype.kind != "f" or not (pixels.min() >= 0 and pixels.max() <= 1):
+        raise ValueError(
+            f"{path} holds {pixels.dtype} from {pixels.min()} to {pixels.max()}; give bytes, or numbers from 0 to 1"
+        )
+    return pixels

@@ -1,0 +1,160 @@
+"""HAM10000: a lesion's pictures stay together, unknown facts are missing, both official layouts say the same."""
+
+import logging
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from gauge.benchmarks import ham10000
+from gauge.data import notes
+from gauge.masks import mask_split, parse_protocol
+
+LESIONS = 60  # every third with two pictures, every fourth a melanoma
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet():
+    notes._warn_once.cache_clear()
+
+
+def rows():
+    for lesion in range(LESIONS):
+        dx = "mel" if lesion % 4 == 0 else "nv"
+        age = "" if lesion % 10 == 1 else f"{lesion % 17 * 5}.0"
+        sex = ("male", "female", "unknown")[lesion % 3] if lesion < 30 else "male"
+        place = (*ham10000.PLACES, "unknown")[lesion % 15]
+        for picture in range(2 if lesion % 3 == 0 else 1):
+            yield f"HAM_{lesion:07d}", f"ISIC_{lesion + 100 * picture:07d}", dx, "histo", age, sex, place
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Pictures that are as red as the number of their lesion times four."""
+    folder = tmp_path / "HAM10000"
+    (folder / "images").mkdir(parents=True)
+    table = pd.DataFrame(rows(), columns=["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"])
+    table.iloc[::-1].to_csv(folder / "HAM10000_metadata.csv", index=False)
+    for lesion, name in zip(table["lesion_id"], table["image_id"], strict=True):
+        picture = Image.new("RGB", (16, 12), (4 * int(lesion[-7:]), 0, 0))
+        picture.save(folder / "images" / f"{name}.jpg", quality=95, subsampling=0)
+    return tmp_path
+
+
+def lesions(part):
+    return (part.inputs["image"][:, 0, 60, 60].float() / 4).round().long()
+
+
+def test_pictures_facts_and_labels_are_aligned_by_name(data):
+    for split in ("train", "val", "test"):
+        part = ham10000.read(split, data)
+        lesion = lesions(part)
+        assert part.shapes == {"image": (3, 128, 128), "table": (3,)}
+        assert torch.equal(part.labels, (lesion % 4 == 0).long())
+        observed = part.observed["table"]
+        assert torch.equal(observed[:, 0], lesion % 10 != 1)
+        assert torch.equal(observed[:, 1], (lesion >= 30) | (lesion % 3 != 2))
+        assert torch.equal(observed[:, 2], lesion % 15 != 14)
+        assert torch.equal(part.inputs["table"][:, 2][observed[:, 2]], (lesion % 15)[observed[:, 2]].float())
+        males = (lesion >= 30) | (lesion % 3 == 0)
+        assert torch.equal(part.inputs["table"][:, 1][observed[:, 1]], males[observed[:, 1]].float())
+        assert part.inputs["table"][~observed].eq(0).all()
+
+
+def test_all_pictures_of_a_lesion_are_in_one_split_and_melanomas_in_all_of_them(data):
+    found = {split: set(lesions(ham10000.read(split, data)).tolist()) for split in ("train", "val", "test")}
+    assert {split: len(numbers) for split, numbers in found.items()} == {"train": 42, "val": 6, "test": 12}
+    assert set.union(*found.values()) == set(range(LESIONS))
+    assert [sum(number % 4 == 0 for number in found[split]) for split in ("val", "test")] == pytest.approx(
+        [1, 3], abs=1
+    )
+    assert sum(len(ham10000.read(split, data)) for split in found) == 80
+
+
+def test_ages_are_scaled_by_the_training_rows_alone(data):
+    train = ham10000.read("train", data)
+    ages = train.inputs["table"][:, 0][train.observed["table"][:, 0]]
+    assert float(ages.mean()) == pytest.approx(0, abs=1e-6)
+    assert float(ages.std()) == pytest.approx(1)
+    test = ham10000.read("test", data)
+    real = lesions(train) % 17 * 5
+    real = real[train.observed["table"][:, 0]].float()
+    there = test.observed["table"][:, 0]
+    expected = ((lesions(test) % 17 * 5).float() - real.mean()) / real.std()
+    torch.testing.assert_close(test.inputs["table"][there, 0], expected[there])
+
+
+def test_the_two_official_folders_of_pictures_say_the_same_as_one(data, tmp_path):
+    expected = [ham10000.read(split, data).fingerprint for split in ("train", "val", "test")]
+    folder = tmp_path / "official"
+    for part in (1, 2):
+        (folder / f"HAM10000_images_part_{part}").mkdir(parents=True)
+    shutil.copy(data / "HAM10000" / "HAM10000_metadata.csv", folder)
+    for number, path in enumerate(sorted((data / "HAM10000" / "images").iterdir())):
+        shutil.copy(path, folder / f"HAM10000_images_part_{number % 2 + 1}")
+    assert [ham10000.read(split, folder).fingerprint for split in ("train", "val", "test")] == expected
+
+
+def test_a_wide_picture_gives_its_centre_square(data):
+    name = "ISIC_0000000.jpg"
+    pixels = np.zeros((450, 600, 3), np.uint8)
+    pixels[:, 75:525] = 250
+    Image.fromarray(pixels).save(data / "HAM10000" / "images" / name, quality=95)
+    parts = [ham10000.read(split, data).inputs["image"] for split in ("train", "val", "test")]
+    assert max(int(picture.min()) for part in parts for picture in part) > 200
+
+
+def test_the_picture_stays_when_the_table_goes_and_unknown_facts_never_come_back(data):
+    train = ham10000.read("train", data)
+    for text in ham10000.BENCHMARK.protocols:
+        keep = mask_split(parse_protocol(text), train.layout, len(train), seed=0, split="train")
+        batch = next(train.batches(len(train), keep=keep))
+        assert bool(batch.observed["image"].all())
+        assert not bool((batch.observed["table"] & ~train.observed["table"]).any())
+    assert not bool(batch.observed["table"].any()), "gamma=1 is the last"
+
+
+def test_a_part_of_the_pictures_is_noted_and_logged_once(data, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert {ham10000.read(split, data).note for split in ("train", "val", "test")} == {
+            "HAM10000 subset: 80 of 10,015 pictures"
+        }
+    assert [record.message for record in caplog.records] == ["HAM10000 subset: 80 of 10,015 pictures"]
+
+
+def test_absent_data_is_answered_with_what_to_give(data, tmp_path):
+    with pytest.raises(ValueError, match="ham10000 needs data; give --data DIR with HAM10000_metadata.csv"):
+        ham10000.read("train")
+    with pytest.raises(ValueError, match="holds no HAM10000: there is neither HAM10000/HAM10000_metadata.csv nor"):
+        ham10000.read("train", tmp_path / "nowhere")
+    shutil.move(data / "HAM10000" / "images", tmp_path / "elsewhere")
+    with pytest.raises(
+        ValueError, match="has no pictures: there is none of the folders images, HAM10000_images_part_1"
+    ):
+        ham10000.read("train", data)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("lesion_id", "lesion", "has no column 'lesion_id' (1 such); give the official table"),
+        ("ISIC_0000001", "ISIC_0000000", "has the image_id ISIC_0000000 twice; keep one row for each"),
+        (",mel,", ",melanoma,", "dx is 'melanoma'; it is one of akiec, bcc, bkl, df, mel, nv, vasc"),
+        (",mel,", ",unknown,", "dx is 'unknown'; it is one of akiec, bcc, bkl, df, mel, nv, vasc"),
+        (",mel,", ",,", "dx is empty in row 5; fill it in, or leave the row out"),
+        (",histo,50.0,", ",histo,fifty,", "age is 'fifty', not a number; leave unknown cells empty"),
+        (",female,", ",f,", "sex is 'f'; it is one of female, male, unknown"),
+        (",scalp", ",head", "localization is 'head'; it is one of abdomen, acral, back, chest, ear, face, foot"),
+        ("ISIC_0000001", "ISIC_9", "lacks ISIC_9.jpg (1 such), which the table lists; unpack all pictures there"),
+    ],
+)
+def test_a_wrong_table_is_answered_with_what_is_wrong(data, old, new, message):
+    path = data / "HAM10000" / "HAM10000_metadata.csv"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(ValueError) as caught:
+        [ham10000.read(split, data) for split in ("train", "val", "test")]
+    assert message in str(caught.value)

@@ -1,0 +1,179 @@
+"""Leaf99: leaves and measures are aligned by id, divided within each species, scaled by the training leaves alone."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from gauge.benchmarks import leaf99
+from gauge.data import notes
+from gauge.data.squares import read_squares
+from gauge.data.tables import as_cells, divide, numbers, standardised
+from gauge.masks import mask_split, parse_protocol
+
+EACH = 5
+IDS = 3 * np.arange(99 * EACH)[::-1] + 1  # with gaps, in no order
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet():
+    notes._warn_once.cache_clear()
+
+
+def names():
+    return [f"Species_{row % 99:02d}" for row in range(len(IDS))]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Leaves of 99 species; margin1 is the id, every picture as bright as its id modulo 200."""
+    folder = tmp_path_factory.mktemp("data") / "leaf"
+    (folder / "images").mkdir(parents=True)
+    values = np.random.default_rng(0).normal(5, 3, (len(IDS), 192)).round(3)
+    values[:, 0], values[:, 1] = IDS, 7
+    table = pd.DataFrame(values, columns=leaf99.FEATURES)
+    table.insert(0, "id", IDS)
+    table.insert(1, "species", names())
+    table.to_csv(folder / "train.csv", index=False)
+    for number in IDS:
+        Image.new("L", (8, 4), int(number) % 200).save(folder / "images" / f"{number}.jpg", quality=95)
+    return folder.parent
+
+
+@pytest.fixture
+def data(whole, tmp_path):
+    """A copy whose table may be changed; the pictures are shared."""
+    (tmp_path / "leaf").mkdir()
+    (tmp_path / "leaf" / "images").symlink_to(whole / "leaf" / "images")
+    (tmp_path / "leaf" / "train.csv").write_text((whole / "leaf" / "train.csv").read_text())
+    return tmp_path
+
+
+def test_leaves_measures_and_labels_are_aligned_by_id_and_species_have_the_order_of_the_alphabet(whole):
+    parts = [leaf99.read(split, whole) for split in ("train", "val", "test")]
+    ids = np.sort(IDS)[torch.cat([part.inputs["table"][:, 0] for part in parts]).argsort().argsort()]
+    species = dict(zip(IDS, names(), strict=True))
+    assert torch.cat([part.labels for part in parts]).tolist() == [int(species[number][-2:]) for number in ids]
+    pictures = torch.cat([part.inputs["image"] for part in parts])
+    assert bool((pictures == pictures[:, :1]).all()), "grey"
+    np.testing.assert_allclose(pictures[:, 0, 32, 32], ids % 200, atol=1)
+
+
+def test_each_split_has_its_share_of_every_species(whole):
+    for split, each in (("train", 3), ("val", 1), ("test", 1)):
+        part = leaf99.read(split, whole)
+        assert part.shapes == {"image": (3, 64, 64), "table": (192,)}
+        assert torch.bincount(part.labels).tolist() == [each] * 99
+        assert bool(part.observed["table"].all())
+
+
+def test_columns_are_scaled_by_the_training_leaves_alone(whole):
+    train, test = leaf99.read("train", whole).inputs["table"], leaf99.read("test", whole).inputs["table"]
+    torch.testing.assert_close(train.mean(0), torch.zeros(192), atol=1e-5, rtol=0)
+    torch.testing.assert_close(train[:, 2:].std(0), torch.ones(190))
+    assert bool((train[:, 1] == 0).all()), "a column that never changes is only centred"
+    assert float(test.mean(0)[2:].abs().max()) > 0.01
+
+
+def test_no_leaf_is_in_two_splits_and_reading_again_gives_the_same(whole):
+    firsts = [leaf99.read(split, whole).inputs["table"][:, 0] for split in ("train", "val", "test")]
+    assert len(torch.cat(firsts).unique()) == len(IDS), "margin1 is the id"
+    assert all(bool((first.diff() > 0).all()) for first in firsts), "in the order of the ids"
+    before = leaf99.read("val", whole).fingerprint
+    leaf99.read.cache_clear()
+    assert leaf99.read("val", whole).fingerprint == before
+
+
+def test_gamma_1_takes_the_whole_table_and_leaves_the_picture(whole):
+    test = leaf99.read("test", whole)
+    for text, least, most in (("complete", 1.0, 1.0), ("gamma=0.5", 0.4, 0.6), ("gamma=1", 0.0, 0.0)):
+        keep = mask_split(parse_protocol(text), test.layout, len(test), seed=0, split="test")
+        for batch in test.batches(40, keep=keep):
+            assert bool(batch.observed["image"].all())
+            assert least <= float(batch.observed["table"].float().mean()) <= most
+
+
+def test_a_picture_is_padded_with_black_to_a_centred_square(tmp_path):
+    Image.new("L", (40, 20), 200).save(tmp_path / "wide.png")
+    picture = read_squares([tmp_path / "wide.png"], 64, pad=True)[0]
+    assert (picture[:, :15] == 0).all()
+    assert (picture[:, -15:] == 0).all()
+    assert (picture[:, 17:47] == 200).all()
+    assert (read_squares([tmp_path / "wide.png"], 64) == 200).all(), "the centre square has no border"
+
+
+def test_a_picture_of_the_right_size_is_taken_as_it_is(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "leaf.png")
+    for pad in (False, True):
+        assert (read_squares([tmp_path / "leaf.png"], 64, pad=pad) == pixels).all()
+
+
+def test_a_part_of_the_leaves_is_noted_and_logged_once(whole, caplog):
+    leaf99.read.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        assert {leaf99.read(split, whole).note for split in ("train", "val", "test")} == {
+            "Leaf subset: 495 of 990 leaves"
+        }
+    assert [record.message for record in caplog.records] == ["Leaf subset: 495 of 990 leaves"]
+
+
+def test_the_folder_may_be_given_itself_and_another_is_answered_with_what_was_looked_for(whole, tmp_path):
+    assert len(leaf99.read("val", whole / "leaf")) == 99
+    with pytest.raises(ValueError, match="holds no leaves: there is no images folder in leaf, leaf-classification, ."):
+        leaf99.read("train", tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="leaf99 needs data; give --data DIR with leaf/train.csv and leaf/images"):
+        leaf99.read("train")
+    (tmp_path / "images").mkdir()
+    with pytest.raises(ValueError, match="train.csv is not there; unpack it there with the pictures"):
+        leaf99.read("train", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("margin7,", "margin_7,", "has no column 'margin7' (1 such); give the official table"),
+        ("\n1483,", "\n1,", "has the id 1 twice; keep one row for each"),
+        ("\n1483,Species_00", "\n1483,Other", "has 100 species; the labelled leaves are of 99"),
+        ("\n1483,Species_00", "\n1483,", "species is empty in row 1; fill it in, or leave the row out"),
+        (",7.0,", ",seven,", "margin2 is 'seven', not a number; leave unknown cells empty"),
+        ("\n1483,", "\n1484,", "lacks 1484.jpg (1 such), which the table lists; unpack all pictures there"),
+    ],
+)
+def test_a_wrong_table_is_answered_with_what_is_wrong(data, old, new, message):
+    path = data / "leaf" / "train.csv"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(ValueError) as caught:
+        [leaf99.read(split, data) for split in ("train", "val", "test")]
+    assert message in str(caught.value)
+
+
+def test_an_empty_cell_is_missing_whatever_the_protocol(data):
+    path = data / "leaf" / "train.csv"
+    table = pd.read_csv(path)
+    table.assign(margin2=None).to_csv(path, index=False)
+    test = leaf99.read("test", data)
+    assert test.observed["table"].float().mean(0)[:3].tolist() == [1, 0, 1]
+    assert bool(torch.isfinite(test.inputs["table"]).all())
+    keep = mask_split(parse_protocol("gamma=0.1"), test.layout, len(test), seed=0, split="test")
+    assert not any(batch.observed["table"][:, 1].any() for batch in test.batches(64, keep=keep))
+
+
+def test_too_few_leaves_of_a_species_cannot_be_divided():
+    with pytest.raises(ValueError, match="the 3 entries of here cannot be divided into train, val and test"):
+        divide(np.array([0, 0, 1]), Path("here"), val=0.2, test=0.2)
+
+
+def test_scaling_passes_over_gaps_and_they_become_zero_that_is_not_observed(tmp_path):
+    values = numbers(pd.DataFrame({"a": [1.0, 3.0, None, 99.0], "b": [None, None, None, 5.0]}), tmp_path)
+    scaled = standardised(values, np.arange(3))
+    np.testing.assert_allclose(scaled[:2, 0], [-(0.5**0.5), 0.5**0.5])
+    assert scaled[3, 1] == 5, "nothing to fit on"
+    cells, observed = as_cells(scaled)
+    assert observed.tolist() == [[True, False], [True, False], [False, False], [True, True]]
+    assert cells[~observed].tolist() == [0] * 4

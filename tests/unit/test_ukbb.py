@@ -1,0 +1,112 @@
+"""CAD and Infarction: each target has its balanced training rows, both share the people that they are tested on."""
+
+import numpy as np
+import pytest
+import torch
+
+from gauge.benchmarks import cad, infarction
+from gauge.data import notes
+from gauge.data.ukbb import CARDINALITIES, FOLDERS
+from gauge.masks import mask_split, parse_protocol
+
+BENCHMARKS = {"CAD": cad, "Infarction": infarction}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet():
+    notes._warn_once.cache_clear()
+
+
+def write(folder, table, labels, paths, numbers, positives):
+    """Hearts whose first measure is their number over a hundred, which is also how bright they are."""
+    values = np.ones((len(numbers), 75))
+    values[:, 26] = np.array(numbers) / 100
+    np.savetxt(folder / f"{table}.csv", values, delimiter=",", fmt="%.4f")
+    torch.save([int(number in positives) for number in numbers], folder / f"{labels}.pt")
+    torch.save([f"/vol/biomedic/hearts/{number}/sa.npy" for number in numbers], folder / f"{paths}.pt")
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / FOLDERS[0]
+    folder.mkdir(parents=True)
+    torch.save(list(CARDINALITIES), folder / "tabular_lengths_reordered.pt")
+    for number in range(20):
+        (tmp_path / "hearts" / str(number)).mkdir(parents=True)
+        np.save(tmp_path / "hearts" / str(number) / "sa.npy", np.full((21, 21, 3), number / 100, np.float32))
+    lead = "cardiac_features_{}_imputed_noOH_tabular_imaging"
+    for target, numbers in (("CAD", [3, 4, 5, 6]), ("Infarction", [3, 7])):
+        table = f"{lead.format('train')}_{target}_balanced_reordered"
+        paths = f"cardiac_train_paths_imaging_{target}_balanced"
+        write(folder, table, f"cardiac_labels_{target}_train_balanced", paths, numbers, {3, 5})
+        for split, people, positives in (("val", [10, 11, 12], {11}), ("test", [15, 16, 17], {15, 16})):
+            sick = positives if target == "CAD" else {min(positives)}
+            table = f"{lead.format(split)}_reordered"
+            write(folder, table, f"cardiac_labels_{target}_{split}", f"cardiac_{split}_paths_imaging", people, sick)
+    return tmp_path
+
+
+def test_each_target_has_its_own_training_rows_and_labels_and_shares_the_other_people(data):
+    people = {
+        name: {split: part.read(split, data) for split in ("train", "val", "test")} for name, part in BENCHMARKS.items()
+    }
+    for parts in people.values():
+        for part in parts.values():
+            assert part.shapes == {"image": (3, 128, 128), "table": (75,)}
+            number = (part.inputs["table"][:, 26] * 100).round()
+            assert torch.equal(part.inputs["image"][:, 2, 5, 5], (number * 2.55).round().to(torch.uint8))
+    assert (people["CAD"]["train"].inputs["table"][:, 26] * 100).round().tolist() == [3, 4, 5, 6]
+    assert (people["Infarction"]["train"].inputs["table"][:, 26] * 100).round().tolist() == [3, 7]
+    assert people["CAD"]["train"].labels.tolist() == [1, 0, 1, 0]
+    assert people["CAD"]["test"].labels.tolist() == [1, 1, 0]
+    assert people["Infarction"]["test"].labels.tolist() == [1, 0, 0]
+    for split in ("val", "test"):
+        mine, other = (people[name][split].inputs["image"] for name in BENCHMARKS)
+        assert torch.equal(mine, other)
+
+
+def test_26_columns_are_categories_with_90_words_together_and_49_are_numbers():
+    sizes = np.array(CARDINALITIES)
+    assert len(sizes) == 75
+    assert (sizes[:26] > 1).all()
+    assert (sizes[26:] == 1).all()
+    assert sizes[:26].sum() == 90
+    assert np.cumsum(sizes)[[12, 13, 18, 24]].tolist() == [26, 29, 53, 87]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_target_decides_the_learning_rate_and_nothing_else_of_the_settings(name):
+    benchmark = BENCHMARKS[name].BENCHMARK
+    assert benchmark.settings["finetune"].learning_rate == {"CAD": 1e-3, "Infarction": 3e-4}[name]
+    assert benchmark.settings["backbone"] == cad.BENCHMARK.settings["backbone"]
+    assert {stage.metric for stage in benchmark.settings.values()} == {"auc"}
+    assert benchmark.name == name.lower()
+
+
+def test_gamma_1_takes_all_75_measures_and_leaves_the_heart(data):
+    test = cad.read("test", data)
+    keep = mask_split(parse_protocol("gamma=1"), test.layout, len(test), seed=0, split="test")
+    batch = next(test.batches(3, keep=keep)).check()
+    assert not bool(batch.observed["table"].any())
+    assert bool(batch.observed["image"].all())
+
+
+def test_a_part_of_the_rows_is_noted(data):
+    assert cad.read("train", data).note == "part of the published rows: 4 of 3,482 train rows"
+    assert infarction.read("train", data).note == "part of the published rows: 2 of 1,552 train rows"
+    assert infarction.read("test", data).note == "part of the published rows: 3 of 3,617 test rows"
+
+
+def test_the_folder_may_be_given_itself(data):
+    (data / FOLDERS[0] / "hearts").symlink_to(data / "hearts")
+    assert cad.read("val", data / FOLDERS[0]).fingerprint == cad.read("val", data).fingerprint
+
+
+def test_absent_data_and_a_wrong_label_are_answered_with_the_cure(data, tmp_path):
+    with pytest.raises(ValueError, match="infarction needs data; give --data DIR with UKBB/cardiac_segmentations/"):
+        infarction.read("train")
+    with pytest.raises(ValueError, match="holds no data of cad: there is no tabular_lengths_reordered.pt in UKBB/card"):
+        cad.read("train", tmp_path / "nowhere")
+    torch.save([0, 2, 1], data / FOLDERS[0] / "cardiac_labels_CAD_val.pt")
+    with pytest.raises(ValueError, match="the label in row 2 is 2; classes are 0 to 1"):
+        cad.read("val", data)
