@@ -1,6 +1,6 @@
 """Many small pictures from disk into one array of bytes, decoded by several threads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-CHUNK = 256  # pictures per task
+CHUNK = 64  # pictures per task
 
 Size = tuple[int, int]
 Box = tuple[int, int, int, int]
@@ -22,17 +22,28 @@ def read_images(
     A picture of a (width, height) in `crops` is cut to that box (left, top, right, bottom) and resized, bicubic.
     """
     crops = crops or {}
+
+    def square(path: Path) -> np.ndarray:
+        picture = open_image(path)
+        if picture.size in crops:
+            picture = picture.crop(crops[picture.size]).resize((side, side), Image.Resampling.BICUBIC)
+        if picture.size != (side, side):
+            usable = " or ".join(f"{width}x{height}" for width, height in [(side, side), *crops])
+            raise ValueError(f"{path} is {picture.width}x{picture.height} pixels; give pictures of {usable}")
+        return np.asarray(picture).transpose(2, 0, 1)
+
+    return gather(paths, side, square)
+
+
+def gather(
+    paths: Sequence[Path], side: int, square: Callable[[Path], np.ndarray]
+) -> UInt8[np.ndarray, "n 3 {side} {side}"]:
+    """What `square` makes of every path, in order."""
     pictures = np.empty((len(paths), 3, side, side), np.uint8)
 
     def fill(start: int) -> None:
         for row, path in enumerate(paths[start : start + CHUNK], start):
-            picture = open_image(path)
-            if picture.size in crops:
-                picture = picture.crop(crops[picture.size]).resize((side, side), Image.Resampling.BICUBIC)
-            if picture.size != (side, side):
-                usable = " or ".join(f"{width}x{height}" for width, height in [(side, side), *crops])
-                raise ValueError(f"{path} is {picture.width}x{picture.height} pixels; give pictures of {usable}")
-            pictures[row] = np.asarray(picture).transpose(2, 0, 1)
+            pictures[row] = square(path)
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(fill, range(0, len(paths), CHUNK)))

@@ -1,7 +1,6 @@
 """Pictures of any size, from picture files or .npy arrays, as byte squares of one size."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import UInt8
 from PIL import Image, ImageOps
 
-from gauge.data.images import open_image
-
-CHUNK = 64  # pictures per task
+from gauge.data.images import gather, open_image
 
 
 def read_squares(paths: Sequence[Path], side: int, *, pad: bool = False) -> UInt8[np.ndarray, "n 3 {side} {side}"]:
@@ -25,7 +22,7 @@ def read_squares(paths: Sequence[Path], side: int, *, pad: bool = False) -> UInt
             picture = fit(picture, (side, side), Image.Resampling.BILINEAR)
         return np.asarray(picture).transpose(2, 0, 1)
 
-    return _gather(paths, side, square)
+    return gather(paths, side, square)
 
 
 def read_arrays(paths: Sequence[Path], side: int) -> UInt8[np.ndarray, "n 3 {side} {side}"]:
@@ -43,7 +40,7 @@ def read_arrays(paths: Sequence[Path], side: int) -> UInt8[np.ndarray, "n 3 {sid
             pixels = values.mul(scale).round().clamp(0, 255).to(torch.uint8)
         return pixels[0].numpy()
 
-    return _gather(paths, side, square)
+    return gather(paths, side, square)
 
 
 def find(folders: Sequence[Path], names: Sequence[str]) -> list[Path]:
@@ -56,18 +53,6 @@ def find(folders: Sequence[Path], names: Sequence[str]) -> list[Path]:
             f"{where} lacks {missing[0]} ({len(missing)} such), which the table lists; unpack all pictures there"
         )
     return [present[name] for name in names]
-
-
-def _gather(paths: Sequence[Path], side: int, square: Callable[[Path], np.ndarray]) -> np.ndarray:
-    pictures = np.empty((len(paths), 3, side, side), np.uint8)
-
-    def fill(start: int) -> None:
-        for row, path in enumerate(paths[start : start + CHUNK], start):
-            pictures[row] = square(path)
-
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(fill, range(0, len(paths), CHUNK)))
-    return pictures
 
 
 def _load(path: Path) -> np.ndarray:
