@@ -219,6 +219,7 @@ def audit(
     """
     from gauge import auditing
     from gauge.config import Experiment
+    from gauge.evaluation import commit, hardware
     from gauge.experiment import plan
     from gauge.methods.gauge import Gauge
 
@@ -235,7 +236,9 @@ def audit(
             auditing.audit(method, test, text, judge=judge, samples=samples) for text in protocol or benchmark.protocols
         ]
     if as_json:
-        print(json.dumps([experiment.model_dump(mode="json") | each.as_dict() for each in found], indent=2))
+        origin = experiment.model_dump(mode="json", exclude={"data"})  # a path means nothing elsewhere
+        origin |= {"commit": commit(), "hardware": hardware(test.device), "fingerprint": test.fingerprint}
+        print(json.dumps([origin | each.as_dict() for each in found], indent=2))
         return
     for each in found:
         print("\n".join(each.lines()), end="\n\n")

@@ -19,7 +19,8 @@ class Paired(BaseModel):
 
     `p_values` test each seed's predictions sample by sample (McNemar, DeLong); they know nothing of the luck of training,
     and there are none where every sample was seen under several subsets: such rows are not independent.
-    `p_over_seeds` is a paired t-test of the seeds' values; it is None with fewer than three seeds.
+    `p_over_seeds` is a paired t-test of the seeds' values; it is None with fewer than three seeds. `commit` is the one that
+    the compared results came from, all of them where they differ.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,6 +33,7 @@ class Paired(BaseModel):
     differences: tuple[float, ...]
     p_values: tuple[float, ...]
     p_over_seeds: float | None
+    commit: str
 
     @property
     def mean(self) -> float:
@@ -83,6 +85,7 @@ def _pair(
         seeds=tuple(seeds),
         differences=tuple(round(float(value), 4) for value in differences),
         p_values=() if protocol.startswith("every") else tuple(_sample_test(mine, their) for mine, their in both),
+        commit=", ".join(sorted({result.commit for pair in both for result, _ in pair})),
         p_over_seeds=float(ttest_rel(values[:, 0], values[:, 1]).pvalue) if spread else None,
     )
 

@@ -1,5 +1,6 @@
 """The README keeps its word: its code runs, its file map is the tree, its table is that of the committed results."""
 
+import json
 import re
 import runpy
 from collections.abc import Iterator
@@ -84,3 +85,12 @@ def test_every_result_says_where_it_came_from(root):
         for result in read_results(path):
             assert re.fullmatch("[0-9a-f]{40}", result.commit), path
             assert result.hardware["torch"]
+
+
+@pytest.mark.parametrize("name", ["comparison.json", "audit.json"])
+def test_every_other_record_names_its_commit_too(root, name):
+    files = sorted((root / "results").rglob(name))
+    assert files
+    for path in files:
+        for record in json.loads(path.read_text(encoding="utf-8")):
+            assert re.fullmatch("[0-9a-f]{40}", record["commit"]), path

@@ -111,6 +111,8 @@ def test_the_evidence_of_a_trained_model_is_audited(runs):
         gauge("audit", str(model), "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs).stdout
     )
     assert found[0]["samples"] == 40
+    assert {"commit", "hardware", "fingerprint"} <= set(found[0])
+    assert "data" not in found[0]
     assert 0 < found[0]["gate_imputed"] < 1
     assert "gate" in found[0]["separation"]
 

@@ -25,7 +25,7 @@ def result(tmp_path, row, seed, wrong, epochs=3):
         interval=(0, 1),
         seed=seed,
         config={"epochs": epochs},
-        commit="",
+        commit=f"commit of {row}",
         hardware={},
         data={},
         seconds=0,
@@ -43,6 +43,7 @@ def test_differences_are_paired_by_seed_and_by_backbone_where_nothing_is_trained
     assert found.p_values[2] == 1.0
     assert found.p_values[0] == pytest.approx(2 * 0.5**6)  # six samples better, none worse
     assert 0 < found.p_over_seeds < 1
+    assert found.commit == "commit of dymo, commit of gauge"
 
 
 def test_a_trained_row_is_compared_over_the_seeds_that_it_has(tmp_path):
