@@ -4,12 +4,28 @@ from collections.abc import Mapping
 from functools import partial
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.nn.attention import small_parameter
 from gauge.nn.streams import side_by_side
 from gauge.types import Batch, Encoder, Units, over_values
+
+
+def whole_modalities(visible: Bool[Tensor, "b n"], modality: Int[Tensor, "n"], count: int) -> Bool[Tensor, "b m"]:
+    """Which of the `count` modalities are visible in all their units."""
+    belongs = modality[:, None] == torch.arange(count, device=visible.device)
+    return (visible[..., None] | ~belongs).all(1)
+
+
+def shown_modalities(visible: Bool[Tensor, "b n"], modality: Int[Tensor, "n"], count: int) -> Bool[Tensor, "b m"]:
+    """The subset of modalities that each sample counts as showing, for methods that keep something for every subset.
+
+    NOTE[PAPER] subset-of-parts: a modality that is visible in part does not count, as published, unless there is none that
+    is visible as a whole; the published cases never come to that.
+    """
+    whole = whole_modalities(visible, modality, count)
+    return torch.where(whole.any(1, keepdim=True), whole, ~whole_modalities(~visible, modality, count))
 
 
 class VectorEncoder(nn.Module):

@@ -21,6 +21,7 @@ from gauge.methods.any_subset import plan as plan_backbone
 from gauge.registry import pick
 from gauge.stages import Stage, imputer_stage
 from gauge.types import Batch, Imputer, Prediction, Units
+from gauge.units import shown_modalities, whole_modalities
 
 __all__ = ["DyMo", "Selection", "plan", "VARIANTS"]
 
@@ -170,7 +171,7 @@ class DyMo(nn.Module):
         # an encoder that mixes the features of a partly observed modality must not see their filling before they are added
         partly = any(flags.ndim > 1 for flags in batch.observed.values())
         observed = self.backbone.encoder(batch) if partly else recovered
-        whole, _ = self._modalities(observed.observed)
+        whole = whole_modalities(observed.observed, observed.modality, len(self.bits))
         accepted, open_ = torch.zeros_like(whole), ~whole
         state = self._look(observed, recovered, accepted)
         rounds = 0
@@ -225,20 +226,9 @@ class DyMo(nn.Module):
         return torch.where(after >= before, 1.0, factor)
 
     def _subset(self, visible: Bool[Tensor, "b n"]) -> Int[Tensor, "b"]:
-        """The number of the subset whose statistics apply.
-
-        NOTE[PAPER] dymo-partial: statistics exist for whole modalities. A modality that is visible in part does not count,
-        as published, unless there is none that is visible as a whole; the published cases never come to that.
-        """
-        whole, partly = self._modalities(visible)
-        modalities = torch.where(whole.any(1, keepdim=True), whole, partly)
-        return self.number[(modalities * self.bits).sum(1)]
-
-    def _modalities(self, visible: Bool[Tensor, "b n"]) -> tuple[Bool[Tensor, "b m"], Bool[Tensor, "b m"]]:
-        """Which modalities are visible as a whole, and which at all."""
-        belongs = self.backbone.encoder.modality[:, None] == torch.arange(len(self.bits), device=visible.device)
-        shown = visible.float() @ belongs.float()
-        return shown == belongs.sum(0), shown > 0
+        """The number of the subset whose statistics apply."""
+        shown = shown_modalities(visible, self.backbone.encoder.modality, len(self.bits))
+        return self.number[(shown * self.bits).sum(1)]
 
     def _rows_per_pass(self, units: Units) -> int:
         return max(1, UNITS_PER_PASS // units.content.shape[1])

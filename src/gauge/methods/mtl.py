@@ -18,7 +18,7 @@ from gauge.nn.attention import small_parameter
 from gauge.registry import pick
 from gauge.stages import Stage, Variant, network_config, unit_network
 from gauge.types import Batch, Prediction, Units
-from gauge.units import UnitEncoder
+from gauge.units import UnitEncoder, shown_modalities
 
 __all__ = ["MTL", "plan", "VARIANTS"]
 
@@ -80,13 +80,6 @@ def cls_hiding_bias(visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 s s"]:
 
 
 def subset_code(visible: Bool[Tensor, "b n"], modality: Int[Tensor, "n"], modalities: int) -> Int[Tensor, "b"]:
-    """The number, from 0 to 2^M - 2, of the subset of modalities that each sample shows: bit m stands for modality m.
-
-    NOTE[PAPER] subset-of-parts: a modality that is visible in part does not count, as published, unless there is none that
-    is visible as a whole; the published cases never come to that.
-    """
+    """The number, from 0 to 2^M - 2, of the subset of modalities that each sample shows: bit m stands for modality m."""
     bits = torch.arange(modalities, device=visible.device)
-    belongs = modality[:, None] == bits
-    whole = (visible[..., None] | ~belongs).all(1)
-    partly = (visible[..., None] & belongs).any(1)
-    return (torch.where(whole.any(1, keepdim=True), whole, partly) * 2**bits).sum(1) - 1
+    return (shown_modalities(visible, modality, modalities) * 2**bits).sum(1) - 1
