@@ -11,7 +11,7 @@ from torch import nn
 
 from gauge import Dataset, TrainSettings, fit
 from gauge.benchmarks.polymnist import BENCHMARK
-from gauge.imputers.mopoe import Coder, MoPoE
+from gauge.imputers.mopoe import Coder, MoPoE, tamed
 from gauge.methods.mopoe import LatentClassifier, plan
 from gauge.randomness import seeded
 
@@ -101,3 +101,12 @@ def test_another_imputer_has_no_such_latent():
         ValueError, match="method 'mopoe' cannot serve polymnist: it reads the latent of the imputer 'mopoe'"
     ):
         plan(replace(BENCHMARK, imputer="mean", imputer_options={}))
+
+
+def test_a_posterior_as_wide_as_can_be_stays_finite_and_keeps_its_gradient():
+    wide = torch.tensor([-40.0, 0.0, 5.0, 60.0, 1e4], requires_grad=True)
+    tame = tamed(wide)
+    assert torch.equal(tame[:3], wide[:3])
+    assert torch.isfinite(tame.exp()).all()
+    tame.sum().backward()
+    assert (wide.grad > 0).all()
