@@ -40,6 +40,7 @@ _HOMES = {
     "evaluate": "evaluation",
     "audit": "auditing",
     "explain": "explanation",
+    "GaugeClassifier": "estimator",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -1,7 +1,6 @@
 """The `gauge` command. Results go to stdout and files, progress to stderr; heavy imports wait until they are needed."""
 
 import json
-import re
 import signal
 import sys
 import time
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge import __version__, registry
+from gauge import __version__, cli_tables, registry
+from gauge.cli_tables import Device, seconds
 
 if TYPE_CHECKING:
     from gauge.config import Experiment
@@ -28,7 +28,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; a GPU is used when there is one.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for so many epochs, for a quick look.")]
 
@@ -84,6 +83,10 @@ def demo(
     for sentence in verdict:
         print(f"- {sentence}")
     print(f"\nOpen {report} to see which evidence was trusted.")
+
+
+for command in (cli_tables.inspect, cli_tables.fit, cli_tables.predict, cli_tables.explain):
+    app.command()(command)
 
 
 @app.command("list")
@@ -142,7 +145,7 @@ def benchmark(
     from gauge.parallel import Runner, TimeIsUpError
     from gauge.reports.tables import Table
 
-    deadline = None if time_limit is None else time.time() + _seconds(time_limit)
+    deadline = None if time_limit is None else time.time() + seconds(time_limit)
 
     overrides = read_yaml(config) if config else {}
     registry.get("benchmarks", name).with_settings(overrides)  # mistakes in the file are told as such
@@ -294,15 +297,6 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _seconds(text: str) -> float:
-    """8m, 90s, 1h30m."""
-    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
-    if not text or not parts:
-        raise ValueError(f"time limit {text!r} is not a duration; write for example 90s, 8m or 1h30m")
-    hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-    return 3600 * hours + 60 * minutes + seconds
 
 
 def _rows(chosen: list[str]) -> list[tuple[str, str]]:

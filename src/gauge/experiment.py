@@ -51,7 +51,7 @@ class Workspace:
         on_epoch: Callable[[str, Epoch], None] = lambda stage, epoch: None,
     ) -> None:
         self.folder = Path(folder)
-        self.device = _device(device)
+        self.device = pick_device(device)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.on_epoch = on_epoch
         self._splits: dict[tuple[str, str, str | None], Dataset] = {}
@@ -200,7 +200,7 @@ def _fresh(stage: Stage, train: Dataset) -> Any:
     return _built(stage, train, [_fresh(need, train) for need in stage.needs])
 
 
-def _device(name: torch.device | str | None) -> torch.device:
+def pick_device(name: torch.device | str | None) -> torch.device:
     """The device of that name, a GPU when there is one and no name is given."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -12,7 +12,7 @@ from gauge.types import Batch, Evidence, Units
 
 
 @dataclass(frozen=True)
-class Explanation:
+class BatchEvidence:
     """What GAUGE made of a batch. `completed` holds the input as the encoders read it, imputed values included."""
 
     completed: Batch
@@ -25,7 +25,7 @@ class Explanation:
 
 
 @torch.no_grad()
-def explain(method: Gauge, batch: Batch) -> Explanation:
+def explain(method: Gauge, batch: Batch) -> BatchEvidence:
     """The evidence behind the predictions for a batch; attention is the last block's, from CLS, averaged over heads."""
     method.eval()
     reading = method.read(batch.check())
@@ -36,7 +36,7 @@ def explain(method: Gauge, batch: Batch) -> Explanation:
     def from_cls(bias: Tensor | None) -> Tensor:
         return reading.classifier.attention(reading.units.tokens, bias)[:, :, 0, 1:].mean(1)  # type: ignore[attr-defined]
 
-    return Explanation(
+    return BatchEvidence(
         reading.completed,
         reading.units,
         prediction.evidence,

@@ -3,7 +3,8 @@
 A protocol is a small value with a short text form: `complete`, `missing=svhn+text`, `eta=0.6` (each sample misses exactly
 that share of its modalities), `every=0.6` (each sample is seen under every such subset), `any-subset` (each sample keeps a
 uniformly drawn non-empty subset), `gamma=0.9` (that share of all table cells, drawn over the whole split as published),
-`gamma-per-sample=0.9` (exactly that share in each row) and `any-gamma` (each row draws its own share).
+`gamma-per-sample=0.9` (exactly that share in each row), `any-gamma` (each row draws its own share) and `up-to=0.5` (each
+sample draws a share up to that and loses every cell or modality with that chance).
 """
 
 import itertools
@@ -174,7 +175,24 @@ class AnyCells:
         return kept
 
 
-Protocol = Complete | Missing | RandomModalities | EverySubset | AnySubset | RandomCells | AnyCells
+@dataclass(frozen=True)
+class UpTo:
+    """Each sample draws a share of its own, from none to `rate`, and loses every value with that chance: cells where they
+    have flags, elsewhere the whole modality. What training on data of one's own meets."""
+
+    rate: float
+
+    def __str__(self) -> str:
+        return f"up-to={self.rate:g}"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        share = self.rate * uniform(derive(key, "share"), 1)
+        draws = {name: uniform(derive(key, name), features or 1) for name, features in layout.items()}
+        kept = {name: each >= share for name, each in draws.items()}
+        return {name: kept[name][:, 0] if features is None else kept[name] for name, features in layout.items()}
+
+
+Protocol = Complete | Missing | RandomModalities | EverySubset | AnySubset | RandomCells | AnyCells | UpTo
 
 
 def passes(protocol: Protocol, layout: Layout) -> tuple[Protocol, ...]:
@@ -212,9 +230,11 @@ def parse_protocol(text: str) -> Protocol:
         return RandomModalities(rate) if name == "eta" else EverySubset(rate)
     if 0 <= rate <= 1 and name in ("gamma", "gamma-per-sample"):
         return RandomCells(rate, per_sample=name != "gamma")
+    if 0 <= rate <= 1 and name == "up-to":
+        return UpTo(rate)
     raise ValueError(
         f"no missingness protocol {text!r}; write complete, any-subset, any-gamma, missing=NAME+NAME, eta=RATE, "
-        "every=RATE, gamma=RATE or gamma-per-sample=RATE with a rate from 0 to 1"
+        "every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate from 0 to 1"
     )
 
 

@@ -68,13 +68,14 @@ def fit(
     *,
     settings: TrainSettings,
     folder: Path | None = None,
-    on_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    on_epoch: Callable[[Epoch], object] = lambda epoch: None,
     record: bool = True,
 ) -> Progress:
     """Train a module that offers `loss(batch)`; it ends with its best epoch's weights, or the last's without `selection`.
 
-    With a folder, training leaves `last.safetensors` there, and a second call continues from it; an exception that
-    `on_epoch` raises to stop it loses no finished epoch. `end_epoch()`, where the module has it, runs after each epoch.
+    It ends early when `on_epoch` returns True. With a folder, training leaves `last.safetensors` there, and a second call
+    continues from it; an exception that `on_epoch` raises to stop it loses no finished epoch. `end_epoch()`, where the
+    module has it, runs after each epoch.
     `record=False` launches every step anew on a GPU too.
     """
     if settings.selection and val is None:
@@ -99,10 +100,12 @@ def fit(
         progress.history.append(asdict(epoch))
         keeper.save(progress, best)
         try:
-            on_epoch(epoch)
+            enough = on_epoch(epoch)
         except BaseException:
             keeper.save(progress, best, now=True)
             raise
+        if enough is True:
+            break
     keeper.save(progress, best, now=True)
     if best is not None:
         checkpoint.load_into(method, best, Path("the best epoch"))

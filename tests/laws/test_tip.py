@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from gauge import Batch, Dataset, registry
 from gauge.encoders.tabular import Tabular
 from gauge.imputers._frozen import Frozen
-from gauge.imputers.tip import TIP, choose, hard_negatives
-from gauge.nn.tabular import CrossAttention, TabularTransformer, self_excluding
+from gauge.imputers.tip import TIP, hard_negatives
+from gauge.nn.tabular import CrossAttention, TabularTransformer, choose, self_excluding
 from gauge.randomness import derive, seeded, uniform
 
 CARDINALITIES = (1, 3, 1, 2, 4)  # categories need not come first
@@ -119,7 +119,7 @@ def test_one_flag_for_a_table_says_the_same_as_one_for_each_of_its_cells(gaps):
 def test_a_code_is_rounded_and_kept_within_its_column():
     network = tabular()
     table = torch.tensor([[0.0, 1.6, 0.0, 99.0, -3.0]])
-    assert network.codes(table).tolist() == [[2, 1, 0]]
+    assert network.columns.codes(table).tolist() == [[2, 1, 0]]
 
 
 @pytest.mark.parametrize("cardinalities", [(1, 1), (3, 2)])
@@ -225,10 +225,10 @@ def test_reconstruction_scores_hidden_cells_only_categories_against_those_of_all
     for row, column in hidden.nonzero().tolist():
         state, truth = states[row, column + 1], table[row, column]
         if column in CATEGORICAL:
-            likely = tip.heads["categories"](state).softmax(0)
+            likely = tip.heads.categories(state).softmax(0)
             categories.append(-(likely[offsets[column] + int(truth)] + 1e-8).log())
         else:
-            numbers.append((tip.heads["numbers"](state)[0] - truth).square())
+            numbers.append((tip.heads.numbers(state)[0] - truth).square())
     expected = (torch.stack(categories).mean() + torch.stack(numbers).mean()) / 2 / 3
     torch.testing.assert_close(tip.loss(gaps)["reconstruction"], expected)
 
@@ -283,7 +283,7 @@ def test_a_category_is_one_of_its_column_and_the_published_choice_is_clamped_int
     for unrestricted in (False, True):
         tip = small(unrestricted=unrestricted)
         with torch.no_grad():
-            tip.heads["categories"].bias.copy_(torch.tensor([0.0, 30, 0, 0, 20, 0, 90, 0, 0]))
+            tip.heads.categories.bias.copy_(torch.tensor([0.0, 30, 0, 0, 20, 0, 90, 0, 0]))
         found = tip.complete(nothing).inputs["data"][:, list(CATEGORICAL)]
         assert (found == torch.tensor([2.0, 1.0, 1.0] if unrestricted else [1.0, 1.0, 1.0])).all()
 

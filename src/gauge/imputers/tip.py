@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from gauge.data import Dataset
 from gauge.nn.resnet import ResNet
 from gauge.nn.streams import side_by_side
-from gauge.nn.tabular import Interaction, TabularTransformer, by_cell, check_columns
+from gauge.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, choose, share_of
 from gauge.randomness import derive, uniform
 from gauge.registry import pick
 from gauge.types import Batch
@@ -84,33 +84,21 @@ class TIP(nn.Module):
         sizes = sizes or Sizes()
         self.roles = roles
         self.pretraining = pretraining or Pretraining()
-        self.unrestricted = unrestricted
         transformer = {"depth": sizes.depth, "heads": sizes.heads}
         self.photo = ResNet(roles.shapes[roles.image], sizes.resnet)
         self.table = TabularTransformer(
             check_columns(roles.shapes[roles.table], cardinalities), sizes.width, **transformer
         )
         self.interact = Interaction(self.photo.channels, sizes.width, **transformer)
-        self.heads = nn.ModuleDict()
-        if self.table.total:
-            self.heads["categories"] = nn.Linear(sizes.width, self.table.total)
-        if len(self.table.numbers):
-            self.heads["numbers"] = nn.Linear(sizes.width, 1)
+        self.heads = CellHeads(self.table.columns, sizes.width, unrestricted=unrestricted)
         self.project_image = _projector(self.photo.channels, sizes.projection)
         self.project_table = _projector(sizes.width, sizes.projection)
         self.match = nn.Linear(sizes.width, 2)
-        whole = range(len(cardinalities) + 1)
-        masked = torch.tensor([round(self.pretraining.masked * count) for count in whole])  # to the even neighbour
-        corrupted = torch.tensor([int(self.pretraining.corrupted * count) for count in whole])
-        category = torch.arange(self.table.total)
-        first = self.table.offsets[:, None]
-        own = (category >= first) & (category < first + self.table.sizes[:, None])
-        self.register_buffer("masked", masked, persistent=False)
-        self.register_buffer("corrupted", corrupted, persistent=False)
-        self.register_buffer("own", own, persistent=False)
+        corrupted = [int(self.pretraining.corrupted * count) for count in range(len(cardinalities) + 1)]
+        self.register_buffer("masked", share_of(self.pretraining.masked, len(cardinalities)), persistent=False)
+        self.register_buffer("corrupted", torch.tensor(corrupted), persistent=False)
         self.masked: Tensor
         self.corrupted: Tensor
-        self.own: Tensor
 
     @classmethod
     def of(
@@ -165,7 +153,7 @@ class TIP(nn.Module):
         pairs, half = states.split([3 * len(batch), len(batch)])
         matches = (torch.arange(len(pairs), device=table.device) < len(batch)).long()
         matching = F.cross_entropy(self.match(pairs[:, 0]), matches)
-        reconstruction = self._reconstruction(half[:, 1:], table, hidden)
+        reconstruction = self.heads.cost(half[:, 1:], table, hidden)
         return {"contrast": contrast / 3, "matching": matching / 3, "reconstruction": reconstruction / 3}
 
     @torch.no_grad()
@@ -173,16 +161,7 @@ class TIP(nn.Module):
         image, table, observed = self._readable(batch)
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, table, observed)])
         states = self.interact(columns, self.interact.read(_tokens(features)))[:, 1:]
-        parts = []
-        if "categories" in self.heads:
-            scores = self.heads["categories"](states[:, self.table.categorical])
-            if not self.unrestricted:
-                scores = scores.masked_fill(~self.own, -torch.inf)
-            codes = (scores.argmax(-1) - self.table.offsets).clamp_min(0).minimum(self.table.sizes - 1)
-            parts.append(codes.to(table.dtype))
-        if "numbers" in self.heads:
-            parts.append(self.heads["numbers"](states[:, self.table.numbers])[..., 0].to(table.dtype))
-        return batch.filled({self.roles.table: self.table.in_order(*parts)})
+        return batch.filled({self.roles.table: self.heads(states)})
 
     def _readable(self, batch: Batch) -> tuple[Float[Tensor, "b ch h w"], Float[Tensor, "b f"], Bool[Tensor, "b f"]]:
         """Image and table with zeros where nothing was observed, and a flag for each cell.
@@ -222,28 +201,6 @@ class TIP(nn.Module):
         with torch.autocast(image.device.type, enabled=False):
             return F.normalize(image.float()) @ F.normalize(table.float()).T / self.pretraining.temperature
 
-    def _reconstruction(
-        self, states: Float[Tensor, "b f d"], table: Float[Tensor, "b f"], hidden: Bool[Tensor, "b f"]
-    ) -> Float[Tensor, ""]:
-        """The mean over hidden categories of -log p, p over the categories of all columns, and over hidden numbers of the
-        squared error; half of each where there are both."""
-        costs = []
-        if "categories" in self.heads:
-            scores = self.heads["categories"](states[:, self.table.categorical])
-            truth = (self.table.codes(table) + self.table.offsets)[..., None]
-            cost = -(scores.softmax(-1).gather(-1, truth)[..., 0] + 1e-8).log()
-            costs.append(_mean(cost, hidden[:, self.table.categorical]))
-        if "numbers" in self.heads:
-            found = self.heads["numbers"](states[:, self.table.numbers])[..., 0]
-            costs.append(_mean((found - table[:, self.table.numbers]).square(), hidden[:, self.table.numbers]))
-        return torch.stack(costs).mean()
-
-
-def choose(key: Int[Tensor, "b"], among: Bool[Tensor, "b f"], counts: Int[Tensor, "n"]) -> Bool[Tensor, "b f"]:
-    """Some of the marked entries of every row, drawn by its key: `counts[n]` of them where n are marked."""
-    draws = uniform(key, among.shape[1]).masked_fill(~among, 2.0)
-    return draws.argsort(1).argsort(1) < counts[among.sum(1)][:, None]
-
 
 def hard_negatives(likeness: Float[Tensor, "b b"], key: Int[Tensor, "b"]) -> Int[Tensor, "b"]:
     """For every row another column, with probability proportional to softmax(likeness) + 1e-4; the largest of
@@ -260,11 +217,6 @@ def _projector(inputs: int, outputs: int) -> nn.Sequential:
 
 def _tokens(features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n c"]:
     return features.flatten(2).transpose(1, 2)
-
-
-def _mean(costs: Float[Tensor, "b f"], counted: Bool[Tensor, "b f"]) -> Float[Tensor, ""]:
-    """The mean over what counts, 0 where nothing does."""
-    return (costs * counted).sum() / counted.sum().clamp_min(1)
 
 
 def _roles(train: Dataset, table: str | None, image: str | None) -> Roles:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.nn.attention import Attention, Block, initialise, small_parameter
+from gauge.randomness import uniform
 
 
 def by_cell(observed: Tensor, table: Tensor) -> Bool[Tensor, "b f"]:
@@ -29,37 +30,25 @@ def check_columns(shape: Sequence[int], cardinalities: Sequence[int] | None) -> 
     return tuple(cardinalities)
 
 
-class TabularTransformer(nn.Module):
-    """A table and its flags -> the states of CLS and of every column.
+class ColumnLayout(nn.Module):
+    """Which columns hold categories, how many each, and which hold numbers (cardinality 1); it has no state.
 
-    `cardinalities` says how many categories a column has, 1 for a number. Categories share one embedding, numbers one
-    Linear, missing cells one token: what tells columns apart is their position. A missing cell is hidden as key from
-    every query but its own. Codes are rounded and kept within their column, as an imputer may give any number.
-
-    >>> table, observed = torch.tensor([[2.0, -0.7]]), torch.tensor([[True, False]])
-    >>> TabularTransformer((3, 1), 16, depth=1, heads=2)(table, observed).shape
-    torch.Size([1, 3, 16])
+    >>> columns = ColumnLayout((3, 1, 2))
+    >>> columns.codes(torch.tensor([[2.0, -0.7, 5.0]])).tolist()
+    [[2, 1]]
     """
 
-    def __init__(self, cardinalities: Sequence[int], width: int = 512, *, depth: int = 4, heads: int = 8) -> None:
+    def __init__(self, cardinalities: Sequence[int]) -> None:
         super().__init__()
         categorical = [column for column, size in enumerate(cardinalities) if size > 1]
         numbers = [column for column, size in enumerate(cardinalities) if size == 1]
         sizes = [cardinalities[column] for column in categorical]
-        self.total = sum(sizes)
+        self.count, self.total = len(cardinalities), sum(sizes)
         self._remember("categorical", categorical)
         self._remember("numbers", numbers)
         self._remember("sizes", sizes)
         self._remember("offsets", [sum(sizes[:place]) for place in range(len(sizes))])
         self._remember("order", _inverse([*categorical, *numbers]))
-        self.categories = nn.Embedding(self.total, width) if categorical else None
-        self.scale = nn.Linear(1, width) if numbers else None
-        self.missing = small_parameter(width)
-        self.cls = small_parameter(width)
-        self.positions = nn.Embedding(len(cardinalities) + 1, width)
-        self.norm = nn.LayerNorm(width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
-        initialise(self)
         self.categorical: Tensor
         self.numbers: Tensor
         self.sizes: Tensor
@@ -69,14 +58,48 @@ class TabularTransformer(nn.Module):
     def _remember(self, name: str, values: Sequence[int]) -> None:
         self.register_buffer(name, torch.tensor(values, dtype=torch.long), persistent=False)
 
+    def codes(self, table: Float[Tensor, "b f"]) -> Tensor:
+        """The categories of the categorical columns, each from 0 to its size - 1; codes are rounded and kept within their
+        column, as an imputer may give any number."""
+        return table[:, self.categorical].round().long().clamp_min(0).minimum(self.sizes - 1)
+
+    def in_order(self, *parts: Tensor) -> Tensor:
+        """What was made of the categorical columns and of the numbers, in the order of the table."""
+        return torch.cat(parts, 1)[:, self.order]
+
+
+class TabularTransformer(nn.Module):
+    """A table and its flags -> the states of CLS and of every column.
+
+    `cardinalities` says how many categories a column has, 1 for a number. Categories share one embedding, numbers one
+    Linear, missing cells one token: what tells columns apart is their position. A missing cell is hidden as key from
+    every query but its own.
+
+    >>> table, observed = torch.tensor([[2.0, -0.7]]), torch.tensor([[True, False]])
+    >>> TabularTransformer((3, 1), 16, depth=1, heads=2)(table, observed).shape
+    torch.Size([1, 3, 16])
+    """
+
+    def __init__(self, cardinalities: Sequence[int], width: int = 512, *, depth: int = 4, heads: int = 8) -> None:
+        super().__init__()
+        self.columns = ColumnLayout(cardinalities)
+        self.categories = nn.Embedding(self.columns.total, width) if self.columns.total else None
+        self.scale = nn.Linear(1, width) if len(self.columns.numbers) else None
+        self.missing = small_parameter(width)
+        self.cls = small_parameter(width)
+        self.positions = nn.Embedding(len(cardinalities) + 1, width)
+        self.norm = nn.LayerNorm(width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
+        initialise(self)
+
     def forward(self, table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b s c"]:
         table = torch.where(observed, table, 0.0)
         parts = []
         if self.categories is not None:
-            parts.append(self.categories(self.codes(table) + self.offsets))
+            parts.append(self.categories(self.columns.codes(table) + self.columns.offsets))
         if self.scale is not None:
-            parts.append(self.scale(table[:, self.numbers, None]))
-        values = self.in_order(*parts)
+            parts.append(self.scale(table[:, self.columns.numbers, None]))
+        values = self.columns.in_order(*parts)
         values = torch.where(observed[..., None], values, self.missing.to(values.dtype))
         state = torch.cat([self.cls.to(values.dtype).expand(len(table), 1, -1), values], 1)
         state = self.norm(state + self.positions.weight)
@@ -85,13 +108,62 @@ class TabularTransformer(nn.Module):
             state = block(state, bias)
         return state
 
-    def codes(self, table: Float[Tensor, "b f"]) -> Tensor:
-        """The categories of the categorical columns, each from 0 to its size - 1."""
-        return table[:, self.categorical].round().long().clamp_min(0).minimum(self.sizes - 1)
 
-    def in_order(self, *parts: Tensor) -> Tensor:
-        """What was made of the categorical columns and of the numbers, in the order of the table."""
-        return torch.cat(parts, 1)[:, self.order]
+class CellHeads(nn.Module):
+    """States of columns -> the cells of the table, and what it costs to be wrong about them.
+
+    `unrestricted` lets a column's category be looked for among those of all columns.
+    """
+
+    def __init__(self, columns: ColumnLayout, width: int, *, unrestricted: bool = False) -> None:
+        super().__init__()
+        self.columns, self.unrestricted = columns, unrestricted
+        self.categories = nn.Linear(width, columns.total) if columns.total else None
+        self.numbers = nn.Linear(width, 1) if len(columns.numbers) else None
+        category, first = torch.arange(columns.total), columns.offsets[:, None]
+        own = (category >= first) & (category < first + columns.sizes[:, None])
+        self.register_buffer("own", own, persistent=False)
+        self.own: Tensor
+
+    def forward(self, states: Float[Tensor, "b f d"]) -> Float[Tensor, "b f"]:
+        """The likeliest category and the expected number of every cell."""
+        columns, parts = self.columns, []
+        if self.categories is not None:
+            scores = self.categories(states[:, columns.categorical])
+            if not self.unrestricted:
+                scores = scores.masked_fill(~self.own, -torch.inf)
+            codes = (scores.argmax(-1) - columns.offsets).clamp_min(0).minimum(columns.sizes - 1)
+            parts.append(codes.float())
+        if self.numbers is not None:
+            parts.append(self.numbers(states[:, columns.numbers])[..., 0].float())
+        return columns.in_order(*parts)
+
+    def cost(
+        self, states: Float[Tensor, "b f d"], table: Float[Tensor, "b f"], hidden: Bool[Tensor, "b f"]
+    ) -> Float[Tensor, ""]:
+        """The mean over hidden categories of -log p, p over the categories of all columns, and over hidden numbers of the
+        squared error; half of each where there are both."""
+        columns, costs = self.columns, []
+        if self.categories is not None:
+            scores = self.categories(states[:, columns.categorical])
+            truth = (columns.codes(table) + columns.offsets)[..., None]
+            cost = -(scores.softmax(-1).gather(-1, truth)[..., 0] + 1e-8).log()
+            costs.append(_mean(cost, hidden[:, columns.categorical]))
+        if self.numbers is not None:
+            found = self.numbers(states[:, columns.numbers])[..., 0]
+            costs.append(_mean((found - table[:, columns.numbers]).square(), hidden[:, columns.numbers]))
+        return torch.stack(costs).mean()
+
+
+def choose(key: Int[Tensor, "b"], among: Bool[Tensor, "b f"], counts: Int[Tensor, "n"]) -> Bool[Tensor, "b f"]:
+    """Some of the marked entries of every row, drawn by its key: `counts[n]` of them where n are marked."""
+    draws = uniform(key, among.shape[1]).masked_fill(~among, 2.0)
+    return draws.argsort(1).argsort(1) < counts[among.sum(1)][:, None]
+
+
+def share_of(share: float, columns: int) -> Int[Tensor, "n"]:
+    """How many of 0, 1, ... `columns` entries that share is, to the even neighbour."""
+    return torch.tensor([round(share * count) for count in range(columns + 1)])
 
 
 def self_excluding(observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b 1 s s"]:
@@ -158,6 +230,11 @@ class Interaction(nn.Module):
         for block in self.blocks:
             table = block(table, image)
         return self.norm(table)
+
+
+def _mean(costs: Float[Tensor, "b f"], counted: Bool[Tensor, "b f"]) -> Float[Tensor, ""]:
+    """The mean over what counts, 0 where nothing does."""
+    return (costs * counted).sum() / counted.sum().clamp_min(1)
 
 
 def _inverse(order: Sequence[int]) -> list[int]:

@@ -1,1 +1,1 @@
-"""Results as people read them: one self-contained HTML page."""
+"""Results as people read them: tables, and HTML pages that stand alone."""

@@ -6,9 +6,12 @@ import textwrap
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from jaxtyping import UInt8
 from PIL import Image
 
@@ -78,15 +81,33 @@ def picture(image: UInt8[np.ndarray, "h w 3"]) -> str:
     return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
 
 
+def check_picture(image: np.ndarray, name: str) -> None:
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        raise ValueError(f"{name} is {image.dtype} of shape {list(image.shape)}; give uint8 [h, w, 3]")
+
+
+def three_digits(largest: float) -> int:
+    """How many decimals show the largest of some values with three digits."""
+    return int(max(0, 2 - np.floor(np.log10(largest))))
+
+
 def gate_colour(gate: float) -> tuple[str, str]:
     """The colour of a gate, dark when shut and bright when open, and black or white, whichever reads better on it."""
+    colours = _gate_colours()
+    return colours[min(int(gate * len(colours)), len(colours) - 1)]
+
+
+@cache
+def _gate_colours() -> list[tuple[str, str]]:
     import matplotlib
     from matplotlib.colors import to_hex
 
-    red, green, blue, _ = colour = matplotlib.colormaps[GATE_COLOURS](float(gate))
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (red, green, blue)]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return to_hex(colour), "#000000" if luminance > 0.179 else "#ffffff"  # where WCAG's two contrast ratios are equal
+    steps = matplotlib.colormaps[GATE_COLOURS](np.arange(256))[:, :3]
+    linear = np.where(steps <= 0.04045, steps / 12.92, ((steps + 0.055) / 1.055) ** 2.4)
+    bright = linear @ (0.2126, 0.7152, 0.0722) > 0.179  # where WCAG's two contrast ratios are equal
+    return [
+        (to_hex(colour), "#000000" if dark_ink else "#ffffff") for colour, dark_ink in zip(steps, bright, strict=True)
+    ]
 
 
 def accuracy_curve(
@@ -191,3 +212,22 @@ def _for_a_page(svg: str, prefix: str) -> str:
     svg = re.sub(r"<style.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r'<svg[^>]*(viewBox="[^"]*")[^>]*>', r"<svg \1>", svg, count=1)
     return re.sub(r"<[^<>]*>", dress, svg)
+
+
+def draw_missingness(together: pd.DataFrame, path: Path) -> None:
+    """How often the gaps of two columns coincide, from never (-1) to always (1), as a picture."""
+    from matplotlib.figure import Figure
+
+    names = [str(name) for name in together]
+    side = max(3.0, 1.6 + 0.28 * len(names))
+    figure = Figure(figsize=(side + 1, side), layout="constrained")
+    axes = figure.add_subplot()
+    if names:
+        shown = axes.imshow(together.to_numpy(), cmap="RdBu_r", vmin=-1, vmax=1)
+        axes.set_xticks(range(len(names)), names, rotation=90)
+        axes.set_yticks(range(len(names)), names)
+        figure.colorbar(shown, ax=axes, shrink=0.8, label="correlation of gaps")
+    else:
+        axes.text(0.5, 0.5, "nothing is missing", ha="center", va="center")
+        axes.set_axis_off()
+    figure.savefig(path, dpi=120)

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, UInt8
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from gauge.checkpoint import write_text
 from gauge.reports import figures
 from gauge.reports.figures import Curves, Estimate
+from gauge.reports.templates import template
 
 __all__ = ["Curves", "Estimate", "ModalityEvidence", "Report", "Row", "SampleEvidence", "write_report"]
 
@@ -37,10 +37,8 @@ class ModalityEvidence:
     def __post_init__(self) -> None:
         for name in ("image", "truth"):
             image = getattr(self, name)
-            if image is not None and (image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3):
-                raise ValueError(
-                    f"the {name} of {self.name!r} is {image.dtype} of shape {list(image.shape)}; give uint8 [h, w, 3]"
-                )
+            if image is not None:
+                figures.check_picture(image, f"the {name} of {self.name!r}")
         rows, columns = self.grid
         for name in ("scores", "gates", "attention_before", "attention_after"):
             values = getattr(self, name)
@@ -78,8 +76,7 @@ class SampleEvidence:
 
     @property
     def score_decimals(self) -> int:
-        """So many that the largest score has three digits."""
-        return int(max(0, 2 - np.floor(np.log10(self.largest_score))))
+        return figures.three_digits(self.largest_score)
 
 
 @dataclass(frozen=True)
@@ -137,18 +134,8 @@ class Report:
 
 def write_report(report: Report, path: Path) -> Path:
     """The file, written: it asks for nothing from elsewhere, and every text of the report is shown, never run."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(resources.files("gauge.reports").joinpath("page.html").read_text("utf-8"))
-    html = template.render(
-        report=report,
-        colours=figures.COLOURS,
-        series=figures.series,
-        picture=figures.picture,
-        gate_colour=figures.gate_colour,
-        charts={name: Markup(_chart(report, width, name)) for name, width in (("wide", 720), ("narrow", 350))},
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html, "utf-8")
+    charts = {name: Markup(_chart(report, width, name)) for name, width in (("wide", 720), ("narrow", 350))}
+    write_text(path, template("page.html").render(page=report, charts=charts))
     return path
 
 

@@ -1,0 +1,188 @@
+"""The commands for a table of one's own: inspect, fit, predict, explain. Heavy imports wait until they are needed."""
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gauge.estimator import GaugeClassifier
+
+ROWS_AT_ONCE = 5000
+
+Table = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .jsonl or .parquet.")]
+Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option("--column", help="What a column holds, NAME=number|category|text|image|ignore; may be repeated."),
+]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; a GPU is used when there is one.")]
+
+
+def inspect(
+    table: Table,
+    target: Annotated[str | None, typer.Option(help="The column with the labels.")] = None,
+    column: Kinds = None,
+    out: Annotated[Path | None, typer.Option(help="Where to draw what is missing together, .png or .svg.")] = None,
+) -> None:
+    """What a table holds: the kind of every column, what is missing, what is missing together, and problems."""
+    from gauge.data.files import read_table_file
+    from gauge.inspection import inspect_table
+    from gauge.reports.figures import draw_missingness
+
+    found = inspect_table(read_table_file(table), target=target, kinds=kinds(column), folder=table.parent)
+    print(found.text())
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draw_missingness(found.together, out)
+        print(f"\nwhat is missing together: {out}")
+
+
+def fit(
+    table: Table,
+    target: Annotated[str, typer.Option(help="The column with the labels.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    column: Kinds = None,
+    strategy: Annotated[str, typer.Option(help="auto, mask or impute.")] = "auto",
+    imputer: Annotated[str, typer.Option(help="masked_columns, nearest, mean or zero.")] = "masked_columns",
+    size: Annotated[str, typer.Option(help="small, medium or large.")] = "small",
+    metric: Annotated[str, typer.Option(help="What validation looks at: auto, accuracy or auc.")] = "auto",
+    balanced: Annotated[bool, typer.Option("--balanced", help="Let every class count the same.")] = False,
+    missing_rate: Annotated[float | None, typer.Option(min=0, max=1, help="Largest share that training hides.")] = None,
+    donors: Annotated[int, typer.Option(min=1, help="Training rows whose pictures and texts fill gaps.")] = 1000,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of the backbone.")] = None,
+    time_limit: Annotated[str | None, typer.Option(help="Be done after about so long, e.g. 10m.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, another model.")] = 0,
+    device: Device = None,
+) -> None:
+    """Train a classifier on a table with holes: numbers, categories, texts and paths of pictures.
+
+    Interrupt it whenever you like: the same command continues.
+    """
+    from gauge.data.files import read_table_file
+    from gauge.estimator import GaugeClassifier
+
+    if (out / "model.json").exists():
+        raise ValueError(f"{out} holds a model already; choose another folder, or delete it")
+    options: dict[str, Any] = {
+        "columns": kinds(column),
+        "strategy": strategy,
+        "imputer": imputer,
+        "size": size,
+        "metric": metric,
+        "class_weight": "balanced" if balanced else None,
+        "missing_rate": missing_rate,
+        "donors": donors,
+        "epochs": epochs,
+        "time_limit": None if time_limit is None else seconds(time_limit),
+        "random_state": seed,
+    }
+    content = hashlib.blake2b(table.read_bytes() if table.is_file() else b"")
+    content.update(json.dumps([target, options]).encode())
+    model = GaugeClassifier(**options, device=device, image_folder=table.parent)
+    model.fit(read_table_file(table), target, folder=out / "training" / content.hexdigest()[:12])
+    model.save(out)
+    shutil.rmtree(out / "training")
+    print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
+
+
+def predict(
+    model: Model,
+    table: Table,
+    out: Annotated[Path | None, typer.Option(help="Where predictions go, .csv. Default: the terminal.")] = None,
+    device: Device = None,
+) -> None:
+    """The class of every row and the probability of each, whatever is missing. Reads large files in parts."""
+    from gauge.checkpoint import write_bytes
+    from gauge.data.files import read_rows
+
+    classifier = _load(model, table, device)
+
+    def write(file: Any) -> int:
+        count = 0
+        for part in read_rows(table, ROWS_AT_ONCE):
+            answers = _answers(classifier, part)
+            file.write(answers.to_csv(index_label="row", header=not count).encode())
+            count += len(part)
+        return count
+
+    if out is None:
+        write(sys.stdout.buffer)
+        return
+    counted: list[int] = []
+    write_bytes(out, lambda file: counted.append(write(file)))
+    print(f"{counted[0]} predictions in {out}")
+
+
+def explain(
+    model: Model,
+    table: Table,
+    out: Annotated[Path, typer.Option(help="Where it goes: .html to look at, .csv to count.")],
+    rows: Annotated[str, typer.Option(help="FIRST:LAST, the last not included.")] = "0:20",
+    exact: Annotated[bool, typer.Option("--exact", help="Also leave every unit out for real, and see.")] = False,
+    device: Device = None,
+) -> None:
+    """Which evidence was trusted in every row: a page with gates, scores and attention, or a table of them."""
+    from gauge.data.files import read_table_file
+
+    classifier = _load(model, table, device)
+    first, last = _range(rows)
+    chosen = read_table_file(table).iloc[first:last]
+    if not len(chosen):
+        raise ValueError(f"rows {rows} of {table} are none; choose others")
+    labels = classifier.target_ if classifier.target_ in chosen else None
+    found = classifier.explain(chosen, labels, exact=exact)
+    if out.suffix == ".csv":
+        found.to_frame().to_csv(out, index=False)
+    elif out.suffix in (".html", ".htm"):
+        found.to_html(out)
+    else:
+        raise ValueError(f"{out} should end in .html or .csv")
+    print(f"the evidence of {len(found)} rows is in {out}")
+
+
+def kinds(columns: list[str] | None) -> dict[str, str]:
+    """NAME=KIND, as many as there are."""
+    pairs = [text.rpartition("=") for text in columns or []]
+    for name, _, kind in pairs:
+        if not name:
+            raise ValueError(f"--column {kind!r} says no kind; write NAME=number, category, text, image or ignore")
+    return {name: kind for name, _, kind in pairs}
+
+
+def seconds(text: str) -> float:
+    """8m, 90s, 1h30m."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    if not text or not parts:
+        raise ValueError(f"time limit {text!r} is not a duration; write for example 90s, 8m or 1h30m")
+    hours, minutes, rest = (int(part or 0) for part in parts.groups())
+    return 3600 * hours + 60 * minutes + rest
+
+
+def _load(model: Path, table: Path, device: str | None) -> "GaugeClassifier":
+    from gauge.estimator import GaugeClassifier
+
+    return GaugeClassifier.load(model, device=device, image_folder=table.parent)
+
+
+def _answers(classifier: "GaugeClassifier", part: "pd.DataFrame") -> "pd.DataFrame":
+    import pandas as pd
+
+    chances = classifier.predict_proba(part)
+    columns = {"prediction": classifier.classes_[chances.argmax(1)]}
+    columns |= {f"p({label})": chances[:, place].round(6) for place, label in enumerate(classifier.classes_)}
+    return pd.DataFrame(columns, index=part.index)
+
+
+def _range(text: str) -> tuple[int, int]:
+    parts = re.fullmatch(r"(\d+):(\d+)", text)
+    if not parts:
+        raise ValueError(f"--rows {text!r} is not FIRST:LAST; write for example 0:20")
+    return int(parts[1]), int(parts[2])

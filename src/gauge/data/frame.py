@@ -1,0 +1,382 @@
+"""DataFrames with holes as modalities: what every column holds, how it becomes tensors, and what a value is in words."""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import ndtr, ndtri
+from torch import Tensor
+
+from gauge.data.dataset import as_values
+from gauge.data.images import gather, open_image
+from gauge.registry import pick
+from gauge.types import Batch
+
+logger = logging.getLogger(__name__)
+
+Kind = Literal["number", "category", "text", "image"]
+KINDS = ("number", "category", "text", "image", "ignore")
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+DATE = r"\d{4}-\d{2}-\d{2}"
+WORD = re.compile(r"\w+|[^\w\s]")
+KNOTS = 65  # quantiles that describe a column of numbers
+EDGE = 0.001  # how far out a number can lie: beyond these quantiles all are the same
+CATEGORIES = 255  # of a column; rarer ones count as missing
+VOCABULARY = 5000
+TEXT_WORDS = 48  # of a text, at most
+FIRST_WORD = 2  # the numbers before it stand for nothing and for an unknown word
+
+
+def missing(column: pd.Series) -> pd.Series:
+    """Where a cell is NaN, None, NaT or blank."""
+    if column.dtype.kind in "biufMm":
+        return column.isna()
+    blank = column.map(lambda value: isinstance(value, str) and not value.strip())
+    return column.isna() | blank.astype(bool)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number by its rank among the training values, as a normal score: outliers and units do not matter."""
+
+    name: str
+    values: tuple[float, ...]
+    ranks: tuple[float, ...]
+    date: bool = False
+    kind: ClassVar[Kind] = "number"
+    cardinality: ClassVar[int] = 1
+
+    @classmethod
+    def of(cls, column: pd.Series) -> "Number":
+        date = _holds_dates(column)
+        found = _numbers(column, date=date)
+        grid = np.linspace(0, 1, KNOTS)
+        quantiles = pd.Series(grid).groupby(np.quantile(found[~np.isnan(found)], grid)).mean()
+        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), date)
+
+    def encode(self, column: pd.Series) -> np.ndarray:
+        found = _numbers(column, date=self.date)
+        return ndtri(np.interp(found, self.values, self.ranks).clip(EDGE, 1 - EDGE))
+
+    def decode(self, value: float) -> str:
+        number = float(np.interp(ndtr(value), self.ranks, self.values))
+        return str(pd.Timestamp(number, unit="D").date()) if self.date else f"{number:.4g}"
+
+
+@dataclass(frozen=True)
+class Category:
+    """One of some words; any other word is a missing value."""
+
+    name: str
+    words: tuple[str, ...]
+    kind: ClassVar[Kind] = "category"
+
+    @property
+    def cardinality(self) -> int:
+        return max(2, len(self.words))
+
+    @classmethod
+    def of(cls, column: pd.Series) -> "Category":
+        counts = Counter(_words(column[~missing(column)]))
+        if len(counts) > CATEGORIES:
+            logger.warning(
+                "column %r has %d categories; the %d most frequent are kept", column.name, len(counts), CATEGORIES
+            )
+        return cls(str(column.name), tuple(word for word, _ in sorted(counts.most_common(CATEGORIES))))
+
+    def encode(self, column: pd.Series) -> np.ndarray:
+        there = ~missing(column)
+        codes = {word: float(place) for place, word in enumerate(self.words)}
+        found = np.full(len(column), np.nan)
+        found[there] = [codes.get(word, np.nan) for word in _words(column[there])]
+        strange = int(np.isnan(found[there]).sum())
+        if strange:
+            logger.warning("column %r: %d values were never seen in training and count as missing", self.name, strange)
+        return found
+
+    def decode(self, value: float) -> str:
+        return self.words[min(max(round(value), 0), len(self.words) - 1)]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Words by their numbers in a vocabulary that training texts gave: 0 is no word, 1 an unknown one."""
+
+    name: str
+    words: tuple[str, ...]
+    length: int
+    kind: ClassVar[Kind] = "text"
+
+    @classmethod
+    def of(cls, column: pd.Series) -> "Text":
+        texts = [split_words(str(text)) for text in column[~missing(column)]]
+        counts = Counter(word.lower() for text in texts for word in text)
+        lengths = [len(text) for text in texts]
+        known = [word for word, _ in sorted(counts.most_common(VOCABULARY), key=lambda item: (-item[1], item[0]))]
+        return cls(str(column.name), tuple(known), int(min(max(np.quantile(lengths, 0.95), 1), TEXT_WORDS)))
+
+    def encode(self, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+        numbers = {word: place for place, word in enumerate(self.words, FIRST_WORD)}
+        there = ~missing(column).to_numpy()
+        found = np.zeros((len(column), self.length), np.int64)
+        for row in np.flatnonzero(there):
+            words = split_words(str(column.iloc[row]))[: self.length]
+            found[row, : len(words)] = [numbers.get(word.lower(), FIRST_WORD - 1) for word in words]
+            there[row] = len(words) > 0
+        return found, there
+
+    def decode(self, numbers: Sequence[int]) -> list[str]:
+        """The words behind the numbers, up to the end of the text."""
+        return [self.words[number - FIRST_WORD] if number >= FIRST_WORD else "…" for number in numbers if number]
+
+
+@dataclass(frozen=True)
+class Image:
+    """Pictures by the paths of their files, `side` pixels high and wide; one whose file is not there is missing."""
+
+    name: str
+    side: int = 64
+    kind: ClassVar[Kind] = "image"
+
+    def encode(self, column: pd.Series, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+        given = np.flatnonzero(~missing(column))
+        paths = {int(row): folder / str(column.iloc[row]) for row in given}
+        absent = [row for row, path in paths.items() if not path.is_file()]
+        if absent:
+            logger.warning(
+                "column %r: %d pictures are not there and count as missing, first %s (row %s)",
+                self.name,
+                len(absent),
+                paths[absent[0]],
+                column.index[absent[0]],
+            )
+        rows = [row for row in paths if row not in set(absent)]
+        broken: dict[Path, str] = {}
+
+        def square(path: Path) -> np.ndarray:
+            try:
+                return np.asarray(open_image(path).resize((self.side, self.side))).transpose(2, 0, 1)
+            except ValueError as error:
+                broken[path] = str(error)
+                return np.zeros((3, self.side, self.side), np.uint8)
+
+        found = np.zeros((len(column), 3, self.side, self.side), np.uint8)
+        found[rows] = gather([paths[row] for row in rows], self.side, square)
+        if broken:
+            first = next(row for row in rows if paths[row] in broken)
+            reason = broken[paths[first]]
+            raise ValueError(f"column {self.name!r}, row {column.index[first]}: {reason} ({len(broken)} such)")
+        there = np.zeros(len(column), bool)
+        there[rows] = True
+        return found, there
+
+
+Cell = Number | Category
+Column = Cell | Text | Image
+COLUMNS: dict[str, Any] = {"number": Number, "category": Category, "text": Text, "image": Image}
+
+
+def split_words(text: str) -> list[str]:
+    """Words and signs as they stand.
+
+    >>> split_words("No fever, 3 days.")
+    ['No', 'fever', ',', '3', 'days', '.']
+    """
+    return WORD.findall(text)
+
+
+def infer_kind(column: pd.Series) -> tuple[str, str]:
+    """What a column seems to hold, and why it is ignored where it is.
+
+    >>> infer_kind(pd.Series(["a.png", None, "b.png"])), infer_kind(pd.Series([1.5, 2.0]))
+    (('image', ''), ('number', ''))
+    """
+    values = column[~missing(column)]
+    if not len(values):
+        return "ignore", "it is empty"
+    if pd.api.types.is_bool_dtype(values) or isinstance(column.dtype, pd.CategoricalDtype):
+        return _unless_constant("category", values)
+    if pd.api.types.is_numeric_dtype(values) or _holds_dates(values):
+        return _unless_constant("number", values)
+    words = values.astype(str)
+    if words.str.lower().str.endswith(PICTURES).mean() > 0.8:
+        return "image", ""
+    if pd.to_numeric(words, errors="coerce").notna().all():
+        return _unless_constant("number", values)
+    distinct, length = words.nunique(), words.str.count(r"\w+").mean()
+    if distinct > 20 and length >= 3:
+        return "text", ""
+    if distinct == len(words) > 20 and length < 2:
+        return "ignore", "every value is another one, as in an identifier"
+    return _unless_constant("category", words)
+
+
+def _unless_constant(kind: str, values: pd.Series) -> tuple[str, str]:
+    return (kind, "") if values.nunique() > 1 else ("ignore", "it is always the same")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A table's rows as modalities, and which rows have nothing at all."""
+
+    inputs: dict[str, Tensor]
+    observed: dict[str, Tensor]
+    empty: np.ndarray
+
+    def rows(self, chosen: np.ndarray) -> "Encoded":
+        index = torch.from_numpy(chosen)
+        inputs, observed = ({name: each[index] for name, each in part.items()} for part in (self.inputs, self.observed))
+        return Encoded(inputs, observed, self.empty[chosen])
+
+    def batches(self, device: torch.device, size: int = 1024) -> Iterator[Batch]:
+        """The rows that have something, `size` at a time; `index` is their place in the table."""
+        full = np.flatnonzero(~self.empty)
+        for start in range(0, len(full), size):
+            part = self.rows(full[start : start + size])
+            inputs = {name: as_values(values) for name, values in part.inputs.items()}
+            yield Batch(inputs, part.observed, index=torch.from_numpy(full[start : start + size])).to(device)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns that are read, and why others are not. Numbers and categories form one modality, `table`, with a flag
+    for each cell; every text and image column is one of its own: `text0`, `image0`, `image1` ...
+
+    >>> schema = Schema.of(pd.DataFrame({"age": [41, None, 7], "sex": ["f", "m", ""]}))
+    >>> [(column.name, column.kind) for column in schema.columns], schema.cardinalities
+    ([('age', 'number'), ('sex', 'category')], (1, 2))
+    """
+
+    columns: tuple[Column, ...]
+    ignored: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, kinds: Mapping[str, str] | None = None, *, side: int = 64) -> "Schema":
+        """From the training rows; `kinds` says what a column holds where guessing would be wrong."""
+        kinds = dict(kinds or {})
+        for name, kind in kinds.items():
+            pick(dict.fromkeys(map(str, frame.columns)), name, "column")
+            pick(dict.fromkeys(KINDS), kind, f"kind of column (asked for {name!r})")
+        columns: list[Column] = []
+        ignored: dict[str, str] = {}
+        for label in frame.columns:
+            name, values = str(label), frame[label].rename(str(label))
+            kind, reason = (kinds[name], "you said so") if name in kinds else infer_kind(values)
+            if kind == "ignore":
+                ignored[name] = reason
+            elif missing(values).all():
+                ignored[name] = "it is empty"
+            else:
+                columns.append(Image(name, side) if kind == "image" else COLUMNS[kind].of(values))
+        if not columns:
+            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
+            raise ValueError(
+                f"no column can be read ({reasons}); give at least one that varies, or name kinds in columns="
+            )
+        return cls(tuple(columns), ignored)
+
+    @property
+    def table(self) -> tuple[Cell, ...]:
+        """The columns of numbers and categories."""
+        return tuple(column for column in self.columns if isinstance(column, Number | Category))
+
+    @property
+    def modalities(self) -> dict[str, tuple[Column, ...]]:
+        """The columns behind each modality."""
+        found: dict[str, tuple[Column, ...]] = {"table": self.table} if self.table else {}
+        for kind in ("text", "image"):
+            same = [column for column in self.columns if column.kind == kind]
+            found |= {f"{kind}{place}": (column,) for place, column in enumerate(same)}
+        return found
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """How many categories each column of the table has, 1 for numbers."""
+        return tuple(column.cardinality for column in self.table)
+
+    def encode(self, frame: pd.DataFrame, folder: Path | None = None) -> Encoded:
+        """The rows as tensors; pictures are looked for in `folder`. A column that is gone counts as missing."""
+        gone = [column.name for column in self.columns if column.name not in frame]
+        if gone:
+            logger.warning("column %r is not there (%d such); it counts as missing in every row", gone[0], len(gone))
+        found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for modality, (first, *_) in self.modalities.items():
+            if isinstance(first, Image):
+                found[modality] = first.encode(self._column(frame, first), folder or Path())
+            elif isinstance(first, Text):
+                found[modality] = first.encode(self._column(frame, first))
+            else:
+                cells = np.stack([column.encode(self._column(frame, column)) for column in self.table], 1)
+                there = ~np.isnan(cells)
+                found[modality] = np.where(there, cells, 0.0).astype(np.float32), there
+        inputs = {modality: torch.from_numpy(values) for modality, (values, _) in found.items()}
+        observed = {modality: torch.from_numpy(there) for modality, (_, there) in found.items()}
+        filled = torch.stack([flags.reshape(len(frame), -1).any(1) for flags in observed.values()]).any(0)
+        return Encoded(inputs, observed, ~filled.numpy())
+
+    def _column(self, frame: pd.DataFrame, column: Column) -> pd.Series:
+        if column.name in frame:
+            return frame[column.name]
+        return pd.Series(np.nan, frame.index, name=column.name, dtype=object)
+
+    def missing_rates(self, encoded: Encoded) -> dict[str, float]:
+        """The share of rows in which each column is missing."""
+        rates: dict[str, float] = {}
+        for modality, columns in self.modalities.items():
+            flags = encoded.observed[modality].reshape(len(encoded.empty), -1).float()
+            rates |= dict(zip((column.name for column in columns), (1 - flags.mean(0)).tolist(), strict=True))
+        return {column.name: rates[column.name] for column in self.columns}
+
+    def to_json(self) -> dict[str, Any]:
+        columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
+        return {"columns": columns, "ignored": dict(self.ignored)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Schema":
+        columns = []
+        for each in content["columns"]:
+            values = {name: tuple(value) if isinstance(value, list) else value for name, value in each.items()}
+            columns.append(COLUMNS[str(values.pop("kind"))](**values))
+        return cls(tuple(columns), dict(content["ignored"]))
+
+
+def _holds_dates(column: pd.Series) -> bool:
+    """Whether all its values are dates, as such or written year-month-day."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return True
+    values = column[~missing(column)]
+    return not pd.api.types.is_numeric_dtype(values) and bool(values.astype(str).str.match(DATE).all())
+
+
+def _numbers(column: pd.Series, *, date: bool) -> np.ndarray:
+    """The cells as numbers, dates as days; NaN where they are missing."""
+    there = ~missing(column)
+    if date:
+        since = pd.to_datetime(column.where(there), errors="coerce", utc=True, format="ISO8601") - pd.Timestamp(
+            0, tz="UTC"
+        )
+        values = (since / pd.Timedelta(days=1)).to_numpy(np.float64)
+    else:
+        values = pd.to_numeric(column.where(there), errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    wrong = np.flatnonzero((np.isnan(values) & there.to_numpy()) | np.isinf(values))
+    if len(wrong):
+        row = wrong[0]
+        raise ValueError(
+            f"column {column.name!r}, row {column.index[row]}: {column.iloc[row]!r} is not a {'date' if date else 'number'} "
+            f"({len(wrong)} such); mend it, leave unknown cells empty, or say what the column holds in columns="
+        )
+    return values
+
+
+def _words(column: pd.Series) -> list[str]:
+    """Values as words; 1.0 is 1, as a column of whole numbers turns to fractions where cells are missing."""
+    return [
+        str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip() for value in column
+    ]

@@ -1,0 +1,83 @@
+"""Masked columns: a table's missing cells by a Transformer that learned to fill hidden ones; all else from donors."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from gauge.data import Dataset
+from gauge.imputers.nearest import Nearest
+from gauge.nn.tabular import CellHeads, TabularTransformer, by_cell, check_columns, choose, share_of
+from gauge.randomness import derive
+from gauge.types import Batch
+
+__all__ = ["MaskedColumns"]
+
+
+class MaskedColumns(nn.Module):
+    """TIP's table half, without an image: half of a row's observed cells from the other half. One deterministic pass.
+
+    Whole modalities (images, texts) come from the nearest of some training samples, as `nearest` has it.
+
+    >>> inputs = {"blood": torch.tensor([[0.0, 0.3], [2, 0.1], [1, 0.7], [2, 0.5]])}
+    >>> train = Dataset("train", inputs, torch.zeros(4).long(), {"blood": torch.ones(4, 2).bool()})
+    >>> list(MaskedColumns.of(train, cardinalities=(3, 1)).loss(train.batch(torch.arange(4))))
+    ['reconstruction']
+    """
+
+    def __init__(
+        self,
+        table: str,
+        cardinalities: Sequence[int],
+        donors: Nearest | None = None,
+        *,
+        width: int = 32,
+        depth: int = 2,
+        heads: int = 4,
+        masked: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.name = table
+        self.table = TabularTransformer(cardinalities, width, depth=depth, heads=heads)
+        self.heads = CellHeads(self.table.columns, width)
+        self.donors = donors
+        self.register_buffer("masked", share_of(masked, len(cardinalities)), persistent=False)
+        self.masked: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        train: Dataset,
+        cardinalities: Sequence[int] | None = None,
+        donors: int = 1000,
+        seed: int = 0,
+        **sizes: float,
+    ) -> Self:
+        """The table is the modality whose cells have flags of their own. Columns hold numbers unless `cardinalities` says
+        how many categories they have. `sizes`: width, depth, heads, and the share that is hidden in training, masked."""
+        tables = [name for name, features in train.layout.items() if features is not None]
+        if len(tables) != 1:
+            raise ValueError(f"masked_columns fills one table with a flag for each cell; the data has {len(tables)}")
+        (table,) = tables
+        others = Nearest.of(train, donors, seed) if len(train.layout) > 1 else None
+        return cls(table, check_columns(train.shapes[table], cardinalities), others, **sizes)  # type: ignore[arg-type]
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """A missing cell is neither read, nor hidden, nor scored."""
+        table, observed = self._cells(batch)
+        hidden = choose(derive(batch.key, "masked"), observed, self.masked)
+        states = self.table(table, observed & ~hidden)[:, 1:]
+        return {"reconstruction": self.heads.cost(states, table, hidden)}
+
+    @torch.no_grad()
+    def complete(self, batch: Batch) -> Batch:
+        table, observed = self._cells(batch)
+        filled = {self.name: self.heads(self.table(table, observed)[:, 1:])}
+        if self.donors is None:
+            return batch.filled(filled)
+        return self.donors.complete(batch).filled(filled)
+
+    def _cells(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        table = batch.filled({self.name: torch.zeros_like(batch.inputs[self.name])}).inputs[self.name]
+        return table, by_cell(batch.observed[self.name], table)

@@ -1,0 +1,197 @@
+"""How a model for somebody's table comes about: a backbone that has met gaps, then gates on masked or on imputed input.
+
+Which of the two it is, validation decides, unless it is said.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gauge import registry
+from gauge.backbones.transformer import Transformer
+from gauge.config import TrainSettings
+from gauge.data import Dataset
+from gauge.data.frame import Schema, Text
+from gauge.encoders.cells import Cells
+from gauge.encoders.conv_grid import ConvGrid
+from gauge.encoders.tokens import Tokens
+from gauge.methods.gauge import Gating, Gauge
+from gauge.network import Network
+from gauge.randomness import seeded
+from gauge.training import Epoch, Progress, fit
+from gauge.types import Batch, Encoder, Imputer, Prediction
+from gauge.units import UnitEncoder
+
+Strategy = Literal["mask", "impute"]
+OnEpoch = Callable[[str, Epoch], None]
+
+IMPUTERS = ("masked_columns", "nearest", "mean", "zero")
+STEPS = 800  # of the backbone, about
+SHARES = {"imputer": 0.2, "backbone": 0.6, "mask": 0.8, "impute": 1.0}  # of the time limit, by the end of each stage
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the networks are: width, heads and depth of the backbone, channels of the image encoder."""
+
+    dim: int
+    heads: int
+    depth: int
+    channels: tuple[int, ...]
+
+
+SIZES = {
+    "small": Size(32, 4, 2, (16, 32, 64)),
+    "medium": Size(64, 4, 3, (32, 64, 128)),
+    "large": Size(128, 8, 4, (64, 128, 256)),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides how a model is trained. `rate` is the largest share of values that training hides; `imputer` a
+    registered name or any object with `complete(batch)`; `seconds` the time limit."""
+
+    size: str = "small"
+    strategies: tuple[Strategy, ...] = ("mask", "impute")
+    imputer: str | Imputer = "masked_columns"
+    gates: bool = True
+    rate: float = 0.5
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float = 2e-3
+    metric: Literal["accuracy", "auc"] = "accuracy"
+    donors: int = 1000
+    seed: int = 0
+    seconds: float | None = None
+
+    def settings(self, rows: int, validated: bool) -> TrainSettings:
+        """Of the backbone: enough epochs for about 800 steps, more on large tables."""
+        batch = self.batch_size or min(256, max(32, rows // 16))
+        epochs = self.epochs or min(100, max(20, STEPS * batch // rows))
+        masks = f"up-to={self.rate:g}"
+        return TrainSettings(
+            epochs=epochs,
+            batch_size=batch,
+            learning_rate=self.learning_rate,
+            schedule="cosine",
+            patience=max(5, epochs // 3) if validated else None,
+            masks=masks,
+            selection=("complete", masks) if validated else (),
+            metric=self.metric,
+            seed=self.seed,
+            precision="tf32",
+        )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The model that was chosen, and the validation score of every strategy that was tried, from 0 to 1."""
+
+    model: Gauge
+    strategy: Strategy
+    scores: Mapping[str, float | None]
+    epochs: Mapping[str, int]
+
+
+@dataclass
+class Run:
+    """Where training happens: what it learns from, how much each training row counts, and who is told of its progress."""
+
+    train: Dataset
+    val: Dataset | None
+    weights: Tensor
+    recipe: Recipe
+    folder: Path | None = None
+    on_epoch: OnEpoch = lambda stage, epoch: None
+    started: float = field(default_factory=time.monotonic)
+
+    def fit(self, stage: str, module: nn.Module, settings: TrainSettings) -> Progress:
+        end = None if self.recipe.seconds is None else self.started + SHARES[stage] * self.recipe.seconds
+
+        def heard(epoch: Epoch) -> bool:
+            self.on_epoch(stage, epoch)
+            return end is not None and time.monotonic() + epoch.seconds > end
+
+        folder = None if self.folder is None else self.folder / stage
+        val = self.val if settings.selection else None
+        return fit(module, self.train, val, settings=settings, folder=folder, on_epoch=heard)
+
+
+class Weighted(nn.Module):
+    """A classifier in whose loss every training sample counts as much as its weight says."""
+
+    def __init__(self, model: Gauge, weights: Tensor) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("weights", weights, persistent=False)
+        self.weights: Tensor
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        assert batch.labels is not None
+        costs = F.cross_entropy(self.model(batch).logits, batch.labels, reduction="none")
+        weights = self.weights[batch.index]
+        return {"task": (costs * weights).sum() / weights.sum().clamp_min(1e-12)}
+
+    def predict(self, batch: Batch) -> Prediction:
+        return self.model.predict(batch)
+
+
+def build(schema: Schema, classes: int, size: Size, *, gating: Gating | None = None, imputer: Any = None) -> Gauge:
+    """The network for these columns, untrained: one unit for every column of the table, word, and part of a picture."""
+    encoders: dict[str, Encoder] = {}
+    for modality, columns in schema.modalities.items():
+        first = columns[0]
+        if modality == "table":
+            encoders[modality] = Cells((len(columns),), size.dim, schema.cardinalities)
+        elif isinstance(first, Text):
+            encoders[modality] = Tokens((first.length,), size.dim, words=len(first.words) + 2)
+        else:
+            encoders[modality] = ConvGrid((3, first.side, first.side), size.dim, channels=size.channels)  # type: ignore[union-attr]
+    network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
+    return Gauge(UnitEncoder(encoders, size.dim), network, imputer, gating=gating)
+
+
+def make_imputer(schema: Schema, train: Dataset, recipe: Recipe) -> Any:
+    """Untrained, where it is one that trains."""
+    if not isinstance(recipe.imputer, str):
+        return recipe.imputer
+    if recipe.imputer == "masked_columns" and "table" in schema.modalities:
+        return registry.get("imputers", "masked_columns").of(train, schema.cardinalities, recipe.donors, recipe.seed)
+    if recipe.imputer in ("masked_columns", "nearest"):
+        return registry.get("imputers", "nearest").of(train, recipe.donors, recipe.seed)
+    return registry.get("imputers", recipe.imputer).of(train)
+
+
+def train_model(schema: Schema, classes: int, run: Run) -> Trained:
+    """Train a backbone, then every strategy from it, and keep the one that validates best; the first where none does."""
+    recipe, train = run.recipe, run.train
+    size = registry.pick(SIZES, recipe.size, "size")
+    settings = recipe.settings(len(train), run.val is not None)
+    with seeded(recipe.seed, "build"):
+        backbone = build(schema, classes, size, gating=Gating(granularity="none"))
+        imputer = make_imputer(schema, train, recipe) if "impute" in recipe.strategies else None
+    if isinstance(imputer, nn.Module) and hasattr(imputer, "loss"):
+        alone = {"epochs": max(1, settings.epochs // 3), "masks": "complete", "selection": (), "patience": None}
+        run.fit("imputer", imputer, settings.model_copy(update=alone))
+    epochs = {"backbone": run.fit("backbone", Weighted(backbone, run.weights), settings).epoch}
+    shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4, "patience": None}
+    found: dict[Strategy, tuple[Gauge, float | None]] = {}
+    for strategy in recipe.strategies:
+        model = Gauge(
+            copy.deepcopy(backbone.encoder),
+            copy.deepcopy(backbone.classifier),
+            imputer if strategy == "impute" else None,
+            gating=Gating(granularity="unit" if recipe.gates else "none"),
+        )
+        progress = run.fit(strategy, Weighted(model, run.weights), settings.model_copy(update=shorter))
+        epochs[strategy] = progress.epoch
+        found[strategy] = model, progress.best_score
+    best = max(found, key=lambda strategy: found[strategy][1] or 0.0)
+    return Trained(found[best][0].eval(), best, {name: score for name, (_, score) in found.items()}, epochs)

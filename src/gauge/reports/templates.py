@@ -1,0 +1,26 @@
+"""The HTML templates of all reports: every text is escaped, and a name nobody gave is an error."""
+
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from gauge.reports import figures
+
+
+@cache
+def template(name: str) -> Template:
+    """The template of that file name, ready to render."""
+    environment = Environment(
+        loader=PackageLoader("gauge", "reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        colours=figures.COLOURS,
+        series=figures.series,
+        picture=figures.picture,
+        gate_colour=figures.gate_colour,
+    )
+    return environment.get_template(name)

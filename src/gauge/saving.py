@@ -1,0 +1,168 @@
+"""Saved classifiers: a folder with weights (safetensors), everything else (JSON) and a model card. Nothing in it runs."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gauge import __version__, checkpoint
+from gauge.data.frame import Schema
+from gauge.experiment import pick_device
+from gauge.imputers.masked_columns import MaskedColumns
+from gauge.imputers.mean import Mean
+from gauge.imputers.nearest import Nearest
+from gauge.imputers.zero import Zero
+from gauge.methods.gauge import Gating
+from gauge.recipe import IMPUTERS, SIZES, build
+
+FORMAT = "gauge-classifier-1"
+ABOUT, WEIGHTS, CARD = "model.json", "model.safetensors", "README.md"
+OPTIONS = ("strategy", "imputer", "gates", "size", "metric", "donors")
+FITTED = ("strategy_", "validation_scores_", "epochs_", "n_rows_", "missing_rates_", "n_features_in_", "target_")
+
+
+def save(model: Any, folder: Path) -> None:
+    """The weights first and `model.json` last: a folder with it is whole."""
+    if not isinstance(model.imputer, str):
+        raise ValueError(
+            f"an imputer of your own ({type(model.imputer).__name__}) cannot be saved; fit with one of {', '.join(IMPUTERS)}"
+        )
+    values = model.classes_.tolist()
+    if not all(isinstance(value, str | int | float) for value in values):
+        raise ValueError(f"labels of type {type(values[0]).__name__} cannot be saved; use texts or numbers")
+    about = {
+        "format": FORMAT,
+        "version": __version__,
+        "classes": values,
+        "class_prior": model.class_prior_.tolist(),
+        "schema": model.schema_.to_json(),
+        "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
+        "seed": model.recipe_.seed,
+        "options": {name: getattr(model, name) for name in OPTIONS},
+        "fitted": {name: getattr(model, name) for name in FITTED},
+    }
+    tensors = _under("model.", model.model_)
+    if model.model_.imputer is not None:
+        tensors |= _under("imputer.", model.model_.imputer.imputer)
+    checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
+    checkpoint.write_text(folder / CARD, card(model))
+    checkpoint.write_text(folder / ABOUT, json.dumps(about, indent=1) + "\n")
+
+
+def load(kind: Any, folder: Path, *, device: str | None, image_folder: str | Path | None) -> Any:
+    """The classifier of class `kind` that a folder holds."""
+    about = _about(folder)
+    model = kind(**about["options"], device=device, image_folder=image_folder, verbose=False)
+    model.classes_ = np.array(about["classes"])
+    model.class_prior_ = np.array(about["class_prior"])
+    model.schema_ = Schema.from_json(about["schema"])
+    if about["feature_names"]:
+        model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
+    for name in FITTED:
+        setattr(model, name, about["fitted"][name])
+    model.recipe_ = model._recipe(about["seed"])
+    path = folder / WEIGHTS
+    tensors, _ = checkpoint.load(path)
+    imputer = None
+    if model.strategy_ == "impute":
+        mine = _part("imputer.", tensors)
+        imputer = _imputer(model.imputer, model.schema_, mine)
+        checkpoint.load_into(imputer, mine, path)
+    gating = Gating(granularity="unit" if model.gates else "none")
+    model.model_ = build(model.schema_, len(model.classes_), SIZES[model.size], gating=gating, imputer=imputer)
+    checkpoint.load_into(model.model_, _part("model.", tensors), path)
+    model.model_.to(pick_device(device)).eval()
+    return model
+
+
+def card(model: Any) -> str:
+    """What somebody who finds the folder has to know."""
+    columns = [
+        f"| {column.name} | {column.kind} | {100 * model.missing_rates_[column.name]:.0f} % |"
+        for column in model.schema_.columns
+    ]
+    ignored = [f"| {name} | ignored: {reason} | |" for name, reason in model.schema_.ignored.items()]
+    facts = [f"- {name}: {value}" for name, value in model._facts().items()]
+    donors = _donors(model)
+    return "\n".join(
+        [
+            "# A GAUGE classifier",
+            "",
+            f"Predicts {model.target_ or 'the label'}, one of {len(model.classes_)} classes: "
+            f"{', '.join(map(str, model.classes_[:20]))}{' ...' if len(model.classes_) > 20 else ''}.",
+            "",
+            "```python",
+            "from gauge import GaugeClassifier",
+            "",
+            'model = GaugeClassifier.load("this folder")',
+            "model.predict(table)",
+            "```",
+            "",
+            "## How it came about",
+            "",
+            *facts,
+            f"- Versions: torch {torch.__version__}, format {FORMAT}",
+            f"- Training rows in the file: {donors or 'none'}",
+            "",
+            "## Columns",
+            "",
+            "| column | kind | missing in training |",
+            "|---|---|---|",
+            *columns,
+            *ignored,
+            "",
+        ]
+    )
+
+
+def _donors(model: Any) -> str:
+    """Whose values the hot deck would hand on."""
+    state = model.model_.imputer.imputer.state_dict() if model.model_.imputer is not None else {}
+    counts = [len(values) for name, values in state.items() if "observed_" in name]
+    return f"{counts[0]} (imputer {model.imputer}: their values fill the gaps of other rows)" if counts else ""
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    path = folder / ABOUT
+    if not path.is_file():
+        raise ValueError(
+            f"{folder} is not a saved classifier (it has no {ABOUT}); give a folder that `save` or `gauge fit` wrote"
+        )
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        found = about.get("format") if isinstance(about, dict) else None
+        raise ValueError(
+            f"{path} has format {found!r}, this version reads {FORMAT!r}; fit it again, or use the other version"
+        )
+    return about
+
+
+def _imputer(name: str, schema: Schema, tensors: Mapping[str, Tensor]) -> Any:
+    """The imputer that these tensors belong to, with its donors; what it learned is still to be loaded."""
+    modalities = list(schema.modalities)
+
+    def stored(kind: str, prefix: str = "") -> dict[str, Tensor]:
+        return {modality: tensors[f"{prefix}{kind}_{modality}"] for modality in modalities}
+
+    if name == "masked_columns" and "table" in modalities:
+        several = len(modalities) > 1
+        donors = Nearest(stored("values", "donors."), stored("observed", "donors.")) if several else None
+        return MaskedColumns("table", schema.cardinalities, donors)
+    if name in ("masked_columns", "nearest"):
+        return Nearest(stored("values"), stored("observed"))
+    return Mean(stored("mean")) if name == "mean" else Zero()
+
+
+def _under(prefix: str, module: torch.nn.Module) -> dict[str, Tensor]:
+    return {f"{prefix}{name}": tensor for name, tensor in module.state_dict().items()}
+
+
+def _part(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
