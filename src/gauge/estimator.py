@@ -177,11 +177,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def verdict_(self) -> str:
-        """Which strategy won, and by how much."""
+        """Which strategy was taken, and what validation said of each."""
         scores = {name: score for name, score in self.validation_scores_.items() if score is not None}
-        told = " against ".join(f"{100 * score:.1f} %" for score in sorted(scores.values(), reverse=True))
-        told = f", validation {self.recipe_.metric} {told}" if scores else ", too few rows to validate"
-        return f"strategy {self.strategy_!r} {'was asked for' if len(self.validation_scores_) == 1 else 'won'}{told}"
+        if not scores:
+            return f"strategy {self.strategy_!r}; too few rows to validate"
+        told = " and ".join(f"{100 * score:.1f} % with {name!r}" for name, score in scores.items())
+        if len(scores) > 1:
+            better = scores["impute"] - scores["mask"]
+            told += f" ({100 * better:+.1f} points for imputing"
+            told += ", within chance)" if self.strategy_ == "mask" and better > 0 else ")"
+        return f"strategy {self.strategy_!r}: validation {self.recipe_.metric} {told}"
 
     def save(self, folder: str | Path) -> None:
         """Write weights, columns and a model card; nothing in the folder can run code when it is loaded."""

@@ -96,7 +96,7 @@ class Trained:
 
     model: Gauge
     strategy: Strategy
-    scores: Mapping[str, float | None]
+    scores: Mapping[Strategy, float | None]
     epochs: Mapping[str, int]
 
 
@@ -170,7 +170,7 @@ def make_imputer(schema: Schema, train: Dataset, recipe: Recipe) -> Any:
 
 
 def train_model(schema: Schema, classes: int, run: Run) -> Trained:
-    """Train a backbone, then every strategy from it, and keep the one that validates best; the first where none does."""
+    """Train a backbone, then every strategy from it, and keep the one that validates better."""
     recipe, train = run.recipe, run.train
     size = registry.pick(SIZES, recipe.size, "size")
     settings = recipe.settings(len(train), run.val is not None)
@@ -193,5 +193,20 @@ def train_model(schema: Schema, classes: int, run: Run) -> Trained:
         progress = run.fit(strategy, Weighted(model, run.weights), settings.model_copy(update=shorter))
         epochs[strategy] = progress.epoch
         found[strategy] = model, progress.best_score
-    best = max(found, key=lambda strategy: found[strategy][1] or 0.0)
-    return Trained(found[best][0].eval(), best, {name: score for name, (_, score) in found.items()}, epochs)
+    scores = {strategy: score for strategy, (_, score) in found.items()}
+    best = choose_strategy(scores, 0 if run.val is None else len(run.val))
+    return Trained(found[best][0].eval(), best, scores, epochs)
+
+
+def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:
+    """Imputing has to be better than masking, which invents nothing, by more than the standard error of so many rows.
+
+    >>> choose_strategy({"mask": 0.90, "impute": 0.91}, 100), choose_strategy({"mask": 0.90, "impute": 0.95}, 100)
+    ('mask', 'impute')
+    """
+    if "mask" not in scores or len(scores) == 1:
+        return next(iter(scores))
+    mask, impute = scores["mask"], scores["impute"]
+    if mask is None or impute is None:
+        return "mask"
+    return "impute" if impute - mask > (mask * (1 - mask) / rows) ** 0.5 and impute > mask else "mask"
