@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gauge import __version__, checkpoint
 from gauge.data.frame import Schema
@@ -71,7 +71,8 @@ def load(kind: Any, folder: Path, *, device: str | None, image_folder: str | Pat
     if model.strategy_ == "impute":
         mine = _part("imputer.", tensors)
         imputer = _imputer(model.imputer, model.schema_, mine)
-        checkpoint.load_into(imputer, mine, path)
+        if mine:
+            checkpoint.load_into(imputer, mine, path)
     gating = Gating(granularity="unit" if model.gates else "none")
     model.model_ = build(model.schema_, len(model.classes_), SIZES[model.size], gating=gating, imputer=imputer)
     checkpoint.load_into(model.model_, _part("model.", tensors), path)
@@ -121,7 +122,7 @@ def card(model: Any) -> str:
 
 def _donors(model: Any) -> str:
     """Whose values the hot deck would hand on."""
-    state = model.model_.imputer.imputer.state_dict() if model.model_.imputer is not None else {}
+    state = {} if model.model_.imputer is None else _under("", model.model_.imputer.imputer)
     counts = [len(values) for name, values in state.items() if "observed_" in name]
     return f"{counts[0]} (imputer {model.imputer}: their values fill the gaps of other rows)" if counts else ""
 
@@ -160,8 +161,10 @@ def _imputer(name: str, schema: Schema, tensors: Mapping[str, Tensor]) -> Any:
     return Mean(stored("mean")) if name == "mean" else Zero()
 
 
-def _under(prefix: str, module: torch.nn.Module) -> dict[str, Tensor]:
-    return {f"{prefix}{name}": tensor for name, tensor in module.state_dict().items()}
+def _under(prefix: str, part: object) -> dict[str, Tensor]:
+    """Its state under a prefix; what is no module has none."""
+    state = part.state_dict() if isinstance(part, nn.Module) else {}
+    return {f"{prefix}{name}": tensor for name, tensor in state.items()}
 
 
 def _part(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

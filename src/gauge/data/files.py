@@ -22,7 +22,7 @@ def read_rows(path: Path, rows: int | None = None) -> Iterator[pd.DataFrame]:
         if suffix == ".parquet":
             parts = _parquet(path, rows)
         elif suffix in LINES:
-            parts = _parts(pd.read_json(path, lines=True, chunksize=rows, convert_dates=False))
+            parts = _parts(pd.read_json(path, lines=True, chunksize=rows))
         else:
             _check_header(path, SEPARATORS[suffix])
             parts = _parts(pd.read_csv(path, sep=SEPARATORS[suffix], chunksize=rows, low_memory=False))

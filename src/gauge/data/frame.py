@@ -213,7 +213,7 @@ def infer_kind(column: pd.Series) -> tuple[str, str]:
     distinct, length = words.nunique(), words.str.count(r"\w+").mean()
     if distinct > 20 and length >= 3:
         return "text", ""
-    if distinct == len(words) > 20 and length < 2:
+    if distinct == len(words) > 20 and not words.str.contains(r"\s").any():
         return "ignore", "every value is another one, as in an identifier"
     return _unless_constant("category", words)
 
@@ -369,7 +369,7 @@ def _numbers(column: pd.Series, *, date: bool) -> np.ndarray:
     if len(wrong):
         row = wrong[0]
         raise ValueError(
-            f"column {column.name!r}, row {column.index[row]}: {column.iloc[row]!r} is not a {'date' if date else 'number'} "
+            f"column {column.name!r}, row {column.index[row]}: {str(column.iloc[row])!r} is not a {'date' if date else 'number'} "
             f"({len(wrong)} such); mend it, leave unknown cells empty, or say what the column holds in columns="
         )
     return values
