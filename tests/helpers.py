@@ -3,14 +3,19 @@
 import math
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import jaxtyping
+import numpy as np
+import pandas as pd
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor, nn
 
 from gauge import (
@@ -224,3 +229,47 @@ def train_and_die(folder: str, step: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     fit(Wobbly(at_loss=die), dataset("train", 40), dataset("val", 30, seed=50), settings=SETTINGS, folder=Path(folder))
+
+
+ONE_THREAD = os.environ | {
+    "OMP_NUM_THREADS": "1"
+}  # sums are ordered by threads; tests beside this one take the other core
+
+
+def command(*arguments: str, cwd: Path, check: int = 0) -> subprocess.CompletedProcess[str]:
+    """`gauge` with these arguments, in a process of its own, ending with the exit code that was expected."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gauge.cli", *arguments],
+        cwd=cwd,
+        env=ONE_THREAD,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == check, done.stderr
+    return done
+
+
+def clinic(folder: Path, rows: int = 160, holes: float = 0.3, seed: int = 0) -> pd.DataFrame:
+    """Three diagnoses; each column knows something of them. A row keeps its sex."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 3, rows)
+    folder.mkdir(exist_ok=True)
+    for row, label in enumerate(labels):
+        pixels = draw.integers(0, 90, (20, 24, 3)).astype(np.uint8)
+        pixels[4:12, 4:12, label] += 150
+        Image.fromarray(pixels).save(folder / f"{row}.png")
+    said = [("itches a lot", "grew fast", "bleeds at night")[label] for label in labels]
+    table = pd.DataFrame(
+        {
+            "age": 40 + 12 * labels + draw.normal(0, 4, rows),
+            "site": np.array(["arm", "leg", "back"])[(labels + (draw.random(rows) < 0.2)) % 3],
+            "photo": [f"{row}.png" for row in range(rows)],
+            "notes": [f"{words}, seen on day {row}" for row, words in enumerate(said)],
+        }
+    )
+    table = table.mask(draw.random(table.shape) < holes)
+    return table.assign(
+        sex=draw.choice(["f", "m"], rows), diagnosis=np.array(["naevus", "wart", "<b>melanoma</b>"])[labels]
+    )

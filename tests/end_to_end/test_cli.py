@@ -9,29 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers import ONE_THREAD
+from helpers import command as gauge
 
 from gauge.checkpoint import load
 from gauge.config import Experiment
 from gauge.experiment import Workspace, plan
 
 QUICK = ["--epochs", "1"]
-ONE_THREAD = os.environ | {
-    "OMP_NUM_THREADS": "1"
-}  # sums are ordered by threads; tests beside this one take the other core
-
-
-def gauge(*arguments: str, cwd: Path, check: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "gauge.cli", *arguments],
-        cwd=cwd,
-        env=ONE_THREAD,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == check, done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +37,7 @@ def test_help_starts_without_torch(tmp_path):
 def test_list_names_everything_also_for_machines(tmp_path):
     assert "taylor" in gauge("list", cwd=tmp_path).stdout
     found = json.loads(gauge("list", "imputers", "--json", cwd=tmp_path).stdout)
-    assert set(found["imputers"]) == {"mean", "mopoe", "nearest", "oracle", "tip", "zero"}
+    assert set(found["imputers"]) == {"masked_columns", "mean", "mopoe", "nearest", "oracle", "tip", "zero"}
 
 
 @pytest.mark.parametrize(

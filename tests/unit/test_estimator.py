@@ -9,8 +9,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import unchecked
-from PIL import Image
+from helpers import clinic, unchecked
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -22,7 +21,7 @@ UNEQUAL = {
     "check_methods_sample_order_invariance": "float32 products of another order may differ in the seventh digit",
     "check_methods_subset_invariance": "float32 products of another size may differ in the seventh digit",
     "check_sample_weight_equivalence_on_dense_data": "batches and validation rows are drawn by row, so a row that is "
-    "repeated is not a row that counts twice"
+    "repeated is not a row that counts twice",
 }
 
 
@@ -33,30 +32,6 @@ UNEQUAL = {
 def test_it_keeps_the_rules_of_scikit_learn(estimator, check):
     with unchecked():
         check(estimator)
-
-
-def clinic(folder, rows=160, holes=0.3, seed=0):
-    """Three diagnoses; each column knows something of them. A row keeps its sex."""
-    draw = np.random.default_rng(seed)
-    labels = draw.integers(0, 3, rows)
-    folder.mkdir(exist_ok=True)
-    for row, label in enumerate(labels):
-        pixels = draw.integers(0, 90, (20, 24, 3)).astype(np.uint8)
-        pixels[4:12, 4:12, label] += 150
-        Image.fromarray(pixels).save(folder / f"{row}.png")
-    said = [("itches a lot", "grew fast", "bleeds at night")[label] for label in labels]
-    table = pd.DataFrame(
-        {
-            "age": 40 + 12 * labels + draw.normal(0, 4, rows),
-            "site": np.array(["arm", "leg", "back"])[(labels + (draw.random(rows) < 0.2)) % 3],
-            "photo": [f"{row}.png" for row in range(rows)],
-            "notes": [f"{words}, seen on day {row}" for row, words in enumerate(said)],
-        }
-    )
-    table = table.mask(draw.random(table.shape) < holes)
-    return table.assign(
-        sex=draw.choice(["f", "m"], rows), diagnosis=np.array(["naevus", "wart", "<b>melanoma</b>"])[labels]
-    )
 
 
 @pytest.fixture(scope="module")
