@@ -17,7 +17,7 @@ from gauge.reports.published import POLYMNIST
 from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/how-it-works.md", "docs/reproduce.md", "docs/findings.md")
+PAGES = ("README.md", "docs/how-it-works.md", "docs/own-data.md", "docs/reproduce.md", "docs/findings.md")
 ROWS = {
     "any_subset": "backbone as trained, missing units masked",
     "gauge:masked": "the same, fine-tuned: no imputer",
@@ -27,8 +27,12 @@ ROWS = {
     "gauge:scalar": "one learned gate for all imputed units",
     "gauge:v3": "v3: one gate per modality",
     "gauge": "GAUGE",
+    "gauge:gauge-zscore": "GAUGE, always z-scores",
+    "gauge:gauge-raw": "GAUGE, always raw scores",
+    "late_fusion": "one classifier for each modality, voting",
 }
 ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
+FACES = ("complete", "missing=img", "missing=text")
 EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
 
 
@@ -134,7 +138,39 @@ def scoring_cost() -> str:
     return "\n".join(lines) + "\n"
 
 
+def pipeline_cost() -> str:
+    """Seconds an epoch of every stage of PolyMNIST, launched kernel by kernel and recorded."""
+    content = json.loads((ROOT / "perf" / "results" / "pipeline-cuda.json").read_text())
+    machine = content["hardware"]["gpu"]
+    lines = [f"| {machine} | s an epoch, eager | s an epoch, recorded | launch overhead | peak, GiB |", "|---" * 5 + "|"]
+    for name, row in content["rows"].items():
+        if "recorded" in row:
+            shares = f"{100 * row['launch_share']:.0f} % | {row['peak_gib']:.1f}"
+            lines.append(f"| {name} | {row['eager']:.2f} | {row['recorded']:.2f} | {shares} |")
+    return "\n".join(lines) + "\n"
+
+
+def own_data() -> str:
+    """Classifiers on tables with holes: mean and deviation over seeds."""
+    blocks = []
+    for path in sorted((ROOT / "results" / "tables").glob("*.json")):
+        records = json.loads(path.read_text())
+        metric = "auc" if "auc" in records[0] else "accuracy"
+        rows: dict[str, dict[str, Cell]] = {}
+        for record in records:
+            cells = rows.setdefault(record["model"], {})
+            before = cells[record["condition"]].values if record["condition"] in cells else ()
+            cells[record["condition"]] = Cell((*before, 100 * record[metric]), (0.0, 100.0))
+        blocks.append(Table(f"{path.stem}: {metric}", tuple(next(iter(rows.values()))), rows).markdown())
+    return "\n".join(blocks)
+
+
 TABLES = {
+    "celeba": lambda: accuracy("celeba", FACES),
+    "celeba-complete": lambda: differences("celeba", "complete", ("gauge:v2", "dymo", "gauge:masked")),
+    "celeba-faces": lambda: differences("celeba", "missing=text", ("gauge:v2", "dymo", "gauge:masked")),
+    "pipeline-cost": pipeline_cost,
+    "own-data": own_data,
     "polymnist5k": lambda: accuracy("polymnist5k", ("complete", "eta=0.6", "eta=0.8")),
     "polymnist5k-paired": lambda: differences("polymnist5k", "eta=0.8", ("gauge:v2", "gauge:masked")),
     "polymnist": lambda: accuracy("polymnist/cosine", ETA),

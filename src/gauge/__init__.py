@@ -41,6 +41,7 @@ _HOMES = {
     "audit": "auditing",
     "explain": "explanation",
     "GaugeClassifier": "estimator",
+    "Explanation": "evidence",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -18,7 +18,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name != "extend.md"])
-def test_the_code_of_a_page_runs_in_order(name, page):
+def test_the_code_of_a_page_runs_in_order(name, page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert page(f"docs/{name}").files() == {}
     page(f"docs/{name}").run()
 
