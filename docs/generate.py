@@ -142,7 +142,10 @@ def pipeline_cost() -> str:
     """Seconds an epoch of every stage of PolyMNIST, launched kernel by kernel and recorded."""
     content = json.loads((ROOT / "perf" / "results" / "pipeline-cuda.json").read_text())
     machine = content["hardware"]["gpu"]
-    lines = [f"| {machine} | s an epoch, eager | s an epoch, recorded | launch overhead | peak, GiB |", "|---" * 5 + "|"]
+    lines = [
+        f"| {machine} | s an epoch, eager | s an epoch, recorded | launch overhead | peak, GiB |",
+        "|---" * 5 + "|",
+    ]
     for name, row in content["rows"].items():
         if "recorded" in row:
             shares = f"{100 * row['launch_share']:.0f} % | {row['peak_gib']:.1f}"

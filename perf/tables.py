@@ -55,7 +55,8 @@ def bundled(load: Callable[..., Any]) -> Callable[[Path | None], Data]:
 
 def leaf(folder: Path | None) -> Data:
     table = pd.read_csv(_under(folder, "leaf") / "train.csv")
-    frame = table.drop(columns=["id", "species"]).assign(image=table["id"].map("images/{}.jpg".format))
+    images = table["id"].map("images/{}.jpg".format).rename("image")
+    frame = pd.concat([table.drop(columns=["id", "species"]), images], axis=1)
     return Data(frame, table["species"].to_numpy(), ("image",), _under(folder, "leaf"))
 
 

@@ -23,6 +23,10 @@ Kinds = Annotated[
     list[str] | None,
     typer.Option("--column", help="What a column holds, NAME=number|category|text|image|ignore; may be repeated."),
 ]
+Encoders = Annotated[
+    list[str] | None,
+    typer.Option("--encoder", help="A Hugging Face model for a text or image column, NAME=MODEL; may be repeated."),
+]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; a GPU is used when there is one.")]
 
 
@@ -50,6 +54,7 @@ def fit(
     target: Annotated[str, typer.Option(help="The column with the labels.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     column: Kinds = None,
+    encoder: Encoders = None,
     strategy: Annotated[str, typer.Option(help="auto, mask or impute.")] = "auto",
     imputer: Annotated[str, typer.Option(help="masked_columns, nearest, mean or zero.")] = "masked_columns",
     size: Annotated[str, typer.Option(help="small, medium or large.")] = "small",
@@ -73,6 +78,7 @@ def fit(
         raise ValueError(f"{out} holds a model already; choose another folder, or delete it")
     options: dict[str, Any] = {
         "columns": kinds(column),
+        "encoders": encoders(encoder),
         "strategy": strategy,
         "imputer": imputer,
         "size": size,
@@ -155,6 +161,15 @@ def kinds(columns: list[str] | None) -> dict[str, str]:
         if not name:
             raise ValueError(f"--column {kind!r} says no kind; write NAME=number, category, text, image or ignore")
     return {name: kind for name, _, kind in pairs}
+
+
+def encoders(models: list[str] | None) -> dict[str, str]:
+    """NAME=MODEL, as many as there are; a path may hold more equals signs."""
+    pairs = [text.partition("=") for text in models or []]
+    for name, _, model in pairs:
+        if not model:
+            raise ValueError(f"--encoder {name!r} says no model; write NAME=MODEL, its name on the Hub or its folder")
+    return {name: model for name, _, model in pairs}
 
 
 def seconds(text: str) -> float:

@@ -39,6 +39,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     """Fit on a DataFrame, predict under any missingness, and see for every row which evidence was trusted.
 
     `columns` says what a column holds ("number", "category", "text", "image", "ignore") where guessing would be wrong.
+    `encoders` names pretrained Hugging Face models, by name or path, for columns of texts and images; they stay as they are.
     `strategy` "auto" lets validation decide between "mask" (what is missing is hidden) and "impute" (it is filled in, and
     gated); `imputer` is one of masked_columns, nearest, mean, zero, or any object with `complete(batch)`. `gates=False` is
     the same network without gates. `missing_rate` is the largest share of values that training hides on top of the gaps
@@ -56,6 +57,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         columns: Mapping[str, str] | None = None,
+        encoders: Mapping[str, str | Path] | None = None,
         strategy: Literal["auto", "mask", "impute"] = "auto",
         imputer: str | Imputer = "masked_columns",
         gates: bool = True,
@@ -75,6 +77,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         verbose: bool = True,
     ) -> None:
         self.columns = columns
+        self.encoders = encoders
         self.strategy = strategy
         self.imputer = imputer
         self.gates = gates
@@ -108,7 +111,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         weights = _check_sample_weight(sample_weight, frame, dtype=np.float64, ensure_non_negative=True)
         weights = weights * compute_sample_weight(self.class_weight, y)
         self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
-        self.schema_ = Schema.of(frame, self.columns)
+        self.schema_ = Schema.of(frame, self.columns, self.encoders)
         self._say(describe(self.schema_))
         encoded = self.schema_.encode(frame, self._image_folder)
         self.missing_rates_ = self.schema_.missing_rates(encoded)
@@ -306,12 +309,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def _facts(self) -> dict[str, str]:
         """How the model came about, for reports and the card."""
+        encoders = ", ".join(f"{column}: {source}" for column, source in self.schema_.encoders.items())
         return {
             "Model": f"gauge-ml {__version__}, {self.size}, seed {self.recipe_.seed}",
             "Strategy": self.verdict_,
             "Trained on": f"{self.n_rows_['train']} rows, {self.n_rows_['val']} more to validate",
             "Missing there": f"{100 * np.mean(list(self.missing_rates_.values())):.0f} % of all cells",
-        }
+        } | ({"Pretrained encoders": encoders} if encoders else {})
 
     @contextmanager
     def _progress(self) -> Iterator[OnEpoch]:

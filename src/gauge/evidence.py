@@ -11,7 +11,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from gauge.data.frame import Column, Encoded, Schema, Text, split_words
+from gauge.data.frame import Column, Encoded, Schema, Words
 from gauge.explanation import explain
 from gauge.methods.gauge import Gauge
 from gauge.reports.evidence import EvidencePage, Picture, RowEvidence, State, Unit, render_rows, write
@@ -141,8 +141,8 @@ class Reader:
                     for column, value, flag in zip(columns, given, there, strict=True)
                 ]
                 mine = [Part(c, c.name, word, bool(flag)) for c, word, flag in zip(columns, words, there, strict=True)]
-            elif isinstance(first, Text):
-                words = split_words(str(row[first.name]))[:count] if there else first.decode(given.tolist())
+            elif isinstance(first, Words):
+                words = first.split(str(row[first.name])) if there else first.decode(given.tolist())
                 mine = [Part(first, word, word, bool(there)) for word in words]
             else:
                 side = round(count**0.5)

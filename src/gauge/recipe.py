@@ -17,7 +17,9 @@ from gauge import registry
 from gauge.backbones.transformer import Transformer
 from gauge.config import TrainSettings
 from gauge.data import Dataset
-from gauge.data.frame import Schema, Text
+from gauge.data.frame import Column, Image, PretrainedText, Schema, Text
+from gauge.data.pretrained import Pretrained
+from gauge.encoders._pretrained import PretrainedGrid, PretrainedTokens
 from gauge.encoders.cells import Cells
 from gauge.encoders.conv_grid import ConvGrid
 from gauge.encoders.tokens import Tokens
@@ -143,19 +145,40 @@ class Weighted(nn.Module):
         return self.model.predict(batch)
 
 
-def build(schema: Schema, classes: int, size: Size, *, gating: Gating | None = None, imputer: Any = None) -> Gauge:
-    """The network for these columns, untrained: one unit for every column of the table, word, and part of a picture."""
+def build(
+    schema: Schema,
+    classes: int,
+    size: Size,
+    *,
+    gating: Gating | None = None,
+    imputer: Any = None,
+    weights: bool = False,
+) -> Gauge:
+    """The network for these columns, untrained: one unit for every column of the table, word, and part of a picture.
+
+    `weights` reads those of pretrained encoders; a saved classifier brings them along.
+    """
     encoders: dict[str, Encoder] = {}
     for modality, columns in schema.modalities.items():
-        first = columns[0]
         if modality == "table":
             encoders[modality] = Cells((len(columns),), size.dim, schema.cardinalities)
-        elif isinstance(first, Text):
-            encoders[modality] = Tokens((first.length,), size.dim, words=len(first.words) + 2)
         else:
-            encoders[modality] = ConvGrid((3, first.side, first.side), size.dim, channels=size.channels)  # type: ignore[union-attr]
+            encoders[modality] = _encoder(columns[0], size, weights)
     network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
     return Gauge(UnitEncoder(encoders, size.dim), network, imputer, gating=gating)
+
+
+def _encoder(column: Column, size: Size, weights: bool) -> Encoder:
+    match column:
+        case Text():
+            return Tokens((column.length,), size.dim, words=len(column.words) + 2)
+        case PretrainedText(model=model):
+            return PretrainedTokens(model.network(weights=weights), column.length, column.prefix, column.suffix)
+        case Image(model=Pretrained() as model):
+            return PretrainedGrid(model.network(weights=weights), column.side, model.mean, model.std)
+        case Image():
+            return ConvGrid((3, column.side, column.side), size.dim, channels=size.channels)
+    raise AssertionError(column)
 
 
 def make_imputer(schema: Schema, train: Dataset, recipe: Recipe) -> Any:
@@ -175,7 +198,7 @@ def train_model(schema: Schema, classes: int, run: Run) -> Trained:
     size = registry.pick(SIZES, recipe.size, "size")
     settings = recipe.settings(len(train), run.val is not None)
     with seeded(recipe.seed, "build"):
-        backbone = build(schema, classes, size, gating=Gating(granularity="none"))
+        backbone = build(schema, classes, size, gating=Gating(granularity="none"), weights=True)
         imputer = make_imputer(schema, train, recipe) if "impute" in recipe.strategies else None
     if isinstance(imputer, nn.Module) and hasattr(imputer, "loss"):
         alone = {"epochs": max(1, settings.epochs // 3), "masks": "complete", "selection": (), "patience": None}

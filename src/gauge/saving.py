@@ -20,7 +20,7 @@ from gauge.methods.gauge import Gating
 from gauge.recipe import IMPUTERS, SIZES, build
 
 FORMAT = "gauge-classifier-1"
-ABOUT, WEIGHTS, CARD = "model.json", "model.safetensors", "README.md"
+ABOUT, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 OPTIONS = ("strategy", "imputer", "gates", "size", "metric", "donors")
 FITTED = ("strategy_", "validation_scores_", "epochs_", "n_rows_", "missing_rates_", "n_features_in_", "target_")
 
@@ -42,13 +42,14 @@ def save(model: Any, folder: Path) -> None:
         "schema": model.schema_.to_json(),
         "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
         "seed": model.recipe_.seed,
-        "options": {name: getattr(model, name) for name in OPTIONS},
+        "options": {name: getattr(model, name) for name in OPTIONS} | {"encoders": model.schema_.encoders or None},
         "fitted": {name: getattr(model, name) for name in FITTED},
     }
     tensors = _under("model.", model.model_)
     if model.model_.imputer is not None:
         tensors |= _under("imputer.", model.model_.imputer.imputer)
     checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
+    model.schema_.save_tokenizers(folder / TOKENIZERS)
     checkpoint.write_text(folder / CARD, card(model))
     checkpoint.write_text(folder / ABOUT, json.dumps(about, indent=1) + "\n")
 
@@ -59,7 +60,7 @@ def load(kind: Any, folder: Path, *, device: str | None, image_folder: str | Pat
     model = kind(**about["options"], device=device, image_folder=image_folder, verbose=False)
     model.classes_ = np.array(about["classes"])
     model.class_prior_ = np.array(about["class_prior"])
-    model.schema_ = Schema.from_json(about["schema"])
+    model.schema_ = Schema.from_json(about["schema"], folder / TOKENIZERS)
     if about["feature_names"]:
         model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
     for name in FITTED:

@@ -4,7 +4,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gauge.data.dataset import as_values
 from gauge.data.images import gather, open_image
+from gauge.data.pretrained import Pretrained
 from gauge.registry import pick
 from gauge.types import Batch
 
@@ -32,6 +33,7 @@ CATEGORIES = 255  # of a column; rarer ones count as missing
 VOCABULARY = 5000
 TEXT_WORDS = 48  # of a text, at most
 FIRST_WORD = 2  # the numbers before it stand for nothing and for an unknown word
+TEXT_TOKENS = 64  # of a text that a pretrained encoder reads, at most
 
 
 def missing(column: pd.Series) -> pd.Series:
@@ -127,14 +129,70 @@ class Text:
         there = ~missing(column).to_numpy()
         found = np.zeros((len(column), self.length), np.int64)
         for row in np.flatnonzero(there):
-            words = split_words(str(column.iloc[row]))[: self.length]
+            words = self.split(str(column.iloc[row]))
             found[row, : len(words)] = [numbers.get(word.lower(), FIRST_WORD - 1) for word in words]
             there[row] = len(words) > 0
         return found, there
 
+    def split(self, text: str) -> list[str]:
+        """The words that become units, as they stand."""
+        return split_words(text)[: self.length]
+
     def decode(self, numbers: Sequence[int]) -> list[str]:
         """The words behind the numbers, up to the end of the text."""
         return [self.words[number - FIRST_WORD] if number >= FIRST_WORD else "…" for number in numbers if number]
+
+
+@dataclass(frozen=True)
+class PretrainedText:
+    """Tokens by their numbers in a pretrained tokenizer plus one: 0 is no token. `prefix` and `suffix` are the special
+    ones that it puts around a text ([CLS], [SEP]); they belong to the encoder, and people never see them."""
+
+    name: str
+    length: int
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    model: Pretrained
+    kind: ClassVar[Kind] = "text"
+
+    @classmethod
+    def of(cls, column: pd.Series, source: str) -> "PretrainedText":
+        model = Pretrained.of_text(source)
+        texts = [str(text) for text in column[~missing(column)]]
+        found = model.tokenizer(texts, return_special_tokens_mask=True, verbose=False)
+        lengths = [mask.count(0) for mask in found["special_tokens_mask"]]
+        longest = int(np.argmax(lengths))
+        tokens, mask = found["input_ids"][longest], found["special_tokens_mask"][longest]
+        if not lengths[longest]:
+            raise ValueError(
+                f"the tokenizer of {source!r} finds no token in column {column.name!r}; give a model of its language"
+            )
+        start, end = mask.index(0), len(mask) - mask[::-1].index(0)
+        length = int(min(max(np.quantile(lengths, 0.95), 1), TEXT_TOKENS))
+        return cls(str(column.name), length, tuple(tokens[:start]), tuple(tokens[end:]), model)
+
+    def encode(self, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+        there = ~missing(column).to_numpy()
+        found = np.zeros((len(column), self.length), np.int64)
+        for row in np.flatnonzero(there):
+            tokens = self._tokens(str(column.iloc[row]))["input_ids"][: self.length]
+            found[row, : len(tokens)] = np.array(tokens, np.int64) + 1
+            there[row] = len(tokens) > 0
+        return found, there
+
+    def split(self, text: str) -> list[str]:
+        """The pieces of a text that become units, as they stand there."""
+        places = self._tokens(text, return_offsets_mapping=True)["offset_mapping"][: self.length]
+        return [text[start:end].strip() or "…" for start, end in places]
+
+    def decode(self, numbers: Sequence[int]) -> list[str]:
+        """The tokens behind the numbers, up to the end of the text."""
+        tokenizer, special = self.model.tokenizer, set(self.model.tokenizer.all_special_ids)
+        tokens = [number - 1 for number in numbers if number]
+        return ["…" if token in special else tokenizer.decode([token]).strip() or "…" for token in tokens]
+
+    def _tokens(self, text: str, **options: bool) -> Any:
+        return self.model.tokenizer(text, add_special_tokens=False, verbose=False, **options)
 
 
 @dataclass(frozen=True)
@@ -143,7 +201,14 @@ class Image:
 
     name: str
     side: int = 64
+    model: Pretrained | None = None
     kind: ClassVar[Kind] = "image"
+
+    @classmethod
+    def of(cls, column: pd.Series, source: str) -> "Image":
+        """As large as a pretrained model takes them."""
+        model = Pretrained.of_image(source)
+        return cls(str(column.name), model.side, model)
 
     def encode(self, column: pd.Series, folder: Path) -> tuple[np.ndarray, np.ndarray]:
         given = np.flatnonzero(~missing(column))
@@ -179,8 +244,10 @@ class Image:
 
 
 Cell = Number | Category
-Column = Cell | Text | Image
+Words = Text | PretrainedText
+Column = Cell | Words | Image
 COLUMNS: dict[str, Any] = {"number": Number, "category": Category, "text": Text, "image": Image}
+PRETRAINED: dict[str, Any] = {"text": PretrainedText, "image": Image}
 
 
 def split_words(text: str) -> list[str]:
@@ -258,21 +325,38 @@ class Schema:
     ignored: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, kinds: Mapping[str, str] | None = None, *, side: int = 64) -> "Schema":
-        """From the training rows; `kinds` says what a column holds where guessing would be wrong."""
-        kinds = dict(kinds or {})
+    def of(
+        cls,
+        frame: pd.DataFrame,
+        kinds: Mapping[str, str] | None = None,
+        encoders: Mapping[str, str | Path] | None = None,
+        *,
+        side: int = 64,
+    ) -> "Schema":
+        """From the training rows; `kinds` says what a column holds where guessing would be wrong, `encoders` which
+        pretrained model reads it."""
+        kinds, encoders = dict(kinds or {}), dict(encoders or {})
         for name, kind in kinds.items():
             pick(dict.fromkeys(map(str, frame.columns)), name, "column")
             pick(dict.fromkeys(KINDS), kind, f"kind of column (asked for {name!r})")
+        for name in encoders:
+            pick(dict.fromkeys(map(str, frame.columns)), name, "column to encode")
         columns: list[Column] = []
         ignored: dict[str, str] = {}
         for label in frame.columns:
             name, values = str(label), frame[label].rename(str(label))
             kind, reason = (kinds[name], "you said so") if name in kinds else infer_kind(values)
+            if name in encoders and kind not in PRETRAINED:
+                raise ValueError(
+                    f"pretrained encoders read columns of kind {' and '.join(PRETRAINED)}, but {name!r} is of kind "
+                    f"{kind!r}; leave it out of encoders=, or say what it holds in columns="
+                )
             if kind == "ignore":
                 ignored[name] = reason
             elif missing(values).all():
                 ignored[name] = "it is empty"
+            elif name in encoders:
+                columns.append(PRETRAINED[kind].of(values, str(encoders[name])))
             else:
                 columns.append(Image(name, side) if kind == "image" else COLUMNS[kind].of(values))
         if not columns:
@@ -301,6 +385,12 @@ class Schema:
         """How many categories each column of the table has, 1 for numbers."""
         return tuple(column.cardinality for column in self.table)
 
+    @property
+    def encoders(self) -> dict[str, str]:
+        """The names or paths of pretrained models, by the columns that they read."""
+        models = {column.name: getattr(column, "model", None) for column in self.columns}
+        return {name: model.source for name, model in models.items() if model}
+
     def encode(self, frame: pd.DataFrame, folder: Path | None = None) -> Encoded:
         """The rows as tensors; pictures are looked for in `folder`. A column that is gone counts as missing."""
         gone = [column.name for column in self.columns if column.name not in frame]
@@ -310,7 +400,7 @@ class Schema:
         for modality, (first, *_) in self.modalities.items():
             if isinstance(first, Image):
                 found[modality] = first.encode(self._column(frame, first), folder or Path())
-            elif isinstance(first, Text):
+            elif isinstance(first, Words):
                 found[modality] = first.encode(self._column(frame, first))
             else:
                 cells = np.stack([column.encode(self._column(frame, column)) for column in self.table], 1)
@@ -335,15 +425,31 @@ class Schema:
         return {column.name: rates[column.name] for column in self.columns}
 
     def to_json(self) -> dict[str, Any]:
-        columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
+        columns = [{"kind": column.kind, **vars(column)} for column in self.columns]
+        for values in columns:
+            if values.get("model"):
+                values["model"] = values["model"].to_json()
         return {"columns": columns, "ignored": dict(self.ignored)}
 
+    def save_tokenizers(self, folder: Path) -> None:
+        """What `to_json` leaves out: a folder for each pretrained text, by its place among the columns."""
+        for place, column in enumerate(self.columns):
+            if isinstance(column, PretrainedText):
+                column.model.tokenizer.save_pretrained(folder / str(place))
+
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "Schema":
+    def from_json(cls, content: Mapping[str, Any], tokenizers: Path = Path()) -> "Schema":
         columns = []
-        for each in content["columns"]:
-            values = {name: tuple(value) if isinstance(value, list) else value for name, value in each.items()}
-            columns.append(COLUMNS[str(values.pop("kind"))](**values))
+        for place, each in enumerate(content["columns"]):
+            values: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in each.items()
+            }
+            kind, model = values.pop("kind"), values.pop("model", None)
+            if model:
+                model = Pretrained.from_json(model, tokenizers / str(place))
+                columns.append(PRETRAINED[kind](**values, model=model))
+            else:
+                columns.append(COLUMNS[kind](**values))
         return cls(tuple(columns), dict(content["ignored"]))
 
 
@@ -367,9 +473,9 @@ def _numbers(column: pd.Series, *, date: bool) -> np.ndarray:
         values = pd.to_numeric(column.where(there), errors="coerce").to_numpy(np.float64, na_value=np.nan)
     wrong = np.flatnonzero((np.isnan(values) & there.to_numpy()) | np.isinf(values))
     if len(wrong):
-        row = wrong[0]
+        row, kind = wrong[0], "date" if date else "number"
         raise ValueError(
-            f"column {column.name!r}, row {column.index[row]}: {str(column.iloc[row])!r} is not a {'date' if date else 'number'} "
+            f"column {column.name!r}, row {column.index[row]}: {str(column.iloc[row])!r} is not a {kind} "
             f"({len(wrong)} such); mend it, leave unknown cells empty, or say what the column holds in columns="
         )
     return values

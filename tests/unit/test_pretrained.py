@@ -1,0 +1,277 @@
+"""Pretrained encoders: never changed, seen through their own tokens, saved whole, refused with a cure before training."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers import clinic, command
+from torch import nn
+
+from gauge import GaugeClassifier
+from gauge.data.frame import PretrainedText, Schema
+from gauge.data.pretrained import Pretrained
+from gauge.encoders._pretrained import AT_ONCE, PretrainedGrid, PretrainedTokens
+
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+WORDS = ["itch", "##es", "a", "lot", "grew", "fast", "bleeds", "at", "night", ",", "seen", "on", "day", "##0", "1", "2"]
+TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+def save_bert(folder):
+    """Knows pieces of words: 'itches' is two, and most numbers are none."""
+    numbers = {word: place for place, word in enumerate([*SPECIAL, *WORDS])}
+    content = tokenizers.Tokenizer(tokenizers.models.WordPiece(numbers, unk_token="[UNK]"))
+    content.normalizer = tokenizers.normalizers.Lowercase()
+    content.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    content.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), SPECIAL, strict=True))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=content, **names).save_pretrained(folder)
+    config = transformers.BertConfig(vocab_size=len(numbers), initializer_range=0.5, **TINY)
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+def save_vit(folder):
+    config = transformers.ViTConfig(image_size=32, patch_size=8, initializer_range=0.5, **TINY)
+    transformers.ViTModel(config).save_pretrained(folder)
+    colours = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
+    (folder / "preprocessor_config.json").write_text(json.dumps(colours))
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def offline():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        yield
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return {"notes": str(save_bert(folder / "bert")), "photo": str(save_vit(folder / "vit"))}
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return tmp_path_factory.mktemp("pictures")
+
+
+@pytest.fixture(scope="module")
+def table(pictures):
+    return clinic(pictures, rows=80)
+
+
+@pytest.fixture(scope="module")
+def fitted(table, pictures, models):
+    """One classifier for each strategy."""
+    options = {"encoders": models, "image_folder": pictures, "epochs": 2, "random_state": 0, "verbose": False}
+    return {
+        strategy: GaugeClassifier(strategy=strategy, **options).fit(table, "diagnosis")
+        for strategy in ("mask", "impute")
+    }
+
+
+@pytest.fixture
+def texts(models):
+    column = pd.Series(["Itches a lot", "grew fast , at night", None, "bleeds"], name="notes")
+    return PretrainedText.of(column, models["notes"])
+
+
+def test_a_pretrained_encoder_is_not_changed_by_training(fitted, models):
+    for model in fitted.values():
+        encoders = model.model_.encoder.encoders
+        for modality, column in (("text0", "notes"), ("image0", "photo")):
+            now = encoders[modality].network.network.state_dict()
+            for name, before in transformers.AutoModel.from_pretrained(models[column]).state_dict().items():
+                assert torch.equal(now[name], before), name
+
+
+def test_only_the_projection_of_a_pretrained_encoder_is_trained(fitted):
+    encoder = fitted["mask"].model_.encoder.train()
+    assert not any(parameter.requires_grad for parameter in encoder.encoders["image0"].parameters())
+    assert not any(module.training for module in encoder.encoders["text0"].network.modules())
+    assert all(parameter.requires_grad for parameter in encoder.project["text0"].parameters())
+    encoder.eval()
+
+
+@pytest.mark.parametrize("strategy", ["mask", "impute"])
+def test_every_token_and_every_part_of_a_picture_is_a_unit(fitted, table, strategy):
+    model = fitted[strategy]
+    assert model.model_.encoder.layout == {"table": 3, "text0": 9, "image0": 16}
+    assert np.allclose(model.predict_proba(table).sum(1), 1)
+
+
+@pytest.mark.parametrize("strategy", ["mask", "impute"])
+def test_explanations_show_the_tokens_of_the_tokenizer_and_no_special_ones(fitted, table, strategy):
+    found = fitted[strategy].explain(table)
+    row = int(table["notes"].str.startswith("itches", na=False).to_numpy().argmax())
+    shown = [unit.value for unit in found.rows[row].units if unit.column == "notes"]
+    assert shown[:7] == ["itch", "es", "a", "lot", ",", "seen", "on"]
+    frame = found.to_frame()
+    imputed = frame[(frame["state"] == "imputed") & (frame["column"] == "notes")]
+    assert len(imputed) == 0 if strategy == "mask" else set(imputed["value"]) <= {*WORDS, "…"}
+    assert not set(frame["value"]) & set(SPECIAL)
+
+
+@pytest.mark.parametrize("strategy", ["mask", "impute"])
+def test_a_saved_classifier_needs_neither_the_models_nor_a_network(fitted, table, pictures, models, tmp_path, strategy):
+    model = fitted[strategy]
+    before = model.predict_proba(table)
+    hidden = {path: shutil.move(path, f"{path}-gone") for path in models.values()}
+    try:
+        model.save(tmp_path / "model")
+        loaded = GaugeClassifier.load(tmp_path / "model", image_folder=pictures)
+        assert np.array_equal(loaded.predict_proba(table), before)
+        assert loaded.explain(table[:5]).to_frame().equals(model.explain(table[:5]).to_frame())
+        loaded.save(tmp_path / "again")
+        again = GaugeClassifier.load(tmp_path / "again", image_folder=pictures)
+        assert np.array_equal(again.predict_proba(table), before)
+    finally:
+        for path, place in hidden.items():
+            shutil.move(place, path)
+    assert loaded.encoders == models
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"- Pretrained encoders: photo: {models['photo']}, notes: {models['notes']}" in card
+    files = {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()}
+    assert files == {".md", ".json", ".safetensors"}
+
+
+def test_a_text_is_read_as_the_model_alone_would_read_it(texts, models):
+    numbers, there = texts.encode(pd.Series(["grew fast", "", "itches a lot at night"]))
+    assert (texts.length, there.tolist(), numbers[1].tolist()) == (4, [True, False, True], [0] * 4)
+    encoder = PretrainedTokens(texts.model.network(weights=True), texts.length, texts.prefix, texts.suffix)
+    found = encoder(torch.from_numpy(numbers), torch.from_numpy(there))
+    alone = transformers.AutoModel.from_pretrained(models["notes"]).eval()
+    inputs = texts.model.tokenizer("grew fast", return_tensors="pt")
+    with torch.no_grad():
+        states = alone(input_ids=inputs["input_ids"]).last_hidden_state
+    assert torch.allclose(found[0, :2], states[0, 1:-1], atol=1e-5)
+    assert (found[0, 2:] == 0).all()
+    assert (found[1] == 0).all()
+
+
+def test_a_tokenizer_without_special_tokens_gets_none_and_a_long_text_is_cut(models):
+    model = Pretrained.of_text(models["notes"])
+    encoder = PretrainedTokens(model.network(weights=False), 3)
+    assert encoder(torch.tensor([[5, 0, 0], [5, 6, 7]]), torch.ones(2).bool()).shape == (2, 3, 16)
+    assert PretrainedText.of(pd.Series(["a " * 90]), models["notes"]).length == 64
+
+
+def test_words_that_were_imputed_are_told_from_their_numbers(texts):
+    numbers, _ = texts.encode(pd.Series(["Itches zork"]))
+    assert texts.decode(numbers[0].tolist()) == ["itch", "##es", "…"]
+    assert texts.split("Itches zork") == ["Itch", "es", "zork"]
+
+
+def test_parts_of_a_picture_come_row_by_row_without_cls_and_scaled_as_the_model_knows_them(models):
+    model = Pretrained.of_image(models["photo"])
+    assert (model.side, model.mean, model.std) == (32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    encoder = PretrainedGrid(model.network(weights=True), model.side, model.mean, model.std)
+    pictures = torch.rand(2, 3, 32, 32)
+    scaled = (pictures - torch.tensor(model.mean).view(3, 1, 1)) / torch.tensor(model.std).view(3, 1, 1)
+    with torch.no_grad():
+        patches = transformers.AutoModel.from_pretrained(models["photo"]).eval()(scaled).last_hidden_state[:, 1:]
+    assert torch.allclose(encoder(pictures, torch.ones(2).bool()), patches, atol=1e-5)
+
+
+def test_networks_with_feature_maps_are_averaged_to_the_same_grid(tmp_path):
+    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 24], depths=[1, 1], layer_type="basic")
+    transformers.ResNetModel(config).save_pretrained(tmp_path)
+    model = Pretrained.of_image(str(tmp_path))
+    assert (model.side, model.mean) == (224, (0.5, 0.5, 0.5))
+    encoder = PretrainedGrid(model.network(weights=True), 72)
+    many = torch.rand(1, 3, 72, 72).expand(AT_ONCE + 1, -1, -1, -1)
+    found = encoder(many, torch.ones(AT_ONCE + 1).bool())
+    assert found.shape == (AT_ONCE + 1, 16, 24)
+    assert torch.allclose(found[0], found[-1], atol=1e-5)
+    assert encoder.width == 24
+
+
+def test_half_precision_weights_are_read_as_floats(models, tmp_path):
+    transformers.AutoModel.from_pretrained(models["photo"]).half().save_pretrained(tmp_path)
+    model = Pretrained.of_image(str(tmp_path))
+    for weights in (True, False):
+        assert {values.dtype for values in model.network(weights=weights).parameters()} == {torch.float32}
+
+
+def fit(table, **options):
+    return GaugeClassifier(strategy="mask", epochs=1, verbose=False, **options).fit(table, "diagnosis")
+
+
+def test_what_cannot_be_a_pretrained_encoder_is_refused_with_a_cure(table, models, tmp_path):
+    words = table[["notes", "site", "diagnosis"]]
+    with pytest.raises(ValueError, match="there is no column to encode 'note'; did you mean 'notes'?"):
+        fit(words, encoders={"note": models["notes"]})
+    with pytest.raises(
+        ValueError, match="read columns of kind text and image, but 'site' is of kind 'category'; leave"
+    ):
+        fit(words, encoders={"site": models["notes"]})
+    with pytest.raises(ValueError, match="no config can be read from '.*nowhere'.*; give the name of a model on the"):
+        fit(words, encoders={"notes": tmp_path / "nowhere"})
+    with pytest.raises(ValueError, match="no config can be read from 'nobody/nothing'"):
+        fit(words, encoders={"notes": "nobody/nothing"})
+    with pytest.raises(ValueError, match="no tokenizer can be read from '.*vit'"):
+        fit(words, encoders={"notes": models["photo"]})
+    shutil.copytree(models["notes"], tmp_path / "bare")
+    (tmp_path / "bare" / "tokenizer.json").unlink()
+    (tmp_path / "bare" / "tokenizer_config.json").unlink()
+    with pytest.raises(ValueError, match="bare' has no tokenizer.json, .*; save a fast tokenizer beside the model"):
+        fit(words, encoders={"notes": tmp_path / "bare"})
+    shutil.copytree(models["notes"], tmp_path / "empty")
+    (tmp_path / "empty" / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="no network can be read from '.*empty'"):
+        fit(words, encoders={"notes": tmp_path / "empty"})
+
+
+def test_a_network_of_the_wrong_sort_is_refused_before_training(table, pictures, models):
+    with pytest.raises(ValueError, match="BertModel does not read pictures of 224 x 224 pixels .*; give a model that"):
+        fit(table[["photo", "diagnosis"]], encoders={"photo": models["notes"]}, image_folder=pictures)
+
+
+def test_a_network_that_draws_at_random_is_refused():
+    class Guess(nn.Module):
+        def forward(self, pixel_values):
+            return transformers.modeling_outputs.BaseModelOutput(last_hidden_state=torch.rand(len(pixel_values), 9, 4))
+
+    with pytest.raises(ValueError, match="Guess answers differently each time; give a model"):
+        PretrainedGrid(Guess(), 8)
+
+
+def test_code_that_comes_with_a_model_is_never_run(models, tmp_path):
+    shutil.copytree(models["photo"], tmp_path / "own")
+    config = json.loads((tmp_path / "own" / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "code.Mine", "AutoModel": "code.Model"}}
+    (tmp_path / "own" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "own" / "code.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(ValueError, match="no config can be read from"):
+        Pretrained.of_image(str(tmp_path / "own"))
+
+
+def test_without_transformers_the_extra_is_named_and_other_tables_are_served(table, models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ValueError, match=r"needs transformers; install it with: pip install 'gauge-ml\[hf\]'"):
+        fit(table[["notes", "diagnosis"]], encoders={"notes": models["notes"]})
+    assert Schema.of(table[["notes"]]).columns[0].kind == "text"
+
+
+def test_the_command_line_names_encoders_by_column(table, models, tmp_path):
+    table[["age", "notes", "diagnosis"]].to_csv(tmp_path / "train.csv", index=False)
+    fit = ["fit", "train.csv", "--target", "diagnosis", "--strategy", "mask", "--epochs", "1", "--out", "model"]
+    refused = command(*fit, "--encoder", "notes", cwd=tmp_path, check=2)
+    assert "--encoder 'notes' says no model; write NAME=MODEL" in refused.stderr
+    command(*fit, "--encoder", f"notes={models['notes']}", cwd=tmp_path)
+    about = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert about["options"]["encoders"] == {"notes": models["notes"]}
