@@ -171,7 +171,8 @@ def benchmark(
         print(f"gauge: stopped after {time_limit}; run the same command again to continue", file=sys.stderr)
         raise typer.Exit(75) from None  # EX_TEMPFAIL: try again
     results = [result for result, _ in found]
-    table, save = Table.of(results, refused), save or workspace
+    pairs, save = paired(found), save or workspace
+    table = Table.of(results, refused, pairs)
     for ending, text in {
         "md": table.markdown(),
         "csv": table.csv(),
@@ -180,12 +181,13 @@ def benchmark(
     }.items():
         write_text(save / f"table.{ending}", text)
     write_records(save / "results.json", results)
-    write_records(save / "comparison.json", paired(found))
+    write_records(save / "comparison.json", pairs)
     if as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
         return
     _print_markdown(table.markdown())
     _print_missing(results)
+    _print_speed(results, jobs)
     print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
 
 
@@ -271,7 +273,11 @@ def _distinct(experiments: "list[Experiment]") -> "list[Experiment]":
     """Without those that would train and evaluate just what another one does: seeds of rows in which nothing varies."""
     from gauge.experiment import plan
 
-    found = {(plan(experiment)[1].key(""), experiment.method): experiment for experiment in reversed(experiments)}
+    def identity(experiment: "Experiment") -> tuple[str, int, str]:
+        benchmark, stage = plan(experiment)
+        return stage.key(""), benchmark.fold, experiment.method
+
+    found = {identity(experiment): experiment for experiment in reversed(experiments)}
     return [experiment for experiment in experiments if experiment in found.values()]
 
 
@@ -332,6 +338,17 @@ def _print_missing(results: "list[Result]") -> None:
     """What was really missing, once for every protocol."""
     for protocol, missing in {result.protocol: result.data["missing"] for result in results}.items():
         print(f"missing under {protocol}: " + ", ".join(f"{name} {100 * rate:.1f} %" for name, rate in missing.items()))
+
+
+def _print_speed(results: "list[Result]", jobs: int) -> None:
+    """Samples per second that each row was trained with."""
+    found: dict[str, list[float]] = {}
+    for config, row in {result.config["stage"]: (result.config, result.row) for result in results}.values():
+        if config["train_seconds"]:
+            found.setdefault(row, []).append(config["epochs"] * config["train_rows"] / config["train_seconds"])
+    rates = ", ".join(f"{row} {sum(rates) / len(rates):,.0f}" for row, rates in found.items())
+    if rates:
+        print(f"training samples per second{f', {jobs} stages side by side' if jobs > 1 else ''}: {rates}")
 
 
 def _progress() -> Any:

@@ -19,7 +19,14 @@ from gauge.randomness import seeded
 from gauge.stages import Stage
 from gauge.training import LAST, Epoch, Progress, fit, seconds_per_step
 
-DETAILS = ("config", "settings", "epochs", "best", "train_seconds")  # what a result tells of its trained stage
+DETAILS = (
+    "config",
+    "settings",
+    "epochs",
+    "best",
+    "train_seconds",
+    "train_rows",
+)  # what a result tells of its trained stage
 
 FEW_STEPS = 1000  # not worth a look at what they cost
 
@@ -27,6 +34,7 @@ FEW_STEPS = 1000  # not worth a look at what they cost
 def plan(experiment: Experiment) -> tuple[Benchmark, Stage]:
     """The benchmark with the experiment's settings, and the stage that the experiment asks for."""
     benchmark = registry.get("benchmarks", experiment.benchmark).with_settings(experiment.overrides)
+    benchmark = benchmark.for_seed(experiment.seed)
     method = registry.module("methods", experiment.method)
     return benchmark, method.plan(benchmark, variant=experiment.variant, seed=experiment.seed)
 
@@ -54,11 +62,11 @@ class Workspace:
         self.device = pick_device(device)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.on_epoch = on_epoch
-        self._splits: dict[tuple[str, str, str | None], Dataset] = {}
+        self._splits: dict[tuple[str, int, str, str | None], Dataset] = {}
 
     def split(self, benchmark: Benchmark, split: str, data: str | None = None) -> Dataset:
         """A split of a benchmark, on the device, read once."""
-        key = (benchmark.name, split, data)
+        key = (benchmark.name, benchmark.fold, split, data)
         if key not in self._splits:
             self._splits[key] = benchmark.load(split, Path(data) if data else None).to(self.device)
         return self._splits[key]
@@ -97,6 +105,7 @@ class Workspace:
             "epochs": progress.epoch,
             "best": progress.best_epoch,
             "train_seconds": round(sum(epoch["seconds"] for epoch in progress.history), 1),
+            "train_rows": len(train),
         }
         checkpoint.save(path, module.state_dict(), about)
         (path.parent / LAST).unlink(missing_ok=True)
@@ -111,7 +120,11 @@ class Workspace:
             for stage in last.all():
                 steps = stage.settings.epochs * math.ceil(len(train) / stage.settings.batch_size)
                 if steps and not self.model_path(stage, train, val).exists():
-                    left[stage.name] = (stage, train, steps)
+                    left[f"{stage.name}{f' fold {benchmark.fold}' if benchmark.folds > 1 else ''}"] = (
+                        stage,
+                        train,
+                        steps,
+                    )
         if sum(steps for _, _, steps in left.values()) < FEW_STEPS:
             return {}
         measured: dict[str, float] = {}

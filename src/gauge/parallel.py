@@ -42,7 +42,9 @@ class Runner:
             return [workspace.run(experiment, protocols) for experiment in experiments]
         tasks = _tasks(experiments)
         with self._pool() as submit:
-            found = _run_in_order(tasks, lambda task: submit(_work, task.experiment, task.stage, protocols))
+            found = _run_in_order(
+                tasks, lambda task: submit(_work, task.experiment, task.stage, protocols), at_once=self.jobs
+            )
         return [found[place] for place, task in enumerate(tasks) if task.stage is None]
 
     def workspace(self, on_epoch: OnEpoch) -> Workspace:
@@ -90,26 +92,29 @@ def _tasks(experiments: Sequence[Experiment]) -> list[_Task]:
     tasks: list[_Task] = []
     places: dict[str, int] = {}
     for experiment in experiments:
-        _, last = plan(experiment)
+        benchmark, last = plan(experiment)
+        data = f"{experiment.data} {benchmark.fold}"
         for stage in last.all():
-            key = f"{stage.key('')} {experiment.data}"
-            if key not in places:
-                after = tuple(places[f"{need.key('')} {experiment.data}"] for need in stage.needs)
-                places[key] = len(tasks)
+            if stage.key(data) not in places:
+                after = tuple(places[need.key(data)] for need in stage.needs)
+                places[stage.key(data)] = len(tasks)
                 tasks.append(_Task(experiment, stage.key(""), after))
-        tasks.append(_Task(experiment, None, (places[f"{last.key('')} {experiment.data}"],)))
+        tasks.append(_Task(experiment, None, (places[last.key(data)],)))
     return tasks
 
 
-def _run_in_order(tasks: Sequence[_Task], submit: Callable[[_Task], Future]) -> dict[int, Any]:
-    """What each task brought; a task starts when those before it are done. The first failure lets the others finish."""
+def _run_in_order(tasks: Sequence[_Task], submit: Callable[[_Task], Future], *, at_once: int) -> dict[int, Any]:
+    """What each task brought; a task starts when those before it are done, evaluations before anything else, so that results
+    are there as soon as they can be. The first failure lets the others finish."""
     found: dict[int, Any] = {}
     under_way: dict[Future, int] = {}
     waiting = list(range(len(tasks)))
     failure: BaseException | None = None
     while waiting or under_way:
         if failure is None:
-            for place in [place for place in waiting if all(need in found for need in tasks[place].after)]:
+            ready = [place for place in waiting if all(need in found for need in tasks[place].after)]
+            ready.sort(key=lambda place: tasks[place].stage is not None)
+            for place in ready[: at_once - len(under_way)]:
                 under_way[submit(tasks[place])] = place
                 waiting.remove(place)
         if not under_way:

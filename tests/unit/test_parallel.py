@@ -38,7 +38,7 @@ def test_tasks_start_when_those_before_them_are_done():
         done.set_result(started[-1])
         return done
 
-    assert _run_in_order(tasks, submit) == {place: place for place in range(len(tasks))}
+    assert _run_in_order(tasks, submit, at_once=2) == {place: place for place in range(len(tasks))}
     assert all(started.index(before) < started.index(place) for place, t in enumerate(tasks) for before in t.after)
 
 
@@ -52,7 +52,7 @@ def test_a_failure_is_told_and_nothing_new_is_started():
         return failed
 
     with pytest.raises(ValueError, match="broken"):
-        _run_in_order(tasks, submit)
+        _run_in_order(tasks, submit, at_once=2)
     assert len(started) < len(tasks)
 
 

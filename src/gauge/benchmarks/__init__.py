@@ -35,7 +35,7 @@ class Benchmark:
     modality as one vector, `dim` where it is 0. `protocols` are the conditions it is evaluated under.
     Fine-tuning with seed s starts from backbone s mod `backbones`. `projection` is the width of the space in which the
     backbone learns class prototypes. `small_init` starts Linear and Embedding weights at N(0, 0.02²) instead of torch's
-    default.
+    default. Where one division into splits would decide too much there are several `folds`; seed s sees fold s mod `folds`.
     """
 
     name: str
@@ -50,12 +50,14 @@ class Benchmark:
     imputer_options: Mapping[str, Any]
     protocols: tuple[str, ...]
     settings: Mapping[str, TrainSettings]
-    read: Callable[[str, Path | None], Dataset]
+    read: Callable[..., Dataset]
     metric: Literal["accuracy", "auc"] = "accuracy"
     small_init: bool = True
     backbones: int = 3
     expert_options: Mapping[str, Any] = field(default_factory=dict)
     vector_dim: int = 0
+    folds: int = 1
+    fold: int = 0
 
     def __post_init__(self) -> None:
         """One metric: what is reported also selects."""
@@ -68,20 +70,32 @@ class Benchmark:
         """The train, val or test split."""
         if split not in ("train", "val", "test"):
             raise ValueError(f"{self.name} has no split {split!r}; use train, val or test")
-        return self.read(split, data)
+        return self.read(split, data) if self.folds == 1 else self.read(split, data, self.fold)
+
+    def for_seed(self, seed: int) -> "Benchmark":
+        """The benchmark on the fold of that seed."""
+        return replace(self, fold=seed % self.folds)
 
     def with_settings(self, overrides: Mapping[str, Mapping[str, object]]) -> "Benchmark":
-        """The benchmark with some settings of its stages changed, or options of its imputer (`imputer_options`)."""
-        settings = dict(self.settings)
+        """The benchmark with some settings of its stages changed, or options of its imputer (`imputer_options`) and of the
+        encoders of its modalities (`modality_options`: a mapping for each)."""
+        settings, modalities = dict(self.settings), dict(self.modalities)
         options = dict(self.imputer_options) | dict(overrides.get("imputer_options", {}))
+        for name, changes in overrides.get("modality_options", {}).items():
+            before = pick(modalities, name, f"modality of {self.name}")
+            if not isinstance(changes, Mapping):
+                raise ValueError(
+                    f"modality_options of {name!r}: {changes!r} must be a mapping, for example {{weights: FILE}}"
+                )
+            modalities[name] = replace(before, options={**before.options, **changes})
         for stage, changes in overrides.items():
-            if stage == "imputer_options":
+            if stage in ("imputer_options", "modality_options"):
                 continue
-            before = pick(settings, stage, f"stage of {self.name}")
+            trained = pick(settings, stage, f"stage of {self.name}")
             if not isinstance(changes, Mapping) or {"seed", "metric"} & set(changes):
                 raise ValueError(
                     f"stage {stage!r}: {changes!r} must be a mapping of settings without seed and metric, which the "
                     "experiment and the benchmark decide, for example {epochs: 20}"
                 )
-            settings[stage] = TrainSettings.parse(before.model_dump() | dict(changes), f"stage {stage!r}")
-        return replace(self, settings=settings, imputer_options=options)
+            settings[stage] = TrainSettings.parse(trained.model_dump() | dict(changes), f"stage {stage!r}")
+        return replace(self, settings=settings, imputer_options=options, modalities=modalities)

@@ -78,13 +78,15 @@ def as_cells(values: Float[np.ndarray, "n f"]) -> tuple[Float[Tensor, "n f"], Te
     return torch.from_numpy(np.where(observed, values, 0.0).astype(np.float32)), torch.from_numpy(observed)
 
 
-def divide(strata: np.ndarray, source: Path, *, val: float, test: float) -> dict[str, np.ndarray]:
-    """The numbers of the entries that each split has, in order: those shares of every stratum, by a fixed draw."""
+def divide(strata: np.ndarray, source: Path, *, val: float, test: float, fold: int = 0) -> dict[str, np.ndarray]:
+    """The numbers of the entries that each split has, in order: those shares of every stratum, by a fixed draw for each
+    `fold`."""
+    seed = SPLIT_SEED + fold
     entries = np.arange(len(strata))
     try:
-        rest, held_out = train_test_split(entries, test_size=test, stratify=strata, random_state=SPLIT_SEED)
+        rest, held_out = train_test_split(entries, test_size=test, stratify=strata, random_state=seed)
         count = round(val * len(entries))
-        fit, chosen = train_test_split(rest, test_size=count, stratify=strata[rest], random_state=SPLIT_SEED)
+        fit, chosen = train_test_split(rest, test_size=count, stratify=strata[rest], random_state=seed)
     except ValueError as error:
         raise ValueError(
             f"the {len(strata)} entries of {source} cannot be divided into train, val and test ({error}); give more of them"

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.data import Dataset
+from gauge.nn.conv import ConvMap
 from gauge.nn.resnet import ResNet
 from gauge.nn.streams import side_by_side
 from gauge.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, choose, share_of
@@ -29,13 +30,15 @@ __all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Width, depth and heads of both Transformers, depth of the ResNet, width of the space of the contrast."""
+    """Width, depth and heads of both Transformers, depth of the ResNet (0: a few convolutions instead) and the state file
+    that it starts from, width of the space of the contrast."""
 
     width: int = 512
     depth: int = 4
     heads: int = 8
     resnet: int = 50
     projection: int = 128
+    weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ class TIP(nn.Module):
         self.roles = roles
         self.pretraining = pretraining or Pretraining()
         transformer = {"depth": sizes.depth, "heads": sizes.heads}
-        self.photo = ResNet(roles.shapes[roles.image], sizes.resnet)
+        shape = roles.shapes[roles.image]
+        self.photo = ResNet(shape, sizes.resnet, sizes.weights) if sizes.resnet else ConvMap(shape)
         self.table = TabularTransformer(
             check_columns(roles.shapes[roles.table], cardinalities), sizes.width, **transformer
         )
@@ -113,6 +117,7 @@ class TIP(nn.Module):
         heads: int = 8,
         resnet: int = 50,
         projection: int = 128,
+        weights: str | None = None,
         temperature: float = 0.1,
         masked: float = 0.5,
         corrupted: float = 0.3,
@@ -126,7 +131,7 @@ class TIP(nn.Module):
         return cls(
             roles,
             check_columns(roles.shapes[roles.table], cardinalities),
-            sizes=Sizes(width, depth, heads, resnet, projection),
+            sizes=Sizes(width, depth, heads, resnet, projection, weights),
             pretraining=Pretraining(temperature, masked, corrupted),
             unrestricted=unrestricted,
         )

@@ -17,6 +17,18 @@ def conv_trunk(channels: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+class ConvMap(nn.Module):
+    """A square image -> its last feature map, [b, channels, side, side], through the trunk; as ResNet, but small."""
+
+    def __init__(self, shape: Sequence[int], channels: Sequence[int] = CHANNELS) -> None:
+        super().__init__()
+        self.side, self.channels = trunk_sides(square_side(shape), len(channels))[-1], channels[-1]
+        self.trunk = conv_trunk((shape[0], *channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.trunk(x)
+
+
 def trunk_sides(side: int, depth: int) -> list[int]:
     """The side before and after every layer of a trunk.
 

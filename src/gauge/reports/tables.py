@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from gauge.comparison import Paired
 from gauge.evaluation import Result
+
+REFERENCE = "gauge"
+CHANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,13 @@ class Table:
     columns: tuple[str, ...]
     rows: dict[str, dict[str, Cell]]
     refused: Mapping[str, str] = field(default_factory=dict)
+    signs: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @staticmethod
-    def of(results: Sequence[Result], refused: Mapping[str, str] | None = None) -> "Table":
+    def of(
+        results: Sequence[Result], refused: Mapping[str, str] | None = None, pairs: Sequence[Paired] = ()
+    ) -> "Table":
+        """`pairs` tell which cells differ from GAUGE's beyond chance."""
         if not results:
             raise ValueError("there are no results to put into a table")
         if len({(result.benchmark, result.metric) for result in results}) > 1:
@@ -47,14 +55,20 @@ class Table:
             found.setdefault(result.row, {}).setdefault(result.protocol, []).append(result)
         rows = {row: {protocol: _cell(cells) for protocol, cells in columns.items()} for row, columns in found.items()}
         columns = tuple(dict.fromkeys(result.protocol for result in results))
-        return Table(results[0].metric, columns, rows | {row: {} for row in refused or {}}, refused or {})
+        signs = {(pair.row, pair.protocol): "↑" if pair.mean > 0 else "↓" for pair in pairs if _differs(pair)}
+        return Table(results[0].metric, columns, rows | {row: {} for row in refused or {}}, refused or {}, signs)
 
     def markdown(self) -> str:
         """A GitHub table; the best mean of each column is bold, the second best in italics."""
         lines = [f"| {self.metric}, % | {' | '.join(self.columns)} |", "|---" * (len(self.columns) + 1) + "|"]
         lines += [f"| {row} | {' | '.join(cells)} |" for row, cells in self._marked("**{}**", "*{}*").items()]
-        reasons = "".join(f"\n– {row}: {reason}.\n" for row, reason in self.refused.items())
-        return "\n".join(lines) + "\n" + reasons
+        notes = [f"– {row}: {reason}." for row, reason in self.refused.items()]
+        notes += (
+            [f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t-test over seeds, uncorrected."]
+            if self.signs
+            else []
+        )
+        return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in notes)
 
     def latex(self) -> str:
         """A tabular with booktabs rules; the best mean of each column is bold, the second best underlined."""
@@ -68,7 +82,9 @@ class Table:
         ]
         lines += [" & ".join((row, *cells)) + r" \\" for row, cells in marked.items()]
         text = "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
-        return text.replace("_", r"\_").replace("±", r"$\pm$").replace("–", "-")
+        for sign, form in {"_": r"\_", "±": r"$\pm$", "–": "-", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}.items():
+            text = text.replace(sign, form)
+        return text
 
     def html(self) -> str:
         """A plain table; the best mean of each column is bold, the second best underlined."""
@@ -94,14 +110,20 @@ class Table:
             for column in self.columns
         }
 
-        def shown(cell: Cell | None, column: str) -> str:
+        def shown(row: str, column: str) -> str:
+            cell = self.rows[row].get(column)
             if cell is None:
                 return "–"
             place = ranked[column].index(cell.mean)
             form = (best, second)[place] if place < 2 and len(self.rows) > 1 else "{}"
-            return form.format(cell)
+            sign = self.signs.get((row, column))
+            return form.format(cell) + (f" {sign}" if sign else "")
 
-        return {row: [shown(cells.get(column), column) for column in self.columns] for row, cells in self.rows.items()}
+        return {row: [shown(row, column) for column in self.columns] for row in self.rows}
+
+
+def _differs(pair: Paired) -> bool:
+    return pair.other == REFERENCE and pair.p_over_seeds is not None and pair.p_over_seeds < CHANCE
 
 
 def _cell(results: list[Result]) -> Cell:
