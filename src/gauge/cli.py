@@ -143,6 +143,7 @@ def benchmark(
     from gauge.evaluation import write_records
     from gauge.experiment import unsupported
     from gauge.parallel import Runner, TimeIsUpError
+    from gauge.reports.figures import draw_rates
     from gauge.reports.tables import Table
 
     deadline = None if time_limit is None else time.time() + seconds(time_limit)
@@ -180,6 +181,8 @@ def benchmark(
         "html": table.html(),
     }.items():
         write_text(save / f"table.{ending}", text)
+    if rates := table.rates():
+        draw_rates(rates, table.metric, save / "rates.svg")
     write_records(save / "results.json", results)
     write_records(save / "comparison.json", pairs)
     if as_json:
@@ -189,6 +192,8 @@ def benchmark(
     _print_missing(results)
     _print_speed(results, jobs)
     print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
+    if rates:
+        print(f"against the missing rate: {save / 'rates.svg'}")
 
 
 @app.command()

@@ -7,6 +7,8 @@ from gauge.comparison import paired
 from gauge.evaluation import Result
 from gauge.inference import Predictions
 from gauge.metrics import interval, paired_test
+from gauge.reports.figures import draw_rates
+from gauge.reports.tables import Table
 
 LABELS = np.arange(40) % 2
 
@@ -80,3 +82,26 @@ def test_repeated_samples_do_not_narrow_the_interval():
 def test_mcnemar_of_equal_predictions_is_one():
     same = np.eye(2)[LABELS]
     assert paired_test("accuracy", same, same, LABELS)[0] == 1.0
+
+
+def test_a_table_marks_what_differs_from_gauge_beyond_chance(tmp_path):
+    ours = [result(tmp_path, "gauge", seed, wrong) for seed, wrong in enumerate((4, 5, 6))]
+    worse = [result(tmp_path, "dymo", seed, wrong) for seed, wrong in enumerate((14, 15, 17))]
+    alike = [result(tmp_path, "gauge:v2", seed, wrong) for seed, wrong in enumerate((4, 6, 5))]
+    found = ours + worse + alike
+    table = Table.of([each for each, _ in found], pairs=paired(found))
+    assert table.signs == {("dymo", "eta=0.5"): "↓"}
+    lines = table.markdown().splitlines()
+    assert [line.endswith("↓ |") for line in lines[2:5]] == [False, True, False]
+    assert lines[-1].startswith("↑ ↓: above or below gauge, p < 0.05")
+    assert r"$\downarrow$" in table.latex()
+
+
+def test_rows_against_the_missing_rate_are_drawn_where_there_are_rates(tmp_path):
+    made = [result(tmp_path, "gauge", seed, 4)[0] for seed in range(2)]
+    whole = [each.model_copy(update={"protocol": "complete", "value": 1.0}) for each in made]
+    rates = Table.of([*whole, *made]).rates()
+    assert rates == {"gauge": {0.0: (100.0, 100.0), 0.5: (90.0, 90.0)}}
+    draw_rates(rates, "accuracy", tmp_path / "rates.svg")
+    assert "missing rate" in (tmp_path / "rates.svg").read_text()
+    assert Table.of(whole).rates() == {}

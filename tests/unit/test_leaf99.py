@@ -10,10 +10,13 @@ import torch
 from PIL import Image
 
 from gauge.benchmarks import leaf99
+from gauge.config import Experiment
 from gauge.data import notes
 from gauge.data.squares import read_squares
 from gauge.data.tables import as_cells, divide, numbers, standardised
+from gauge.experiment import Workspace
 from gauge.masks import mask_split, parse_protocol
+from gauge.parallel import _tasks
 
 EACH = 5
 IDS = 3 * np.arange(99 * EACH)[::-1] + 1  # with gaps, in no order
@@ -177,3 +180,33 @@ def test_scaling_passes_over_gaps_and_they_become_zero_that_is_not_observed(tmp_
     cells, observed = as_cells(scaled)
     assert observed.tolist() == [[True, False], [True, False], [False, False], [True, True]]
     assert cells[~observed].tolist() == [0] * 4
+
+
+def test_every_seed_sees_a_division_of_its_own_and_the_sixth_the_first_again(whole):
+    folds = [leaf99.BENCHMARK.for_seed(seed) for seed in range(6)]
+    assert [benchmark.fold for benchmark in folds] == [0, 1, 2, 3, 4, 0]
+    tests = [set(benchmark.load("test", whole).inputs["table"][:, 1:].sum(1).tolist()) for benchmark in folds]
+    prints = [benchmark.load("test", whole).fingerprint for benchmark in folds]
+    assert len(set(prints)) == 5
+    assert prints[5] == prints[0]
+    assert all(len(found) == len(tests[0]) for found in tests)
+
+
+def test_each_fold_trains_stages_of_its_own(whole, tmp_path):
+    made = [Experiment(benchmark="leaf99", variant="masked", seed=seed, data=str(whole)) for seed in (0, 3)]
+    assert len([task for task in _tasks(made) if task.stage]) == 4  # a backbone and a method for each
+    paths = {Workspace(tmp_path, "cpu").model_folder(experiment) for experiment in made}
+    assert len(paths) == 2
+
+
+def test_options_of_encoders_and_another_imputer_come_by_settings():
+    changed = leaf99.BENCHMARK.with_settings(
+        {"modality_options": {"image": {"channels": (4, 8)}}, "imputer_options": {"name": "iterative", "rounds": 2}}
+    )
+    assert changed.modalities["image"].options == {"channels": (4, 8)}
+    assert changed.imputer == "iterative"
+    assert changed.imputer_options == {"cardinalities": leaf99.CARDINALITIES, "rounds": 2}
+    with pytest.raises(ValueError, match="there is no modality of leaf99 'picture'"):
+        leaf99.BENCHMARK.with_settings({"modality_options": {"picture": {}}})
+    with pytest.raises(ValueError, match="modality_options of 'image': 3 must be a mapping"):
+        leaf99.BENCHMARK.with_settings({"modality_options": {"image": 3}})

@@ -64,3 +64,17 @@ def test_a_runner_stops_at_its_deadline_and_loses_no_epoch(tmp_path):
         runner.run(chosen, ("complete",))
     assert len(heard) == 1
     assert list(tmp_path.glob("stages/*/last.safetensors"))
+
+
+def test_what_is_trained_is_evaluated_before_more_is_trained():
+    tasks, started = _tasks(experiments("masked", seeds=(0, 1))), []
+
+    def submit(task):
+        started.append(task)
+        done = Future()
+        done.set_result(None)
+        return done
+
+    _run_in_order(tasks, submit, at_once=1)
+    kinds = [task.stage is None for task in started]
+    assert kinds == [False, False, True, False, False, True]

@@ -77,10 +77,13 @@ class Benchmark:
         return replace(self, fold=seed % self.folds)
 
     def with_settings(self, overrides: Mapping[str, Mapping[str, object]]) -> "Benchmark":
-        """The benchmark with some settings of its stages changed, or options of its imputer (`imputer_options`) and of the
-        encoders of its modalities (`modality_options`: a mapping for each)."""
+        """The benchmark with some settings of its stages changed, or options of its imputer (`imputer_options`, with `name`
+        another one) and of the encoders of its modalities (`modality_options`: a mapping for each)."""
         settings, modalities = dict(self.settings), dict(self.modalities)
-        options = dict(self.imputer_options) | dict(overrides.get("imputer_options", {}))
+        options = dict(overrides.get("imputer_options", {}))
+        imputer = str(options.pop("name", self.imputer))
+        kept = self.imputer_options if imputer == self.imputer else {"cardinalities"} & set(self.imputer_options)
+        options = {name: self.imputer_options[name] for name in kept} | options
         for name, changes in overrides.get("modality_options", {}).items():
             before = pick(modalities, name, f"modality of {self.name}")
             if not isinstance(changes, Mapping):
@@ -98,4 +101,4 @@ class Benchmark:
                     "experiment and the benchmark decide, for example {epochs: 20}"
                 )
             settings[stage] = TrainSettings.parse(trained.model_dump() | dict(changes), f"stage {stage!r}")
-        return replace(self, settings=settings, imputer_options=options, modalities=modalities)
+        return replace(self, settings=settings, imputer=imputer, imputer_options=options, modalities=modalities)

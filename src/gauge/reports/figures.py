@@ -214,6 +214,26 @@ def _for_a_page(svg: str, prefix: str) -> str:
     return re.sub(r"<[^<>]*>", dress, svg)
 
 
+def draw_rates(lines: Mapping[str, Mapping[float, Sequence[float]]], metric: str, path: Path) -> None:
+    """The metric against the missing rate: the mean over seeds of every row, and their deviation as a band."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    for place, (row, points) in enumerate(lines.items()):
+        rates = sorted(points)
+        means = np.array([np.mean(points[rate]) for rate in rates])
+        spread = np.array([np.std(points[rate], ddof=1) if len(points[rate]) > 1 else 0.0 for rate in rates])
+        colour = f"C{place % 10}"
+        axes.plot(rates, means, marker=("o", "s", "^", "D", "v")[place % 5], color=colour, label=row, markersize=4)
+        axes.fill_between(rates, means - spread, means + spread, color=colour, alpha=0.12, linewidth=0)
+    axes.set_xlabel("missing rate")
+    axes.set_ylabel(f"{metric}, %")
+    axes.grid(color="#d8dde2")
+    axes.legend(fontsize="small")
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
 def draw_missingness(together: pd.DataFrame, path: Path) -> None:
     """How often the gaps of two columns coincide, from never (-1) to always (1), as a picture."""
     from matplotlib.figure import Figure

@@ -93,6 +93,16 @@ class Table:
         )
         return frame.to_html(escape=False, border=0) + "\n"
 
+    def rates(self) -> dict[str, dict[float, tuple[float, ...]]]:
+        """For each row its values by missing rate, where the columns are such: complete, and eta=..., gamma=... ."""
+        places = {column: column.partition("=")[2] for column in self.columns if column.startswith(("eta=", "gamma="))}
+        rates = {"complete": 0.0} | {column: float(rate) for column, rate in places.items()} if places else {}
+        return {
+            row: {rates[column]: cell.values for column, cell in cells.items() if column in rates}
+            for row, cells in self.rows.items()
+            if cells and rates
+        }
+
     def csv(self) -> str:
         """One line for each value: row, protocol, seed's place, percent."""
         values = [
