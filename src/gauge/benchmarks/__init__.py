@@ -1,10 +1,12 @@
 """One file for each benchmark: a `Benchmark` value. It names encoders and imputer, so data never imports models."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from gauge import registry
 from gauge.config import TrainSettings
 from gauge.data import Dataset
 from gauge.registry import pick
@@ -76,14 +78,20 @@ class Benchmark:
         """The benchmark on the fold of that seed."""
         return replace(self, fold=seed % self.folds)
 
+    def _options_for(self, imputer: str) -> dict[str, Any]:
+        """The options of its own imputer; another one gets what describes the data, if it asks for it."""
+        if imputer == self.imputer:
+            return dict(self.imputer_options)
+        asked = inspect.signature(registry.get("imputers", imputer).of).parameters
+        return {name: value for name, value in self.imputer_options.items() if name in {"cardinalities"} & set(asked)}
+
     def with_settings(self, overrides: Mapping[str, Mapping[str, object]]) -> "Benchmark":
         """The benchmark with some settings of its stages changed, or options of its imputer (`imputer_options`, with `name`
         another one) and of the encoders of its modalities (`modality_options`: a mapping for each)."""
         settings, modalities = dict(self.settings), dict(self.modalities)
         options = dict(overrides.get("imputer_options", {}))
         imputer = str(options.pop("name", self.imputer))
-        kept = self.imputer_options if imputer == self.imputer else {"cardinalities"} & set(self.imputer_options)
-        options = {name: self.imputer_options[name] for name in kept} | options
+        options = {**self._options_for(imputer), **options}
         for name, changes in overrides.get("modality_options", {}).items():
             before = pick(modalities, name, f"modality of {self.name}")
             if not isinstance(changes, Mapping):

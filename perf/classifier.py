@@ -1,0 +1,62 @@
+"""What GaugeClassifier costs on a table: seconds to fit, rows answered per second, peak memory.
+
+python perf/classifier.py [--rows 10000] [--columns 20] [--out perf/results]
+"""
+
+import argparse
+import json
+import resource
+import time
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.datasets import make_classification
+
+from gauge import GaugeClassifier
+from gauge.evaluation import commit, hardware
+from gauge.experiment import pick_device
+
+CATEGORICAL = 4  # of the columns
+MISSING = 0.2
+
+
+def table(rows: int, columns: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """Numbers that tell three classes apart, some words that do not, holes everywhere."""
+    draw = np.random.default_rng(0)
+    numbers = columns - CATEGORICAL
+    values, labels = make_classification(rows, numbers, n_informative=numbers // 2, n_classes=3, random_state=0)
+    frame = pd.DataFrame(values, columns=[f"number{place}" for place in range(numbers)])
+    words = {f"word{place}": draw.choice(list("abcdef"), rows) for place in range(CATEGORICAL)}
+    frame = pd.concat([frame, pd.DataFrame(words)], axis=1)
+    return frame.mask(draw.random(frame.shape) < MISSING), labels
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--columns", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    frame, labels = table(options.rows, options.columns)
+    started = time.perf_counter()
+    model = GaugeClassifier(random_state=0).fit(frame, labels)
+    fitted = time.perf_counter()
+    model.predict(frame)
+    done = time.perf_counter()
+    found = {
+        "fit_seconds": round(fitted - started, 1),
+        "predicted_rows_per_second": round(len(frame) / (done - fitted)),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    about = {"date": str(date.today()), "commit": commit(), "hardware": hardware(pick_device(None))}
+    content = about | {"rows": options.rows, "columns": options.columns, "strategy": "auto", **found}
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"classifier-{pick_device(None).type}.json"
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    print(found, f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()

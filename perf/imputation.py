@@ -1,0 +1,85 @@
+"""How good imputers are at the cells of a benchmark's table: categories that are right, squared error of numbers.
+
+    python perf/imputation.py leaf99 --data DIR --runs runs/leaf99 [--imputers tip iterative nearest mean] [--out FOLDER]
+
+Imputers that train are taken from the workspace of `gauge benchmark`, or trained there. Numbers have unit variance in the
+training rows: an error of 1 is that of the mean.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gauge import registry
+from gauge.checkpoint import write_text
+from gauge.data import Dataset
+from gauge.evaluation import commit, hardware
+from gauge.experiment import Workspace
+from gauge.inference import MASK_SEED
+from gauge.masks import mask_split, parse_protocol
+from gauge.nn.tabular import ColumnLayout
+from gauge.progress import stage_progress
+from gauge.stages import imputer_stage
+
+PROTOCOLS = ("gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
+
+
+@torch.no_grad()
+def quality(imputer: Any, data: Dataset, protocol: str, columns: ColumnLayout) -> dict[str, float]:
+    """Over the cells of the test split that were there and are taken away."""
+    keep = mask_split(parse_protocol(protocol), data.layout, len(data), seed=MASK_SEED, split=data.split)
+    keep = {name: flags.to(data.device) for name, flags in keep.items()}
+    right, wrong = [], []
+    for batch in data.batches(512, keep=keep, seed=MASK_SEED):
+        found, truth = imputer.complete(batch).inputs["table"], data.inputs["table"][batch.index]
+        hidden = data.observed["table"][batch.index] & ~batch.observed["table"]
+        same = columns.codes(found) == columns.codes(truth)
+        right.append(same[hidden[:, columns.categorical]])
+        error = (found - truth).square()[:, columns.numbers]
+        wrong.append(error[hidden[:, columns.numbers]])
+    parts = {"categories_right": torch.cat(right).float(), "squared_error": torch.cat(wrong)}
+    return {name: float(values.mean()) for name, values in parts.items() if len(values)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("benchmark", choices=["leaf99", "ham10000", "dvm", "cad", "infarction"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, required=True, help="workspace of `gauge benchmark`")
+    parser.add_argument("--imputers", nargs="*", default=["tip", "iterative", "nearest", "mean"])
+    parser.add_argument("--seeds", type=int, default=1, help="how many divisions of the data, where there are several")
+    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--device")
+    options = parser.parse_args()
+    records = []
+    with stage_progress() as on_epoch:
+        workspace = Workspace(options.runs, options.device, on_epoch)
+        for seed in range(options.seeds):
+            for name in options.imputers:
+                own = registry.get("benchmarks", options.benchmark).for_seed(seed)
+                benchmark = own.with_settings({"imputer_options": {"name": name}})
+                train, val, test = (
+                    workspace.split(benchmark, split, str(options.data)) for split in ("train", "val", "test")
+                )
+                columns = ColumnLayout(own.imputer_options["cardinalities"]).to(test.device)
+                imputer = workspace.trained(imputer_stage(benchmark), train, val)
+                for protocol in PROTOCOLS:
+                    found = {
+                        "imputer": name,
+                        "seed": seed,
+                        "protocol": protocol,
+                        **quality(imputer, test, protocol, columns),
+                    }
+                    print(json.dumps(found), flush=True)
+                    records.append(found)
+    origin = {"benchmark": options.benchmark, "commit": commit(), "hardware": hardware(workspace.device)}
+    path = options.out / "imputation.json"
+    write_text(path, json.dumps(origin | {"rows": records}, indent=1) + "\n")
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()
