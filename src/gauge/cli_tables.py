@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gauge.estimator import GaugeClassifier
 
 ROWS_AT_ONCE = 5000
+KIND = "ward=category"
 
 Table = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .jsonl or .parquet.")]
 Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
@@ -41,7 +42,9 @@ def inspect(
     from gauge.inspection import inspect_table
     from gauge.reports.figures import draw_missingness
 
-    found = inspect_table(read_table_file(table), target=target, kinds=kinds(column), folder=table.parent)
+    found = inspect_table(
+        read_table_file(table), target=target, kinds=named("--column", column, KIND), folder=table.parent
+    )
     print(found.text())
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -77,8 +80,8 @@ def fit(
     if (out / "model.json").exists():
         raise ValueError(f"{out} holds a model already; choose another folder, or delete it")
     options: dict[str, Any] = {
-        "columns": kinds(column),
-        "encoders": encoders(encoder),
+        "columns": named("--column", column, KIND),
+        "encoders": named("--encoder", encoder, "notes=distilbert-base-uncased"),
         "strategy": strategy,
         "imputer": imputer,
         "size": size,
@@ -154,22 +157,13 @@ def explain(
     print(f"the evidence of {len(found)} rows is in {out}")
 
 
-def kinds(columns: list[str] | None) -> dict[str, str]:
-    """NAME=KIND, as many as there are."""
-    pairs = [text.rpartition("=") for text in columns or []]
-    for name, _, kind in pairs:
-        if not name:
-            raise ValueError(f"--column {kind!r} says no kind; write NAME=number, category, text, image or ignore")
-    return {name: kind for name, _, kind in pairs}
-
-
-def encoders(models: list[str] | None) -> dict[str, str]:
-    """NAME=MODEL, as many as there are; a path may hold more equals signs."""
-    pairs = [text.partition("=") for text in models or []]
-    for name, _, model in pairs:
-        if not model:
-            raise ValueError(f"--encoder {name!r} says no model; write NAME=MODEL, its name on the Hub or its folder")
-    return {name: model for name, _, model in pairs}
+def named(option: str, texts: list[str] | None, example: str) -> dict[str, str]:
+    """NAME=VALUE, as many as there are; a value may hold more equals signs."""
+    pairs = [text.partition("=") for text in texts or []]
+    for name, _, value in pairs:
+        if not name or not value:
+            raise ValueError(f"{option} {name!r} is not NAME=VALUE; write for example {example}")
+    return {name: value for name, _, value in pairs}
 
 
 def seconds(text: str) -> float:

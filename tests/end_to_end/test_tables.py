@@ -100,7 +100,7 @@ def test_a_fit_that_was_killed_continues_to_the_same_model(folder):
         ),
         (["fit", "train.csv", "--target", "nothing", "--out", "m"], "there is no column 'nothing' with the labels"),
         (["fit", "none.csv", "--target", "x", "--out", "m"], "there is no file none.csv"),
-        ([*FIT, "--out", "m", "--column", "age"], "--column 'age' says no kind; write NAME=number"),
+        ([*FIT, "--out", "m", "--column", "age"], "--column 'age' is not NAME=VALUE; write for example ward=category"),
         ([*FIT, "--out", "m", "--time-limit", "soon"], "time limit 'soon' is not a duration"),
         (["predict", "photos", "new.csv"], "photos is not a saved classifier"),
         (["explain", "model", "new.csv", "--out", "e.html", "--rows", "5"], "--rows '5' is not FIRST:LAST"),

@@ -271,7 +271,7 @@ def test_the_command_line_names_encoders_by_column(table, models, tmp_path):
     table[["age", "notes", "diagnosis"]].to_csv(tmp_path / "train.csv", index=False)
     fit = ["fit", "train.csv", "--target", "diagnosis", "--strategy", "mask", "--epochs", "1", "--out", "model"]
     refused = command(*fit, "--encoder", "notes", cwd=tmp_path, check=2)
-    assert "--encoder 'notes' says no model; write NAME=MODEL" in refused.stderr
+    assert "--encoder 'notes' is not NAME=VALUE" in refused.stderr
     command(*fit, "--encoder", f"notes={models['notes']}", cwd=tmp_path)
     about = json.loads((tmp_path / "model" / "model.json").read_text())
     assert about["options"]["encoders"] == {"notes": models["notes"]}
