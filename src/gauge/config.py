@@ -43,10 +43,14 @@ class Settings(BaseModel):
         Path(path).write_text(yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False), encoding="utf-8")
 
 
+Augment = Literal["", "cars", "hearts", "lesions", "leaves", "cars-tip", "hearts-tip", "lesions-tip", "leaves-tip"]
+
+
 class TrainSettings(Settings):
     """How one stage trains. `masks` is the protocol of the training batches; `selection` lists the protocols whose mean
     validation metric chooses the checkpoint (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
-    factors of matrix products, bf16 runs the whole forward pass in half precision."""
+    factors of matrix products, bf16 runs the whole forward pass in half precision. `augment` names how training samples are
+    changed at random (`AUGMENTATIONS`)."""
 
     epochs: int = Field(ge=0)
     batch_size: int = Field(default=256, ge=1)
@@ -54,6 +58,7 @@ class TrainSettings(Settings):
     schedule: Literal["constant", "cosine"] = "constant"
     patience: int | None = Field(default=20, ge=1)
     masks: str = "complete"
+    augment: Augment = ""
     selection: tuple[str, ...] = ()
     metric: Literal["accuracy", "auc"] = "accuracy"
     seed: int = 0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # SplitMix64's constants, written as signed 64-bit integers
@@ -65,6 +65,12 @@ def uniform(key: Int[Tensor, "b"], count: int) -> Float[Tensor, "b {count}"]:
 def normal(key: Int[Tensor, "b"], count: int) -> Float[Tensor, "b {count}"]:
     """`count` standard normal numbers for every key."""
     return torch.special.ndtri(uniform(key, count))
+
+
+def choose(key: Int[Tensor, "b"], among: Bool[Tensor, "b f"], counts: Int[Tensor, "n"]) -> Bool[Tensor, "b f"]:
+    """Some of the marked entries of every row, drawn by its key: `counts[n]` of them where n are marked."""
+    draws = uniform(key, among.shape[1]).masked_fill(~among, 2.0)
+    return draws.argsort(1).argsort(1) < counts[among.sum(1)][:, None]
 
 
 def permutation(size: int, seed: int, *parts: int | str, device: torch.device | str = "cpu") -> Int[Tensor, "{size}"]:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from gauge import checkpoint
 from gauge.config import TrainSettings
 from gauge.data import Dataset
+from gauge.data.augmentation import augment
 from gauge.inference import predict_split
 from gauge.masks import parse_protocol
 from gauge.nn.streams import forget, join
@@ -159,6 +160,8 @@ class _Step:
 
     def _run(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
         batch = self.train.batch(index, keep=self.protocol.keep(self.train.layout, key), key=key)
+        if self.settings.augment:
+            batch = augment(batch, self.settings.augment)
         with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bf16"):
             terms: dict[str, Tensor] = self.method.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)

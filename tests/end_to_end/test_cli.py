@@ -37,7 +37,16 @@ def test_help_starts_without_torch(tmp_path):
 def test_list_names_everything_also_for_machines(tmp_path):
     assert "taylor" in gauge("list", cwd=tmp_path).stdout
     found = json.loads(gauge("list", "imputers", "--json", cwd=tmp_path).stdout)
-    assert set(found["imputers"]) == {"masked_columns", "mean", "mopoe", "nearest", "oracle", "tip", "zero"}
+    assert set(found["imputers"]) == {
+        "iterative",
+        "masked_columns",
+        "mean",
+        "mopoe",
+        "nearest",
+        "oracle",
+        "tip",
+        "zero",
+    }
 
 
 @pytest.mark.parametrize(

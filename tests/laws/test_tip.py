@@ -11,11 +11,12 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gauge import Batch, Dataset, registry
+from gauge.data.augmentation import corrupt
 from gauge.encoders.tabular import Tabular
 from gauge.imputers._frozen import Frozen
 from gauge.imputers.tip import TIP, hard_negatives
-from gauge.nn.tabular import CrossAttention, TabularTransformer, choose, self_excluding
-from gauge.randomness import derive, seeded, uniform
+from gauge.nn.tabular import CrossAttention, TabularTransformer, self_excluding
+from gauge.randomness import choose, derive, seeded, uniform
 
 CARDINALITIES = (1, 3, 1, 2, 4)  # categories need not come first
 CATEGORICAL = {1: 3, 3: 2, 4: 4}
@@ -143,7 +144,9 @@ def test_as_many_columns_are_hidden_and_corrupted_as_published(columns, masked, 
     tip = TIP.of(Dataset("train", inputs, torch.zeros(3).long()), width=8, depth=1, heads=2, resnet=18)
     everything = torch.ones(3, columns, dtype=torch.bool)
     assert choose(torch.arange(3), everything, tip.masked).sum(1).tolist() == [masked] * 3
-    assert choose(torch.arange(3), everything, tip.corrupted).sum(1).tolist() == [corrupted] * 3
+    table = noise(200, columns)  # hardly a sample draws from itself
+    changed = corrupt(table, torch.ones_like(table).bool(), torch.arange(200), 0.3) != table
+    assert changed.sum(1).max() == corrupted
 
 
 def test_only_observed_cells_are_chosen_each_as_often_as_the_next(tip):
@@ -154,9 +157,8 @@ def test_only_observed_cells_are_chosen_each_as_often_as_the_next(tip):
 
 
 def test_a_corrupted_cell_holds_a_value_that_another_sample_has_there():
-    tip = small(corrupted=1.0)
     table, observed = table_of(with_hidden(cars(40).batch(torch.arange(40)), "nan"))
-    corrupted = tip._corrupt(table, observed, torch.arange(40))
+    corrupted = corrupt(table, observed, torch.arange(40), 1.0)
     for column in range(5):
         seen = set(table[observed[:, column], column].tolist())
         assert set(corrupted[observed[:, column], column].tolist()) <= seen
@@ -176,7 +178,7 @@ def test_hard_negatives_are_others_drawn_by_their_likeness():
 def test_contrast_asks_every_image_for_its_table_and_every_table_for_its_image(tip, gaps):
     gaps = rows_of(gaps, torch.tensor([0, 1, 4]))
     image, (table, observed) = gaps.inputs["photo"], table_of(with_hidden(gaps, 0.0))
-    corrupted = tip.table(tip._corrupt(table, observed, gaps.key), observed)
+    corrupted = tip.table(corrupt(table, observed, gaps.key, 0.3), observed)
     a = F.normalize(tip.project_image(tip.photo(image).mean((2, 3))))
     b = F.normalize(tip.project_table(corrupted[:, 0]))
     costs = []
@@ -191,7 +193,7 @@ def test_matching_tells_each_pair_from_one_with_another_table_and_one_with_anoth
     image, (table, observed) = gaps.inputs["photo"], table_of(with_hidden(gaps, 0.0))
     features = tip.photo(image)
     states, seen = (
-        tip.table(tip._corrupt(table, observed, gaps.key), observed),
+        tip.table(corrupt(table, observed, gaps.key, 0.3), observed),
         tip.interact.read(features.flatten(2).mT),
     )
     likeness = tip._likeness(features, states)

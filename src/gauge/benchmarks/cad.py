@@ -41,17 +41,31 @@ BENCHMARK = Benchmark(
     protocols=GAMMA_PROTOCOLS,
     settings={
         "imputer": TrainSettings(
-            epochs=500, batch_size=128, learning_rate=3e-4, schedule="cosine", patience=None, precision="tf32"
+            epochs=500,
+            batch_size=128,
+            learning_rate=3e-4,
+            schedule="cosine",
+            patience=None,
+            augment="hearts-tip",
+            precision="tf32",
         ),
         "backbone": TrainSettings(
-            epochs=300, batch_size=128, learning_rate=3e-4, selection=GAMMA_PROTOCOLS, precision="tf32"
+            epochs=300,
+            batch_size=128,
+            learning_rate=3e-4,
+            augment="hearts",
+            selection=GAMMA_PROTOCOLS,
+            precision="tf32",
         ),
-        "experts": TrainSettings(epochs=60, batch_size=128, schedule="cosine", patience=None, precision="tf32"),
+        "experts": TrainSettings(
+            epochs=60, batch_size=128, schedule="cosine", patience=None, augment="hearts", precision="tf32"
+        ),
         "finetune": TrainSettings(
             epochs=300,
             batch_size=128,
             learning_rate=1e-3,
             masks="any-gamma",
+            augment="hearts",
             selection=GAMMA_PROTOCOLS,
             precision="tf32",
         ),

@@ -96,17 +96,31 @@ BENCHMARK = Benchmark(
     protocols=GAMMA_PROTOCOLS,
     settings={
         "imputer": TrainSettings(
-            epochs=100, batch_size=128, learning_rate=3e-4, schedule="cosine", patience=None, precision="tf32"
+            epochs=100,
+            batch_size=128,
+            learning_rate=3e-4,
+            schedule="cosine",
+            patience=None,
+            augment="lesions-tip",
+            precision="tf32",
         ),
         "backbone": TrainSettings(
-            epochs=50, batch_size=128, learning_rate=3e-4, selection=GAMMA_PROTOCOLS, precision="tf32"
+            epochs=50,
+            batch_size=128,
+            learning_rate=3e-4,
+            augment="lesions",
+            selection=GAMMA_PROTOCOLS,
+            precision="tf32",
         ),
-        "experts": TrainSettings(epochs=30, batch_size=128, schedule="cosine", patience=None, precision="tf32"),
+        "experts": TrainSettings(
+            epochs=30, batch_size=128, schedule="cosine", patience=None, augment="lesions", precision="tf32"
+        ),
         "finetune": TrainSettings(
             epochs=20,
             batch_size=128,
             learning_rate=1e-4,
             masks="any-gamma",
+            augment="lesions",
             selection=GAMMA_PROTOCOLS,
             precision="tf32",
         ),

@@ -77,10 +77,18 @@ BENCHMARK = Benchmark(
     imputer_options={"cardinalities": CARDINALITIES, "width": 64, "depth": 2, "heads": 4, "resnet": 0},
     protocols=GAMMA_PROTOCOLS,
     settings={
-        "imputer": TrainSettings(epochs=100, batch_size=64, schedule="cosine", patience=None),
-        "backbone": TrainSettings(epochs=100, batch_size=64, selection=GAMMA_PROTOCOLS),
-        "experts": TrainSettings(epochs=60, batch_size=64, schedule="cosine", patience=None),
-        "finetune": TrainSettings(epochs=30, batch_size=64, masks="any-gamma", selection=GAMMA_PROTOCOLS),
+        "imputer": TrainSettings(
+            epochs=30, batch_size=64, schedule="cosine", patience=None, augment="leaves-tip", precision="tf32"
+        ),
+        "backbone": TrainSettings(
+            epochs=40, batch_size=32, augment="leaves", selection=GAMMA_PROTOCOLS, precision="tf32"
+        ),
+        "experts": TrainSettings(
+            epochs=60, batch_size=64, schedule="cosine", patience=None, augment="leaves", precision="tf32"
+        ),
+        "finetune": TrainSettings(
+            epochs=15, batch_size=32, masks="any-gamma", augment="leaves", selection=GAMMA_PROTOCOLS, precision="tf32"
+        ),
     },
     read=read,
     vector_dim=128,

@@ -55,11 +55,7 @@ def read_split(
     official: int,
     data: Path,
 ) -> Dataset:
-    """One split in the order of its files; pictures that are not where their list says are looked for under `data`.
-
-    NOTE[PAPER] table-augmentation: the published code changes pictures and tables of training samples at random (95 % of
-    them); here they are read as they are.
-    """
+    """One split in the order of its files; pictures that are not where their list says are looked for under `data`."""
     lengths = tuple(read_list(folder / files.lengths))
     if lengths != cardinalities:
         raise ValueError(

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from gauge.data import Dataset
+from gauge.imputers._table import cells_of, filled, find_donors, find_table
 from gauge.imputers.nearest import Nearest
-from gauge.nn.tabular import CellHeads, TabularTransformer, by_cell, check_columns, choose, share_of
-from gauge.randomness import derive
+from gauge.nn.tabular import CellHeads, TabularTransformer, check_columns, share_of
+from gauge.randomness import choose, derive
 from gauge.types import Batch
 
 __all__ = ["MaskedColumns"]
@@ -56,28 +57,18 @@ class MaskedColumns(nn.Module):
     ) -> Self:
         """The table is the modality whose cells have flags of their own. Columns hold numbers unless `cardinalities` says
         how many categories they have. `sizes`: width, depth, heads, and the share that is hidden in training, masked."""
-        tables = [name for name, features in train.layout.items() if features is not None]
-        if len(tables) != 1:
-            raise ValueError(f"masked_columns fills one table with a flag for each cell; the data has {len(tables)}")
-        (table,) = tables
-        others = Nearest.of(train, donors, seed) if len(train.layout) > 1 else None
+        table = find_table(train, "masked_columns")
+        others = find_donors(train, donors, seed)
         return cls(table, check_columns(train.shapes[table], cardinalities), others, **sizes)  # type: ignore[arg-type]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """A missing cell is neither read, nor hidden, nor scored."""
-        table, observed = self._cells(batch)
+        table, observed = cells_of(batch, self.name)
         hidden = choose(derive(batch.key, "masked"), observed, self.masked)
         states = self.table(table, observed & ~hidden)[:, 1:]
         return {"reconstruction": self.heads.cost(states, table, hidden)}
 
     @torch.no_grad()
     def complete(self, batch: Batch) -> Batch:
-        table, observed = self._cells(batch)
-        filled = {self.name: self.heads(self.table(table, observed)[:, 1:])}
-        if self.donors is None:
-            return batch.filled(filled)
-        return self.donors.complete(batch).filled(filled)
-
-    def _cells(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        table = batch.filled({self.name: torch.zeros_like(batch.inputs[self.name])}).inputs[self.name]
-        return table, by_cell(batch.observed[self.name], table)
+        table, observed = cells_of(batch, self.name)
+        return filled(batch, self.name, self.heads(self.table(table, observed)[:, 1:]), self.donors)

@@ -17,11 +17,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.data import Dataset
+from gauge.data.augmentation import corrupt
 from gauge.nn.conv import ConvMap
 from gauge.nn.resnet import ResNet
 from gauge.nn.streams import side_by_side
-from gauge.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, choose, share_of
-from gauge.randomness import derive, uniform
+from gauge.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
+from gauge.randomness import choose, derive, uniform
 from gauge.registry import pick
 from gauge.types import Batch
 
@@ -98,11 +99,8 @@ class TIP(nn.Module):
         self.project_image = _projector(self.photo.channels, sizes.projection)
         self.project_table = _projector(sizes.width, sizes.projection)
         self.match = nn.Linear(sizes.width, 2)
-        corrupted = [int(self.pretraining.corrupted * count) for count in range(len(cardinalities) + 1)]
         self.register_buffer("masked", share_of(self.pretraining.masked, len(cardinalities)), persistent=False)
-        self.register_buffer("corrupted", torch.tensor(corrupted), persistent=False)
         self.masked: Tensor
-        self.corrupted: Tensor
 
     @classmethod
     def of(
@@ -140,7 +138,7 @@ class TIP(nn.Module):
         """A missing cell is neither read, nor corrupted or hidden, nor scored."""
         image, table, observed = self._readable(batch)
         hidden = choose(derive(batch.key, "masked"), observed, self.masked)
-        tables = torch.cat([self._corrupt(table, observed, batch.key), table])
+        tables = torch.cat([corrupt(table, observed, batch.key, self.pretraining.corrupted), table])
         visible = torch.cat([observed, observed & ~hidden])
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, tables, visible)])
         (corrupted, half), seen = columns.chunk(2), self.interact.read(_tokens(features))
@@ -184,20 +182,6 @@ class TIP(nn.Module):
         clean = batch.filled({name: values.new_zeros(()) for name, values in batch.inputs.items()})
         table = clean.inputs[self.roles.table]
         return clean.inputs[self.roles.image], table, by_cell(batch.observed[self.roles.table], table)
-
-    def _corrupt(
-        self, table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"], key: Int[Tensor, "b"]
-    ) -> Float[Tensor, "b f"]:
-        """The table with some of its cells from other samples.
-
-        NOTE[PAPER] tip-marginals: published code draws a replacement from all values of the column in the split; ours
-        from those observed in the batch.
-        """
-        chosen = choose(derive(key, "corrupted"), observed, self.corrupted)
-        count = observed.sum(0)
-        donors = (~observed).to(torch.uint8).argsort(dim=0, stable=True)  # those that have a value, then the others
-        place = (uniform(derive(key, "donors"), table.shape[1]) * count).long().minimum(count - 1).clamp_min(0)
-        return torch.where(chosen, table.gather(0, donors.gather(0, place)), table)
 
     def _likeness(self, features: Float[Tensor, "b c h w"], table: Float[Tensor, "b s d"]) -> Float[Tensor, "b b"]:
         """How well each image (row) and each table (column) fit, in units of the temperature."""

@@ -8,7 +8,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.nn.attention import Attention, Block, initialise, small_parameter
-from gauge.randomness import uniform
 
 
 def by_cell(observed: Tensor, table: Tensor) -> Bool[Tensor, "b f"]:
@@ -153,12 +152,6 @@ class CellHeads(nn.Module):
             found = self.numbers(states[:, columns.numbers])[..., 0]
             costs.append(_mean((found - table[:, columns.numbers]).square(), hidden[:, columns.numbers]))
         return torch.stack(costs).mean()
-
-
-def choose(key: Int[Tensor, "b"], among: Bool[Tensor, "b f"], counts: Int[Tensor, "n"]) -> Bool[Tensor, "b f"]:
-    """Some of the marked entries of every row, drawn by its key: `counts[n]` of them where n are marked."""
-    draws = uniform(key, among.shape[1]).masked_fill(~among, 2.0)
-    return draws.argsort(1).argsort(1) < counts[among.sum(1)][:, None]
 
 
 def share_of(share: float, columns: int) -> Int[Tensor, "n"]:
