@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.encoders._upsampled import Upsampled
 from gauge.nn.attention import small_parameter
 from gauge.nn.streams import side_by_side
 from gauge.types import Batch, Encoder, Units, over_values
@@ -90,6 +91,27 @@ class UnitEncoder(nn.Module):
         embedding = self.modality_embedding(self.modality) + self.position_embedding
         units = Units(torch.cat(contents, 1), embedding, self.modality, torch.cat(flags, 1))
         return units.hide(units.observed) if hide_missing else units
+
+    def regrid(self, grid: int) -> "UnitEncoder":
+        """The same with every picture enlarged until it gives grid x grid units. Their positions start anew, everything else
+        is kept, not copied."""
+        encoders = {
+            name: Upsampled(encoder, grid) if hasattr(encoder, "stride") else encoder
+            for name, encoder in self.encoders.items()
+        }
+        changed = [name for name in encoders if encoders[name] is not self.encoders[name]]
+        if not changed:
+            raise ValueError(
+                f"none of the encoders of {list(encoders)} makes a grid of its pictures; use a grid encoder"
+            )
+        other = UnitEncoder(encoders, self.modality_embedding.embedding_dim)  # type: ignore[arg-type]
+        other.project, other.norms, other.modality_embedding = self.project, self.norms, self.modality_embedding
+        mine, theirs = (each.position_embedding.split(list(each.layout.values())) for each in (self, other))
+        with torch.no_grad():
+            for name, old, new in zip(encoders, mine, theirs, strict=True):
+                if name not in changed:
+                    new.copy_(old)
+        return other
 
     def _content(self, name: str, batch: Batch, hide_missing: bool) -> Tensor:
         x, observed = batch.inputs[name], batch.observed[name]

@@ -22,6 +22,7 @@ class ConvGrid(nn.Module):
     def __init__(self, shape: Sequence[int], width: int, channels: Sequence[int] = CHANNELS) -> None:
         super().__init__()
         self.width = width
+        self.stride = 2 ** (len(channels) + 1)
         self.units = (trunk_sides(square_side(shape), len(channels))[-1] // 2) ** 2
         if not self.units:
             raise ValueError(

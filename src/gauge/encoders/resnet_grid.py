@@ -19,6 +19,7 @@ class ResnetGrid(nn.Module):
     """
 
     example_shape = (3, 64, 64)
+    stride = 32
 
     def __init__(self, shape: Sequence[int], width: int, depth: int = 50, weights: str | None = None) -> None:
         super().__init__()

@@ -72,6 +72,7 @@ class Variant:
     gating: Gating = field(default_factory=Gating)
     imputes: bool = True
     tunes: bool = True
+    grid: int = 0  # units of a picture, down and across; 0 as the backbone has them
 
 
 UNGATED = Gating(granularity="none")
@@ -86,6 +87,10 @@ VARIANTS = {
     "gauge-read-encoder": Variant("units read before the embeddings", Gating(read="encoder")),
     "gauge-zscore": Variant("always z-scores", Gating(normalization="zscore")),
     "gauge-raw": Variant("always raw scores", Gating(normalization="raw")),
+    **{
+        f"gauge-grid{grid}": Variant(f"pictures enlarged to {grid} x {grid} units", grid=grid)
+        for grid in (3, 4, 5, 6, 8)
+    },
     **{
         f"gauge-{name.replace('_', '-')}": Variant(f"scored by {name}", Gating(score=name))
         for name in registry.names("scoring")
@@ -111,9 +116,11 @@ def plan(benchmark: Benchmark, *, variant: str = "gauge", seed: int = 0) -> Stag
         needs.append(imputer_stage(benchmark))
 
     def build(train: Dataset, backbone: AnySubset, imputer: Imputer | None = None) -> Gauge:
-        return Gauge(backbone.encoder, backbone.classifier, imputer, gating=chosen.gating)
+        encoder = backbone.encoder.regrid(chosen.grid) if chosen.grid else backbone.encoder
+        return Gauge(encoder, backbone.classifier, imputer, gating=chosen.gating)
 
-    return Stage(f"{variant}-s{seed}", build, asdict(chosen.gating), settings, tuple(needs))
+    config = asdict(chosen.gating) | ({"grid": chosen.grid} if chosen.grid else {})
+    return Stage(f"{variant}-s{seed}", build, config, settings, tuple(needs))
 
 
 @dataclass(frozen=True)
