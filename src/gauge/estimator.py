@@ -31,6 +31,7 @@ __all__ = ["GaugeClassifier"]
 
 logger = logging.getLogger(__name__)
 
+LISTED = 20  # columns of a kind that are named
 TOO_FEW = 50  # rows: all of them are trained on
 LEAST_HIDDEN, MOST_HIDDEN = 0.5, 0.9  # limits of the share of values that training hides
 
@@ -45,7 +46,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     the same network without gates. `missing_rate` is the largest share of values that training hides on top of the gaps
     of the data; it is estimated when None. `metric` that validation looks at: "accuracy", "auc", or "auto", the AUC with two
     classes and the accuracy with more. `validation` is its share of the rows. `size`: small, medium or large networks.
-    `time_limit` in seconds.
+    `donors` is how many training rows are kept to take pictures and texts from, `image_folder` where paths of pictures
+    begin, `time_limit` in seconds.
 
     >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 10, "sex": ["f", None, "m", "m"] * 10})
     >>> model = GaugeClassifier(epochs=2, random_state=0, verbose=False).fit(table, ["well", "ill", "well", "ill"] * 10)
@@ -126,6 +128,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         counts = np.bincount(labels[used], weights[used], len(self.classes_))
         self.class_prior_ = counts / counts.sum()
         train, val = self._divide(used, labels)
+        if len(val) and len(np.unique(labels[val])) < len(self.classes_):  # an AUC would miss a class
+            self.recipe_ = replace(self.recipe_, metric="accuracy")
         device = pick_device(self.device)
         splits = {
             name: _dataset(name, encoded, rows, labels).to(device)
@@ -282,8 +286,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """Rows to train on and rows to validate with, every class in both; none of the latter where there are too few."""
         counts = np.bincount(labels[used], minlength=len(self.classes_))
         frequent = used[counts[labels[used]] > 1]  # a class with a single row is trained on
-        held_out = round(self.validation * len(frequent))
-        if len(used) < TOO_FEW or held_out < len(np.unique(labels[frequent])):
+        held_out, classes = round(self.validation * len(frequent)), len(np.unique(labels[frequent]))
+        if len(used) < TOO_FEW or classes < 2 or held_out < classes:
             return used, used[:0]
         _, val = train_test_split(
             frequent, test_size=held_out, stratify=labels[frequent], random_state=self.recipe_.seed
@@ -335,7 +339,8 @@ def describe(schema: Schema) -> list[str]:
     kinds: dict[str, list[str]] = {}
     for column in schema.columns:
         kinds.setdefault(column.kind, []).append(column.name)
-    lines = [f"{kind}: {', '.join(names)}" for kind, names in kinds.items()]
+    more = {kind: f" ... ({len(names)} in all)" if len(names) > LISTED else "" for kind, names in kinds.items()}
+    lines = [f"{kind}: {', '.join(names[:LISTED])}{more[kind]}" for kind, names in kinds.items()]
     return lines + [f"ignored: {name} ({reason})" for name, reason in schema.ignored.items()]
 
 

@@ -297,6 +297,13 @@ def fit(frame, labels, **options):
     return GaugeClassifier(**QUICK, **options).fit(frame, labels)
 
 
+@pytest.mark.parametrize("labels", [["p"] * 79 + ["q"], ["p"] * 40 + ["q"] * 39 + ["r"]])
+def test_a_class_with_a_single_row_is_trained_on_and_never_validated_with(labels):
+    numbers = pd.DataFrame({"x": np.random.default_rng(0).normal(size=80)})
+    model = fit(numbers, labels, strategy="mask", metric="auc")
+    assert model.predict_proba(numbers).shape == (80, len(set(labels)))
+
+
 def test_bad_input_answers_with_the_place_and_the_cure(table):
     numbers = table[["age", "site"]]
     with pytest.raises(ValueError, match="there is no column 'label' with the labels; the table has"):
