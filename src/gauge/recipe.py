@@ -211,7 +211,7 @@ def train_model(schema: Schema, classes: int, run: Run) -> Trained:
             copy.deepcopy(backbone.encoder),
             copy.deepcopy(backbone.classifier),
             imputer if strategy == "impute" else None,
-            gating=Gating(granularity="unit" if recipe.gates else "none"),
+            gating=gating_of(strategy, recipe.gates),
         )
         progress = run.fit(strategy, Weighted(model, run.weights), settings.model_copy(update=shorter))
         epochs[strategy] = progress.epoch
@@ -219,6 +219,11 @@ def train_model(schema: Schema, classes: int, run: Run) -> Trained:
     scores = {strategy: score for strategy, (_, score) in found.items()}
     best = choose_strategy(scores, 0 if run.val is None else len(run.val))
     return Trained(found[best][0].eval(), best, scores, epochs)
+
+
+def gating_of(strategy: Strategy, gates: bool) -> Gating:
+    """A gate for every unit; where gaps are imputed the gates also know what is real."""
+    return Gating(informed=strategy == "impute") if gates else Gating(granularity="none")
 
 
 def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:

@@ -16,8 +16,7 @@ from gauge.imputers.masked_columns import MaskedColumns
 from gauge.imputers.mean import Mean
 from gauge.imputers.nearest import Nearest
 from gauge.imputers.zero import Zero
-from gauge.methods.gauge import Gating
-from gauge.recipe import IMPUTERS, SIZES, build
+from gauge.recipe import IMPUTERS, SIZES, build, gating_of
 
 FORMAT = "gauge-classifier-1"
 ABOUT, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
@@ -74,7 +73,7 @@ def load(kind: Any, folder: Path, *, device: str | None, image_folder: str | Pat
         imputer = _imputer(model.imputer, model.schema_, mine)
         if mine:
             checkpoint.load_into(imputer, mine, path)
-    gating = Gating(granularity="unit" if model.gates else "none")
+    gating = gating_of(model.strategy_, model.gates)
     model.model_ = build(model.schema_, len(model.classes_), SIZES[model.size], gating=gating, imputer=imputer)
     checkpoint.load_into(model.model_, _part("model.", tensors), path)
     model.model_.to(pick_device(device)).eval()

@@ -117,6 +117,19 @@ def test_one_gate_for_each_modality_is_shared_by_its_units(train, batch):
     assert not torch.allclose(prediction.gates[:, 0], prediction.gates[:, 4])
 
 
+def test_informed_gates_distrust_what_was_imputed_and_nothing_else(train, batch):
+    plain, informed = (helpers.gauge(helpers.imputer("mean", train), informed=flag).eval() for flag in (False, True))
+    observed = informed.read(batch).units.observed
+    before, after = plain.predict(batch).gates, informed.predict(batch).gates
+    assert torch.equal(after[observed], before[observed])
+    assert (after[~observed] < before[~observed]).all()
+    with torch.no_grad():
+        informed.distrust.fill_(0.0)
+    assert torch.equal(informed.predict(batch).gates, before)
+    informed.loss(batch)["task"].backward()
+    assert informed.distrust.grad is not None
+
+
 def test_without_gates_the_prediction_is_the_ungated_one(imputer, batch):
     plain = helpers.gauge(imputer, granularity="none")
     prediction = plain.predict(batch)

@@ -36,6 +36,7 @@ __all__ = ["Gauge", "Gating", "plan", "VARIANTS"]
 logger = logging.getLogger(__name__)
 
 
+DISTRUST = 2.0  # where `informed` starts, in deviations of a sample's scores: what was imputed begins nearly shut
 CHOICES = (("granularity", ("unit", "modality", "imputed", "none")), ("read", ("backbone", "encoder")))
 
 
@@ -46,7 +47,8 @@ class Gating:
     `granularity`: a gate per unit, one per modality (v3), one learned gate for all imputed units whatever their scores, or
     none at all (v1, v2). `read`: where a unit stands when it
     is scored, as it enters the backbone or before the embeddings are added, when its replacement keeps its place.
-    `reference`: what replaces a unit there, zero when None.
+    `reference`: what replaces a unit there, zero when None. `informed` lowers the scores of all imputed units by one learned
+    number: scores do not tell what is real, but the model may know (not in the paper).
 
     NOTE[PAPER] where-units-are-read: the paper leaves it open; the gradient is the same, the displacement is not.
     """
@@ -57,6 +59,7 @@ class Gating:
     objective: Objective = "logit"
     read: Literal["backbone", "encoder"] = "backbone"
     reference: Tensor | None = None
+    informed: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES:
@@ -83,6 +86,7 @@ VARIANTS = {
     "v3": Variant("one gate per modality", Gating(granularity="modality")),
     "scalar": Variant("one learned gate for whatever is imputed, no scores", Gating(granularity="imputed")),
     "gauge": Variant("one gate per evidence unit"),
+    "gauge-informed": Variant("gates per unit that also know what was imputed", Gating(informed=True)),
     "gauge-masked": Variant("gates without any imputer, missing units masked", imputes=False),
     "gauge-read-encoder": Variant("units read before the embeddings", Gating(read="encoder")),
     "gauge-zscore": Variant("always z-scores", Gating(normalization="zscore")),
@@ -153,6 +157,8 @@ class Gauge(nn.Module):
         if self.gating.granularity != "none":
             raw = not uses_zscore(sum(encoder.layout.values()), self.gating.normalization)
             self.gate = Gate(threshold=0.5 if raw else 0.0)  # app. B.3
+        if self.gating.informed:
+            self.distrust = nn.Parameter(torch.tensor(DISTRUST))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the gated prediction (Eq. 10)."""
@@ -196,6 +202,8 @@ class Gauge(nn.Module):
         scores = normalize_scores(evidence.scores, self.gating.normalization, visible=visible)
         if self.gating.granularity == "modality":
             scores = pool_by_modality(scores, units.modality, visible=visible)
+        if self.gating.informed:
+            scores = scores - self.distrust * ~units.observed
         gates = self.gate(scores)
         return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
 
