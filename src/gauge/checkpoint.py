@@ -21,6 +21,9 @@ def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) ->
     part = path.with_name(path.name + ".part")
     content = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     save_file(content, part, metadata={"format": FORMAT, "about": json.dumps(about)})
+    mask = os.umask(0)
+    os.umask(mask)
+    part.chmod(0o666 & ~mask)  # safetensors lets nobody else read it
     _replace(part, path)
 
 
@@ -78,8 +81,12 @@ def write_bytes(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a file that appears under its name once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        write(file)
+    try:
+        with part.open("wb") as file:
+            write(file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     _replace(part, path)
 
 

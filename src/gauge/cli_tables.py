@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gauge.registry import pick
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 5000
 KIND = "ward=category"
+TRAINING = ".training"  # in the folder of a model, while it is fitted
 
 Table = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .jsonl or .parquet.")]
 Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
@@ -74,11 +77,10 @@ def fit(
 
     Interrupt it whenever you like: the same command continues.
     """
+    _check_new(out)
     from gauge.data.files import read_table_file
     from gauge.estimator import GaugeClassifier
 
-    if (out / "model.json").exists():
-        raise ValueError(f"{out} holds a model already; choose another folder, or delete it")
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
         "encoders": named("--encoder", encoder, "notes=distilbert-base-uncased"),
@@ -96,9 +98,9 @@ def fit(
     content = hashlib.blake2b(table.read_bytes() if table.is_file() else b"")
     content.update(json.dumps([target, options]).encode())
     model = GaugeClassifier(**options, device=device, image_folder=table.parent)
-    model.fit(read_table_file(table), target, folder=out / "training" / content.hexdigest()[:12])
+    model.fit(read_table_file(table), target, folder=out / TRAINING / content.hexdigest()[:12])
     model.save(out)
-    shutil.rmtree(out / "training")
+    shutil.rmtree(out / TRAINING)
     print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
 
 
@@ -106,9 +108,14 @@ def predict(
     model: Model,
     table: Table,
     out: Annotated[Path | None, typer.Option(help="Where predictions go, .csv. Default: the terminal.")] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
     device: Device = None,
 ) -> None:
     """The class of every row and the probability of each, whatever is missing. Reads large files in parts."""
+    if out is not None and out.suffix != ".csv":
+        raise ValueError(f"{out} should end in .csv, which predictions are written as")
+    if out is not None and out.resolve() == table.resolve():
+        raise ValueError(f"{out} is the table itself, which would be lost; choose another file")
     from gauge.checkpoint import write_bytes
     from gauge.data.files import read_rows
 
@@ -117,7 +124,7 @@ def predict(
     def write(file: Any) -> int:
         count = 0
         for part in read_rows(table, ROWS_AT_ONCE):
-            answers = _answers(classifier, part)
+            answers = _answers(classifier, part, keep or [])
             file.write(answers.to_csv(index_label="row", header=not count).encode())
             count += len(part)
         return count
@@ -139,6 +146,8 @@ def explain(
     device: Device = None,
 ) -> None:
     """Which evidence was trusted in every row: a page with gates, scores and attention, or a table of them."""
+    if out.suffix not in (".html", ".htm", ".csv"):
+        raise ValueError(f"{out} should end in .html or .csv")
     from gauge.data.files import read_table_file
 
     classifier = _load(model, table, device)
@@ -150,11 +159,17 @@ def explain(
     found = classifier.explain(chosen, labels, exact=exact)
     if out.suffix == ".csv":
         found.to_frame().to_csv(out, index=False)
-    elif out.suffix in (".html", ".htm"):
-        found.to_html(out)
     else:
-        raise ValueError(f"{out} should end in .html or .csv")
+        found.to_html(out)
     print(f"the evidence of {len(found)} rows is in {out}")
+
+
+def _check_new(out: Path) -> None:
+    """Nothing of anybody's is overwritten: the folder is new, empty, or one in which a fit was interrupted."""
+    if (out / "model.json").exists():
+        raise ValueError(f"{out} holds a model already; choose another folder, or delete it")
+    if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {TRAINING}):
+        raise ValueError(f"{out} is {'not empty' if out.is_dir() else 'a file'}; choose a new folder for the model")
 
 
 def named(option: str, texts: list[str] | None, example: str) -> dict[str, str]:
@@ -181,11 +196,14 @@ def _load(model: Path, table: Path, device: str | None) -> "GaugeClassifier":
     return GaugeClassifier.load(model, device=device, image_folder=table.parent)
 
 
-def _answers(classifier: "GaugeClassifier", part: "pd.DataFrame") -> "pd.DataFrame":
+def _answers(classifier: "GaugeClassifier", part: "pd.DataFrame", keep: list[str]) -> "pd.DataFrame":
     import pandas as pd
 
+    columns: dict[str, Any] = {
+        name: part[pick({column: column for column in part.columns}, name, "column to keep")] for name in keep
+    }
     chances = classifier.predict_proba(part)
-    columns = {"prediction": classifier.classes_[chances.argmax(1)]}
+    columns |= {"prediction": classifier.classes_[chances.argmax(1)]}
     columns |= {f"p({label})": chances[:, place].round(6) for place, label in enumerate(classifier.classes_)}
     return pd.DataFrame(columns, index=part.index)
 

@@ -5,15 +5,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
@@ -98,6 +101,21 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.verbose = verbose
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "columns": [Mapping, None],
+        "encoders": [Mapping, None],
+        "gates": ["boolean"],
+        "missing_rate": [Interval(Real, 0, 1, closed="both"), None],
+        "class_weight": [StrOptions({"balanced"}), Mapping, None],
+        "validation": [Interval(Real, 0, 1, closed="neither")],
+        "epochs": [Interval(Integral, 1, None, closed="left"), None],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "donors": [Interval(Integral, 1, None, closed="left")],
+        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
+        "verbose": ["boolean"],
+    }
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -108,6 +126,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         With a folder every epoch is saved there; the same call continues where an earlier one was stopped.
         """
+        self._validate_params()
         frame, y = self._rows_and_labels(X, y)
         labels = self._encode_labels(y)
         weights = _check_sample_weight(sample_weight, frame, dtype=np.float64, ensure_non_negative=True)
@@ -148,6 +167,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             found = train_model(self.schema_, len(self.classes_), run)
         self.model_, self.strategy_ = found.model, found.strategy
         self.validation_scores_, self.epochs_ = dict(found.scores), dict(found.epochs)
+        self.cut_short_ = dict(found.cut_short)
+        shares = np.bincount(labels, minlength=len(self.classes_)) / len(labels)
+        self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         self.n_rows_ = {"train": len(train), "val": len(val), "empty": int(encoded.empty.sum())}
         self._say([self.verdict_])
         return self
@@ -177,7 +199,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             )
         frame, encoded = self._read(X)
         if isinstance(y, str):
-            y = X[y]
+            y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
         labels = None if y is None else [str(label) for label in y]
         reader = Reader(self.schema_, self.model_, self.classes_.tolist(), self.class_prior_)
         return Explanation(reader.rows(frame, encoded, labels=labels, exact=exact), self._facts())
@@ -193,6 +215,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             better = scores["impute"] - scores["mask"]
             told += f" ({100 * better:+.1f} points for imputing"
             told += ", within chance)" if self.strategy_ == "mask" and better > 0 else ")"
+        if self.recipe_.metric == "accuracy":
+            label, share = self.largest_class_
+            told += f"; always saying {label!r} would give {100 * share:.1f} %"
+        for stage, (done, planned) in self.cut_short_.items():
+            told += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
         return f"strategy {self.strategy_!r}: validation {self.recipe_.metric} {told}"
 
     def save(self, folder: str | Path) -> None:
@@ -230,7 +257,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
                 "GaugeClassifier requires y to be passed, but the target y is None; give labels or the name of their column"
             )
         if not isinstance(X, pd.DataFrame):
-            X, y = validate_data(self, X, y, dtype="numeric", ensure_all_finite="allow-nan")
+            with _numbers_only(X):
+                X, y = validate_data(self, X, y, dtype="numeric", ensure_all_finite="allow-nan")
             return _as_frame(X), y
         _check_names(X)
         if not len(X):
@@ -238,6 +266,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True)
         if len(y) != len(X):
             raise ValueError(f"the table has {len(X)} rows but there are {len(y)} labels; give one for each row")
+        if isinstance(y, pd.Series) and not y.index.equals(X.index) and set(y.index) == set(X.index):
+            logger.warning(
+                "the index of y has another order than the table's; labels are taken row by row, as they stand"
+            )
         return X.rename(columns=str), y
 
     def _encode_labels(self, y: Any) -> np.ndarray:
@@ -263,7 +295,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         }
         pick(SIZES, self.size, "size")
         if isinstance(self.imputer, str):
-            pick(dict.fromkeys(IMPUTERS), self.imputer, "imputer for tables of one's own")
+            pick(dict.fromkeys(IMPUTERS), self.imputer, "imputer")
         metric = self.metric
         if metric == "auto":
             metric = "auc" if len(self.classes_) == 2 else "accuracy"
@@ -305,7 +337,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
                 logger.warning("column %r was not there in training (%d such) and is ignored", strange[0], len(strange))
             frame = X.rename(columns=str)
         else:
-            frame = _as_frame(validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite="allow-nan"))
+            with _numbers_only(X):
+                X = validate_data(self, X, reset=False, dtype="numeric", ensure_all_finite="allow-nan")
+            frame = _as_frame(X)
         encoded = self.schema_.encode(frame, self._image_folder)
         if encoded.empty.any():
             logger.warning("%d rows have no value at all and get the class prior", int(encoded.empty.sum()))
@@ -315,7 +349,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """How the model came about, for reports and the card."""
         encoders = ", ".join(f"{column}: {source}" for column, source in self.schema_.encoders.items())
         return {
-            "Model": f"gauge-ml {__version__}, {self.size}, seed {self.recipe_.seed}",
+            "Predicts": self.target_ or "the label",
+            "Model": f"gauge-ml {__version__}, size {self.size!r}, random_state {self.random_state}",
             "Strategy": self.verdict_,
             "Trained on": f"{self.n_rows_['train']} rows, {self.n_rows_['val']} more to validate",
             "Missing there": f"{100 * np.mean(list(self.missing_rates_.values())):.0f} % of all cells",
@@ -347,6 +382,24 @@ def describe(schema: Schema) -> list[str]:
 def _dataset(name: str, encoded: Encoded, rows: np.ndarray, labels: np.ndarray) -> Dataset:
     part = encoded.rows(rows)
     return Dataset(name, part.inputs, torch.from_numpy(labels[rows]).long(), part.observed)
+
+
+@contextmanager
+def _numbers_only(rows: Any) -> Iterator[None]:
+    """Arrays hold numbers; what else people hand over is told in a line."""
+    first = rows[0] if isinstance(rows, list) and rows else None
+    told = rows is None or isinstance(rows, pd.Series | Mapping | str) or isinstance(first, Mapping)
+    if told and not issparse(rows):
+        what = "a list of mappings" if first is not None else f"a {type(rows).__name__}"
+        raise ValueError(f"the rows came as {what}; give a DataFrame, for example pd.DataFrame(rows)")
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string" in str(error):
+            raise ValueError(
+                f"{error}; an array holds numbers only: give a DataFrame for words and pictures"
+            ) from error
+        raise
 
 
 def _as_frame(values: np.ndarray) -> pd.DataFrame:

@@ -20,15 +20,19 @@ from gauge.types import Batch
 
 __all__ = ["Explanation", "Reader"]
 
+TITLE = "Row "
 SHOWN = 20  # rows in a notebook; a page has them all
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The evidence of some rows: `explanation[3]` is that of one, `explanation[:5]` of five; `rows` holds the values."""
 
     rows: tuple[RowEvidence, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {len(self)} rows: to_frame(), to_html(path), [row]>"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -44,7 +48,12 @@ class Explanation:
         """One line for every unit of every row."""
         lines = []
         for row in self.rows:
-            answer = {"row": row.title, "prediction": row.after[0], "probability": row.after[1]}
+            answer = {
+                "row": row.title.removeprefix(TITLE),
+                "label": row.label,
+                "prediction": row.after[0],
+                "probability": row.after[1],
+            }
             ungated = {"prediction_ungated": row.before[0], "probability_ungated": row.before[1]}
             lines += [{**answer, **ungated, **asdict(unit)} for unit in row.units]
         return pd.DataFrame(lines)
@@ -53,7 +62,8 @@ class Explanation:
         """One file that works offline: a summary over all rows, then every row."""
         page = EvidencePage(
             "Which evidence was trusted?",
-            "Every value, word and part of a picture has a gate: how much of it the prediction could use.",
+            f"Predicting {self.facts.get('Predicts', 'the label')}. Every value, word and part of a picture has a gate: how "
+            "much of it the prediction could use.",
             self.rows,
             self.facts,
         )
@@ -92,7 +102,7 @@ class Reader:
         for row in np.flatnonzero(encoded.empty).tolist():
             answer = str(self.classes[int(self.prior.argmax())]), float(self.prior.max())
             units = tuple(_missing(column) for column in self.schema.columns)
-            found[row] = RowEvidence(f"Row {frame.index[row]}", answer, answer, units)
+            found[row] = RowEvidence(f"{TITLE}{frame.index[row]}", answer, answer, units)
         if labels is not None:
             found = {row: replace(evidence, label=labels[row]) for row, evidence in found.items()}
         return tuple(found[row] for row in range(len(frame)))
@@ -113,7 +123,7 @@ class Reader:
             values, flags = ({name: each[place] for name, each in part.items()} for part in (completed, observed))
             units = self._units(self._parts(frame.iloc[row], values, flags), numbers[place])
             pictures = self._pictures(values, flags)
-            title, agreement = f"Row {frame.index[row]}", _agreement(units) if exact else None
+            title, agreement = f"{TITLE}{frame.index[row]}", _agreement(units) if exact else None
             rows.append(RowEvidence(title, before[place], after[place], units, pictures, agreement=agreement))
         return rows
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gauge.data.frame import CATEGORIES, infer_kind, missing
+from gauge.data.frame import CATEGORIES, TOLERATED, holds_dates, infer_kind, missing
 from gauge.registry import pick
 
 MOSTLY_MISSING = 0.95
@@ -63,6 +63,14 @@ def inspect_table(
             if absent.any():
                 problems.append(f"{name}: {int(absent.sum())} pictures are not there, first {column[absent].iloc[0]!r}")
             gone = gone | absent
+        if kind == "number":
+            odd = column[~gone & not_numbers(column)]
+            if len(odd):
+                told = f"{str(odd.iloc[0])!r} (row {odd.index[0]})"
+                fate = "they will count as missing" if len(odd) <= TOLERATED * (~gone).sum() else "too many to go on"
+                problems.append(
+                    f"{name}: {len(odd)} of {int((~gone).sum())} values are not numbers, e.g. {told}; {fate}"
+                )
         if gone.mean() > MOSTLY_MISSING:
             problems.append(f"{name}: {100 * gone.mean():.0f} % are missing; there is little to learn from it")
         if kind == "category" and column[~gone].nunique() > CATEGORIES:
@@ -75,6 +83,13 @@ def inspect_table(
     return Inspection(table, varied.corr(), problems, len(frame))
 
 
+def not_numbers(column: pd.Series) -> pd.Series:
+    """Which values are neither missing nor readable as numbers; none where they are dates."""
+    if holds_dates(column):
+        return pd.Series(False, column.index)
+    return ~missing(column) & pd.to_numeric(column.where(~missing(column)), errors="coerce").isna()
+
+
 def _target_problems(labels: pd.Series) -> list[str]:
     gone = missing(labels)
     problems = [f"{labels.name}: {int(gone.sum())} labels are missing; leave these rows out"] if gone.any() else []
@@ -84,7 +99,7 @@ def _target_problems(labels: pd.Series) -> list[str]:
     few = counts[counts < FEW]
     if len(few):
         problems.append(
-            f"{labels.name}: {len(few)} of {len(counts)} classes have fewer than {FEW} rows, e.g. {few.index[0]!r}"
+            f"{labels.name}: {len(few)} of {len(counts)} classes have fewer than {FEW} rows, e.g. {str(few.index[0])!r}"
         )
     if pd.api.types.is_float_dtype(labels) and not np.all(labels[~gone] % 1 == 0):
         problems.append(f"{labels.name}: fractions are no classes; put them into bins first")

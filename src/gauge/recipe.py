@@ -94,12 +94,14 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Trained:
-    """The model that was chosen, and the validation score of every strategy that was tried, from 0 to 1."""
+    """The model that was chosen, the validation score of every strategy that was tried, from 0 to 1, the epochs of every
+    stage, and those that the time limit ended: after how many epochs of how many."""
 
     model: Gauge
     strategy: Strategy
     scores: Mapping[Strategy, float | None]
     epochs: Mapping[str, int]
+    cut_short: Mapping[str, tuple[int, int]]
 
 
 @dataclass
@@ -113,13 +115,17 @@ class Run:
     folder: Path | None = None
     on_epoch: OnEpoch = lambda stage, epoch: None
     started: float = field(default_factory=time.monotonic)
+    cut_short: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def fit(self, stage: str, module: nn.Module, settings: TrainSettings) -> Progress:
         end = None if self.recipe.seconds is None else self.started + SHARES[stage] * self.recipe.seconds
 
         def heard(epoch: Epoch) -> bool:
             self.on_epoch(stage, epoch)
-            return end is not None and time.monotonic() + epoch.seconds > end
+            enough = end is not None and time.monotonic() + epoch.seconds > end
+            if enough and epoch.number < epoch.of:
+                self.cut_short[stage] = (epoch.number, epoch.of)
+            return enough
 
         folder = None if self.folder is None else self.folder / stage
         val = self.val if settings.selection else None
@@ -218,7 +224,7 @@ def train_model(schema: Schema, classes: int, run: Run) -> Trained:
         found[strategy] = model, progress.best_score
     scores = {strategy: score for strategy, (_, score) in found.items()}
     best = choose_strategy(scores, 0 if run.val is None else len(run.val))
-    return Trained(found[best][0].eval(), best, scores, epochs)
+    return Trained(found[best][0].eval(), best, scores, epochs, dict(run.cut_short))
 
 
 def gating_of(strategy: Strategy, gates: bool) -> Gating:

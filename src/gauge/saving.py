@@ -20,8 +20,18 @@ from gauge.recipe import IMPUTERS, SIZES, build, gating_of
 
 FORMAT = "gauge-classifier-1"
 ABOUT, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
-OPTIONS = ("strategy", "imputer", "gates", "size", "metric", "donors")
-FITTED = ("strategy_", "validation_scores_", "epochs_", "n_rows_", "missing_rates_", "n_features_in_", "target_")
+ELSEWHERE = ("device", "image_folder", "verbose", "encoders")  # options that belong to a machine, or are kept otherwise
+FITTED = (
+    "strategy_",
+    "validation_scores_",
+    "epochs_",
+    "n_rows_",
+    "missing_rates_",
+    "n_features_in_",
+    "target_",
+    "cut_short_",
+    "largest_class_",
+)
 
 
 def save(model: Any, folder: Path) -> None:
@@ -41,7 +51,7 @@ def save(model: Any, folder: Path) -> None:
         "schema": model.schema_.to_json(),
         "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
         "seed": model.recipe_.seed,
-        "options": {name: getattr(model, name) for name in OPTIONS} | {"encoders": model.schema_.encoders or None},
+        "options": _options(model) | {"encoders": model.schema_.encoders or None},
         "fitted": {name: getattr(model, name) for name in FITTED},
     }
     tensors = _under("model.", model.model_)
@@ -125,6 +135,19 @@ def _donors(model: Any) -> str:
     state = {} if model.model_.imputer is None else _under("", model.model_.imputer.imputer)
     counts = [len(values) for name, values in state.items() if "observed_" in name]
     return f"{counts[0]} (imputer {model.imputer}: their values fill the gaps of other rows)" if counts else ""
+
+
+def _options(model: Any) -> dict[str, Any]:
+    """All options that JSON can hold; the others are at their default again when it is loaded."""
+
+    def survives(value: Any) -> bool:
+        try:
+            return bool(json.loads(json.dumps(value)) == value)
+        except TypeError:
+            return False
+
+    found = {name: value for name, value in model.get_params(deep=False).items() if name not in ELSEWHERE}
+    return {name: value for name, value in found.items() if survives(value)}
 
 
 def _about(folder: Path) -> dict[str, Any]:

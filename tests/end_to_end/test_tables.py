@@ -63,6 +63,15 @@ def test_predict_answers_every_row_in_order_also_when_the_file_is_read_in_parts(
     assert np.allclose(again.filter(like="p("), found.filter(like="p("), atol=2e-6)
 
 
+def test_columns_can_be_kept_and_a_table_without_rows_is_told(folder):
+    printed = command("predict", "model", "new.csv", "--keep", "age", cwd=folder).stdout
+    assert printed.startswith("row,age,prediction,")
+    (folder / "head.csv").write_text((folder / "new.csv").read_text(encoding="utf-8").splitlines()[0] + "\n")
+    told = command("predict", "model", "head.csv", "--out", "none.csv", cwd=folder, check=2).stderr
+    assert "head.csv has no rows" in told
+    assert not list(folder.glob("none.csv*"))
+
+
 def test_explain_writes_a_page_or_a_table(folder):
     command("explain", "model", "train.csv", "--rows", "3:9", "--out", "evidence.html", "--exact", cwd=folder)
     page = (folder / "evidence.html").read_text(encoding="utf-8")
@@ -80,7 +89,7 @@ def test_a_fit_that_was_killed_continues_to_the_same_model(folder):
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 120
-    while not list((folder / "again").glob("training/*/backbone/last.safetensors")) and time.monotonic() < deadline:
+    while not list((folder / "again").glob(".training/*/backbone/last.safetensors")) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -88,7 +97,7 @@ def test_a_fit_that_was_killed_continues_to_the_same_model(folder):
     command(*FIT, "--out", "again", cwd=folder)
     first, second = (load(folder / name / "model.safetensors")[0] for name in ("model", "again"))
     assert_equal(first, second)
-    assert not (folder / "again" / "training").exists()
+    assert not (folder / "again" / ".training").exists()
 
 
 @pytest.mark.parametrize(
@@ -102,7 +111,12 @@ def test_a_fit_that_was_killed_continues_to_the_same_model(folder):
         (["fit", "none.csv", "--target", "x", "--out", "m"], "there is no file none.csv"),
         ([*FIT, "--out", "m", "--column", "age"], "--column 'age' is not NAME=VALUE; write for example ward=category"),
         ([*FIT, "--out", "m", "--time-limit", "soon"], "time limit 'soon' is not a duration"),
+        ([*FIT, "--out", "photos"], "photos is not empty; choose a new folder for the model"),
+        ([*FIT, "--out", "new.csv"], "new.csv is a file; choose a new folder for the model"),
         (["predict", "photos", "new.csv"], "photos is not a saved classifier"),
+        (["predict", "model", "new.csv", "--out", "new.csv"], "new.csv is the table itself, which would be lost"),
+        (["predict", "model", "new.csv", "--out", "p.xlsx"], "p.xlsx should end in .csv"),
+        (["predict", "model", "new.csv", "--keep", "agee"], "there is no column to keep 'agee'; did you mean 'age'?"),
         (["explain", "model", "new.csv", "--out", "e.html", "--rows", "5"], "--rows '5' is not FIRST:LAST"),
         (["explain", "model", "new.csv", "--out", "e.html", "--rows", "500:600"], "rows 500:600 of new.csv are none"),
         (["explain", "model", "new.csv", "--out", "e.pdf"], "e.pdf should end in .html or .csv"),

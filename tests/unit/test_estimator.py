@@ -251,6 +251,48 @@ def test_rows_of_weight_zero_are_not_learned_from(table):
     assert sum(model.n_rows_.values()) - int((numbers.isna().all(axis=1) & (weight == 0)).sum()) == int(weight.sum())
 
 
+def test_no_rows_get_no_answers_and_rows_of_another_kind_are_told(model, table):
+    assert model.predict(table[:0]).shape == (0,)
+    assert len(model.explain(table[:0])) == 0
+    for rows, what in (
+        ({"age": [1]}, "dict"),
+        ([{"age": 1}], "list of mappings"),
+        (table.iloc[0], "Series"),
+        ("x.csv", "str"),
+    ):
+        with pytest.raises(ValueError, match=f"the rows came as a {what}; give a DataFrame"):
+            model.predict(rows)
+    with pytest.raises(ValueError, match="there is no column with the labels 'nope'"):
+        model.explain(table[:2], "nope")
+
+
+def test_options_are_checked_before_training_and_survive_saving(table, model, tmp_path):
+    wrong = {
+        "time_limit": "10m",
+        "epochs": 0,
+        "missing_rate": 30.0,
+        "columns": ["age"],
+        "donors": 0,
+        "class_weight": "all",
+    }
+    for name, value in wrong.items():
+        with unchecked(), pytest.raises(ValueError, match=f"The '{name}' parameter of GaugeClassifier must be"):
+            GaugeClassifier(**{name: value}).fit(table, "diagnosis")
+    model.save(tmp_path)
+    again = GaugeClassifier.load(tmp_path)
+    assert (again.epochs, again.random_state, again.strategy) == (30, 0, "mask")
+    assert again.verdict_ == model.verdict_
+    assert "always saying" in model.verdict_
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "model.json").stat().st_mode
+
+
+def test_labels_in_another_order_than_the_table_are_told(table, caplog):
+    shuffled = table["diagnosis"].iloc[::-1]
+    with caplog.at_level(logging.WARNING):
+        fit(table[["age", "site"]], shuffled, strategy="mask")
+    assert "the index of y has another order" in caplog.text
+
+
 def test_it_serves_cross_validation_and_a_search_over_its_options(table):
     numbers = table[["age", "site"]]
     scores = cross_val_score(GaugeClassifier(strategy="mask", **QUICK), numbers, table["diagnosis"], cv=2)
@@ -265,6 +307,7 @@ def test_a_time_limit_ends_training_with_a_working_model(table):
     model.fit(table[["age", "site", "sex"]], table["diagnosis"])
     assert time.perf_counter() - started < 20
     assert model.epochs_["backbone"] < 10_000
+    assert "the time limit ended 'backbone' after" in model.verdict_
     assert model.predict(table[:3]).shape == (3,)
 
 
@@ -322,7 +365,7 @@ def test_bad_input_answers_with_the_place_and_the_cure(table):
         fit(numbers, table["diagnosis"], strategy="maks")
     with pytest.raises(ValueError, match="there is no size 'huge'"):
         fit(numbers, table["diagnosis"], size="huge")
-    with pytest.raises(ValueError, match="there is no imputer for tables of one's own 'tip'"):
+    with pytest.raises(ValueError, match="there is no imputer 'tip'; known: masked_columns"):
         fit(numbers, table["diagnosis"], imputer="tip")
     with pytest.raises(ValueError, match="no row has a value and a weight above zero"):
         fit(numbers, table["diagnosis"], columns={"age": "image", "site": "ignore"})

@@ -86,10 +86,31 @@ def test_rare_categories_beyond_the_limit_count_as_missing(caplog):
 
 def test_text_where_numbers_were_is_told_with_column_row_and_cure():
     schema = Schema.of(pd.DataFrame({"age": [1, 2, 3]}))
-    with pytest.raises(ValueError, match="column 'age', row 1: 'old' is not a number .1 such.; mend it, leave"):
+    with pytest.raises(ValueError, match="column 'age', row 1: 'old' is not a number; mend them, leave"):
         schema.encode(pd.DataFrame({"age": [4, "old"]}))
     with pytest.raises(ValueError, match="'inf' is not a number"):
         schema.encode(pd.DataFrame({"age": [4, np.inf]}))
+
+
+def test_a_few_typos_among_numbers_and_a_few_broken_pictures_are_missing_and_told(tmp_path, caplog):
+    for row in range(20):
+        Image.new("RGB", (4, 4)).save(tmp_path / f"{row}.png")
+    (tmp_path / "3.png").write_bytes(b"cut off")
+    sizes = [str(row) for row in range(30)]
+    sizes[5] = "~5"
+    frame = pd.DataFrame({"size": sizes, "photo": [f"{row % 20}.png" for row in range(30)]})
+    assert infer_kind(frame["size"])[0] == "number"
+    with caplog.at_level(logging.WARNING):
+        encoded = Schema.of(frame).encode(frame, tmp_path)
+    assert torch.nonzero(~encoded.observed["table"][:, 0]).flatten().tolist() == [5]
+    assert torch.nonzero(~encoded.observed["image0"]).flatten().tolist() == [3, 23]
+    assert "column 'size', row 5: '~5' is not a number; they count as missing" in caplog.text
+    assert "row 3:" in caplog.text
+
+
+def test_a_table_without_rows_is_no_rows(tmp_path):
+    schema = Schema.of(pd.DataFrame({"age": [1, 2], "photo": ["a.png", "b.png"]}))
+    assert len(schema.encode(pd.DataFrame({"age": []})).empty) == 0
 
 
 def test_every_modality_has_its_flags_and_a_row_without_anything_is_known(tmp_path):
@@ -119,7 +140,9 @@ def test_a_picture_that_does_not_decode_is_told_by_column_row_and_number(tmp_pat
     (tmp_path / "x.png").write_bytes(b"not a picture")
     (tmp_path / "y.png").write_bytes(b"neither")
     frame = pd.DataFrame({"photo": ["x.png", "y.png"]}, index=[7, 8])
-    with pytest.raises(ValueError, match="column 'photo', row 7: .*cannot be read as a picture.*2 such"):
+    with pytest.raises(
+        ValueError, match="column 'photo', row 7: .*cannot be read as a picture.*, and 1 more cannot be read; mend"
+    ):
         Schema.of(frame).encode(frame, tmp_path)
 
 
@@ -146,7 +169,7 @@ def test_a_wrong_kind_or_column_is_told_before_anything_is_read():
     frame = pd.DataFrame({"age": [1, 2]})
     with pytest.raises(ValueError, match="there is no column 'agee'; did you mean 'age'"):
         Schema.of(frame, {"agee": "number"})
-    with pytest.raises(ValueError, match="there is no kind of column .* 'nmber'; did you mean 'number'"):
+    with pytest.raises(ValueError, match="there is no kind of column 'nmber'; did you mean 'number'"):
         Schema.of(frame, {"age": "nmber"})
     with pytest.raises(ValueError, match="no column can be read .'age': you said so.; give"):
         Schema.of(frame, {"age": "ignore"})
@@ -171,7 +194,11 @@ def test_a_file_that_is_no_table_is_told_with_its_name(tmp_path):
     (tmp_path / "head.csv").write_text("a,b\n")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     (tmp_path / "x.xlsx").write_text("")
+    (tmp_path / "semi.csv").write_text("a;b\n1;2\n")
+    (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
     for name, reason in [
+        ("semi.csv", "separate columns by ',', not by semicolons"),
+        ("latin.csv", "is not written in UTF-8"),
         ("empty.csv", "cannot be read"),
         ("head.csv", "has no rows"),
         ("twice.csv", "'a' is there twice"),

@@ -30,8 +30,10 @@ def read_rows(path: Path, rows: int | None = None) -> Iterator[pd.DataFrame]:
         for part in parts:
             empty = empty and not len(part)
             yield part
-    except (UnicodeDecodeError, ValueError) as error:  # pandas' own errors are ValueErrors
-        raise ValueError(f"{path} cannot be read as a table ({error})") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not written in UTF-8 (byte {error.start}); save it as such") from error
+    except ValueError as error:  # pandas' own errors are such
+        raise ValueError(f"{path} cannot be read as a table ({' '.join(str(error).split())})") from error
     if empty:
         raise ValueError(f"{path} has no rows; give a table with some")
 
@@ -47,8 +49,10 @@ def _parts(found: Any) -> Iterator[pd.DataFrame]:
 
 
 def _check_header(path: Path, separator: str) -> None:
-    """Pandas would rename the second of two equal names without a word."""
+    """Pandas would rename the second of two equal names, and take a foreign separator for a part of the only name."""
     names = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
+    if len(names) == 1 and ";" in names.iloc[0]:
+        raise ValueError(f"its only column is {names.iloc[0]!r}; separate columns by {separator!r}, not by semicolons")
     twice = names[names.duplicated()]
     if len(twice):
         raise ValueError(f"column {twice.iloc[0]!r} is there twice; rename one of them")

@@ -36,6 +36,9 @@ FIRST_WORD = 2  # the numbers before it stand for nothing and for an unknown wor
 TEXT_TOKENS = 64  # of a text that a pretrained encoder reads, at most
 
 
+TOLERATED = 0.1  # the share of a column's values that may be unreadable: they count as missing
+
+
 def missing(column: pd.Series) -> pd.Series:
     """Where a cell is NaN, None, NaT or blank."""
     if column.dtype.kind in "biufMm":
@@ -57,7 +60,7 @@ class Number:
 
     @classmethod
     def of(cls, column: pd.Series) -> "Number":
-        date = _holds_dates(column)
+        date = holds_dates(column)
         found = _numbers(column, date=date)
         grid = np.linspace(0, 1, KNOTS)
         quantiles = pd.Series(grid).groupby(np.quantile(found[~np.isnan(found)], grid)).mean()
@@ -234,12 +237,12 @@ class Image:
 
         found = np.zeros((len(column), 3, self.side, self.side), np.uint8)
         found[rows] = gather([paths[row] for row in rows], self.side, square)
-        if broken:
-            first = next(row for row in rows if paths[row] in broken)
-            reason = broken[paths[first]]
-            raise ValueError(f"column {self.name!r}, row {column.index[first]}: {reason} ({len(broken)} such)")
+        lost = [row for row in rows if paths[row] in broken]
+        if lost:
+            _tell_unreadable(column, lost, broken[paths[lost[0]]], len(rows))
         there = np.zeros(len(column), bool)
         there[rows] = True
+        there[lost] = False
         return found, there
 
 
@@ -270,12 +273,12 @@ def infer_kind(column: pd.Series) -> tuple[str, str]:
         return "ignore", "it is empty"
     if pd.api.types.is_bool_dtype(values) or isinstance(column.dtype, pd.CategoricalDtype):
         return _unless_constant("category", values)
-    if pd.api.types.is_numeric_dtype(values) or _holds_dates(values):
+    if pd.api.types.is_numeric_dtype(values) or holds_dates(values):
         return _unless_constant("number", values)
     words = values.astype(str)
     if words.str.lower().str.endswith(PICTURES).mean() > 0.8:
         return "image", ""
-    if pd.to_numeric(words, errors="coerce").notna().all():
+    if pd.to_numeric(words, errors="coerce").notna().mean() >= 1 - TOLERATED:
         return _unless_constant("number", values)
     distinct, length = words.nunique(), words.str.count(r"\w+").mean()
     if distinct > 20 and length >= 3:
@@ -338,7 +341,7 @@ class Schema:
         kinds, encoders = dict(kinds or {}), dict(encoders or {})
         for name, kind in kinds.items():
             pick(dict.fromkeys(map(str, frame.columns)), name, "column")
-            pick(dict.fromkeys(KINDS), kind, f"kind of column (asked for {name!r})")
+            pick(dict.fromkeys(KINDS), kind, "kind of column")
         for name in encoders:
             pick(dict.fromkeys(map(str, frame.columns)), name, "column to encode")
         columns: list[Column] = []
@@ -408,7 +411,7 @@ class Schema:
                 found[modality] = np.where(there, cells, 0.0).astype(np.float32), there
         inputs = {modality: torch.from_numpy(values) for modality, (values, _) in found.items()}
         observed = {modality: torch.from_numpy(there) for modality, (_, there) in found.items()}
-        filled = torch.stack([flags.reshape(len(frame), -1).any(1) for flags in observed.values()]).any(0)
+        filled = torch.stack([_cells(flags).any(1) for flags in observed.values()]).any(0)
         return Encoded(inputs, observed, ~filled.numpy())
 
     def _column(self, frame: pd.DataFrame, column: Column) -> pd.Series:
@@ -420,7 +423,7 @@ class Schema:
         """The share of rows in which each column is missing."""
         rates: dict[str, float] = {}
         for modality, columns in self.modalities.items():
-            flags = encoded.observed[modality].reshape(len(encoded.empty), -1).float()
+            flags = _cells(encoded.observed[modality]).float()
             rates |= dict(zip((column.name for column in columns), (1 - flags.mean(0)).tolist(), strict=True))
         return {column.name: rates[column.name] for column in self.columns}
 
@@ -453,7 +456,12 @@ class Schema:
         return cls(tuple(columns), dict(content["ignored"]))
 
 
-def _holds_dates(column: pd.Series) -> bool:
+def _cells(flags: Tensor) -> Tensor:
+    """One flag for each column of a modality."""
+    return flags[:, None] if flags.ndim == 1 else flags
+
+
+def holds_dates(column: pd.Series) -> bool:
     """Whether all its values are dates, as such or written year-month-day."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return True
@@ -471,14 +479,23 @@ def _numbers(column: pd.Series, *, date: bool) -> np.ndarray:
         values = (since / pd.Timedelta(days=1)).to_numpy(np.float64)
     else:
         values = pd.to_numeric(column.where(there), errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    wrong = np.flatnonzero((np.isnan(values) & there.to_numpy()) | np.isinf(values))
+    values = np.where(np.isinf(values), np.nan, values)
+    wrong = np.flatnonzero(np.isnan(values) & there.to_numpy())
     if len(wrong):
-        row, kind = wrong[0], "date" if date else "number"
-        raise ValueError(
-            f"column {column.name!r}, row {column.index[row]}: {str(column.iloc[row])!r} is not a {kind} "
-            f"({len(wrong)} such); mend it, leave unknown cells empty, or say what the column holds in columns="
-        )
+        reason = f"{str(column.iloc[wrong[0]])!r} is not a {'date' if date else 'number'}"
+        _tell_unreadable(column, wrong, reason, int(there.sum()))
     return values
+
+
+def _tell_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, filled: int) -> None:
+    """A few values that cannot be read are missing ones; many are a mistake."""
+    others = f", and {len(rows) - 1} more cannot be read" if len(rows) > 1 else ""
+    told = f"column {column.name!r}, row {column.index[rows[0]]}: {reason}{others}"
+    if len(rows) > TOLERATED * filled:
+        raise ValueError(
+            f"{told}; mend them, leave unknown cells empty, or say what the column holds (columns=, --column)"
+        )
+    logger.warning("%s; they count as missing", told)
 
 
 def _words(column: pd.Series) -> list[str]:
