@@ -153,6 +153,17 @@ def pipeline_cost() -> str:
     return "\n".join(lines) + "\n"
 
 
+def classifier_cost() -> str:
+    """What GaugeClassifier takes for a table, on each machine that was measured."""
+    lines = ["| machine | rows x columns | fit, s | rows answered a second | peak memory, MB |", "|---" * 5 + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("classifier-*.json")):
+        row = json.loads(path.read_text())
+        machine = row["hardware"].get("gpu") or f"CPU, {row['hardware']['threads']} threads"
+        cost = f"{row['fit_seconds']:.0f} | {row['predicted_rows_per_second']:,} | {row['peak_mb']}"
+        lines.append(f"| {machine} | {row['rows']:,} x {row['columns']} | {cost} |")
+    return "\n".join(lines) + "\n"
+
+
 def own_data() -> str:
     """Classifiers on tables with holes: mean and deviation over seeds."""
     blocks = []
@@ -174,6 +185,7 @@ TABLES = {
     "celeba-faces": lambda: differences("celeba", "missing=text", ("gauge:v2", "dymo", "gauge:masked")),
     "pipeline-cost": pipeline_cost,
     "own-data": own_data,
+    "classifier-cost": classifier_cost,
     "polymnist5k": lambda: accuracy("polymnist5k", ("complete", "eta=0.6", "eta=0.8")),
     "polymnist5k-paired": lambda: differences("polymnist5k", "eta=0.8", ("gauge:v2", "gauge:masked")),
     "polymnist": lambda: accuracy("polymnist/cosine", ETA),
