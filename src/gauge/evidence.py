@@ -111,7 +111,8 @@ class Reader:
         found = explain(self.model, batch)
         measured = [found.evidence.scores, found.gates, found.attention_before, found.attention_after]
         if exact:
-            measured.append(self._effects(batch))
+            reference = self.model.reference(found.units)
+            measured.append(exact_effects(found.classifier, found.units.tokens, reference=reference))
         numbers = torch.stack(measured, 2).double().cpu().numpy()
         before, after = self._answers(found.evidence.logits), self._answers(found.logits)
         completed, observed = (
@@ -126,10 +127,6 @@ class Reader:
             title, agreement = f"{TITLE}{frame.index[row]}", _agreement(units) if exact else None
             rows.append(RowEvidence(title, before[place], after[place], units, pictures, agreement=agreement))
         return rows
-
-    def _effects(self, batch: Batch) -> Tensor:
-        reading = self.model.read(batch)
-        return exact_effects(reading.classifier, reading.units.tokens, reference=self.model.reference(reading.units))
 
     def _answers(self, logits: Tensor) -> list[tuple[str, float]]:
         chances, places = logits.double().softmax(1).max(1)

@@ -8,12 +8,13 @@ from torch import Tensor
 
 from gauge.gates import attention_bias
 from gauge.methods.gauge import Gauge
-from gauge.types import Batch, Evidence, Units
+from gauge.types import Batch, Classifier, Evidence, Units
 
 
 @dataclass(frozen=True)
 class BatchEvidence:
-    """What GAUGE made of a batch. `completed` holds the input as the encoders read it, imputed values included."""
+    """What GAUGE made of a batch. `completed` holds the input as the encoders read it, imputed values included;
+    `classifier` is the network as it saw the units, for whoever wants to ask it more."""
 
     completed: Batch
     units: Units
@@ -22,6 +23,7 @@ class BatchEvidence:
     logits: Float[Tensor, "b k"]
     attention_before: Float[Tensor, "b n"]
     attention_after: Float[Tensor, "b n"]
+    classifier: Classifier
 
 
 @torch.no_grad()
@@ -44,4 +46,5 @@ def explain(method: Gauge, batch: Batch) -> BatchEvidence:
         prediction.logits,
         from_cls(None),
         from_cls(attention_bias(prediction.gates)),
+        reading.classifier,
     )

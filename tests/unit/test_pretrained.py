@@ -7,7 +7,9 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import tokenizers
 import torch
+import transformers
 from helpers import clinic, command
 from torch import nn
 
@@ -15,9 +17,6 @@ from gauge import GaugeClassifier
 from gauge.data.frame import PretrainedText, Schema
 from gauge.data.pretrained import Pretrained
 from gauge.encoders._pretrained import AT_ONCE, PretrainedGrid, PretrainedTokens
-
-transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 WORDS = ["itch", "##es", "a", "lot", "grew", "fast", "bleeds", "at", "night", ",", "seen", "on", "day", "##0", "1", "2"]

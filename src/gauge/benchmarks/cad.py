@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from gauge.benchmarks import Benchmark, Modality
-from gauge.config import TrainSettings
+from gauge.benchmarks._image_table import image_table_settings
 from gauge.data import Dataset
 from gauge.data.tables import GAMMA_PROTOCOLS
 from gauge.data.tip import SIDE
@@ -39,37 +39,9 @@ BENCHMARK = Benchmark(
     imputer="tip",
     imputer_options={"cardinalities": CARDINALITIES, "width": 512, "depth": 4, "heads": 8, "resnet": 50},
     protocols=GAMMA_PROTOCOLS,
-    settings={
-        "imputer": TrainSettings(
-            epochs=500,
-            batch_size=128,
-            learning_rate=3e-4,
-            schedule="cosine",
-            patience=None,
-            augment="hearts-tip",
-            precision="tf32",
-        ),
-        "backbone": TrainSettings(
-            epochs=300,
-            batch_size=128,
-            learning_rate=3e-4,
-            augment="hearts",
-            selection=GAMMA_PROTOCOLS,
-            precision="tf32",
-        ),
-        "experts": TrainSettings(
-            epochs=60, batch_size=128, schedule="cosine", patience=None, augment="hearts", precision="tf32"
-        ),
-        "finetune": TrainSettings(
-            epochs=300,
-            batch_size=128,
-            learning_rate=1e-3,
-            masks="any-gamma",
-            augment="hearts",
-            selection=GAMMA_PROTOCOLS,
-            precision="tf32",
-        ),
-    },
+    settings=image_table_settings(
+        "hearts", {"imputer": 500, "backbone": 300, "experts": 60, "finetune": 300}, batch_size=128, finetune_rate=1e-3
+    ),
     read=read,
     metric="auc",
 )

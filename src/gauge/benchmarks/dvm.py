@@ -3,8 +3,8 @@
 from functools import cache
 from pathlib import Path
 
-from gauge.benchmarks import EXPERTS, Benchmark, Modality
-from gauge.config import TrainSettings
+from gauge.benchmarks import Benchmark, Modality
+from gauge.benchmarks._image_table import image_table_settings
 from gauge.data import Dataset
 from gauge.data.tables import GAMMA_PROTOCOLS
 from gauge.data.tip import SIDE, Files, find_folder, read_split
@@ -38,10 +38,6 @@ def read(split: str, data: Path | None = None) -> Dataset:
 
 
 # NOTE[PAPER] tip-schedule: TIP warms up for ten epochs and decays weights (1.5e-6, hearts 1e-4); here neither is done.
-IMPUTER = TrainSettings(
-    epochs=500, learning_rate=3e-4, schedule="cosine", patience=None, augment="cars-tip", precision="tf32"
-)
-
 # NOTE[PAPER] finetune-augmentation: the paper does not say whether fine-tuning changes pictures and tables at random, as
 # published training of all that it starts from and compares with does (hearts too); here it does.
 # NOTE[PAPER] imagenet-weights: the published image encoder (hearts too) starts from ImageNet; here it does when its option
@@ -66,20 +62,6 @@ BENCHMARK = Benchmark(
     imputer="tip",
     imputer_options={"cardinalities": CARDINALITIES, "width": 512, "depth": 4, "heads": 8, "resnet": 50},
     protocols=GAMMA_PROTOCOLS,
-    settings={
-        "imputer": IMPUTER,
-        "backbone": TrainSettings(
-            epochs=300, learning_rate=3e-4, augment="cars", selection=GAMMA_PROTOCOLS, precision="tf32"
-        ),
-        "experts": EXPERTS.model_copy(update={"augment": "cars"}),
-        "finetune": TrainSettings(
-            epochs=300,
-            learning_rate=1e-4,
-            masks="any-gamma",
-            augment="cars",
-            selection=GAMMA_PROTOCOLS,
-            precision="tf32",
-        ),
-    },
+    settings=image_table_settings("cars", {"imputer": 500, "backbone": 300, "experts": 10, "finetune": 300}),
     read=read,
 )

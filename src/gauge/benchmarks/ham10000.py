@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from gauge.benchmarks import Benchmark, Modality
-from gauge.config import TrainSettings
+from gauge.benchmarks._image_table import image_table_settings
 from gauge.data import Dataset
 from gauge.data.notes import join_notes, part_note
 from gauge.data.squares import find, read_squares
@@ -94,37 +94,9 @@ BENCHMARK = Benchmark(
     imputer="tip",
     imputer_options={"cardinalities": CARDINALITIES, "width": 128, "depth": 2, "heads": 4, "resnet": 18},
     protocols=GAMMA_PROTOCOLS,
-    settings={
-        "imputer": TrainSettings(
-            epochs=100,
-            batch_size=128,
-            learning_rate=3e-4,
-            schedule="cosine",
-            patience=None,
-            augment="lesions-tip",
-            precision="tf32",
-        ),
-        "backbone": TrainSettings(
-            epochs=50,
-            batch_size=128,
-            learning_rate=3e-4,
-            augment="lesions",
-            selection=GAMMA_PROTOCOLS,
-            precision="tf32",
-        ),
-        "experts": TrainSettings(
-            epochs=30, batch_size=128, schedule="cosine", patience=None, augment="lesions", precision="tf32"
-        ),
-        "finetune": TrainSettings(
-            epochs=20,
-            batch_size=128,
-            learning_rate=1e-4,
-            masks="any-gamma",
-            augment="lesions",
-            selection=GAMMA_PROTOCOLS,
-            precision="tf32",
-        ),
-    },
+    settings=image_table_settings(
+        "lesions", {"imputer": 100, "backbone": 50, "experts": 30, "finetune": 20}, batch_size=128
+    ),
     read=read,
     metric="auc",
 )

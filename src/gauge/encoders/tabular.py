@@ -12,7 +12,7 @@ __all__ = ["Tabular"]
 
 class Tabular(nn.Module):
     """Units are the states of the columns, which have seen each other. Their width is `inner`: whoever wants another one
-    projects them. Every column is a number unless `cardinalities` says how many categories it has.
+    projects them. Every column is a number unless `cardinalities` says how many categories it has. `sizes`: depth and heads.
 
     >>> Tabular((17,), 256, depth=1).units
     17
@@ -26,13 +26,12 @@ class Tabular(nn.Module):
         width: int,
         cardinalities: Sequence[int] | None = None,
         inner: int = 512,
-        depth: int = 4,
-        heads: int = 8,
+        **sizes: int,
     ) -> None:
         super().__init__()
         columns = check_columns(shape, cardinalities)
         self.units, self.width = len(columns), inner
-        self.layers = TabularTransformer(columns, inner, depth=depth, heads=heads)
+        self.layers = TabularTransformer(columns, inner, **sizes)
 
     def forward(self, x: Float[Tensor, "b f"], observed: Tensor) -> Float[Tensor, "b f c"]:
         return self.layers(x, by_cell(observed, x))[:, 1:]

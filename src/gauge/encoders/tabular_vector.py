@@ -26,12 +26,11 @@ class TabularVector(nn.Module):
         width: int,
         cardinalities: Sequence[int] | None = None,
         inner: int = 512,
-        depth: int = 4,
-        heads: int = 8,
+        **sizes: int,
     ) -> None:
         super().__init__()
         self.width = width
-        self.layers = TabularTransformer(check_columns(shape, cardinalities), inner, depth=depth, heads=heads)
+        self.layers = TabularTransformer(check_columns(shape, cardinalities), inner, **sizes)
         self.project = nn.Linear(inner, width)
 
     def forward(self, x: Float[Tensor, "b f"], observed: Tensor) -> Float[Tensor, "b 1 c"]:
