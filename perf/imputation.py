@@ -18,8 +18,8 @@ from gauge.checkpoint import write_text
 from gauge.data import Dataset
 from gauge.evaluation import commit, hardware
 from gauge.experiment import Workspace
-from gauge.inference import MASK_SEED
-from gauge.masks import mask_split, parse_protocol
+from gauge.inference import masked_batches
+from gauge.masks import parse_protocol
 from gauge.nn.tabular import ColumnLayout
 from gauge.progress import stage_progress
 from gauge.stages import imputer_stage
@@ -30,10 +30,8 @@ PROTOCOLS = ("gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "g
 @torch.no_grad()
 def quality(imputer: Any, data: Dataset, protocol: str, columns: ColumnLayout) -> dict[str, float]:
     """Over the cells of the test split that were there and are taken away."""
-    keep = mask_split(parse_protocol(protocol), data.layout, len(data), seed=MASK_SEED, split=data.split)
-    keep = {name: flags.to(data.device) for name, flags in keep.items()}
     right, wrong = [], []
-    for batch in data.batches(512, keep=keep, seed=MASK_SEED):
+    for batch in masked_batches(data, parse_protocol(protocol), 512):
         found, truth = imputer.complete(batch).inputs["table"], data.inputs["table"][batch.index]
         hidden = data.observed["table"][batch.index] & ~batch.observed["table"]
         same = columns.codes(found) == columns.codes(truth)

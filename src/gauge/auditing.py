@@ -14,10 +14,9 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from gauge.data import Dataset
-from gauge.inference import MASK_SEED
-from gauge.masks import mask_split, parse_protocol
+from gauge.inference import masked_batches
+from gauge.masks import parse_protocol
 from gauge.methods.gauge import Gauge, Reading
-from gauge.randomness import sample_keys
 from gauge.registry import get, names
 from gauge.scoring._ungated import displacement, ungated_gradient
 from gauge.scoring.exact import exact_effects
@@ -104,14 +103,9 @@ def audit(
     chosen = torch.arange(len(data))
     if samples is not None and samples < len(data):  # spread over the split, which may be ordered by class
         chosen = torch.linspace(0, len(data) - 1, samples).long()
-    keep = mask_split(parse_protocol(protocol), data.layout, len(data), seed=MASK_SEED, split=data.split)
-    keep = {name: flags.to(data.device) for name, flags in keep.items()}
-    parts = []
-    for index in chosen.to(data.device).split(2048 if data.device.type == "cuda" else 256):
-        flags = {name: rows[index] for name, rows in keep.items()}
-        batch = data.batch(index, keep=flags, key=sample_keys(index, MASK_SEED, data.split))
-        parts.append(_look(method, batch, judge))
-    seen = _joined(parts)
+    size = 2048 if data.device.type == "cuda" else 256
+    batches = masked_batches(data, parse_protocol(protocol), size, chosen)
+    seen = _joined([_look(method, batch, judge) for batch in batches])
     gates, observed = seen.values["gate"], seen.observed
     found = Audit(
         protocol=protocol,

@@ -13,9 +13,11 @@ from gauge import __version__, cli_tables, registry
 from gauge.cli_tables import Device, seconds
 
 if TYPE_CHECKING:
+    from gauge.benchmarks import Benchmark
     from gauge.config import Experiment
     from gauge.evaluation import Result
     from gauge.experiment import Workspace
+    from gauge.methods.gauge import Gauge
     from gauge.parallel import Runner
 
 app = typer.Typer(
@@ -230,15 +232,9 @@ def audit(
     from gauge import auditing
     from gauge.config import Experiment
     from gauge.evaluation import commit, hardware
-    from gauge.experiment import plan
-    from gauge.methods.gauge import Gauge
 
     with _progress() as on_epoch:
-        workspace, experiment = _opened(model, device, on_epoch)
-        benchmark, _ = plan(experiment)
-        method = workspace.method(experiment)
-        if not isinstance(method, Gauge):
-            raise ValueError(f"{model} holds {experiment.method}, which has no gates to audit; give a trained gauge")
+        workspace, experiment, benchmark, method = _gated(model, device, on_epoch)
         single = {"method": "late_fusion", "variant": "late_fusion", "seed": 0}
         judge = workspace.method(Experiment.model_validate(experiment.model_dump() | single)).opinions
         test = workspace.split(benchmark, "test", experiment.data)
@@ -252,6 +248,52 @@ def audit(
         return
     for each in found:
         print("\n".join(each.lines()), end="\n\n")
+
+
+@app.command()
+def gates(
+    model: Annotated[Path, typer.Argument(help="Folder of a trained GAUGE: WORKSPACE/stages/NAME.")],
+    sample: Annotated[list[int] | None, typer.Option(min=0, help="Test samples; may be repeated. Default: 0.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="What is taken away, e.g. gamma=0.5. Default: nothing.")] = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every unit of a test sample by its name, the column of a table or the part of a picture, with its score and gate."""
+    import torch
+
+    from gauge.explanation import explain, part_names
+    from gauge.inference import masked_batches
+    from gauge.masks import parse_protocol
+
+    workspace, experiment, benchmark, method = _gated(model, device)
+    test = workspace.split(benchmark, "test", experiment.data)
+    names = {
+        name: benchmark.modalities[name].columns or part_names(count) for name, count in method.encoder.layout.items()
+    }
+    chosen = torch.tensor(sample or [0])
+    if int(chosen.max()) >= len(test):
+        raise ValueError(f"there is no test sample {int(chosen.max())}; {benchmark.name} has 0 to {len(test) - 1}")
+    (batch,) = masked_batches(test, parse_protocol(protocol or "complete"), len(chosen), chosen)
+    frame = explain(method, batch).to_frame(names)
+    frame["observed"] = frame["observed"].map({True: "observed", False: "imputed" if method.imputer else "hidden"})
+    if as_json:
+        print(frame.to_json(orient="records", indent=2))
+        return
+    print(frame.rename(columns={"observed": ""}).to_string(index=False, float_format="%.3f"))
+
+
+def _gated(
+    model: Path, device: str | None, on_epoch: Any = lambda stage, epoch: None
+) -> "tuple[Workspace, Experiment, Benchmark, Gauge]":
+    """A trained GAUGE with its workspace, experiment and benchmark."""
+    from gauge.experiment import plan
+    from gauge.methods.gauge import Gauge
+
+    workspace, experiment = _opened(model, device, on_epoch)
+    method = workspace.method(experiment)
+    if not isinstance(method, Gauge):
+        raise ValueError(f"{model} holds {experiment.method}, which has no gates; give a trained gauge")
+    return workspace, experiment, plan(experiment)[0], method
 
 
 def _opened(

@@ -12,10 +12,9 @@ from gauge.config import Experiment
 from gauge.evaluation import Result, load_predictions
 from gauge.experiment import Workspace, plan
 from gauge.explanation import explain
-from gauge.inference import MASK_SEED
-from gauge.masks import mask_split, parse_protocol
+from gauge.inference import masked_batches
+from gauge.masks import parse_protocol
 from gauge.methods.gauge import VARIANTS
-from gauge.randomness import sample_keys
 from gauge.reports.page import Curves, ModalityEvidence, Report, Row, SampleEvidence, write_report
 from gauge.reports.tables import Table
 from gauge.training import Epoch
@@ -119,10 +118,7 @@ def _samples(workspace: Workspace, experiment: Experiment) -> tuple[SampleEviden
     as far as there are any."""
     benchmark, _ = plan(experiment)
     method, test = workspace.method(experiment), workspace.split(benchmark, "test")
-    keep = mask_split(parse_protocol("eta=0.6"), test.layout, len(test), seed=MASK_SEED, split="test")
-    index = torch.arange(len(test), device=test.device)
-    keys = sample_keys(index, MASK_SEED, "test")
-    everything = test.batch(index, keep={name: flags.to(test.device) for name, flags in keep.items()}, key=keys)
+    (everything,) = masked_batches(test, parse_protocol("eta=0.6"), len(test))
     found = explain(method, everything)
     before, after = found.evidence.logits.softmax(-1).cpu(), found.logits.softmax(-1).cpu()
     labels = test.labels.cpu()

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from gauge.data.frame import Column, Encoded, Schema, Words
-from gauge.explanation import explain
+from gauge.explanation import explain, part_names
 from gauge.methods.gauge import Gauge
 from gauge.reports.evidence import EvidencePage, Picture, RowEvidence, State, Unit, render_rows, write
 from gauge.scoring.exact import exact_effects
@@ -152,9 +152,7 @@ class Reader:
                 words = first.split(str(row[first.name])) if there else first.decode(given.tolist())
                 mine = [Part(first, word, word, bool(there)) for word in words]
             else:
-                side = round(count**0.5)
-                names = [f"row {place // side + 1}, column {place % side + 1}" for place in range(count)]
-                mine = [Part(first, name, "", bool(there)) for name in names]
+                mine = [Part(first, name, "", bool(there)) for name in part_names(count)]
             parts += [*mine, *[None] * (count - len(mine))]
         return parts
 

@@ -1,7 +1,9 @@
 """explain(): every unit of a batch with its score, its gate, and the attention it got before and after."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -24,6 +26,35 @@ class BatchEvidence:
     attention_before: Float[Tensor, "b n"]
     attention_after: Float[Tensor, "b n"]
     classifier: Classifier
+
+    def to_frame(self, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+        """One line for every unit of every sample. `names` holds those of the units of each modality, in their order."""
+        modality, unit = zip(*[(name, each) for name, mine in names.items() for each in mine], strict=True)
+        samples, units = self.gates.shape
+        measured = {
+            "observed": self.units.observed,
+            "score": self.evidence.scores,
+            "gate": self.gates,
+            "attention_before": self.attention_before,
+            "attention_after": self.attention_after,
+        }
+        said = {"sample": self.completed.index.repeat_interleave(units), "modality": modality * samples}
+        said |= {"unit": unit * samples} | {key: values.flatten() for key, values in measured.items()}
+        return pd.DataFrame(
+            {key: values.cpu() if isinstance(values, Tensor) else values for key, values in said.items()}
+        )
+
+
+def part_names(count: int) -> list[str]:
+    """The parts of a picture, row by row from top left; a number where they form no square.
+
+    >>> part_names(4)[1], part_names(3)[1]
+    ('row 1, column 2', '2')
+    """
+    side = round(count**0.5)
+    if side**2 != count or count == 1:
+        return [str(place + 1) for place in range(count)]
+    return [f"row {place // side + 1}, column {place % side + 1}" for place in range(count)]
 
 
 @torch.no_grad()

@@ -1,14 +1,16 @@
 """Predictions of a method for a whole split under one missingness protocol."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gauge import metrics
 from gauge.data import Dataset
-from gauge.masks import mask_split, missing_rates, parse_protocol, passes
-from gauge.types import Method
+from gauge.masks import Protocol, mask_split, missing_rates, parse_protocol, passes
+from gauge.types import Batch, Method
 
 MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method and its seed
 
@@ -32,6 +34,13 @@ class Predictions:
         return metrics.interval(metric, self.probabilities, self.labels, repeats=self.repeats)
 
 
+def masked_batches(data: Dataset, protocol: Protocol, size: int, chosen: Tensor | None = None) -> Iterator[Batch]:
+    """The split, or the chosen ones of its samples, each with the mask and the noise that all methods share."""
+    keep = mask_split(protocol, data.layout, len(data), seed=MASK_SEED, split=data.split)
+    keep = {name: flags.to(data.device) for name, flags in keep.items()}
+    return data.batches(size, keep=keep, seed=MASK_SEED, chosen=chosen)
+
+
 def predict_split(method: Method, data: Dataset, protocol: str, *, batch_size: int | None = None) -> Predictions:
     """Every sample, with the masks that all methods share. The method is left in eval mode.
 
@@ -44,9 +53,7 @@ def predict_split(method: Method, data: Dataset, protocol: str, *, batch_size: i
     each = passes(parse_protocol(protocol), data.layout)
     logits, observed = [], []
     for one in each:
-        keep = mask_split(one, data.layout, len(data), seed=MASK_SEED, split=data.split)
-        keep = {name: flags.to(data.device) for name, flags in keep.items()}
-        for batch in data.batches(batch_size, keep=keep, seed=MASK_SEED):
+        for batch in masked_batches(data, one, batch_size):
             logits.append(method.predict(batch).logits)
             observed.append(batch.observed)
     probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()

@@ -97,8 +97,11 @@ def _resamples(labels: np.ndarray) -> list[np.ndarray]:
 
 
 def _delong(scores: list[np.ndarray], labels: np.ndarray) -> np.ndarray:
-    """The covariance of the AUCs of several scores on the same samples (DeLong et al. 1988)."""
+    """The covariance of the AUCs of several scores on the same samples (DeLong et al. 1988); one sample of a class tells
+    nothing of it."""
     positive, negative = labels == 1, labels != 1
+    if min(positive.sum(), negative.sum()) < 2:
+        return np.diag(np.full(len(scores), np.inf))
     # how each positive ranks among the negatives, and each negative among the positives; ties count half
     wins = [(s[positive][:, None] > s[negative]) + 0.5 * (s[positive][:, None] == s[negative]) for s in scores]
     over_positive, over_negative = [w.mean(1) for w in wins], [w.mean(0) for w in wins]

@@ -5,17 +5,13 @@ import logging
 import numpy as np
 import pytest
 import torch
+from official import CAR_LABELS, CAR_PATHS, CAR_TABLE, CARS, write_dvm
 
 from gauge.benchmarks import dvm
 from gauge.data import notes
 from gauge.data.squares import read_arrays
 from gauge.data.tip import find_arrays, read_list
 from gauge.masks import mask_split, parse_protocol
-
-ROWS = {"train": 6, "val": 2, "test": 4}
-TABLE = "dvm_features_train_noOH_all_views_physical_jittered_50_reordered.csv"
-LABELS = "labels_model_all_train_all_views.pt"
-PATHS = "train_paths_all_views.pt"
 
 
 @pytest.fixture(autouse=True)
@@ -25,27 +21,12 @@ def _nothing_said_yet():
 
 @pytest.fixture
 def data(tmp_path):
-    """Adverts whose mileage is their number, whose pictures are as bright as ten times it."""
-    features = tmp_path / "DVM" / "features"
-    features.mkdir(parents=True)
-    torch.save(list(dvm.CARDINALITIES), features / dvm.LENGTHS)
-    for split, rows in ROWS.items():
-        values = np.zeros((rows, 17))
-        values[:, 0], values[:, 3], values[:, 11] = 21, np.arange(rows), np.arange(rows)
-        name = TABLE.replace("train", split)
-        np.savetxt(features / name, values, delimiter=",", fmt="%.6f")
-        torch.save([285 - row for row in range(rows)], features / LABELS.replace("train", split))
-        folder = tmp_path / "DVM" / "images" / split
-        folder.mkdir(parents=True)
-        paths = [f"/home/somebody/data/DVM/images/{split}/Car$$20.5$$a {row}.jpg" for row in range(rows)]
-        torch.save(paths, features / PATHS.replace("train", split))
-        for row in range(rows):
-            np.save(folder / f"Car$$20.5$$a {row}.npy", np.full((30, 40, 3), 10 * row, np.uint8))
+    write_dvm(tmp_path)
     return tmp_path
 
 
 def test_every_row_has_its_picture_its_facts_and_its_label(data):
-    for split, rows in ROWS.items():
+    for split, rows in CARS.items():
         part = dvm.read(split, data)
         assert part.shapes == {"image": (3, 128, 128), "table": (17,)}
         assert part.inputs["image"].dtype == torch.uint8
@@ -58,7 +39,7 @@ def test_every_row_has_its_picture_its_facts_and_its_label(data):
 
 
 def test_an_empty_cell_is_missing_and_holds_no_nan(data):
-    path = data / "DVM" / "features" / TABLE
+    path = data / "DVM" / "features" / CAR_TABLE
     path.write_text(path.read_text().replace("21.000000,", ",", 1))
     train = dvm.read("train", data)
     assert (~train.observed["table"]).nonzero().tolist() == [[0, 0]]
@@ -150,15 +131,19 @@ def test_absent_data_is_answered_with_what_to_give(tmp_path):
             "says that the columns have [22, 13, 3, 12] categories (1: a number), the bench",
         ),
         (
-            LABELS,
+            CAR_LABELS,
             [0, 1, 2, 3, 4, 286],
             "the label in row 6 is 286; classes are 0 to 285, so give labels that are number",
         ),
-        (LABELS, [0, 1, 2, 3, 4, 0.5], "the label in row 6 is 0.5; classes are 0 to 285"),
-        (LABELS, [0, 1], f"has 6 rows, {LABELS} 2 and {PATHS} 6; take all three from one preparation"),
-        (LABELS, {"a": 1}, "holds dict and not a list with entries; save one there: torch.save"),
-        (LABELS, [], "holds list and not a list with entries"),
-        (PATHS, ["/x/y.jpg"] * 6, "lists /x/y.jpg, but there is no y.npy there or, with the end of that path, under"),
+        (CAR_LABELS, [0, 1, 2, 3, 4, 0.5], "the label in row 6 is 0.5; classes are 0 to 285"),
+        (CAR_LABELS, [0, 1], f"has 6 rows, {CAR_LABELS} 2 and {CAR_PATHS} 6; take all three from one preparation"),
+        (CAR_LABELS, {"a": 1}, "holds dict and not a list with entries; save one there: torch.save"),
+        (CAR_LABELS, [], "holds list and not a list with entries"),
+        (
+            CAR_PATHS,
+            ["/x/y.jpg"] * 6,
+            "lists /x/y.jpg, but there is no y.npy there or, with the end of that path, under",
+        ),
     ],
 )
 def test_a_wrong_list_is_answered_with_what_is_wrong(data, name, content, message):
@@ -179,7 +164,7 @@ def test_a_wrong_list_is_answered_with_what_is_wrong(data, name, content, messag
     ],
 )
 def test_a_wrong_table_is_answered_with_what_is_wrong(data, old, new, message):
-    path = data / "DVM" / "features" / TABLE
+    path = data / "DVM" / "features" / CAR_TABLE
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(ValueError) as caught:
         dvm.read("train", data)
@@ -187,11 +172,11 @@ def test_a_wrong_table_is_answered_with_what_is_wrong(data, old, new, message):
 
 
 def test_an_absent_file_is_named(data):
-    (data / "DVM" / "features" / LABELS).unlink()
-    with pytest.raises(ValueError, match=f"{LABELS} is not there; put the published files into one folder"):
+    (data / "DVM" / "features" / CAR_LABELS).unlink()
+    with pytest.raises(ValueError, match=f"{CAR_LABELS} is not there; put the published files into one folder"):
         dvm.read("train", data)
-    (data / "DVM" / "features" / TABLE).unlink()
-    with pytest.raises(ValueError, match=f"{TABLE} cannot be read as numbers without a header"):
+    (data / "DVM" / "features" / CAR_TABLE).unlink()
+    with pytest.raises(ValueError, match=f"{CAR_TABLE} cannot be read as numbers without a header"):
         dvm.read("train", data)
 
 

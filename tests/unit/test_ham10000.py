@@ -4,16 +4,14 @@ import logging
 import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from official import LESIONS, write_lesions
 from PIL import Image
 
 from gauge.benchmarks import ham10000
 from gauge.data import notes
 from gauge.masks import mask_split, parse_protocol
-
-LESIONS = 60  # every third with two pictures, every fourth a melanoma
 
 
 @pytest.fixture(autouse=True)
@@ -21,26 +19,9 @@ def _nothing_said_yet():
     notes._warn_once.cache_clear()
 
 
-def rows():
-    for lesion in range(LESIONS):
-        dx = "mel" if lesion % 4 == 0 else "nv"
-        age = "" if lesion % 10 == 1 else f"{lesion % 17 * 5}.0"
-        sex = ("male", "female", "unknown")[lesion % 3] if lesion < 30 else "male"
-        place = (*ham10000.PLACES, "unknown")[lesion % 15]
-        for picture in range(2 if lesion % 3 == 0 else 1):
-            yield f"HAM_{lesion:07d}", f"ISIC_{lesion + 100 * picture:07d}", dx, "histo", age, sex, place
-
-
 @pytest.fixture
 def data(tmp_path):
-    """Pictures that are as red as the number of their lesion times four."""
-    folder = tmp_path / "HAM10000"
-    (folder / "images").mkdir(parents=True)
-    table = pd.DataFrame(rows(), columns=["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"])
-    table.iloc[::-1].to_csv(folder / "HAM10000_metadata.csv", index=False)
-    for lesion, name in zip(table["lesion_id"], table["image_id"], strict=True):
-        picture = Image.new("RGB", (16, 12), (4 * int(lesion[-7:]), 0, 0))
-        picture.save(folder / "images" / f"{name}.jpg", quality=95, subsampling=0)
+    write_lesions(tmp_path)
     return tmp_path
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from official import LEAF_IDS, SPECIES, write_leaves
 from PIL import Image
 
 from gauge.benchmarks import leaf99
@@ -18,33 +19,17 @@ from gauge.experiment import Workspace
 from gauge.masks import mask_split, parse_protocol
 from gauge.parallel import _tasks
 
-EACH = 5
-IDS = 3 * np.arange(99 * EACH)[::-1] + 1  # with gaps, in no order
-
 
 @pytest.fixture(autouse=True)
 def _nothing_said_yet():
     notes._warn_once.cache_clear()
 
 
-def names():
-    return [f"Species_{row % 99:02d}" for row in range(len(IDS))]
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Leaves of 99 species; margin1 is the id, every picture as bright as its id modulo 200."""
-    folder = tmp_path_factory.mktemp("data") / "leaf"
-    (folder / "images").mkdir(parents=True)
-    values = np.random.default_rng(0).normal(5, 3, (len(IDS), 192)).round(3)
-    values[:, 0], values[:, 1] = IDS, 7
-    table = pd.DataFrame(values, columns=leaf99.FEATURES)
-    table.insert(0, "id", IDS)
-    table.insert(1, "species", names())
-    table.to_csv(folder / "train.csv", index=False)
-    for number in IDS:
-        Image.new("L", (8, 4), int(number) % 200).save(folder / "images" / f"{number}.jpg", quality=95)
-    return folder.parent
+    root = tmp_path_factory.mktemp("data")
+    write_leaves(root)
+    return root
 
 
 @pytest.fixture
@@ -58,8 +43,8 @@ def data(whole, tmp_path):
 
 def test_leaves_measures_and_labels_are_aligned_by_id_and_species_have_the_order_of_the_alphabet(whole):
     parts = [leaf99.read(split, whole) for split in ("train", "val", "test")]
-    ids = np.sort(IDS)[torch.cat([part.inputs["table"][:, 0] for part in parts]).argsort().argsort()]
-    species = dict(zip(IDS, names(), strict=True))
+    ids = np.sort(LEAF_IDS)[torch.cat([part.inputs["table"][:, 0] for part in parts]).argsort().argsort()]
+    species = dict(zip(LEAF_IDS, SPECIES, strict=True))
     assert torch.cat([part.labels for part in parts]).tolist() == [int(species[number][-2:]) for number in ids]
     pictures = torch.cat([part.inputs["image"] for part in parts])
     assert bool((pictures == pictures[:, :1]).all()), "grey"
@@ -84,7 +69,7 @@ def test_columns_are_scaled_by_the_training_leaves_alone(whole):
 
 def test_no_leaf_is_in_two_splits_and_reading_again_gives_the_same(whole):
     firsts = [leaf99.read(split, whole).inputs["table"][:, 0] for split in ("train", "val", "test")]
-    assert len(torch.cat(firsts).unique()) == len(IDS), "margin1 is the id"
+    assert len(torch.cat(firsts).unique()) == len(LEAF_IDS), "margin1 is the id"
     assert all(bool((first.diff() > 0).all()) for first in firsts), "in the order of the ids"
     before = leaf99.read("val", whole).fingerprint
     leaf99.read.cache_clear()
@@ -205,7 +190,7 @@ def test_options_of_encoders_and_another_imputer_come_by_settings():
     )
     assert changed.modalities["image"].options == {"channels": (4, 8)}
     assert changed.imputer == "iterative"
-    assert changed.imputer_options == {"cardinalities": leaf99.CARDINALITIES, "rounds": 2}
+    assert changed.imputer_options == {"cardinalities": (1,) * 192, "rounds": 2}
     with pytest.raises(ValueError, match="there is no modality of leaf99 'picture'"):
         leaf99.BENCHMARK.with_settings({"modality_options": {"picture": {}}})
     with pytest.raises(ValueError, match="modality_options of 'image': 3 must be a mapping"):

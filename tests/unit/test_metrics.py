@@ -20,6 +20,13 @@ def test_the_interval_of_an_accuracy_is_wilsons():
     assert (low, high) == pytest.approx((0.8256, 0.9448), abs=1e-4)  # Wilson (1927) for 90 of 100
 
 
+def test_one_sample_of_a_class_decides_nothing():
+    labels, chances = np.array([0, 0, 0, 1]), np.array([0.1, 0.4, 0.2, 0.3])
+    first, second = (np.column_stack([1 - each, each]) for each in (chances, 1 - chances))
+    assert metrics.interval("auc", first, labels) == (0.0, 1.0)
+    assert metrics.paired_test("auc", first, second, labels)[0] == 1.0
+
+
 def test_delong_deviation_agrees_with_resampling():
     probabilities, labels = binary(0)
     draw = np.random.default_rng(1)

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from official import write_hearts
 
 from gauge.benchmarks import cad, infarction
 from gauge.data import notes
-from gauge.data.ukbb import CARDINALITIES, FOLDERS
+from gauge.data.ukbb import COLUMNS, FOLDERS
 from gauge.masks import mask_split, parse_protocol
 
 BENCHMARKS = {"CAD": cad, "Infarction": infarction}
@@ -17,32 +18,9 @@ def _nothing_said_yet():
     notes._warn_once.cache_clear()
 
 
-def write(folder, table, labels, paths, numbers, positives):
-    """Hearts whose first measure is their number over a hundred, which is also how bright they are."""
-    values = np.ones((len(numbers), 75))
-    values[:, 26] = np.array(numbers) / 100
-    np.savetxt(folder / f"{table}.csv", values, delimiter=",", fmt="%.4f")
-    torch.save([int(number in positives) for number in numbers], folder / f"{labels}.pt")
-    torch.save([f"/vol/biomedic/hearts/{number}/sa.npy" for number in numbers], folder / f"{paths}.pt")
-
-
 @pytest.fixture
 def data(tmp_path):
-    folder = tmp_path / FOLDERS[0]
-    folder.mkdir(parents=True)
-    torch.save(list(CARDINALITIES), folder / "tabular_lengths_reordered.pt")
-    for number in range(20):
-        (tmp_path / "hearts" / str(number)).mkdir(parents=True)
-        np.save(tmp_path / "hearts" / str(number) / "sa.npy", np.full((21, 21, 3), number / 100, np.float32))
-    lead = "cardiac_features_{}_imputed_noOH_tabular_imaging"
-    for target, numbers in (("CAD", [3, 4, 5, 6]), ("Infarction", [3, 7])):
-        table = f"{lead.format('train')}_{target}_balanced_reordered"
-        paths = f"cardiac_train_paths_imaging_{target}_balanced"
-        write(folder, table, f"cardiac_labels_{target}_train_balanced", paths, numbers, {3, 5})
-        for split, people, positives in (("val", [10, 11, 12], {11}), ("test", [15, 16, 17], {15, 16})):
-            sick = positives if target == "CAD" else {min(positives)}
-            table = f"{lead.format(split)}_reordered"
-            write(folder, table, f"cardiac_labels_{target}_{split}", f"cardiac_{split}_paths_imaging", people, sick)
+    write_hearts(tmp_path)
     return tmp_path
 
 
@@ -66,7 +44,7 @@ def test_each_target_has_its_own_training_rows_and_labels_and_shares_the_other_p
 
 
 def test_26_columns_are_categories_with_90_words_together_and_49_are_numbers():
-    sizes = np.array(CARDINALITIES)
+    sizes = np.array(list(COLUMNS.values()))
     assert len(sizes) == 75
     assert (sizes[:26] > 1).all()
     assert (sizes[26:] == 1).all()

@@ -15,12 +15,13 @@ from gauge.registry import pick
 @dataclass(frozen=True)
 class Modality:
     """What one modality looks like, and the encoder that reads it; `vector` is the encoder for methods that want it as one
-    vector, the same one where there is no other."""
+    vector, the same one where there is no other. `columns` names its units, where they are columns of a table."""
 
     shape: tuple[int, ...]
     encoder: str
     options: Mapping[str, Any] = field(default_factory=dict)
     vector: str | None = None
+    columns: tuple[str, ...] = ()
 
 
 # kept as they end: together they are perfect on complete samples long before each is as good as it gets

@@ -1,9 +1,29 @@
-"""How the stages of a benchmark with pictures and a table train: what DVM, the hearts and HAM10000 share."""
+"""What benchmarks with a picture and a table share: how the table is read and imputed, and how their stages train."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from gauge.benchmarks import Modality
 from gauge.config import TrainSettings
 from gauge.data.tables import GAMMA_PROTOCOLS
+
+
+def image_table(
+    image: Modality, columns: Mapping[str, int], *, width: int, depth: int, heads: int, resnet: int
+) -> dict[str, Any]:
+    """Fields of a `Benchmark`. `columns` tells how many categories each has, 1 for a number; `width`, `depth` and `heads`
+    are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of that depth."""
+    cardinalities = tuple(columns.values())
+    sizes = {"depth": depth, "heads": heads}
+    options = {"cardinalities": cardinalities, "inner": width, **sizes}
+    table = Modality((len(columns),), "tabular", options, "tabular_vector", tuple(columns))
+    return {
+        "modalities": {"image": image, "table": table},
+        "imputer": "tip",
+        "imputer_options": {"cardinalities": cardinalities, "width": width, **sizes, "resnet": resnet},
+        "subsets_per_step": 2,
+        "protocols": GAMMA_PROTOCOLS,
+    }
 
 
 def image_table_settings(

@@ -4,11 +4,10 @@ from functools import cache
 from pathlib import Path
 
 from gauge.benchmarks import Benchmark, Modality
-from gauge.benchmarks._image_table import image_table_settings
+from gauge.benchmarks._image_table import image_table, image_table_settings
 from gauge.data import Dataset
-from gauge.data.tables import GAMMA_PROTOCOLS
 from gauge.data.tip import SIDE
-from gauge.data.ukbb import CARDINALITIES, read_heart
+from gauge.data.ukbb import COLUMNS, read_heart
 
 __all__ = ["BENCHMARK"]
 
@@ -21,24 +20,19 @@ def read(split: str, data: Path | None = None) -> Dataset:
 
 BENCHMARK = Benchmark(
     name="cad",
-    modalities={
-        "image": Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"),
-        "table": Modality(
-            (len(CARDINALITIES),),
-            "tabular",
-            {"cardinalities": CARDINALITIES, "inner": 512, "depth": 4, "heads": 8},
-            "tabular_vector",
-        ),
-    },
+    **image_table(
+        Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"),
+        COLUMNS,
+        width=512,
+        depth=4,
+        heads=8,
+        resnet=50,
+    ),
     num_classes=2,
     dim=256,
     heads=8,
     depth=2,
-    subsets_per_step=2,
     projection=128,
-    imputer="tip",
-    imputer_options={"cardinalities": CARDINALITIES, "width": 512, "depth": 4, "heads": 8, "resnet": 50},
-    protocols=GAMMA_PROTOCOLS,
     settings=image_table_settings(
         "hearts", {"imputer": 500, "backbone": 300, "experts": 60, "finetune": 300}, batch_size=128, finetune_rate=1e-3
     ),

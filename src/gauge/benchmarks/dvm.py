@@ -4,9 +4,8 @@ from functools import cache
 from pathlib import Path
 
 from gauge.benchmarks import Benchmark, Modality
-from gauge.benchmarks._image_table import image_table_settings
+from gauge.benchmarks._image_table import image_table, image_table_settings
 from gauge.data import Dataset
-from gauge.data.tables import GAMMA_PROTOCOLS
 from gauge.data.tip import SIDE, Files, find_folder, read_split
 
 __all__ = ["BENCHMARK"]
@@ -14,7 +13,11 @@ __all__ = ["BENCHMARK"]
 ROWS = {"train": 70_565, "val": 17_642, "test": 88_207}
 LENGTHS = "tabular_lengths_all_views_physical_reordered.pt"
 FOLDERS = ("DVM/features", "features", ".")
-CARDINALITIES = (22, 13, 3, 12, *(1,) * 13)  # colour, body, gearbox and fuel; the others are numbers
+NUMBERS = (
+    *("Wheelbase", "Height", "Width", "Length", "Adv_year", "Adv_month", "Reg_year", "Runned_Miles", "Price"),
+    *("Seat_num", "Door_num", "Entry_price", "Engine_size"),
+)
+COLUMNS = {"Color": 22, "Bodytype": 13, "Gearbox": 3, "Fuel_type": 12} | dict.fromkeys(NUMBERS, 1)
 CLASSES = 286
 
 
@@ -33,7 +36,13 @@ def read(split: str, data: Path | None = None) -> Dataset:
         LENGTHS,
     )
     return read_split(
-        split, folder, files, cardinalities=CARDINALITIES, num_classes=CLASSES, official=ROWS[split], data=data
+        split,
+        folder,
+        files,
+        cardinalities=tuple(COLUMNS.values()),
+        num_classes=CLASSES,
+        official=ROWS[split],
+        data=data,
     )
 
 
@@ -44,24 +53,19 @@ def read(split: str, data: Path | None = None) -> Dataset:
 # `weights` names torchvision's file, and from random weights otherwise, as no download is made.
 BENCHMARK = Benchmark(
     name="dvm",
-    modalities={
-        "image": Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"),
-        "table": Modality(
-            (len(CARDINALITIES),),
-            "tabular",
-            {"cardinalities": CARDINALITIES, "inner": 512, "depth": 4, "heads": 8},
-            "tabular_vector",
-        ),
-    },
+    **image_table(
+        Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"),
+        COLUMNS,
+        width=512,
+        depth=4,
+        heads=8,
+        resnet=50,
+    ),
     num_classes=CLASSES,
     dim=256,
     heads=8,
     depth=2,
-    subsets_per_step=2,
     projection=128,
-    imputer="tip",
-    imputer_options={"cardinalities": CARDINALITIES, "width": 512, "depth": 4, "heads": 8, "resnet": 50},
-    protocols=GAMMA_PROTOCOLS,
     settings=image_table_settings("cars", {"imputer": 500, "backbone": 300, "experts": 10, "finetune": 300}),
     read=read,
 )

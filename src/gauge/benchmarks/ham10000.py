@@ -7,17 +7,17 @@ import numpy as np
 import torch
 
 from gauge.benchmarks import Benchmark, Modality
-from gauge.benchmarks._image_table import image_table_settings
+from gauge.benchmarks._image_table import image_table, image_table_settings
 from gauge.data import Dataset
 from gauge.data.notes import join_notes, part_note
 from gauge.data.squares import find, read_squares
-from gauge.data.tables import GAMMA_PROTOCOLS, as_cells, codes, divide, numbers, read_table, standardised
+from gauge.data.tables import as_cells, codes, divide, numbers, read_table, standardised
 
 __all__ = ["BENCHMARK"]
 
 PICTURES = 10_015
 SIDE = 128
-COLUMNS = ("lesion_id", "image_id", "dx", "age", "sex", "localization")  # dx_type hints at the diagnosis
+READ = ("lesion_id", "image_id", "dx", "age", "sex", "localization")  # dx_type hints at the diagnosis
 DIAGNOSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
 SEXES = ("female", "male")
 PLACES = (
@@ -41,7 +41,7 @@ def read(split: str, data: Path | None = None) -> Dataset:
     if not folders:
         raise ValueError(f"{folder} has no pictures: there is none of the folders {', '.join(FOLDERS)}")
     path = folder / "HAM10000_metadata.csv"
-    table = read_table(path, COLUMNS, key="image_id", filled=("lesion_id", "dx"))
+    table = read_table(path, READ, key="image_id", filled=("lesion_id", "dx"))
     labels = (codes(table["dx"], DIAGNOSES, path, unknown=None) == DIAGNOSES.index("mel")).astype(np.int64)
     lesions = table["lesion_id"].astype("category").cat.codes.to_numpy()
     parts = split_lesions(lesions, labels, path)
@@ -72,28 +72,21 @@ def split_lesions(lesions: np.ndarray, labels: np.ndarray, source: Path) -> dict
     return {split: np.flatnonzero(np.isin(lesions, chosen)) for split, chosen in parts.items()}
 
 
-CARDINALITIES = (1, len(SEXES), len(PLACES))
-
 BENCHMARK = Benchmark(
     name="ham10000",
-    modalities={
-        "image": Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector"),
-        "table": Modality(
-            (len(CARDINALITIES),),
-            "tabular",
-            {"cardinalities": CARDINALITIES, "inner": 128, "depth": 2, "heads": 4},
-            "tabular_vector",
-        ),
-    },
+    **image_table(
+        Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector"),
+        {"age": 1, "sex": len(SEXES), "localization": len(PLACES)},
+        width=128,
+        depth=2,
+        heads=4,
+        resnet=18,
+    ),
     num_classes=2,
     dim=128,
     heads=4,
     depth=2,
-    subsets_per_step=2,
     projection=64,
-    imputer="tip",
-    imputer_options={"cardinalities": CARDINALITIES, "width": 128, "depth": 2, "heads": 4, "resnet": 18},
-    protocols=GAMMA_PROTOCOLS,
     settings=image_table_settings(
         "lesions", {"imputer": 100, "backbone": 50, "experts": 30, "finetune": 20}, batch_size=128
     ),

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from gauge.benchmarks import Benchmark, Modality
+from gauge.benchmarks._image_table import image_table
 from gauge.config import TrainSettings
 from gauge.data import Dataset
 from gauge.data.notes import join_notes, part_note
@@ -53,29 +54,22 @@ def read(split: str, data: Path | None = None, fold: int = 0) -> Dataset:
     )
 
 
-CARDINALITIES = (1,) * len(FEATURES)
-
 # Small networks, for 594 leaves and for a CPU.
 BENCHMARK = Benchmark(
     name="leaf99",
-    modalities={
-        "image": Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat"),
-        "table": Modality(
-            (len(FEATURES),),
-            "tabular",
-            {"cardinalities": CARDINALITIES, "inner": 64, "depth": 2, "heads": 4},
-            "tabular_vector",
-        ),
-    },
+    **image_table(
+        Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat"),
+        dict.fromkeys(FEATURES, 1),
+        width=64,
+        depth=2,
+        heads=4,
+        resnet=0,
+    ),
     num_classes=SPECIES,
     dim=64,
     heads=4,
     depth=2,
-    subsets_per_step=2,
     projection=32,
-    imputer="tip",
-    imputer_options={"cardinalities": CARDINALITIES, "width": 64, "depth": 2, "heads": 4, "resnet": 0},
-    protocols=GAMMA_PROTOCOLS,
     settings={
         "imputer": TrainSettings(
             epochs=30, batch_size=64, schedule="cosine", patience=None, augment="leaves-tip", precision="tf32"

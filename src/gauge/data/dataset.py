@@ -96,9 +96,12 @@ class Dataset:
         inputs = {name: as_values(values[index]) for name, values in self.inputs.items()}
         return Batch(inputs, observed, self.labels[index], index, key)
 
-    def batches(self, size: int, *, keep: Mapping[str, Tensor] | None = None, seed: int = 0) -> Iterator[Batch]:
-        """The split in order; `keep` holds flags for all its rows."""
-        for index in torch.arange(len(self), device=self.device).split(size):
+    def batches(
+        self, size: int, *, keep: Mapping[str, Tensor] | None = None, seed: int = 0, chosen: Tensor | None = None
+    ) -> Iterator[Batch]:
+        """The split in order, or the `chosen` ones of its rows; `keep` holds flags for all its rows."""
+        every = torch.arange(len(self)) if chosen is None else chosen
+        for index in every.to(self.device).split(size):
             rows = None if keep is None else {name: flags[index] for name, flags in keep.items()}
             yield self.batch(index, keep=rows, key=sample_keys(index, seed, self.split))
 

@@ -12,7 +12,42 @@ FOLDERS = (
     ".",
 )
 LENGTHS = "tabular_lengths_reordered.pt"
-CARDINALITIES = (*(2,) * 13, 3, 6, 4, 3, 3, 8, 8, 8, 3, 8, 3, 4, 3, *(1,) * 49)
+YES_OR_NO = (
+    *("shortness of breath", "sex", "diabetes", "angina", "stroke", "high blood pressure", "cholesterol medication"),
+    *("blood pressure medication", "insulin", "hormone replacement", "oral contraceptive", "long-standing illness"),
+    "ever smoked",
+)
+CATEGORIES = {
+    "sleeplessness": 3,
+    "alcohol frequency": 6,
+    "overall health": 4,
+    "alcohol drinker": 3,
+    "falls": 3,
+    "days walked": 8,
+    "days of moderate activity": 8,
+    "days of vigorous activity": 8,
+    "walking pace": 3,
+    "duration of strenuous sports": 8,
+    "current smoking": 3,
+    "past smoking": 4,
+    "smoking status": 3,
+}
+PULSE_WAVE = (
+    *("heart rate", "systolic brachial pressure", "diastolic brachial pressure", "peripheral pulse pressure"),
+    *("central systolic pressure", "central pulse pressure", "number of beats", "central augmentation pressure"),
+    *("augmentation index", "cardiac output", "end-systolic pressure", "end-systolic pressure index"),
+    *("total peripheral resistance", "stroke volume", "cardiac index"),
+)
+NUMBERS = (
+    *("arterial stiffness index", "systolic blood pressure", "diastolic blood pressure", "pulse rate", "body fat %"),
+    *("whole body fat mass", "body mass index", "basal metabolic rate", "waist", "hip", "weight", "ventricular rate"),
+    *("P duration", "QRS duration", "cardiac output", "cardiac index", "average heart rate", "body surface area"),
+    *("duration of walks", "duration of moderate activity", "duration of vigorous activity"),
+    *(f"pulse wave: {name}" for name in PULSE_WAVE),
+    *("sleep duration", "tobacco exposure at home", "tobacco exposure outside"),
+    *("LVESV", "LVEDV", "LVSV", "LVEF", "LVCO", "LVM", "RVEDV", "RVESV", "RVSV", "RVEF"),
+)
+COLUMNS = {**dict.fromkeys(YES_OR_NO, 2), **CATEGORIES, **dict.fromkeys(NUMBERS, 1)}
 HELD_OUT = {"val": 6_510, "test": 3_617}
 
 
@@ -45,7 +80,7 @@ def read_heart(target: str, split: str, data: Path | None, *, train_rows: int) -
         split,
         folder,
         files(target, split),
-        cardinalities=CARDINALITIES,
+        cardinalities=tuple(COLUMNS.values()),
         num_classes=2,
         official=train_rows if split == "train" else HELD_OUT[split],
         data=data,

@@ -143,8 +143,8 @@ class DyMo(nn.Module):
         missing = sorted(set(range(len(self.prototypes))) - set(train.labels.unique().tolist()))
         if missing:
             raise ValueError(
-                f"the {train.split} split has no sample of class {', '.join(map(str, missing))}, so DyMo has no statistics "
-                "for it; add samples, or leave the class out of the model"
+                f"the {train.split} split has no sample of class {missing[0]} ({len(missing)} such), so DyMo has no "
+                "statistics for it; add samples, or leave the class out of the model"
             )
         seen = [
             (self._features(batch), one_hot(train.labels[batch.index], self.prototypes)) for batch in train.batches(512)

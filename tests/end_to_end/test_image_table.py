@@ -1,0 +1,71 @@
+"""Benchmarks with a picture and a table from files in the official layout to results: TIP, backbone, GAUGE, DyMo, gates."""
+
+import json
+
+import pytest
+from helpers import command as gauge
+from official import write_dvm, write_hearts, write_leaves, write_lesions
+
+from gauge import registry
+from gauge.config import Experiment
+from gauge.experiment import Workspace
+
+LAYOUTS = {
+    "dvm": write_dvm,
+    "cad": write_hearts,
+    "infarction": write_hearts,
+    "ham10000": write_lesions,
+    "leaf99": write_leaves,
+}
+SMALL = {"depth": 1, "heads": 2}
+RESNET = {"image": {"depth": 18}, "table": {"inner": 8, **SMALL}}
+QUICK = {
+    "imputer": {"epochs": 1},
+    "backbone": {"epochs": 1},
+    "finetune": {"epochs": 1},
+    "imputer_options": {"width": 8, **SMALL, "resnet": 18},
+    "modality_options": RESNET,
+}
+LEAF = QUICK | {"imputer_options": {"width": 8, **SMALL}, "modality_options": {"table": RESNET["table"]}}
+PROTOCOLS = ("complete", "gamma=0.5", "gamma=1")
+
+
+@pytest.mark.parametrize(("name", "write"), LAYOUTS.items())
+def test_official_files_become_results_and_gates_with_names(name, write, tmp_path):
+    write(tmp_path / "data")
+    workspace = Workspace(tmp_path / "runs", "cpu")
+    overrides = LEAF if name == "leaf99" else QUICK
+
+    def experiment(method: str, variant: str) -> Experiment:
+        return Experiment(
+            benchmark=name, method=method, variant=variant, data=str(tmp_path / "data"), overrides=overrides
+        )
+
+    found = {}
+    for variant in ("gauge", "masked", "v1"):
+        for result, _ in workspace.run(experiment("gauge", variant), PROTOCOLS):
+            found[variant, result.protocol] = result
+    assert len(found) == 9
+    assert all(0 <= result.value <= 1 for result in found.values())
+    really = {protocol: found["gauge", protocol].data["missing"] for protocol in PROTOCOLS}
+    assert [really[protocol]["image"] for protocol in PROTOCOLS] == [0, 0, 0]
+    assert really["gamma=1"]["table"] == 1
+    if name == "dvm":  # six adverts
+        with pytest.raises(ValueError, match=r"the train split has no sample of class 0 \(280 such\)"):
+            workspace.run(experiment("dymo", "dymo"), PROTOCOLS)
+    else:
+        dymo = {result.protocol: result.value for result, _ in workspace.run(experiment("dymo", "dymo"), PROTOCOLS)}
+        assert dymo["complete"] == found["v1", "complete"].value, "nothing to recover"
+
+    folder = str(workspace.model_folder(experiment("gauge", "gauge")))
+    asked = ("--sample", "0", "--sample", "1", "--protocol", "gamma=0.5", "--device", "cpu", "--json")
+    units = json.loads(gauge("gates", folder, *asked, cwd=tmp_path).stdout)
+    table = [unit for unit in units if unit["modality"] == "table" and unit["sample"] == 0]
+    columns = registry.get("benchmarks", name).modalities["table"].columns
+    assert [unit["unit"] for unit in table] == list(columns)
+    assert len(set(columns)) == len(columns)
+    assert {unit["observed"] for unit in units} == {"observed", "imputed"}
+    assert {unit["observed"] for unit in units if unit["modality"] == "image"} == {"observed"}
+    assert all(0 < unit["gate"] < 1 for unit in units)
+    assert [unit["unit"] for unit in units if unit["modality"] == "image"][:2] == ["row 1, column 1", "row 1, column 2"]
+    assert {unit["sample"] for unit in units} == {0, 1}
