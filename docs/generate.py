@@ -7,6 +7,7 @@ import json
 import re
 from functools import cache
 from pathlib import Path
+from statistics import mean, stdev
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -27,12 +28,22 @@ ROWS = {
     "gauge:scalar": "one learned gate for all imputed units",
     "gauge:v3": "v3: one gate per modality",
     "gauge": "GAUGE",
+    "gauge:gauge-informed": "GAUGE that knows what is imputed",
+    "gauge:gauge-random": "GAUGE, scores at random",
+    "gauge:gauge-feature-norm": "GAUGE, norms of the units",
+    "gauge:gauge-gradient-norm": "GAUGE, norms of the gradients",
+    "gauge:gauge-attention": "GAUGE, attention on the units",
     "gauge:gauge-zscore": "GAUGE, always z-scores",
     "gauge:gauge-raw": "GAUGE, always raw scores",
     "late_fusion": "one classifier for each modality, voting",
 }
 ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
+SCORERS = ("gauge", *(f"gauge:gauge-{name}" for name in ("random", "feature-norm", "gradient-norm", "attention")))
+NOT_SCORERS = tuple(row for row in ROWS if row not in SCORERS[1:])
 FACES = ("complete", "missing=img", "missing=text")
+DIGITS = ("complete", "missing=svhn", "missing=text", "missing=svhn+text", "missing=mnist", "missing=mnist+svhn")
+DIGITS += ("missing=mnist+text",)
+REFERENCES = ("gauge:v2", "dymo", "gauge:masked")
 EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
 
 
@@ -43,9 +54,10 @@ def results(folder: str) -> tuple[Result, ...]:
     return tuple(sorted(found, key=lambda result: (list(ROWS).index(result.row), result.seed)))
 
 
-def accuracy(folder: str, protocols: tuple[str, ...]) -> str:
-    """Every row: mean ± deviation over seeds, the best of each column in bold."""
+def accuracy(folder: str, protocols: tuple[str, ...], rows: tuple[str, ...] = NOT_SCORERS) -> str:
+    """Mean ± deviation over seeds, the best of each column in bold."""
     chosen = [result for protocol in protocols for result in results(folder) if result.protocol == protocol]
+    chosen = [result for result in chosen if result.row in rows]
     return Table.of(sorted(chosen, key=lambda result: list(ROWS).index(result.row))).markdown()
 
 
@@ -53,7 +65,9 @@ def cells(folder: str) -> dict[str, dict[str, Cell]]:
     return Table.of(results(folder)).rows
 
 
-def differences(folder: str, protocol: str, references: tuple[str, ...]) -> str:
+def differences(
+    folder: str, protocol: str, references: tuple[str, ...] = REFERENCES, rows: tuple[str, ...] = NOT_SCORERS
+) -> str:
     """Every row minus each reference row on the same samples, masks and seeds."""
     pairs = [Paired.model_validate(record) for record in _records(folder, "comparison.json")]
     found = {(pair.row, pair.other): pair for pair in pairs if pair.protocol == protocol}
@@ -61,7 +75,7 @@ def differences(folder: str, protocol: str, references: tuple[str, ...]) -> str:
         f"| points at {protocol} | seeds | {' | '.join(f'minus {other}' for other in references)} |",
         "|---" * (len(references) + 2) + "|",
     ]
-    for row in ROWS:
+    for row in rows:
         mine = [found.get((row, other)) for other in references]
         if any(mine):
             seeds = len(cells(folder)[row][protocol].values)
@@ -82,7 +96,7 @@ def published() -> str:
     head = [f"{column}, {whose}" for column in columns for whose in ("ours", "paper")]
     lines = [f"| accuracy, % | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
     for row, found in cells("polymnist/cosine").items():
-        if row in POLYMNIST:
+        if row in POLYMNIST and row in NOT_SCORERS:
             shown = [
                 text for column in columns for text in (str(found[column]), _published(POLYMNIST[row].get(column)))
             ]
@@ -90,36 +104,60 @@ def published() -> str:
     return "\n".join(lines) + "\n"
 
 
+def scoring() -> str:
+    """Gates from other scores: accuracy at η = 0.8, the difference to GAUGE seed by seed, and the paper's accuracy."""
+    pairs = [Paired.model_validate(record) for record in _records("polymnist/cosine", "comparison.json")]
+    found = {(pair.row, pair.protocol): pair for pair in pairs if pair.other == "gauge"}
+    lines = ["| scores | eta=0.8 | minus gauge | every=0.8 | minus gauge | eta=0.8, paper |", "|---" * 6 + "|"]
+    for row in SCORERS:
+        mine = cells("polymnist/cosine")[row]
+        shown = [f"{mine[each]} | {_difference(found.get((row, each)))}" for each in ("eta=0.8", "every=0.8")]
+        lines.append(f"| {row} | {' | '.join(shown)} | {_published(POLYMNIST[row]['eta=0.8'])} |")
+    return "\n".join(lines) + "\n"
+
+
 def _published(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def audit() -> str:
-    """What `gauge audit` said of the trained GAUGE models."""
+def audit(folder: str) -> str:
+    """What `gauge audit` said of the trained GAUGE models: mean and deviation over seeds, predictions changed in all."""
     lines = [
-        "| seed | protocol | rank correlation with exact effects | gate: observed, imputed | imputed views that are right "
-        "| gate: right, wrong | AUC of the gate, right against wrong | predictions changed: better, worse |",
-        "|---" * 8 + "|",
+        "| protocol | seeds | rank correlation with exact effects | gate: observed | imputed | imputed and right | imputed "
+        "and wrong | AUC of the gate, right against wrong | imputed that is right | predictions changed: better, worse |",
+        "|---" * 10 + "|",
     ]
-    for found in _records("polymnist", "audit.json"):
+    for protocol, found in _audits(folder).items():
+        gates = [_spread(found, key) for key in ("gate_observed", "gate_imputed", "gate_right", "gate_wrong")]
+        told = _spread([each["separation"] for each in found], "gate")
+        changed, better, worse = (sum(each[key] for each in found) for key in ("changed", "better", "worse"))
+        right = 100 * sum(each["imputed_right"] for each in found) / len(found)
         lines.append(
-            f"| {found['seed']} | {found['protocol']} | {found['rank_correlation']:.2f} "
-            f"| {found['gate_observed']:.2f}, {found['gate_imputed']:.2f} | {100 * found['imputed_right']:.0f} % "
-            f"| {found['gate_right']:.3f}, {found['gate_wrong']:.3f} | {found['separation']['gate']:.2f} "
-            f"| {found['changed']}: {found['better']}, {found['worse']} |"
+            f"| {protocol} | {len(found)} | {_spread(found, 'rank_correlation')} | {' | '.join(gates)} | {told} "
+            f"| {right:.0f} % | {changed} of {sum(each['samples'] for each in found):,}: {better}, {worse} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def separation() -> str:
+def separation(folder: str) -> str:
     """How well each kind of score tells imputed units of the right class from those of a wrong one."""
-    records = _records("polymnist", "audit.json")
-    protocols = list(dict.fromkeys(found["protocol"] for found in records))
-    lines = [f"| AUC, right against wrong | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
-    for name in records[0]["separation"]:
-        values = [[found["separation"][name] for found in records if found["protocol"] == each] for each in protocols]
-        lines.append(f"| {name} | {' | '.join(f'{sum(each) / len(each):.2f}' for each in values)} |")
+    audits = {protocol: [each["separation"] for each in found] for protocol, found in _audits(folder).items()}
+    lines = [f"| AUC, right against wrong | {' | '.join(audits)} |", "|---" * (len(audits) + 1) + "|"]
+    for name in next(iter(audits.values()))[0]:
+        lines.append(f"| {name} | {' | '.join(_spread(found, name) for found in audits.values())} |")
     return "\n".join(lines) + "\n"
+
+
+def _audits(folder: str) -> dict[str, list[dict]]:
+    found: dict[str, list[dict]] = {}
+    for record in _records(folder, "audit.json"):
+        found.setdefault(record["protocol"], []).append(record)
+    return found
+
+
+def _spread(records: list[dict], key: str) -> str:
+    values = [record[key] for record in records]
+    return f"{mean(values):.2f} ± {stdev(values):.2f}"
 
 
 def scoring_cost() -> str:
@@ -181,8 +219,8 @@ def own_data() -> str:
 
 TABLES = {
     "celeba": lambda: accuracy("celeba", FACES),
-    "celeba-complete": lambda: differences("celeba", "complete", ("gauge:v2", "dymo", "gauge:masked")),
-    "celeba-faces": lambda: differences("celeba", "missing=text", ("gauge:v2", "dymo", "gauge:masked")),
+    "celeba-complete": lambda: differences("celeba", "complete"),
+    "celeba-faces": lambda: differences("celeba", "missing=text"),
     "pipeline-cost": pipeline_cost,
     "own-data": own_data,
     "classifier-cost": classifier_cost,
@@ -190,17 +228,25 @@ TABLES = {
     "polymnist5k-paired": lambda: differences("polymnist5k", "eta=0.8", ("gauge:v2", "gauge:masked")),
     "polymnist": lambda: accuracy("polymnist/cosine", ETA),
     "polymnist-every": lambda: accuracy("polymnist/cosine", EVERY),
-    "polymnist-paired": lambda: differences("polymnist/cosine", "eta=0.8", ("gauge:v2", "dymo", "gauge:masked")),
+    "polymnist-paired": lambda: differences("polymnist/cosine", "eta=0.8"),
     "polymnist-published": published,
-    "audit": audit,
-    "separation": separation,
+    "polymnist-scoring": scoring,
+    "polymnist-constant": lambda: accuracy("polymnist/constant", ETA),
+    "polymnist-constant-paired": lambda: differences("polymnist/constant", "eta=0.8", ("gauge:v2", "gauge:masked")),
+    "audit": lambda: audit("polymnist/cosine"),
+    "separation": lambda: separation("polymnist/cosine"),
+    "mst": lambda: accuracy("mst", DIGITS),
+    "mst-paired": lambda: differences("mst", "missing=mnist+text"),
+    "mst-audit": lambda: audit("mst"),
+    "mst-reversed": lambda: accuracy("mst/reversed", DIGITS),
     "scoring-cost": scoring_cost,
 }
 
 
 def draw_rows(path: Path) -> None:
     """PolyMNIST with four of five views missing: every seed, the mean of each row, and the paper's number."""
-    found = {row: cell["eta=0.8"] for row, cell in cells("polymnist/cosine").items() if row != "gauge:v1"}
+    shown = [row for row in cells("polymnist/cosine") if row in NOT_SCORERS and row != "gauge:v1"]
+    found = {row: cells("polymnist/cosine")[row]["eta=0.8"] for row in shown}
     with matplotlib.rc_context({"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}):
         figure = Figure(figsize=(8.2, 3.4))
         axes = figure.add_axes((0.46, 0.17, 0.52, 0.79))
