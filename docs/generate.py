@@ -178,7 +178,7 @@ def scoring_cost() -> str:
 
 def pipeline_cost() -> str:
     """Seconds an epoch of every stage of PolyMNIST, launched kernel by kernel and recorded."""
-    content = json.loads((ROOT / "perf" / "results" / "pipeline-cuda.json").read_text())
+    content = json.loads((ROOT / "perf" / "results" / "pipeline-polymnist-cuda.json").read_text())
     machine = content["hardware"]["gpu"]
     lines = [
         f"| {machine} | s an epoch, eager | s an epoch, recorded | launch overhead | peak, GiB |",

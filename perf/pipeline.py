@@ -1,6 +1,6 @@
-"""What the PolyMNIST pipeline costs: seconds an epoch of every stage, eager and recorded, and DyMo's selection.
+"""What the pipeline of a benchmark costs: seconds an epoch and samples a second of every stage, and DyMo's selection.
 
-    python perf/pipeline.py --data DIR [--device cuda] [--out perf/results]
+    python perf/pipeline.py polymnist --data DIR [--device cuda] [--out perf/results]
 
 Networks and batch sizes are the benchmark's, weights random. On a GPU the share of a step that is launch overhead is what
 recording it as a CUDA graph saves. On a CPU a few steps are timed and nothing is recorded.
@@ -58,13 +58,14 @@ def seconds_an_epoch(stage: Stage, train: Dataset, *, record: bool, steps: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data", type=Path, required=True, help="folder that `gauge benchmark polymnist --data` reads")
+    parser.add_argument("benchmark", choices=registry.names("benchmarks"))
+    parser.add_argument("--data", type=Path, help="folder that `gauge benchmark --data` reads")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=100, help="steps to time of each stage")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     device = torch.device(options.device)
-    benchmark = registry.get("benchmarks", "polymnist")
+    benchmark = registry.get("benchmarks", options.benchmark)
     started = time.perf_counter()
     train, test = (benchmark.load(split, options.data).to(device) for split in ("train", "test"))
     rows: dict[str, dict[str, float]] = {"data": {"seconds": time.perf_counter() - started}}
@@ -81,6 +82,7 @@ def main() -> None:
             row["recorded"] = seconds_an_epoch(stage, train, record=True, steps=options.steps)
             row["launch_share"] = 1 - row["recorded"] / row["eager"]
             row["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        row["samples_per_second"] = len(train) / min(row.get("recorded", row["eager"]), row["eager"])
         rows[name] = row
         print(name, {key: round(value, 3) for key, value in row.items()}, flush=True)
     dymo = fresh(registry.module("methods", "dymo").plan(benchmark), train).eval()
@@ -88,12 +90,12 @@ def main() -> None:
     dymo.prepare(train if device.type == "cuda" else benchmark.load("val", options.data))
     rows["dymo"] = {"statistics": time.perf_counter() - started}
     started = time.perf_counter()
-    predict_split(dymo, test, "eta=0.8")
+    predict_split(dymo, test, benchmark.protocols[-1])
     rows["dymo"]["selection"] = time.perf_counter() - started
     print("dymo", rows["dymo"], flush=True)
     content = {"date": str(date.today()), "commit": commit(), "hardware": hardware(device), "rows": rows}
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"pipeline-{device.type}.json"
+    path = options.out / f"pipeline-{benchmark.name}-{device.type}.json"
     path.write_text(json.dumps(content, indent=2) + "\n")
     print(f"written to {path}")
 

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from gauge.data import Dataset
+from gauge.gates import hiding_bias
 from gauge.inference import masked_batches
 from gauge.masks import parse_protocol
 from gauge.methods.gauge import Gauge, Reading
@@ -29,8 +30,10 @@ Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 class Audit:
     """What was found; shares and means from 0 to 1, None where nothing could be compared.
 
-    `separation` holds, for the gate and for every kind of score, the AUC with which it tells imputed units of the right
-    class from those of the wrong one: 0.5 is a coin, and below it wrong content gets the larger values.
+    `accuracy` holds that of the prediction without gates and with them, with all imputed units hidden instead, and with
+    those hidden that show a wrong class: what gates that knew the truth would bring. `separation` holds, for the gate and
+    for every kind of score, the AUC with which it tells imputed units of the right class from those of the wrong one: 0.5
+    is a coin, and below it wrong content gets the larger values.
     """
 
     protocol: str
@@ -43,6 +46,7 @@ class Audit:
     changed: int
     better: int
     worse: int
+    accuracy: dict[str, float] = field(default_factory=dict)
     imputed_right: float | None = None
     mixed_samples: float | None = None
     separation: dict[str, float] = field(default_factory=dict)
@@ -57,6 +61,7 @@ class Audit:
             f"rank correlation of Taylor scores with exact effects: {self.rank_correlation:.3f} (mean over samples)",
             f"mean gate of observed units {self.gate_observed:.3f}, of imputed ones {_shown(self.gate_imputed)}",
             f"the gate changes {self.changed} predictions: {self.better} for the better, {self.worse} for the worse",
+            "accuracy: " + ", ".join(f"{name} {100 * value:.2f} %" for name, value in self.accuracy.items()),
         ]
         if self.imputed_right is not None:
             said += [
@@ -86,8 +91,7 @@ class _Seen:
     exact: Float[Tensor, "b n"]
     observed: Bool[Tensor, "b n"]
     right: Bool[Tensor, "b n"] | None
-    before: Bool[Tensor, "b"]
-    after: Bool[Tensor, "b"]
+    correct: dict[str, Bool[Tensor, "b"]]
     changed: Bool[Tensor, "b"]
 
 
@@ -107,6 +111,7 @@ def audit(
     batches = masked_batches(data, parse_protocol(protocol), size, chosen)
     seen = _joined([_look(method, batch, judge) for batch in batches])
     gates, observed = seen.values["gate"], seen.observed
+    before, after = seen.correct["without gates"], seen.correct["with gates"]
     found = Audit(
         protocol=protocol,
         samples=len(chosen),
@@ -116,8 +121,9 @@ def audit(
         gate_observed=float(gates[observed].mean()),
         gate_imputed=float(gates[~observed].mean()) if bool((~observed).any()) else None,
         changed=int(seen.changed.sum()),
-        better=int((seen.after & ~seen.before).sum()),
-        worse=int((seen.before & ~seen.after).sum()),
+        better=int((after & ~before).sum()),
+        worse=int((before & ~after).sum()),
+        accuracy={name: float(rows.float().mean()) for name, rows in seen.correct.items()},
     )
     return found if seen.right is None or bool(observed.all()) else _judged(found, seen)
 
@@ -128,21 +134,28 @@ def _look(method: Gauge, batch: Batch, judge: Judge | None) -> _Seen:
     labels, units = reading.completed.labels, reading.units
     assert prediction.evidence is not None
     assert labels is not None
+    answers = {"without gates": prediction.evidence.logits.argmax(1), "with gates": prediction.logits.argmax(1)}
+    answers["imputed hidden"] = _answer_from(units.observed, reading)
     right = None
     if judge is not None:
         verdict = judge(reading.completed).argmax(-1) == labels[:, None]
-        right = verdict[:, units.modality].cpu()
-    ungated, gated = prediction.evidence.logits.argmax(1), prediction.logits.argmax(1)
+        right = verdict[:, units.modality]
+        answers["wrong ones hidden"] = _answer_from(units.observed | right, reading)
+        right = right.cpu()
     exact = exact_effects(reading.classifier, units.tokens, reference=method.reference(units))
     return _Seen(
         {name: values.float().cpu() for name, values in _values(method, reading, prediction, exact).items()},
         exact.float().cpu(),
         units.observed.cpu(),
         right,
-        (ungated == labels).cpu(),
-        (gated == labels).cpu(),
-        (ungated != gated).cpu(),
+        {name: (answer == labels).cpu() for name, answer in answers.items()},
+        (answers["without gates"] != answers["with gates"]).cpu(),
     )
+
+
+def _answer_from(visible: Bool[Tensor, "b n"], reading: Reading) -> Int[Tensor, "b"]:
+    """The class that the network predicts, without gates, from these units alone."""
+    return reading.classifier(reading.units.hide(visible).tokens, hiding_bias(visible)).argmax(1)
 
 
 def _values(method: Gauge, reading: Reading, prediction: Prediction, exact: Tensor) -> dict[str, Tensor]:
@@ -200,5 +213,5 @@ def _joined(seen: list[_Seen]) -> _Seen:
 
     values = {name: torch.cat([each.values[name] for each in seen]) for name in seen[0].values}
     right = None if seen[0].right is None else cat("right")
-    rest = (cat(name) for name in ("before", "after", "changed"))
-    return _Seen(values, cat("exact"), cat("observed"), right, *rest)
+    correct = {name: torch.cat([each.correct[name] for each in seen]) for name in seen[0].correct}
+    return _Seen(values, cat("exact"), cat("observed"), right, correct, cat("changed"))

@@ -6,6 +6,7 @@ from helpers import CLASSES, dataset, gauge, imputer, unit_encoder
 from torch import nn
 
 from gauge.auditing import Audit, audit
+from gauge.inference import predict_split
 from gauge.methods.late_fusion import LateFusion
 from gauge.types import Evidence
 
@@ -51,6 +52,17 @@ def test_gates_that_follow_the_opposite_are_told_as_such(test_split):
     found = audit(scored_by(HALF), test_split, "missing=image", judge=verdict("image"))
     assert found.separation["gate"] == 0.0
     assert any("of the right class" in line for line in found.lines())
+
+
+def test_units_are_hidden_as_the_judge_says(test_split):
+    method, names = scored_by(HALF), ("image", "signal", "table")
+    told = {wrong: audit(method, test_split, "missing=image", judge=verdict(*wrong)).accuracy for wrong in ((), names)}
+    assert told[()]["wrong ones hidden"] == told[()]["without gates"], "nothing is wrong"
+    assert told[names]["wrong ones hidden"] == told[names]["imputed hidden"], "all that is imputed is"
+    backbone = gauge(None, granularity="none")
+    backbone.load_state_dict(method.state_dict(), strict=False)
+    alone = predict_split(backbone, test_split, "missing=image").score("accuracy")
+    assert told[()]["imputed hidden"] == pytest.approx(alone), "as the network without an imputer answers"
 
 
 def test_exact_scores_correlate_perfectly_with_exact_effects(test_split):
