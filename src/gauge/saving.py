@@ -18,7 +18,7 @@ from gauge.imputers.nearest import Nearest
 from gauge.imputers.zero import Zero
 from gauge.recipe import IMPUTERS, SIZES, build, gating_of
 
-FORMAT = "gauge-classifier-1"
+FORMAT = "gauge-classifier-2"
 ABOUT, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 ELSEWHERE = ("device", "image_folder", "verbose", "encoders")  # options that belong to a machine, or are kept otherwise
 FITTED = (

@@ -10,11 +10,12 @@ from torch import nn
 
 from gauge import __version__, registry
 from gauge.backbones.transformer import Transformer
-from gauge.benchmarks import Benchmark
+from gauge.benchmarks import Benchmark, Modality
 from gauge.config import TrainSettings
 from gauge.data import Dataset
 from gauge.network import Network
 from gauge.nn.attention import initialise
+from gauge.types import Encoder
 from gauge.units import UnitEncoder, VectorEncoder
 
 SIZES = ("dim", "heads", "depth", "num_classes", "small_init", "vector_dim")
@@ -85,18 +86,19 @@ def unit_network(benchmark: Benchmark) -> tuple[UnitEncoder, Network]:
 def vector_encoder(benchmark: Benchmark, width: int | None = None) -> VectorEncoder:
     """Fresh encoders that give one vector of that width (the benchmark's `vector_dim` when None) for each modality."""
     width = width or benchmark.vector_dim or benchmark.dim
-    return VectorEncoder(
-        {
-            name: registry.get("encoders", modality.vector or modality.encoder)(
-                modality.shape, width, **modality.options
-            )
-            for name, modality in benchmark.modalities.items()
-        }
-    )
+
+    def built(modality: Modality) -> Encoder:
+        options = modality.options if modality.vector_options is None else modality.vector_options
+        return registry.get("encoders", modality.vector or modality.encoder)(modality.shape, width, **options)
+
+    return VectorEncoder({name: built(modality) for name, modality in benchmark.modalities.items()})
 
 
 def network_config(benchmark: Benchmark) -> dict[str, Any]:
     """What `unit_network` and `vector_encoder` depend on."""
     sizes = {name: getattr(benchmark, name) for name in SIZES}
-    encoders = {name: [m.shape, m.encoder, dict(m.options), m.vector] for name, m in benchmark.modalities.items()}
+    encoders = {
+        name: [m.shape, m.encoder, dict(m.options), m.vector, *([dict(m.vector_options)] if m.vector_options else [])]
+        for name, m in benchmark.modalities.items()
+    }
     return {**sizes, "encoders": encoders}

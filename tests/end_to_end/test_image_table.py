@@ -26,7 +26,7 @@ QUICK = {
     "imputer_options": {"width": 8, **SMALL, "resnet": 18},
     "modality_options": RESNET,
 }
-LEAF = QUICK | {"imputer_options": {"width": 8, **SMALL}, "modality_options": {"table": RESNET["table"]}}
+LEAF = QUICK | {"imputer_options": {"width": 8, **SMALL}, "modality_options": {"table": {"waves": 2}}}
 PROTOCOLS = ("complete", "gamma=0.5", "gamma=1")
 
 

@@ -117,15 +117,27 @@ def test_one_flag_for_a_table_says_the_same_as_one_for_each_of_its_cells(gaps):
     assert torch.equal(encoder(table, flags), encoder(table, flags[:, None].expand(6, 5)))
 
 
+def test_with_waves_every_column_of_numbers_has_weights_of_its_own():
+    def begins(waves: int) -> torch.Tensor:
+        network = TabularTransformer((1, 1), 8, depth=0, waves=waves)
+        network.positions.weight.data.zero_()
+        return network(torch.tensor([[0.7, 0.7]]), torch.ones(1, 2, dtype=torch.bool))[0, 1:]
+
+    torch.testing.assert_close(*begins(0))
+    first, second = begins(4)
+    assert not torch.allclose(first, second)
+
+
 def test_a_code_is_rounded_and_kept_within_its_column():
     network = tabular()
     table = torch.tensor([[0.0, 1.6, 0.0, 99.0, -3.0]])
     assert network.columns.codes(table).tolist() == [[2, 1, 0]]
 
 
+@pytest.mark.parametrize("waves", [0, 4])
 @pytest.mark.parametrize("cardinalities", [(1, 1), (3, 2)])
-def test_a_table_of_one_kind_of_column_leaves_no_parameter_without_gradient(cardinalities):
-    network = TabularTransformer(cardinalities, 8, depth=1, heads=2)
+def test_a_table_of_one_kind_of_column_leaves_no_parameter_without_gradient(cardinalities, waves):
+    network = TabularTransformer(cardinalities, 8, depth=1, heads=2, waves=waves)
     loss = network(torch.ones(2, 2), torch.tensor([[True, False], [True, True]])).square().sum()
     assert helpers.gradients(network, loss).keys() == dict(network.named_parameters()).keys()
 

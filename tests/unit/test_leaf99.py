@@ -18,6 +18,7 @@ from gauge.data.tables import as_cells, divide, numbers, standardised
 from gauge.experiment import Workspace
 from gauge.masks import mask_split, parse_protocol
 from gauge.parallel import _tasks
+from gauge.stages import unit_network, vector_encoder
 
 
 @pytest.fixture(autouse=True)
@@ -182,6 +183,15 @@ def test_each_fold_trains_stages_of_its_own(whole, tmp_path):
     assert len([task for task in _tasks(made) if task.stage]) == 4  # a backbone and a method for each
     paths = {Workspace(tmp_path, "cpu").model_folder(experiment) for experiment in made}
     assert len(paths) == 2
+
+
+def test_units_are_read_cell_by_cell_and_the_vector_by_a_small_transformer():
+    units, _ = unit_network(leaf99.BENCHMARK)
+    assert units.layout == {"image": 16, "table": 192}
+    assert not any("blocks" in name for name, _ in units.encoders["table"].named_parameters())
+    vectors = vector_encoder(leaf99.BENCHMARK)
+    assert vectors.encoders["table"].layers.blocks[0].attention.heads == 4
+    assert len(vectors.encoders["table"].layers.blocks) == 2
 
 
 def test_options_of_encoders_and_another_imputer_come_by_settings():

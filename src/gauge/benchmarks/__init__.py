@@ -15,12 +15,14 @@ from gauge.registry import pick
 @dataclass(frozen=True)
 class Modality:
     """What one modality looks like, and the encoder that reads it; `vector` is the encoder for methods that want it as one
-    vector, the same one where there is no other. `columns` names its units, where they are columns of a table."""
+    vector, with the same options unless it has `vector_options`; the same encoder where there is no other. `columns` names
+    its units, where they are columns of a table."""
 
     shape: tuple[int, ...]
     encoder: str
     options: Mapping[str, Any] = field(default_factory=dict)
     vector: str | None = None
+    vector_options: Mapping[str, Any] | None = None
     columns: tuple[str, ...] = ()
 
 

@@ -9,14 +9,19 @@ from gauge.data.tables import GAMMA_PROTOCOLS
 
 
 def image_table(
-    image: Modality, columns: Mapping[str, int], *, width: int, depth: int, heads: int, resnet: int
+    image: Modality, columns: Mapping[str, int], *, width: int, depth: int, heads: int, resnet: int, waves: int = 0
 ) -> dict[str, Any]:
     """Fields of a `Benchmark`. `columns` tells how many categories each has, 1 for a number; `width`, `depth` and `heads`
-    are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of that depth."""
+    are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of that depth.
+
+    With `waves` columns of numbers have weights of their own, and the backbone reads cells one by one: on a few hundred
+    rows a Transformer on top of another one learns next to nothing.
+    """
     cardinalities = tuple(columns.values())
-    sizes = {"depth": depth, "heads": heads}
-    options = {"cardinalities": cardinalities, "inner": width, **sizes}
-    table = Modality((len(columns),), "tabular", options, "tabular_vector", tuple(columns))
+    sizes = {"depth": depth, "heads": heads} | ({"waves": waves} if waves else {})
+    vector = {"cardinalities": cardinalities, "inner": width, **sizes}
+    encoder, options = ("cells", {"cardinalities": cardinalities, "waves": waves}) if waves else ("tabular", vector)
+    table = Modality((len(columns),), encoder, options, "tabular_vector", vector if waves else None, tuple(columns))
     return {
         "modalities": {"image": image, "table": table},
         "imputer": "tip",

@@ -2,6 +2,7 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -54,6 +55,9 @@ def read(split: str, data: Path | None = None, fold: int = 0) -> Dataset:
     )
 
 
+SHARED: dict[str, Any] = {"schedule": "cosine", "patience": None, "precision": "tf32"}
+GAPS: dict[str, Any] = {"augment": "leaves", "masks": "any-gamma", "selection": GAMMA_PROTOCOLS, "batch_size": 16}
+
 # Small networks, for 594 leaves and for a CPU.
 BENCHMARK = Benchmark(
     name="leaf99",
@@ -64,6 +68,7 @@ BENCHMARK = Benchmark(
         depth=2,
         heads=4,
         resnet=0,
+        waves=8,
     ),
     num_classes=SPECIES,
     dim=64,
@@ -71,20 +76,13 @@ BENCHMARK = Benchmark(
     depth=2,
     projection=32,
     settings={
-        "imputer": TrainSettings(
-            epochs=30, batch_size=64, schedule="cosine", patience=None, augment="leaves-tip", precision="tf32"
-        ),
-        "backbone": TrainSettings(
-            epochs=40, batch_size=32, augment="leaves", selection=GAMMA_PROTOCOLS, precision="tf32"
-        ),
-        "experts": TrainSettings(
-            epochs=60, batch_size=64, schedule="cosine", patience=None, augment="leaves", precision="tf32"
-        ),
-        "finetune": TrainSettings(
-            epochs=15, batch_size=32, masks="any-gamma", augment="leaves", selection=GAMMA_PROTOCOLS, precision="tf32"
-        ),
+        "imputer": TrainSettings(epochs=15, batch_size=32, learning_rate=3e-3, augment="leaves-tip", **SHARED),
+        "backbone": TrainSettings(epochs=40, learning_rate=4e-3, **GAPS, **SHARED),
+        "experts": TrainSettings(epochs=60, batch_size=32, learning_rate=1e-3, augment="leaves", **SHARED),
+        "finetune": TrainSettings(epochs=10, learning_rate=1e-3, **GAPS, **SHARED),
     },
     read=read,
     vector_dim=128,
     folds=5,
+    small_init=False,
 )

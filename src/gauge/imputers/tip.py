@@ -32,7 +32,7 @@ __all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
 @dataclass(frozen=True)
 class Sizes:
     """Width, depth and heads of both Transformers, depth of the ResNet (0: a few convolutions instead) and the state file
-    that it starts from, width of the space of the contrast."""
+    that it starts from, width of the space of the contrast; with `waves` columns of numbers have weights of their own."""
 
     width: int = 512
     depth: int = 4
@@ -40,6 +40,7 @@ class Sizes:
     resnet: int = 50
     projection: int = 128
     weights: str | None = None
+    waves: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,8 @@ class TIP(nn.Module):
         transformer = {"depth": sizes.depth, "heads": sizes.heads}
         shape = roles.shapes[roles.image]
         self.photo = ResNet(shape, sizes.resnet, sizes.weights) if sizes.resnet else ConvMap(shape)
-        self.table = TabularTransformer(
-            check_columns(roles.shapes[roles.table], cardinalities), sizes.width, **transformer
-        )
+        columns = check_columns(roles.shapes[roles.table], cardinalities)
+        self.table = TabularTransformer(columns, sizes.width, **transformer, waves=sizes.waves)
         self.interact = Interaction(self.photo.channels, sizes.width, **transformer)
         self.heads = CellHeads(self.table.columns, sizes.width, unrestricted=unrestricted)
         self.project_image = _projector(self.photo.channels, sizes.projection)
@@ -116,6 +116,7 @@ class TIP(nn.Module):
         resnet: int = 50,
         projection: int = 128,
         weights: str | None = None,
+        waves: int = 0,
         temperature: float = 0.1,
         masked: float = 0.5,
         corrupted: float = 0.3,
@@ -129,7 +130,7 @@ class TIP(nn.Module):
         return cls(
             roles,
             check_columns(roles.shapes[roles.table], cardinalities),
-            sizes=Sizes(width, depth, heads, resnet, projection, weights),
+            sizes=Sizes(width, depth, heads, resnet, projection, weights, waves),
             pretraining=Pretraining(temperature, masked, corrupted),
             unrestricted=unrestricted,
         )

@@ -1,5 +1,6 @@
 """Transformers of tables: one state per column, missing cells hidden from all others; and tables that look at images."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -8,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.nn.attention import Attention, Block, initialise, small_parameter
+
+FREQUENCY = 0.1  # deviation of the first frequencies, in waves per unit
 
 
 def by_cell(observed: Tensor, table: Tensor) -> Bool[Tensor, "b f"]:
@@ -67,23 +70,44 @@ class ColumnLayout(nn.Module):
         return torch.cat(parts, 1)[:, self.order]
 
 
+class Numbers(nn.Module):
+    """Numbers -> vectors, with weights of each column's own. A number x is read as x and as the sine and cosine of learned
+    multiples of it, so that a threshold anywhere is easy to learn (Gorishniy et al. 2022)."""
+
+    def __init__(self, count: int, width: int, waves: int) -> None:
+        super().__init__()
+        self.frequencies = nn.Parameter(torch.randn(count, waves) * FREQUENCY)
+        self.weight = nn.Parameter(torch.randn(count, 2 * waves + 1, width) * (2 * waves + 1) ** -0.5)
+        self.offset = small_parameter(count, width)
+
+    def forward(self, x: Float[Tensor, "b f 1"]) -> Float[Tensor, "b f c"]:
+        phase = 2 * math.pi * x * self.frequencies
+        features = torch.cat([x, phase.sin(), phase.cos()], -1)
+        return torch.einsum("bfk,fkc->bfc", features, self.weight) + self.offset
+
+
 class TabularTransformer(nn.Module):
     """A table and its flags -> the states of CLS and of every column.
 
     `cardinalities` says how many categories a column has, 1 for a number. Categories share one embedding, numbers one
-    Linear, missing cells one token: what tells columns apart is their position. A missing cell is hidden as key from
-    every query but its own.
+    Linear, missing cells one token: what tells columns apart is their position. With `waves` every column of numbers has
+    weights of its own, which is learned much faster where there are many. A missing cell is hidden as key from every query
+    but its own.
 
     >>> table, observed = torch.tensor([[2.0, -0.7]]), torch.tensor([[True, False]])
     >>> TabularTransformer((3, 1), 16, depth=1, heads=2)(table, observed).shape
     torch.Size([1, 3, 16])
     """
 
-    def __init__(self, cardinalities: Sequence[int], width: int = 512, *, depth: int = 4, heads: int = 8) -> None:
+    def __init__(
+        self, cardinalities: Sequence[int], width: int = 512, *, depth: int = 4, heads: int = 8, waves: int = 0
+    ) -> None:
         super().__init__()
         self.columns = ColumnLayout(cardinalities)
         self.categories = nn.Embedding(self.columns.total, width) if self.columns.total else None
-        self.scale = nn.Linear(1, width) if len(self.columns.numbers) else None
+        self.scale: nn.Module | None = None
+        if numbers := len(self.columns.numbers):
+            self.scale = Numbers(numbers, width, waves) if waves else nn.Linear(1, width)
         self.missing = small_parameter(width)
         self.cls = small_parameter(width)
         self.positions = nn.Embedding(len(cardinalities) + 1, width)
