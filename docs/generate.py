@@ -148,6 +148,17 @@ def separation(folder: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def hidden(folder: str) -> str:
+    """The accuracy of GAUGE's network with gates, without, and with units hidden instead."""
+    audits = {protocol: [each["accuracy"] for each in found] for protocol, found in _audits(folder).items()}
+    names = list(next(iter(audits.values()))[0])
+    lines = [f"| accuracy, % | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for protocol, found in audits.items():
+        percent = [{name: 100 * value for name, value in each.items()} for each in found]
+        lines.append(f"| {protocol} | {' | '.join(_spread(percent, name) for name in names)} |")
+    return "\n".join(lines) + "\n"
+
+
 def _audits(folder: str) -> dict[str, list[dict]]:
     found: dict[str, list[dict]] = {}
     for record in _records(folder, "audit.json"):
@@ -234,6 +245,7 @@ TABLES = {
     "polymnist-constant": lambda: accuracy("polymnist/constant", ETA),
     "polymnist-constant-paired": lambda: differences("polymnist/constant", "eta=0.8", ("gauge:v2", "gauge:masked")),
     "audit": lambda: audit("polymnist/cosine"),
+    "polymnist5k-hidden": lambda: hidden("polymnist5k"),
     "separation": lambda: separation("polymnist/cosine"),
     "mst": lambda: accuracy("mst", DIGITS),
     "mst-paired": lambda: differences("mst", "missing=mnist+text"),
