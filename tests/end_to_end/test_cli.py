@@ -111,6 +111,15 @@ def test_the_evidence_of_a_trained_model_is_audited(runs):
     assert "gate" in found[0]["separation"]
 
 
+def test_the_units_of_a_sample_are_listed_by_name(runs):
+    (model,) = (runs / "runs" / "polymnist5k" / "stages").glob("gauge-s0-*")
+    lines = gauge("gates", str(model), "--protocol", "eta=0.8", "--sample", "7", cwd=runs).stdout.splitlines()
+    assert lines[0].split() == ["sample", "modality", "unit", "score", "gate", "attention_before", "attention_after"]
+    assert len(lines) == 1 + 5 * 4
+    assert sum("imputed" in line for line in lines) == 4 * 4
+    assert all(line.split()[0] == "7" for line in lines[1:])
+
+
 def test_processes_side_by_side_find_what_one_has_trained(runs):
     command = [
         "benchmark",

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from helpers import command as gauge
 from official import write_dvm, write_hearts, write_leaves, write_lesions
 
 from gauge import registry
+from gauge.cli import gates
 from gauge.config import Experiment
 from gauge.experiment import Workspace
 
@@ -27,11 +27,11 @@ QUICK = {
     "modality_options": RESNET,
 }
 LEAF = QUICK | {"imputer_options": {"width": 8, **SMALL}, "modality_options": {"table": {"waves": 2}}}
-PROTOCOLS = ("complete", "gamma=0.5", "gamma=1")
+PROTOCOLS = ("complete", "gamma=1")
 
 
 @pytest.mark.parametrize(("name", "write"), LAYOUTS.items())
-def test_official_files_become_results_and_gates_with_names(name, write, tmp_path):
+def test_official_files_become_results_and_gates_with_names(name, write, tmp_path, capsys):
     write(tmp_path / "data")
     workspace = Workspace(tmp_path / "runs", "cpu")
     overrides = LEAF if name == "leaf99" else QUICK
@@ -42,13 +42,13 @@ def test_official_files_become_results_and_gates_with_names(name, write, tmp_pat
         )
 
     found = {}
-    for variant in ("gauge", "masked", "v1"):
+    for variant in ("gauge", "v1"):
         for result, _ in workspace.run(experiment("gauge", variant), PROTOCOLS):
             found[variant, result.protocol] = result
-    assert len(found) == 9
+    assert len(found) == 4
     assert all(0 <= result.value <= 1 for result in found.values())
     really = {protocol: found["gauge", protocol].data["missing"] for protocol in PROTOCOLS}
-    assert [really[protocol]["image"] for protocol in PROTOCOLS] == [0, 0, 0]
+    assert [really[protocol]["image"] for protocol in PROTOCOLS] == [0, 0]
     assert really["gamma=1"]["table"] == 1
     if name == "dvm":  # six adverts
         with pytest.raises(ValueError, match=r"the train split has no sample of class 0 \(280 such\)"):
@@ -57,9 +57,12 @@ def test_official_files_become_results_and_gates_with_names(name, write, tmp_pat
         dymo = {result.protocol: result.value for result, _ in workspace.run(experiment("dymo", "dymo"), PROTOCOLS)}
         assert dymo["complete"] == found["v1", "complete"].value, "nothing to recover"
 
-    folder = str(workspace.model_folder(experiment("gauge", "gauge")))
-    asked = ("--sample", "0", "--sample", "1", "--protocol", "gamma=0.5", "--device", "cpu", "--json")
-    units = json.loads(gauge("gates", folder, *asked, cwd=tmp_path).stdout)
+    capsys.readouterr()
+    folder = workspace.model_folder(experiment("gauge", "gauge"))
+    gates(folder, sample=[0, 1], protocol="gamma=0.5", device="cpu", as_json=True)
+    units = json.loads(capsys.readouterr().out)
+    with pytest.raises(ValueError, match=f"there is no test sample 1000; {name} has 0 to"):
+        gates(folder, sample=[1000], device="cpu")
     table = [unit for unit in units if unit["modality"] == "table" and unit["sample"] == 0]
     columns = registry.get("benchmarks", name).modalities["table"].columns
     assert [unit["unit"] for unit in table] == list(columns)
