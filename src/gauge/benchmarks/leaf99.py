@@ -76,10 +76,10 @@ BENCHMARK = Benchmark(
     depth=2,
     projection=32,
     settings={
-        "imputer": TrainSettings(epochs=12, batch_size=32, learning_rate=3e-3, augment="leaves-tip", **SHARED),
-        "backbone": TrainSettings(epochs=40, learning_rate=4e-3, **GAPS, **SHARED),
+        "imputer": TrainSettings(epochs=11, batch_size=32, learning_rate=3e-3, augment="leaves-tip", **SHARED),
+        "backbone": TrainSettings(epochs=36, learning_rate=4e-3, **GAPS, **SHARED),
         "experts": TrainSettings(epochs=60, batch_size=32, learning_rate=1e-3, augment="leaves", **SHARED),
-        "finetune": TrainSettings(epochs=8, learning_rate=1e-3, **GAPS, **SHARED),
+        "finetune": TrainSettings(epochs=7, learning_rate=1e-3, **GAPS, **SHARED),
     },
     read=read,
     vector_dim=128,
