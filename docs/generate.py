@@ -54,10 +54,10 @@ def results(folder: str) -> tuple[Result, ...]:
     return tuple(sorted(found, key=lambda result: (list(ROWS).index(result.row), result.seed)))
 
 
-def accuracy(folder: str, protocols: tuple[str, ...], rows: tuple[str, ...] = NOT_SCORERS) -> str:
+def accuracy(folder: str, protocols: tuple[str, ...]) -> str:
     """Mean ± deviation over seeds, the best of each column in bold."""
     chosen = [result for protocol in protocols for result in results(folder) if result.protocol == protocol]
-    chosen = [result for result in chosen if result.row in rows]
+    chosen = [result for result in chosen if result.row in NOT_SCORERS]
     return Table.of(sorted(chosen, key=lambda result: list(ROWS).index(result.row))).markdown()
 
 
@@ -65,9 +65,7 @@ def cells(folder: str) -> dict[str, dict[str, Cell]]:
     return Table.of(results(folder)).rows
 
 
-def differences(
-    folder: str, protocol: str, references: tuple[str, ...] = REFERENCES, rows: tuple[str, ...] = NOT_SCORERS
-) -> str:
+def differences(folder: str, protocol: str, references: tuple[str, ...] = REFERENCES) -> str:
     """Every row minus each reference row on the same samples, masks and seeds."""
     pairs = [Paired.model_validate(record) for record in _records(folder, "comparison.json")]
     found = {(pair.row, pair.other): pair for pair in pairs if pair.protocol == protocol}
@@ -75,7 +73,7 @@ def differences(
         f"| points at {protocol} | seeds | {' | '.join(f'minus {other}' for other in references)} |",
         "|---" * (len(references) + 2) + "|",
     ]
-    for row in rows:
+    for row in NOT_SCORERS:
         mine = [found.get((row, other)) for other in references]
         if any(mine):
             seeds = len(cells(folder)[row][protocol].values)

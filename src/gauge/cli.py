@@ -275,7 +275,9 @@ def gates(
         raise ValueError(f"there is no test sample {int(chosen.max())}; {benchmark.name} has 0 to {len(test) - 1}")
     (batch,) = masked_batches(test, parse_protocol(protocol or "complete"), len(chosen), chosen)
     frame = explain(method, batch).to_frame(names)
-    frame["observed"] = frame["observed"].map({True: "observed", False: "imputed" if method.imputer else "hidden"})
+    frame["observed"] = frame["observed"].map(
+        {True: "observed", False: "imputed" if method.imputer is not None else "hidden"}
+    )
     if as_json:
         print(frame.to_json(orient="records", indent=2))
         return

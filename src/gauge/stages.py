@@ -98,7 +98,6 @@ def network_config(benchmark: Benchmark) -> dict[str, Any]:
     """What `unit_network` and `vector_encoder` depend on."""
     sizes = {name: getattr(benchmark, name) for name in SIZES}
     encoders = {
-        name: [m.shape, m.encoder, dict(m.options), m.vector, *([dict(m.vector_options)] if m.vector_options else [])]
-        for name, m in benchmark.modalities.items()
+        name: [m.shape, m.encoder, m.options, m.vector, m.vector_options] for name, m in benchmark.modalities.items()
     }
     return {**sizes, "encoders": encoders}

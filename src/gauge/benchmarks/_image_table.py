@@ -9,10 +9,18 @@ from gauge.data.tables import GAMMA_PROTOCOLS
 
 
 def image_table(
-    image: Modality, columns: Mapping[str, int], *, width: int, depth: int, heads: int, resnet: int, waves: int = 0
+    image: Modality,
+    columns: Mapping[str, int],
+    *,
+    width: int = 512,
+    depth: int = 4,
+    heads: int = 8,
+    resnet: int = 50,
+    waves: int = 0,
 ) -> dict[str, Any]:
     """Fields of a `Benchmark`. `columns` tells how many categories each has, 1 for a number; `width`, `depth` and `heads`
-    are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of that depth.
+    are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of that depth;
+    the paper's unless told otherwise.
 
     With `waves` columns of numbers have weights of their own, and the backbone reads cells one by one: on a few hundred
     rows a Transformer on top of another one learns next to nothing.

@@ -20,14 +20,7 @@ def read(split: str, data: Path | None = None) -> Dataset:
 
 BENCHMARK = Benchmark(
     name="cad",
-    **image_table(
-        Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"),
-        COLUMNS,
-        width=512,
-        depth=4,
-        heads=8,
-        resnet=50,
-    ),
+    **image_table(Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"), COLUMNS),
     num_classes=2,
     dim=256,
     heads=8,

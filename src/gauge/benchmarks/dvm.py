@@ -53,14 +53,7 @@ def read(split: str, data: Path | None = None) -> Dataset:
 # `weights` names torchvision's file, and from random weights otherwise, as no download is made.
 BENCHMARK = Benchmark(
     name="dvm",
-    **image_table(
-        Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"),
-        COLUMNS,
-        width=512,
-        depth=4,
-        heads=8,
-        resnet=50,
-    ),
+    **image_table(Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"), COLUMNS),
     num_classes=CLASSES,
     dim=256,
     heads=8,
