@@ -136,6 +136,7 @@ class _Step:
         self.method, self.optimizer, self.train, self.settings = method, optimizer, train, settings
         self.protocol = parse_protocol(settings.masks)
         self.record = record and train.device.type == "cuda"
+        self.half = settings.precision == "bf16" and train.device.type == "cuda"
         self.eager_steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -162,7 +163,7 @@ class _Step:
         batch = self.train.batch(index, keep=self.protocol.keep(self.train.layout, key), key=key)
         if self.settings.augment:
             batch = augment(batch, self.settings.augment)
-        with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bf16"):
+        with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.half):
             terms: dict[str, Tensor] = self.method.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         torch.stack([term.float() for term in terms.values()]).sum().backward()

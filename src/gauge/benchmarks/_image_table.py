@@ -40,11 +40,11 @@ def image_table(
 
 
 def image_table_settings(
-    augment: str, epochs: dict[str, int], *, batch_size: int = 256, finetune_rate: float = 1e-4
+    augment: str, epochs: dict[str, int], *, batch_size: int = 256, finetune_rate: float = 1e-4, precision: str = "tf32"
 ) -> dict[str, TrainSettings]:
     """`epochs` of imputer, backbone, experts and finetune; `augment` names how training samples are changed, and with `-tip`
     those of the imputer."""
-    shared: dict[str, Any] = {"batch_size": batch_size, "augment": augment, "precision": "tf32"}
+    shared: dict[str, Any] = {"batch_size": batch_size, "augment": augment, "precision": precision}
     selected = shared | {"selection": GAMMA_PROTOCOLS}
     kept_as_it_ends = shared | {"schedule": "cosine", "patience": None}
     imputer = kept_as_it_ends | {"augment": f"{augment}-tip"}

@@ -88,7 +88,10 @@ BENCHMARK = Benchmark(
     depth=2,
     projection=64,
     settings=image_table_settings(
-        "lesions", {"imputer": 100, "backbone": 50, "experts": 30, "finetune": 20}, batch_size=128
+        "lesions",
+        {"imputer": 60, "backbone": 50, "experts": 30, "finetune": 20},
+        batch_size=128,
+        precision="bf16",
     ),
     read=read,
     metric="auc",

@@ -88,6 +88,7 @@ class ResNet(nn.Module):
             self._load(weights)
 
     def forward(self, x: Float[Tensor, "b ch h w"]) -> Float[Tensor, "b c side side"]:
+        x = x.contiguous(memory_format=torch.channels_last)  # what tensor cores read
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         for stage in range(1, 5):
             x = self.get_submodule(f"layer{stage}")(x)
