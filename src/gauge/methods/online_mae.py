@@ -16,8 +16,11 @@ from torch import Tensor, nn
 from gauge.backbones.transformer import Transformer
 from gauge.benchmarks import Benchmark
 from gauge.data import Dataset
-from gauge.methods.multiae import MultiAE, encoder_width, unsupported
+from gauge.methods.concat import Concat
+from gauge.methods.concat import plan as plan_concat
+from gauge.methods.multiae import MultiAE, encoder_width
 from gauge.methods.multiae import plan as plan_multiae
+from gauge.methods.multiae import unsupported as no_decoder
 from gauge.network import Network
 from gauge.nn.attention import initialise, small_parameter
 from gauge.randomness import derive, uniform
@@ -26,7 +29,7 @@ from gauge.stages import Stage, network_config
 from gauge.types import Batch, Prediction
 from gauge.units import VectorEncoder
 
-__all__ = ["OnlineMAE", "MaskedAutoEncoder", "plan", "unsupported", "VARIANTS"]
+__all__ = ["OnlineMAE", "MaskedAutoEncoder", "plan", "VARIANTS"]
 
 MEMORY = 4  # tokens, at least; M + 1 where that is more
 VARIANCE_FLOOR = 1e-6  # of a token that is standardised
@@ -47,10 +50,10 @@ VARIANTS = {
 
 
 def plan(benchmark: Benchmark, *, variant: str = "online_mae", seed: int = 0) -> Stage:
-    """Everything trains; the encoders start where those of MultiAE† ended.
+    """Everything trains; the encoders start where those of MultiAE† ended, or of `concat` where tables have no decoder.
 
-    NOTE[PAPER] online-mae-start: published code loads the encoders and then initialises all Linear layers anew, those of
-    the encoders among them; here what was loaded stays.
+    NOTE[PAPER] online-mae-start: published code loads the encoders, with tables those of a TIP that was fine-tuned to the
+    task, and then initialises all Linear layers anew, those of the encoders among them; here what was loaded stays.
 
     NOTE[PAPER] online-mae-memory: memory tokens are set for each benchmark; here the number of modalities decides, and
     gives the published 6, 4 and 4.
@@ -58,7 +61,7 @@ def plan(benchmark: Benchmark, *, variant: str = "online_mae", seed: int = 0) ->
     moving = pick(VARIANTS, variant, "online_mae variant").moving_target
     memory = max(MEMORY, len(benchmark.modalities) + 1)
 
-    def build(train: Dataset, start: MultiAE) -> "OnlineMAE":
+    def build(train: Dataset, start: MultiAE | Concat) -> "OnlineMAE":
         dim, heads, depth = benchmark.dim, benchmark.heads, benchmark.depth
         autoencoder = MaskedAutoEncoder(len(benchmark.modalities), dim, memory=memory, heads=heads, depth=depth)
         classifier = Network(Transformer(dim, heads=heads, depth=depth), dim, benchmark.num_classes)
@@ -70,8 +73,10 @@ def plan(benchmark: Benchmark, *, variant: str = "online_mae", seed: int = 0) ->
 
     settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
     config = {"method": "online_mae", "memory": memory, "moving_target": moving, **network_config(benchmark)}
-    needs = (plan_multiae(benchmark, variant="multiae-dagger", seed=seed),)
-    return Stage(f"{variant}-s{seed}", build, config, settings, needs)
+    start = plan_multiae(benchmark, variant="multiae-dagger", seed=seed)
+    if no_decoder(benchmark):
+        start = plan_concat(benchmark, seed=seed)
+    return Stage(f"{variant}-s{seed}", build, config, settings, (start,))
 
 
 class MaskedAutoEncoder(nn.Module):
