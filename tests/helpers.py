@@ -1,12 +1,13 @@
 """Tiny data and models for the laws: three modalities, ten units, eight channels."""
 
+import io
 import math
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from gauge import (
     TrainSettings,
     Transformer,
     UnitEncoder,
+    cli,
     fit,
     registry,
 )
@@ -249,6 +251,22 @@ def command(*arguments: str, cwd: Path, check: int = 0) -> subprocess.CompletedP
     )
     assert done.returncode == check, done.stderr
     return done
+
+
+def mistake(*arguments: str, cwd: Path) -> str:
+    """What the `gauge` command says, run in this process, of a mistake that a user can mend."""
+    said, given, handler = io.StringIO(), sys.argv, signal.getsignal(signal.SIGINT)
+    sys.argv = ["gauge", *arguments]
+    try:
+        with unchecked(), chdir(cwd), redirect_stderr(said):
+            cli.main()
+    except SystemExit as ended:
+        assert ended.code == 2, said.getvalue()
+        return said.getvalue()
+    finally:
+        sys.argv = given
+        signal.signal(signal.SIGINT, handler)
+    raise AssertionError(f"gauge {' '.join(arguments)} found no mistake")
 
 
 def clinic(folder: Path, rows: int = 160, holes: float = 0.3, seed: int = 0) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from gauge.comparison import paired
 from gauge.evaluation import Result
 from gauge.inference import Predictions
 from gauge.metrics import interval, paired_test
-from gauge.reports.figures import draw_rates
+from gauge.reports.figures import draw_lines
 from gauge.reports.tables import Table
 
 LABELS = np.arange(40) % 2
@@ -102,6 +102,16 @@ def test_rows_against_the_missing_rate_are_drawn_where_there_are_rates(tmp_path)
     whole = [each.model_copy(update={"protocol": "complete", "value": 1.0}) for each in made]
     rates = Table.of([*whole, *made]).rates()
     assert rates == {"gauge": {0.0: (100.0, 100.0), 0.5: (90.0, 90.0)}}
-    draw_rates(rates, "accuracy", tmp_path / "rates.svg")
+    draw_lines(rates, "accuracy", tmp_path / "rates.svg")
     assert "missing rate" in (tmp_path / "rates.svg").read_text()
     assert Table.of(whole).rates() == {}
+
+
+def test_the_size_of_units_is_drawn_where_rows_differ_in_it(tmp_path):
+    rows = [result(tmp_path, f"gauge:gauge-grid{side}", seed, side)[0] for side in (3, 8) for seed in range(2)]
+    other = result(tmp_path, "gauge", 0, 1)[0]
+    grids = Table.of([*rows, other]).grids()
+    assert grids == {"eta=0.5": {3.0: (92.5, 92.5), 8.0: (80.0, 80.0)}}
+    draw_lines(grids, "accuracy", tmp_path / "grids.svg", across="units")
+    assert "units" in (tmp_path / "grids.svg").read_text()
+    assert Table.of([rows[0], other]).grids() == {}
