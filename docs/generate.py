@@ -5,20 +5,28 @@ A table stands between `<!-- table: name -->` and `<!-- end -->`; what is betwee
 
 import json
 import re
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
+from scipy.stats import ttest_rel
 
 from gauge.comparison import Paired
 from gauge.evaluation import Result, read_results
+from gauge.reports.figures import draw_lines
 from gauge.reports.published import POLYMNIST
 from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/how-it-works.md", "docs/own-data.md", "docs/reproduce.md", "docs/findings.md")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings")))
+PAGES += ("docs/findings-image-table.md",)
+DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
 ROWS = {
     "any_subset": "backbone as trained, missing units masked",
     "gauge:masked": "the same, fine-tuned: no imputer",
@@ -39,7 +47,11 @@ ROWS = {
 }
 ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
 SCORERS = ("gauge", *(f"gauge:gauge-{name}" for name in ("random", "feature-norm", "gradient-norm", "attention")))
+NORMALIZATIONS = ("gauge:gauge-zscore", "gauge:gauge-raw")
 NOT_SCORERS = tuple(row for row in ROWS if row not in SCORERS[1:])
+GAMMA = ("complete", "gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
+GRIDS = tuple(f"gauge:gauge-grid{side}" for side in (3, 4, 5, 6, 8))
+DRAWN = ("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3", "gauge")  # against the missing rate
 FACES = ("complete", "missing=img", "missing=text")
 DIGITS = ("complete", "missing=svhn", "missing=text", "missing=svhn+text", "missing=mnist", "missing=mnist+svhn")
 DIGITS += ("missing=mnist+text",)
@@ -51,14 +63,69 @@ EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
 def results(folder: str) -> tuple[Result, ...]:
     """The committed results of one comparison, in the order of the rows and by seed."""
     found = read_results(ROOT / "results" / folder / "results.json")
-    return tuple(sorted(found, key=lambda result: (list(ROWS).index(result.row), result.seed)))
+    order = {row: place for place, row in enumerate(ROWS)}
+    return tuple(sorted(found, key=lambda result: (order.get(result.row, len(order)), result.seed)))
+
+
+def table_of(folder: str, protocols: tuple[str, ...], rows: tuple[str, ...] = NOT_SCORERS) -> Table:
+    """Mean ± deviation over seeds, the best of each column in bold."""
+    found: dict[tuple[str, str], list[Result]] = {}
+    for result in results(folder):
+        found.setdefault((result.row, result.protocol), []).append(result)
+    return Table.of([each for row in rows for protocol in protocols for each in found.get((row, protocol), ())])
 
 
 def accuracy(folder: str, protocols: tuple[str, ...]) -> str:
-    """Mean ± deviation over seeds, the best of each column in bold."""
-    chosen = [result for protocol in protocols for result in results(folder) if result.protocol == protocol]
-    chosen = [result for result in chosen if result.row in NOT_SCORERS]
-    return Table.of(sorted(chosen, key=lambda result: list(ROWS).index(result.row))).markdown()
+    return table_of(folder, protocols).markdown()
+
+
+def with_iterative(folder: str) -> str:
+    """Every γ, and GAUGE once more on another imputer."""
+    table = table_of(folder, GAMMA, tuple(row for row in NOT_SCORERS if row not in NORMALIZATIONS))
+    other = {"gauge on the iterative imputer": table_of(f"{folder}/iterative", GAMMA).rows["gauge"]}
+    return replace(table, rows=table.rows | other).markdown()
+
+
+def minus_gauge(folder: str, protocols: tuple[str, ...] = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")) -> str:
+    """Every row minus GAUGE on the same samples, masks and seeds."""
+    found = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
+    rows = {
+        row: [_difference(found.get((row, each))) for each in protocols] for row in table_of(folder, protocols).rows
+    }
+    rows = {row: shown for row, shown in rows.items() if row not in ("gauge", *NORMALIZATIONS)}
+    if (ROOT / "results" / folder / "iterative").is_dir():
+        mine, other = cells(folder)["gauge"], cells(f"{folder}/iterative")["gauge"]
+        rows["gauge on the iterative imputer"] = [
+            _told(np.subtract(other[each].values, mine[each].values), ttest_rel(other[each].values, mine[each].values))
+            for each in protocols
+        ]
+    lines = [f"| points above gauge | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    return "\n".join([*lines, *(f"| {row} | {' | '.join(shown)} |" for row, shown in rows.items())]) + "\n"
+
+
+def _told(differences: np.ndarray, test: Any) -> str:
+    return f"{differences.mean():+.2f} ± {differences.std(ddof=1):.2f} (p = {test.pvalue:.2g})"
+
+
+def imputation(folder: str) -> str:
+    """How well each imputer fills the cells that were taken away: categories that are right, squared error of numbers."""
+    content = json.loads((ROOT / "results" / folder / "imputation.json").read_text(encoding="utf-8"))
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in content["rows"]:
+        for key in {"categories_right", "squared_error"} & set(row):
+            found.setdefault((row["imputer"], key), {}).setdefault(row["protocol"], []).append(row[key])
+    protocols = list(next(iter(found.values())))
+    lines = [f"| imputer | | {' | '.join(protocols)} |", "|---" * (len(protocols) + 2) + "|"]
+    for (imputer, key), columns in sorted(found.items(), key=lambda item: item[0][1]):
+        shown = [f"{mean(values):.2f}" for values in columns.values()]
+        if key == "categories_right":
+            shown = [f"{100 * mean(values):.1f} %" for values in columns.values()]
+        lines.append(f"| {imputer} | {key.replace('_', ' ')} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def pairs(folder: str) -> list[Paired]:
+    return [Paired.model_validate(record) for record in _records(folder, "comparison.json")]
 
 
 def cells(folder: str) -> dict[str, dict[str, Cell]]:
@@ -67,8 +134,7 @@ def cells(folder: str) -> dict[str, dict[str, Cell]]:
 
 def differences(folder: str, protocol: str, references: tuple[str, ...] = REFERENCES) -> str:
     """Every row minus each reference row on the same samples, masks and seeds."""
-    pairs = [Paired.model_validate(record) for record in _records(folder, "comparison.json")]
-    found = {(pair.row, pair.other): pair for pair in pairs if pair.protocol == protocol}
+    found = {(pair.row, pair.other): pair for pair in pairs(folder) if pair.protocol == protocol}
     lines = [
         f"| points at {protocol} | seeds | {' | '.join(f'minus {other}' for other in references)} |",
         "|---" * (len(references) + 2) + "|",
@@ -102,15 +168,20 @@ def published() -> str:
     return "\n".join(lines) + "\n"
 
 
-def scoring() -> str:
-    """Gates from other scores: accuracy at η = 0.8, the difference to GAUGE seed by seed, and the paper's accuracy."""
-    pairs = [Paired.model_validate(record) for record in _records("polymnist/cosine", "comparison.json")]
-    found = {(pair.row, pair.protocol): pair for pair in pairs if pair.other == "gauge"}
-    lines = ["| scores | eta=0.8 | minus gauge | every=0.8 | minus gauge | eta=0.8, paper |", "|---" * 6 + "|"]
-    for row in SCORERS:
-        mine = cells("polymnist/cosine")[row]
-        shown = [f"{mine[each]} | {_difference(found.get((row, each)))}" for each in ("eta=0.8", "every=0.8")]
-        lines.append(f"| {row} | {' | '.join(shown)} | {_published(POLYMNIST[row]['eta=0.8'])} |")
+def scoring(
+    folder: str,
+    protocols: tuple[str, ...],
+    rows: tuple[str, ...] = SCORERS,
+    paper: Mapping[str, dict[str, float]] | None = None,
+) -> str:
+    """Gates from other scores: the metric, the difference to GAUGE seed by seed, and the paper's number."""
+    found = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
+    head = [f"{each} | minus gauge" for each in protocols] + [f"{each}, paper" for each in protocols[:1] if paper]
+    lines = [f"| scores | {' | '.join(head)} |", "|---" * (1 + 2 * len(protocols) + bool(paper)) + "|"]
+    for row in rows:
+        shown = [f"{cells(folder)[row][each]} | {_difference(found.get((row, each)))}" for each in protocols]
+        shown += [_published(paper[row][each]) for each in protocols[:1] if paper]
+        lines.append(f"| {row} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -186,17 +257,16 @@ def scoring_cost() -> str:
 
 
 def pipeline_cost() -> str:
-    """Seconds an epoch of every stage of PolyMNIST, launched kernel by kernel and recorded."""
-    content = json.loads((ROOT / "perf" / "results" / "pipeline-polymnist-cuda.json").read_text())
-    machine = content["hardware"]["gpu"]
-    lines = [
-        f"| {machine} | s an epoch, eager | s an epoch, recorded | launch overhead | peak, GiB |",
-        "|---" * 5 + "|",
-    ]
-    for name, row in content["rows"].items():
-        if "recorded" in row:
-            shares = f"{100 * row['launch_share']:.0f} % | {row['peak_gib']:.1f}"
-            lines.append(f"| {name} | {row['eager']:.2f} | {row['recorded']:.2f} | {shares} |")
+    """Seconds an epoch of every stage, launched kernel by kernel and recorded, and samples a second."""
+    head = ("benchmark", "stage", "s an epoch, eager", "s an epoch, recorded", "launch overhead", "samples a second")
+    lines = [f"| {' | '.join(head)} | peak, GiB |", "|---" * (len(head) + 1) + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("pipeline-*-cuda.json")):
+        for name, row in json.loads(path.read_text())["rows"].items():
+            if "recorded" in row:
+                speed = f"{row['samples_per_second']:,.0f}" if "samples_per_second" in row else "–"
+                shares = f"{100 * row['launch_share']:.0f} % | {speed} | {row['peak_gib']:.1f}"
+                benchmark = path.stem.split("-")[1]
+                lines.append(f"| {benchmark} | {name} | {row['eager']:.2f} | {row['recorded']:.2f} | {shares} |")
     return "\n".join(lines) + "\n"
 
 
@@ -239,7 +309,7 @@ TABLES = {
     "polymnist-every": lambda: accuracy("polymnist/cosine", EVERY),
     "polymnist-paired": lambda: differences("polymnist/cosine", "eta=0.8"),
     "polymnist-published": published,
-    "polymnist-scoring": scoring,
+    "polymnist-scoring": lambda: scoring("polymnist/cosine", ("eta=0.8", "every=0.8"), paper=POLYMNIST),
     "polymnist-constant": lambda: accuracy("polymnist/constant", ETA),
     "polymnist-constant-paired": lambda: differences("polymnist/constant", "eta=0.8", ("gauge:v2", "gauge:masked")),
     "audit": lambda: audit("polymnist/cosine"),
@@ -250,6 +320,14 @@ TABLES = {
     "mst-audit": lambda: audit("mst"),
     "mst-reversed": lambda: accuracy("mst/reversed", DIGITS),
     "scoring-cost": scoring_cost,
+    **{
+        f"{name}-{what}": partial(write, name)
+        for name in ("leaf99", "ham10000")
+        for what, write in {"gamma": with_iterative, "paired": minus_gauge, "imputation": imputation}.items()
+    },
+    "leaf99-scoring": lambda: scoring("leaf99", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
+    "ham10000-scoring": lambda: scoring("ham10000", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
+    "ham10000-grids": lambda: table_of("ham10000", GAMMA, GRIDS).markdown(),
 }
 
 
@@ -257,7 +335,7 @@ def draw_rows(path: Path) -> None:
     """PolyMNIST with four of five views missing: every seed, the mean of each row, and the paper's number."""
     shown = [row for row in cells("polymnist/cosine") if row in NOT_SCORERS and row != "gauge:v1"]
     found = {row: cells("polymnist/cosine")[row]["eta=0.8"] for row in shown}
-    with matplotlib.rc_context({"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}):
+    with matplotlib.rc_context(DRAWING):
         figure = Figure(figsize=(8.2, 3.4))
         axes = figure.add_axes((0.46, 0.17, 0.52, 0.79))
         for place, (row, cell) in enumerate(found.items()):
@@ -295,6 +373,15 @@ def main() -> None:
         page = ROOT / name
         page.write_text(generated(page.read_text(encoding="utf-8")), encoding="utf-8")
     draw_rows(ROOT / "docs" / "polymnist.svg")
+    with matplotlib.rc_context(DRAWING):
+        for name in ("leaf99", "ham10000"):
+            table = table_of(name, GAMMA, DRAWN)
+            draw_lines(
+                table.rates(), table.metric, ROOT / "docs" / f"{name}.svg", across="share of the cells missing, γ"
+            )
+        table = table_of("ham10000", GAMMA, GRIDS)
+        grids = {name: points for name, points in table.grids().items() if name in ("complete", "gamma=0.5", "gamma=1")}
+        draw_lines(grids, table.metric, ROOT / "docs" / "grids.svg", across="units of a picture, down and across")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 import jaxtyping
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
@@ -258,15 +259,13 @@ def mistake(*arguments: str, cwd: Path) -> str:
     said, given, handler = io.StringIO(), sys.argv, signal.getsignal(signal.SIGINT)
     sys.argv = ["gauge", *arguments]
     try:
-        with unchecked(), chdir(cwd), redirect_stderr(said):
+        with pytest.raises(SystemExit) as ended, unchecked(), chdir(cwd), redirect_stderr(said):
             cli.main()
-    except SystemExit as ended:
-        assert ended.code == 2, said.getvalue()
-        return said.getvalue()
     finally:
         sys.argv = given
         signal.signal(signal.SIGINT, handler)
-    raise AssertionError(f"gauge {' '.join(arguments)} found no mistake")
+    assert ended.value.code == 2, said.getvalue()
+    return said.getvalue()
 
 
 def clinic(folder: Path, rows: int = 160, holes: float = 0.3, seed: int = 0) -> pd.DataFrame:

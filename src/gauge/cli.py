@@ -145,7 +145,7 @@ def benchmark(
     from gauge.evaluation import write_records
     from gauge.experiment import unsupported
     from gauge.parallel import Runner, TimeIsUpError
-    from gauge.reports.figures import draw_rates
+    from gauge.reports.figures import draw_lines
     from gauge.reports.tables import Table
 
     deadline = None if time_limit is None else time.time() + seconds(time_limit)
@@ -184,7 +184,9 @@ def benchmark(
     }.items():
         write_text(save / f"table.{ending}", text)
     if rates := table.rates():
-        draw_rates(rates, table.metric, save / "rates.svg")
+        draw_lines(rates, table.metric, save / "rates.svg")
+    if grids := table.grids():
+        draw_lines(grids, table.metric, save / "grids.svg", across="units of a picture, down and across")
     write_records(save / "results.json", results)
     write_records(save / "comparison.json", pairs)
     if as_json:
@@ -196,6 +198,8 @@ def benchmark(
     print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
     if rates:
         print(f"against the missing rate: {save / 'rates.svg'}")
+    if grids:
+        print(f"against the size of the units: {save / 'grids.svg'}")
 
 
 @app.command()

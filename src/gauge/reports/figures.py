@@ -214,23 +214,29 @@ def _for_a_page(svg: str, prefix: str) -> str:
     return re.sub(r"<[^<>]*>", dress, svg)
 
 
-def draw_rates(lines: Mapping[str, Mapping[float, Sequence[float]]], metric: str, path: Path) -> None:
-    """The metric against the missing rate: the mean over seeds of every row, and their deviation as a band."""
+def draw_lines(
+    lines: Mapping[str, Mapping[float, Sequence[float]]], metric: str, path: Path, *, across: str = "missing rate"
+) -> None:
+    """The metric against a number: the mean over seeds of every line, and their deviation. Lines stand a little apart, so
+    that deviations do not cover each other."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    for place, (row, points) in enumerate(lines.items()):
-        rates = sorted(points)
-        means = np.array([np.mean(points[rate]) for rate in rates])
-        spread = np.array([np.std(points[rate], ddof=1) if len(points[rate]) > 1 else 0.0 for rate in rates])
-        colour = f"C{place % 10}"
-        axes.plot(rates, means, marker=("o", "s", "^", "D", "v")[place % 5], color=colour, label=row, markersize=4)
-        axes.fill_between(rates, means - spread, means + spread, color=colour, alpha=0.12, linewidth=0)
-    axes.set_xlabel("missing rate")
+    ticks = sorted({tick for points in lines.values() for tick in points})
+    step = 0.006 * (ticks[-1] - ticks[0])
+    for place, (name, points) in enumerate(lines.items()):
+        own = np.array(sorted(points))
+        means = np.array([np.mean(points[tick]) for tick in own])
+        spread = np.array([np.std(points[tick], ddof=1) if len(points[tick]) > 1 else 0.0 for tick in own])
+        aside = (place - (len(lines) - 1) / 2) * step
+        marker = ("o", "s", "^", "D", "v")[place % 5]
+        axes.errorbar(own + aside, means, spread, marker=marker, markersize=4, elinewidth=0.8, capsize=1.5, label=name)
+    axes.set_xlabel(across)
     axes.set_ylabel(f"{metric}, %")
+    axes.set_xticks(ticks)
     axes.grid(color="#d8dde2")
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 

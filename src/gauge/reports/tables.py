@@ -1,5 +1,6 @@
 """Tables from result files: a row for each method and variant, a column for each protocol."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from gauge.comparison import Paired
 from gauge.evaluation import Result
 
 REFERENCE = "gauge"
+GRID = re.compile(r"gauge:gauge-grid(\d+)")
 CHANCE = 0.05
 
 
@@ -102,6 +104,15 @@ class Table:
             for row, cells in self.rows.items()
             if cells and rates
         }
+
+    def grids(self) -> dict[str, dict[float, tuple[float, ...]]]:
+        """For each protocol the values by units of a picture across, where rows differ in that (`gauge:gauge-grid3`)."""
+        sides = {row: float(found[1]) for row in self.rows if (found := GRID.fullmatch(row))}
+        lines = {
+            column: {side: self.rows[row][column].values for row, side in sides.items() if column in self.rows[row]}
+            for column in self.columns
+        }
+        return {column: points for column, points in lines.items() if len(points) > 1}
 
     def csv(self) -> str:
         """One line for each value: row, protocol, seed's place, percent."""
