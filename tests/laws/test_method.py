@@ -102,6 +102,19 @@ def test_output_survives_bf16_autocast(imputer, batch):
     torch.testing.assert_close(logits.float(), expected, rtol=0.1, atol=0.03)
 
 
+@pytest.mark.parametrize("score", registry.names("scoring"))
+def test_every_weight_learns_under_bf16_autocast(score, train, batch):
+    """The scoring pass comes first; what autocast keeps of it must not cut the weights off from the loss."""
+    method = helpers.gauge(helpers.imputer("mean", train), score=score)
+    expected = gradients(method, method.loss(batch)["task"])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = method.loss(batch)["task"]
+    found = gradients(method, loss)
+    assert found.keys() == expected.keys()
+    flat = [torch.cat([each.flatten().float() for each in grads.values()]) for grads in (found, expected)]
+    assert torch.cosine_similarity(*flat, dim=0) > 0.98
+
+
 def test_a_gate_for_every_unit_differs_within_a_modality(train, batch):
     prediction = helpers.gauge(helpers.imputer("mean", train), granularity="unit").predict(batch)
     assert prediction.gates[:, :4].std(1).min() > 1e-3

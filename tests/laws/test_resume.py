@@ -215,3 +215,9 @@ def test_a_folder_of_another_run_is_not_continued(tmp_path):
         fit(any_subset(), dataset("train", rows=16), settings=other, folder=tmp_path)
     with pytest.raises(ValueError, match="belongs to a run with other data; use another folder"):
         fit(any_subset(), dataset("train", rows=16, seed=1), settings=settings, folder=tmp_path)
+
+
+def test_half_precision_is_for_gpus(tmp_path):
+    """On a CPU it would be several times slower."""
+    half = SETTINGS.model_copy(update={"precision": "bf16"})
+    assert_same_end(run(), run(settings=half))
