@@ -1,6 +1,6 @@
 """How good imputers are at the cells of a benchmark's table: categories that are right, squared error of numbers.
 
-    python perf/imputation.py leaf99 --data DIR --runs runs/leaf99 [--imputers tip iterative nearest mean] [--out FOLDER]
+    python perf/imputation.py leaf99 --data DIR --runs runs/leaf99 [--config FILE] [--out FOLDER]
 
 Imputers that train are taken from the workspace of `gauge benchmark`, or trained there. Numbers have unit variance in the
 training rows: an error of 1 is that of the mean.
@@ -15,6 +15,7 @@ import torch
 
 from gauge import registry
 from gauge.checkpoint import write_text
+from gauge.config import read_yaml
 from gauge.data import Dataset
 from gauge.evaluation import commit, hardware
 from gauge.experiment import Workspace
@@ -48,17 +49,19 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--runs", type=Path, required=True, help="workspace of `gauge benchmark`")
     parser.add_argument("--imputers", nargs="*", default=["tip", "iterative", "nearest", "mean"])
+    parser.add_argument("--config", type=Path, help="settings that `gauge benchmark` was given")
     parser.add_argument("--seeds", type=int, default=1, help="how many divisions of the data, where there are several")
     parser.add_argument("--out", type=Path, default=Path("."))
     parser.add_argument("--device")
     options = parser.parse_args()
+    settings = read_yaml(options.config) if options.config else {}
     records = []
     with stage_progress() as on_epoch:
         workspace = Workspace(options.runs, options.device, on_epoch)
         for seed in range(options.seeds):
             for name in options.imputers:
                 own = registry.get("benchmarks", options.benchmark).for_seed(seed)
-                benchmark = own.with_settings({"imputer_options": {"name": name}})
+                benchmark = own.with_settings(settings | {"imputer_options": {"name": name}})
                 train, val, test = (
                     workspace.split(benchmark, split, str(options.data)) for split in ("train", "val", "test")
                 )
@@ -73,7 +76,12 @@ def main() -> None:
                     }
                     print(json.dumps(found), flush=True)
                     records.append(found)
-    origin = {"benchmark": options.benchmark, "commit": commit(), "hardware": hardware(workspace.device)}
+    origin = {
+        "benchmark": options.benchmark,
+        "settings": settings,
+        "commit": commit(),
+        "hardware": hardware(workspace.device),
+    }
     path = options.out / "imputation.json"
     write_text(path, json.dumps(origin | {"rows": records}, indent=1) + "\n")
     print(f"written to {path}")
