@@ -5,12 +5,11 @@ A table stands between `<!-- table: name -->` and `<!-- end -->`; what is betwee
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -93,18 +92,15 @@ def minus_gauge(folder: str, protocols: tuple[str, ...] = ("complete", "gamma=0.
         row: [_difference(found.get((row, each))) for each in protocols] for row in table_of(folder, protocols).rows
     }
     rows = {row: shown for row, shown in rows.items() if row not in ("gauge", *NORMALIZATIONS)}
-    if (ROOT / "results" / folder / "iterative").is_dir():
-        mine, other = cells(folder)["gauge"], cells(f"{folder}/iterative")["gauge"]
-        rows["gauge on the iterative imputer"] = [
-            _told(np.subtract(other[each].values, mine[each].values), ttest_rel(other[each].values, mine[each].values))
-            for each in protocols
-        ]
+    mine, other = cells(folder)["gauge"], cells(f"{folder}/iterative")["gauge"]
+    rows["gauge on the iterative imputer"] = [_minus(other[each].values, mine[each].values) for each in protocols]
     lines = [f"| points above gauge | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
     return "\n".join([*lines, *(f"| {row} | {' | '.join(shown)} |" for row, shown in rows.items())]) + "\n"
 
 
-def _told(differences: np.ndarray, test: Any) -> str:
-    return f"{differences.mean():+.2f} ± {differences.std(ddof=1):.2f} (p = {test.pvalue:.2g})"
+def _minus(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    differences, chance = np.subtract(ours, theirs), ttest_rel(ours, theirs).pvalue
+    return f"{differences.mean():+.2f} ± {differences.std(ddof=1):.2f} (p = {chance:.2g})"
 
 
 def imputation(folder: str) -> str:

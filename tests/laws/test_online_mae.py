@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, incomplete_batch, network, noise
+from helpers import CLASSES, DIM, SHAPES, assert_equal, count_calls, gradients, incomplete_batch, network, noise
 from torch import nn
 
 from gauge import Dataset, TrainSettings, fit
 from gauge.benchmarks.celeba import BENCHMARK as CELEBA
+from gauge.benchmarks.leaf99 import BENCHMARK as LEAF99
 from gauge.benchmarks.mst import BENCHMARK as MST
 from gauge.benchmarks.polymnist import BENCHMARK as POLYMNIST
 from gauge.encoders._vector import Vector
@@ -157,6 +158,17 @@ def test_encoders_start_where_those_of_multiae_ended_and_all_else_small():
     linear = method.autoencoder.encoder.blocks[0].mlp[0]
     assert linear.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert not linear.bias.any()
+
+
+def test_with_a_table_encoders_start_where_those_of_concat_ended():
+    inputs = {name: torch.zeros(2, *each.shape) for name, each in LEAF99.modalities.items()}
+    data = Dataset("train", inputs, torch.zeros(2).long(), {"table": torch.ones(2, 192).bool()})
+    stage = plan(LEAF99, seed=1)
+    (concat,) = stage.needs
+    start = concat.build(data, concat.needs[0].build(data))
+    ended = {name: values.clone() for name, values in start.encoder.state_dict().items()}
+    assert concat.name == "concat-s1"
+    assert_equal(stage.build(data, start).encoder.state_dict(), ended)
 
 
 def test_sizes_are_the_published_ones():

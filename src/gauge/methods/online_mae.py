@@ -73,9 +73,10 @@ def plan(benchmark: Benchmark, *, variant: str = "online_mae", seed: int = 0) ->
 
     settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
     config = {"method": "online_mae", "memory": memory, "moving_target": moving, **network_config(benchmark)}
-    start = plan_multiae(benchmark, variant="multiae-dagger", seed=seed)
     if no_decoder(benchmark):
         start = plan_concat(benchmark, seed=seed)
+    else:
+        start = plan_multiae(benchmark, variant="multiae-dagger", seed=seed)
     return Stage(f"{variant}-s{seed}", build, config, settings, (start,))
 
 
