@@ -220,6 +220,12 @@ def test_matching_tells_each_pair_from_one_with_another_table_and_one_with_anoth
     torch.testing.assert_close(tip.loss(gaps)["matching"], torch.stack(costs).mean() / 3)
 
 
+def test_reading_the_first_positions_alone_gives_the_same_states(tip):
+    table = noise(3, 6, tip.interact.norm.normalized_shape[0])
+    image = noise(3, 4, table.shape[-1], seed=1)
+    torch.testing.assert_close(tip.interact(table, image, reads=1), tip.interact(table, image)[:, :1])
+
+
 def test_half_precision_gives_nearly_the_same(tip, gaps):
     expected = tip.loss(gaps)
     with torch.autocast("cpu", dtype=torch.bfloat16):

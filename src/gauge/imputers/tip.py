@@ -150,11 +150,9 @@ class TIP(nn.Module):
         wrong_table = hard_negatives(likeness, derive(batch.key, "table"))
         wrong_image = hard_negatives(likeness.T, derive(batch.key, "image"))
 
-        states = self.interact(
-            torch.cat([corrupted, corrupted[wrong_table], corrupted, half]),
-            seen[torch.cat([own, own, wrong_image, own])],
-        )
-        pairs, half = states.split([3 * len(batch), len(batch)])
+        tables = torch.cat([corrupted, corrupted[wrong_table], corrupted])
+        images = seen[torch.cat([own, own, wrong_image])]
+        pairs, half = self.interact(tables, images, reads=1), self.interact(half, seen)
         matches = (torch.arange(len(pairs), device=table.device) < len(batch)).long()
         matching = F.cross_entropy(self.match(pairs[:, 0]), matches)
         reconstruction = self.heads.cost(half[:, 1:], table, hidden)

@@ -222,10 +222,13 @@ class InteractionBlock(nn.Module):
         self.mlp_norm = nn.LayerNorm(dim)
         self.mlp = nn.Sequential(nn.Linear(dim, mlp_ratio * dim), nn.GELU(), nn.Linear(mlp_ratio * dim, dim))
 
-    def forward(self, table: Float[Tensor, "b s c"], image: Float[Tensor, "b n c"]) -> Float[Tensor, "b s c"]:
-        table = table + self.attention(self.attention_norm(table))
-        table = table + self.cross(self.cross_norm(table), image)
-        return table + self.mlp(self.mlp_norm(table))
+    def forward(
+        self, table: Float[Tensor, "b s c"], image: Float[Tensor, "b n c"], reads: int | None = None
+    ) -> Float[Tensor, "b r c"]:
+        """The new states of the first `reads` positions, all when None."""
+        state = table[:, :reads] + self.attention(self.attention_norm(table), reads=reads)
+        state = state + self.cross(self.cross_norm(state), image)
+        return state + self.mlp(self.mlp_norm(state))
 
 
 class Interaction(nn.Module):
@@ -243,10 +246,13 @@ class Interaction(nn.Module):
         self.norm = nn.LayerNorm(width)
         initialise(self)
 
-    def forward(self, table: Float[Tensor, "b s c"], image: Float[Tensor, "b n c"]) -> Float[Tensor, "b s c"]:
-        for block in self.blocks:
+    def forward(
+        self, table: Float[Tensor, "b s c"], image: Float[Tensor, "b n c"], reads: int | None = None
+    ) -> Float[Tensor, "b r c"]:
+        """The first `reads` positions, all when None; in the last block nothing else is computed."""
+        for block in self.blocks[:-1]:
             table = block(table, image)
-        return self.norm(table)
+        return self.norm(self.blocks[-1](table, image, reads))
 
 
 def _mean(costs: Float[Tensor, "b f"], counted: Bool[Tensor, "b f"]) -> Float[Tensor, ""]:
