@@ -85,8 +85,9 @@ def with_iterative(folder: str) -> str:
     return replace(table, rows=table.rows | other).markdown()
 
 
-def minus_gauge(folder: str, protocols: tuple[str, ...] = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")) -> str:
+def minus_gauge(folder: str) -> str:
     """Every row minus GAUGE on the same samples, masks and seeds."""
+    protocols = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")
     found = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
     rows = {
         row: [_difference(found.get((row, each))) for each in protocols] for row in table_of(folder, protocols).rows
@@ -99,8 +100,8 @@ def minus_gauge(folder: str, protocols: tuple[str, ...] = ("complete", "gamma=0.
 
 
 def _minus(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    differences, chance = np.subtract(ours, theirs), ttest_rel(ours, theirs).pvalue
-    return f"{differences.mean():+.2f} ± {differences.std(ddof=1):.2f} (p = {chance:.2g})"
+    differences = np.subtract(ours, theirs)
+    return _told(differences.mean(), differences.std(ddof=1), ttest_rel(ours, theirs).pvalue)
 
 
 def imputation(folder: str) -> str:
@@ -144,10 +145,11 @@ def differences(folder: str, protocol: str, references: tuple[str, ...] = REFERE
 
 
 def _difference(pair: Paired | None) -> str:
-    if pair is None:
-        return "–"
-    chance = "" if pair.p_over_seeds is None else f" (p = {pair.p_over_seeds:.2g})"
-    return f"{pair.mean:+.2f} ± {pair.deviation:.2f}{chance}"
+    return "–" if pair is None else _told(pair.mean, pair.deviation, pair.p_over_seeds)
+
+
+def _told(mean: float, deviation: float, chance: float | None) -> str:
+    return f"{mean:+.2f} ± {deviation:.2f}" + ("" if chance is None else f" (p = {chance:.2g})")
 
 
 def published() -> str:
@@ -321,6 +323,7 @@ TABLES = {
         for name in ("leaf99", "ham10000")
         for what, write in {"gamma": with_iterative, "paired": minus_gauge, "imputation": imputation}.items()
     },
+    "leaf99-default": lambda: accuracy("leaf99/default", GAMMA),
     "leaf99-scoring": lambda: scoring("leaf99", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
     "ham10000-scoring": lambda: scoring("ham10000", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
     "ham10000-grids": lambda: table_of("ham10000", GAMMA, GRIDS).markdown(),

@@ -265,6 +265,7 @@ def mistake(*arguments: str, cwd: Path) -> str:
         sys.argv = given
         signal.signal(signal.SIGINT, handler)
     assert ended.value.code == 2, said.getvalue()
+    assert "Traceback" not in said.getvalue()
     return said.getvalue()
 
 

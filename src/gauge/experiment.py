@@ -17,7 +17,7 @@ from gauge.evaluation import Result, evaluate, result_name
 from gauge.masks import parse_protocol
 from gauge.randomness import seeded
 from gauge.stages import Stage
-from gauge.training import LAST, Epoch, Progress, fit, seconds_per_step
+from gauge.training import LAST, Epoch, Progress, fit, seconds_per_step, seconds_per_validation
 
 DETAILS = (
     "config",
@@ -113,28 +113,21 @@ class Workspace:
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, float]:
         """Seconds that each stage still to be trained takes at most, from a few steps of each kind; none for few steps."""
-        left: dict[str, tuple[Stage, Dataset, int]] = {}
+        left: dict[str, tuple[Stage, Dataset, Dataset]] = {}
         for experiment in experiments:
             benchmark, last = plan(experiment)
             train, val = (self.split(benchmark, name, experiment.data) for name in ("train", "val"))
             for stage in last.all():
-                steps = stage.settings.epochs * math.ceil(len(train) / stage.settings.batch_size)
-                if steps and not self.model_path(stage, train, val).exists():
-                    left[f"{stage.name}{f' fold {benchmark.fold}' if benchmark.folds > 1 else ''}"] = (
-                        stage,
-                        train,
-                        steps,
-                    )
-        if sum(steps for _, _, steps in left.values()) < FEW_STEPS:
+                if stage.settings.epochs and not self.model_path(stage, train, val).exists():
+                    fold = f" fold {benchmark.fold}" if benchmark.folds > 1 else ""
+                    left[stage.name + fold] = (stage, train, val)
+        if sum(stage.settings.epochs * _steps(stage, train) for stage, train, _ in left.values()) < FEW_STEPS:
             return {}
-        measured: dict[str, float] = {}
-        for stage, train, _ in left.values():
+        measured: dict[str, float] = {}  # an epoch of each kind
+        for stage, train, val in left.values():
             if _kind(stage) not in measured:
-                module = _fresh(stage, train)
-                measured[_kind(stage)] = (
-                    seconds_per_step(module, train, stage.settings) if hasattr(module, "loss") else 0
-                )
-        return {name: steps * measured[_kind(stage)] for name, (stage, _, steps) in left.items()}
+                measured[_kind(stage)] = _seconds_per_epoch(stage, train, val)
+        return {name: stage.settings.epochs * measured[_kind(stage)] for name, (stage, _, _) in left.items()}
 
     def model_path(self, stage: Stage, train: Dataset, val: Dataset) -> Path:
         """Where the trained stage is kept."""
@@ -204,8 +197,20 @@ def _built(stage: Stage, train: Dataset, needs: Sequence[Any]) -> Any:
 
 
 def _kind(stage: Stage) -> str:
-    """What the time of a step depends on."""
+    """What the time of an epoch depends on."""
     return stage.settings.model_copy(update={"seed": 0}).model_dump_json() + str(stage.config)
+
+
+def _steps(stage: Stage, train: Dataset) -> int:
+    return math.ceil(len(train) / stage.settings.batch_size)
+
+
+def _seconds_per_epoch(stage: Stage, train: Dataset, val: Dataset) -> float:
+    module = _fresh(stage, train)
+    if not hasattr(module, "loss"):
+        return 0.0
+    steps = _steps(stage, train) * seconds_per_step(module, train, stage.settings)
+    return steps + seconds_per_validation(module, val, stage.settings)
 
 
 def _fresh(stage: Stage, train: Dataset) -> Any:

@@ -25,7 +25,7 @@ from gauge import checkpoint
 from gauge.config import TrainSettings
 from gauge.data import Dataset
 from gauge.data.augmentation import augment
-from gauge.inference import predict_split
+from gauge.inference import masked_batches, predict_split
 from gauge.masks import parse_protocol
 from gauge.nn.streams import forget, join
 from gauge.randomness import permutation, sample_keys, seeded
@@ -219,6 +219,18 @@ def seconds_per_step(method: Any, train: Dataset, settings: TrainSettings, *, st
             started = time.perf_counter()
         float(next(iter(step(index, key, settings.learning_rate).values())))  # waits for the device
     return (time.perf_counter() - started) / steps
+
+
+def seconds_per_validation(method: Any, val: Dataset, settings: TrainSettings, *, samples: int = 64) -> float:
+    """How long it takes to validate, from the answers for a few samples."""
+    if not settings.selection:
+        return 0.0
+    few = torch.arange(min(samples, len(val)), device=val.device)
+    (batch,) = masked_batches(val, parse_protocol(settings.selection[-1]), len(few), few)
+    method.to(val.device).eval()
+    started = time.perf_counter()
+    float(method.predict(batch).logits.sum())  # waits for the device
+    return (time.perf_counter() - started) * len(settings.selection) * len(val) / len(few)
 
 
 def _train_epoch(step: _Step, epoch: int) -> dict[str, float]:

@@ -27,7 +27,7 @@ QUICK = {
     "modality_options": RESNET,
 }
 LEAF = QUICK | {"imputer_options": {"width": 8, **SMALL}, "modality_options": {"table": {"waves": 2}}}
-PROTOCOLS = ("complete", "gamma=1")
+PROTOCOLS = ("complete", "gamma=0.5", "gamma=1")
 
 
 @pytest.mark.parametrize(("name", "write"), LAYOUTS.items())
@@ -42,13 +42,13 @@ def test_official_files_become_results_and_gates_with_names(name, write, tmp_pat
         )
 
     found = {}
-    for variant in ("gauge", "v1"):
+    for variant in ("gauge", "masked", "v1"):
         for result, _ in workspace.run(experiment("gauge", variant), PROTOCOLS):
             found[variant, result.protocol] = result
-    assert len(found) == 4
+    assert len(found) == 9
     assert all(0 <= result.value <= 1 for result in found.values())
     really = {protocol: found["gauge", protocol].data["missing"] for protocol in PROTOCOLS}
-    assert [really[protocol]["image"] for protocol in PROTOCOLS] == [0, 0]
+    assert [really[protocol]["image"] for protocol in PROTOCOLS] == [0, 0, 0]
     assert really["gamma=1"]["table"] == 1
     if name == "dvm":  # six adverts
         with pytest.raises(ValueError, match=r"the train split has no sample of class 0 \(280 such\)"):

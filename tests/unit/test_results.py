@@ -7,9 +7,13 @@ import pytest
 import torch
 from helpers import any_subset, dataset
 
+from gauge import TrainSettings, experiment
+from gauge.benchmarks import polymnist5k
 from gauge.config import Experiment
 from gauge.evaluation import Result, evaluate, load_predictions
+from gauge.experiment import Workspace
 from gauge.reports.tables import Table
+from gauge.training import seconds_per_validation
 
 KEYS = [
     "benchmark",
@@ -99,3 +103,28 @@ def test_a_table_shows_deviation_over_seeds_and_marks_the_best(result):
         Table.of([base, base.model_copy(update={"benchmark": "another"})])
     with pytest.raises(ValueError, match="there are no results"):
         Table.of([])
+
+
+def test_what_training_costs_counts_steps_and_validations(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "FEW_STEPS", 0)
+    monkeypatch.setattr(experiment, "seconds_per_step", lambda *_: 1.0)
+    looked = []
+    monkeypatch.setattr(experiment, "seconds_per_validation", lambda *given: looked.append(given) or 100.0)
+    stages = ("imputer", "backbone", "finetune")
+    asked = Experiment(benchmark="polymnist5k", overrides={stage: {"epochs": 2, "batch_size": 500} for stage in stages})
+    workspace = Workspace(tmp_path, "cpu")
+    epochs, steps = 2, -(-len(workspace.split(polymnist5k.BENCHMARK, "train")) // 500)
+    expected = dict.fromkeys(("imputer-mopoe", "backbone-s0", "gauge-s0"), epochs * (steps + 100.0))
+    assert workspace.cost([asked]) == expected
+    assert {given[1].split for given in looked} == {"val"}
+
+
+def test_validation_is_timed_on_a_few_samples_and_costs_nothing_where_nothing_is_selected():
+    val, settings = dataset("val", 30), TrainSettings(epochs=1, selection=("complete", "missing=table"))
+    method = any_subset()
+    asked = []
+    monitored = method.predict
+    method.predict = lambda batch: asked.append(len(batch)) or monitored(batch)
+    assert seconds_per_validation(method, val, settings, samples=10) > 0
+    assert asked == [10]
+    assert seconds_per_validation(method, val, settings.model_copy(update={"selection": ()})) == 0
