@@ -81,6 +81,7 @@ def fit(
     """
     if settings.selection and val is None:
         raise ValueError(f"settings select by {', '.join(settings.selection)} but no validation split was given")
+    _check_batches(method, train, settings)
     method.to(train.device)
     optimizer = _adam(method, settings, train.device)
     # with a constant rate a longer run is the shorter one continued
@@ -112,6 +113,16 @@ def fit(
         checkpoint.load_into(method, best, Path("the best epoch"))
     method.eval()
     return progress
+
+
+def _check_batches(method: Any, train: Dataset, settings: TrainSettings) -> None:
+    """No sample is alone in a batch of a method whose samples learn from each other."""
+    alone = settings.batch_size == 1 or len(train) % settings.batch_size == 1
+    if alone and getattr(method, "looks_across_batch", False):
+        raise ValueError(
+            f"{type(method).__name__} learns from samples side by side, but {len(train)} samples in batches of "
+            f"{settings.batch_size} leave one alone; set another batch_size"
+        )
 
 
 def _adam(method: nn.Module, settings: TrainSettings, device: torch.device) -> torch.optim.Adam:
