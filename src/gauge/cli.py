@@ -146,6 +146,7 @@ def benchmark(
     from gauge.experiment import unsupported
     from gauge.parallel import Runner, TimeIsUpError
     from gauge.reports.figures import draw_lines
+    from gauge.reports.published import PUBLISHED
     from gauge.reports.tables import Table
 
     deadline = None if time_limit is None else time.time() + seconds(time_limit)
@@ -175,7 +176,7 @@ def benchmark(
         raise typer.Exit(75) from None  # EX_TEMPFAIL: try again
     results = [result for result, _ in found]
     pairs, save = paired(found), save or workspace
-    table = Table.of(results, refused, pairs)
+    table = Table.of(results, refused, pairs, PUBLISHED.get(name))
     for ending, text in {
         "md": table.markdown(),
         "csv": table.csv(),
@@ -394,12 +395,9 @@ def _print_missing(results: "list[Result]") -> None:
 
 
 def _print_speed(results: "list[Result]", jobs: int) -> None:
-    """Samples per second that each row was trained with."""
-    found: dict[str, list[float]] = {}
-    for config, row in {result.config["stage"]: (result.config, result.row) for result in results}.values():
-        if config["train_seconds"]:
-            found.setdefault(row, []).append(config["epochs"] * config["train_rows"] / config["train_seconds"])
-    rates = ", ".join(f"{row} {sum(rates) / len(rates):,.0f}" for row, rates in found.items())
+    from gauge.evaluation import training_speed
+
+    rates = ", ".join(f"{row} {rate:,.0f}" for row, rate in training_speed(results).items())
     if rates:
         print(f"training samples per second{f', {jobs} stages side by side' if jobs > 1 else ''}: {rates}")
 

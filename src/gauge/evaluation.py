@@ -79,6 +79,15 @@ def read_results(path: Path) -> list[Result]:
         raise ValueError(f"{path} is not a list of results: {error}") from error
 
 
+def training_speed(results: Sequence[Result]) -> dict[str, float]:
+    """Samples a second that each row was trained with, where anything was; the mean over its seeds."""
+    found: dict[str, list[float]] = {}
+    for config, row in {result.config["stage"]: (result.config, result.row) for result in results}.values():
+        if config["train_seconds"]:
+            found.setdefault(row, []).append(config["epochs"] * config["train_rows"] / config["train_seconds"])
+    return {row: sum(speeds) / len(speeds) for row, speeds in found.items()}
+
+
 def result_name(of: Result | Experiment, protocol: str, stage: str) -> str:
     """The file name that tells a result from every other one: what, under which protocol, and from which trained stage."""
     parts = [of.benchmark, of.method, of.variant, f"s{of.seed}", protocol.replace("=", ""), stage[:6]]

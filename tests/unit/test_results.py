@@ -7,11 +7,12 @@ import pytest
 import torch
 from helpers import any_subset, dataset
 
-from gauge import TrainSettings, experiment
+from gauge import TrainSettings, experiment, registry
 from gauge.benchmarks import polymnist5k
 from gauge.config import Experiment
 from gauge.evaluation import Result, evaluate, load_predictions
 from gauge.experiment import Workspace
+from gauge.reports.published import PUBLISHED
 from gauge.reports.tables import Table
 from gauge.training import seconds_per_validation
 
@@ -103,6 +104,31 @@ def test_a_table_shows_deviation_over_seeds_and_marks_the_best(result):
         Table.of([base, base.model_copy(update={"benchmark": "another"})])
     with pytest.raises(ValueError, match="there are no results"):
         Table.of([])
+
+
+def test_published_numbers_stand_beside_ours_where_there_are_any(result):
+    found = [
+        result[0].model_copy(update={"method": method, "variant": method, "protocol": protocol})
+        for method in ("gauge", "qmf")
+        for protocol in ("eta=0.2", "eta=0.8")
+    ]
+    table = Table.of(found, paper=PUBLISHED["polymnist"])
+    head, _, gauge, qmf, *_ = table.markdown().splitlines()
+    assert head == "| accuracy, % | eta=0.2 | eta=0.8 | eta=0.8, paper |"
+    assert gauge.endswith("| 97.61 |")
+    assert qmf.endswith("| – |")
+    assert "eta=0.8, paper" in table.latex()
+    assert "<th>eta=0.8, paper</th>" in table.html()
+    assert "paper" not in Table.of(found).markdown()
+
+
+def test_published_numbers_are_of_rows_and_conditions_that_can_be_run():
+    for benchmark, rows in PUBLISHED.items():
+        assert {protocol for row in rows.values() for protocol in row} <= set(
+            registry.get("benchmarks", benchmark).protocols
+        )
+        for method, _, variant in (row.partition(":") for row in rows):
+            assert (variant or method) in registry.module("methods", method).VARIANTS
 
 
 def test_what_training_costs_counts_steps_and_validations(tmp_path, monkeypatch):

@@ -126,7 +126,7 @@ class M3Care(nn.Module):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy over all that is observed, or over subsets that are drawn once for the batch; and stability."""
         if len(batch) < 2:
-            raise ValueError("M3Care learns from samples side by side, but a batch holds 1; train with batches of at least 2")
+            raise ValueError("M3Care compares samples, but a batch holds 1; train with batches of at least 2")
         assert batch.labels is not None
         chosen = None
         if self.subsets_per_step:

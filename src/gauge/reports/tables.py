@@ -1,7 +1,7 @@
 """Tables from result files: a row for each method and variant, a column for each protocol."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,17 +35,21 @@ class Cell:
 @dataclass(frozen=True)
 class Table:
     """Results side by side. Rows and columns keep the order in which they were first seen; `refused` rows have no cells but
-    a reason."""
+    a reason; `paper` has a published number for some."""
 
     metric: str
     columns: tuple[str, ...]
     rows: dict[str, dict[str, Cell]]
     refused: Mapping[str, str] = field(default_factory=dict)
     signs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    paper: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @staticmethod
     def of(
-        results: Sequence[Result], refused: Mapping[str, str] | None = None, pairs: Sequence[Paired] = ()
+        results: Sequence[Result],
+        refused: Mapping[str, str] | None = None,
+        pairs: Sequence[Paired] = (),
+        paper: Mapping[str, Mapping[str, float]] | None = None,
     ) -> "Table":
         """`pairs` tell which cells differ from GAUGE's beyond chance."""
         if not results:
@@ -58,26 +62,38 @@ class Table:
         rows = {row: {protocol: _cell(cells) for protocol, cells in columns.items()} for row, columns in found.items()}
         columns = tuple(dict.fromkeys(result.protocol for result in results))
         signs = {(pair.row, pair.protocol): "↑" if pair.mean > 0 else "↓" for pair in pairs if _differs(pair)}
-        return Table(results[0].metric, columns, rows | {row: {} for row in refused or {}}, refused or {}, signs)
+        rows |= {row: {} for row in refused or {}}
+        return Table(results[0].metric, columns, rows, refused or {}, signs, paper or {})
+
+    def _cited(self) -> list[str]:
+        """The columns for which the paper has a number of any of the rows."""
+        return [column for column in self.columns if any(column in self.paper.get(row, {}) for row in self.rows)]
+
+    def _heads(self) -> list[str]:
+        """The columns, each followed by the paper's where it has one."""
+        cited = self._cited()
+        return [
+            head for column in self.columns for head in (column, *([f"{column}, paper"] if column in cited else []))
+        ]
 
     def markdown(self) -> str:
         """A GitHub table; the best mean of each column is bold, the second best in italics."""
-        lines = [f"| {self.metric}, % | {' | '.join(self.columns)} |", "|---" * (len(self.columns) + 1) + "|"]
+        heads = [f"{self.metric}, %", *self._heads()]
+        lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         lines += [f"| {row} | {' | '.join(cells)} |" for row, cells in self._marked("**{}**", "*{}*").items()]
         notes = [f"– {row}: {reason}." for row, reason in self.refused.items()]
-        notes += (
-            [f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t-test over seeds, uncorrected."]
-            if self.signs
-            else []
-        )
+        if self.signs:
+            notes.append(f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t-test over seeds, uncorrected.")
+        if self._cited():
+            notes.append("paper: cited as published; its data and training differ from ours.")
         return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in notes)
 
     def latex(self) -> str:
         """A tabular with booktabs rules; the best mean of each column is bold, the second best underlined."""
         marked = self._marked(r"\textbf{{{}}}", r"\underline{{{}}}")
-        heads = [self.metric + r", \%", *self.columns]
+        heads = [self.metric + r", \%", *self._heads()]
         lines = [
-            r"\begin{tabular}{l" + "c" * len(self.columns) + "}",
+            r"\begin{tabular}{l" + "c" * (len(heads) - 1) + "}",
             r"\toprule",
             " & ".join(heads) + r" \\",
             r"\midrule",
@@ -90,9 +106,7 @@ class Table:
 
     def html(self) -> str:
         """A plain table; the best mean of each column is bold, the second best underlined."""
-        frame = pd.DataFrame.from_dict(
-            self._marked("<b>{}</b>", "<u>{}</u>"), orient="index", columns=list(self.columns)
-        )
+        frame = pd.DataFrame.from_dict(self._marked("<b>{}</b>", "<u>{}</u>"), orient="index", columns=self._heads())
         return frame.to_html(escape=False, border=0) + "\n"
 
     def rates(self) -> dict[str, dict[float, tuple[float, ...]]]:
@@ -140,7 +154,16 @@ class Table:
             sign = self.signs.get((row, column))
             return form.format(cell) + (f" {sign}" if sign else "")
 
-        return {row: [shown(row, column) for column in self.columns] for row in self.rows}
+        cited = self._cited()
+
+        def cells(row: str) -> Iterator[str]:
+            for column in self.columns:
+                yield shown(row, column)
+                if column in cited:
+                    value = self.paper.get(row, {}).get(column)
+                    yield "–" if value is None else f"{value:.2f}"
+
+        return {row: list(cells(row)) for row in self.rows}
 
 
 def _differs(pair: Paired) -> bool:
