@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,13 +18,15 @@ from matplotlib.figure import Figure
 from scipy.stats import ttest_rel
 
 from gauge.comparison import Paired
-from gauge.evaluation import Result, read_results
+from gauge.config import Experiment
+from gauge.evaluation import Result, read_results, training_speed
+from gauge.experiment import unsupported
 from gauge.reports.figures import draw_lines
-from gauge.reports.published import POLYMNIST
-from gauge.reports.tables import Cell, Table
+from gauge.reports.published import PUBLISHED
+from gauge.reports.tables import CHANCE, Cell, Table
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings")))
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
 PAGES += ("docs/findings-image-table.md",)
 DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
 ROWS = {
@@ -44,7 +47,22 @@ ROWS = {
     "gauge:gauge-raw": "GAUGE, always raw scores",
     "late_fusion": "one classifier for each modality, voting",
 }
+METHODS = (
+    *(
+        "multiae",
+        "multiae:multiae-dagger",
+        "mopoe",
+        "mopoe:mopoe-dagger",
+        "m3care",
+        "m3care:m3care-dagger",
+        "online_mae",
+    ),
+    *("moddrop", "mtl", "map", "map:map-dagger", "muse"),
+    *("late_fusion:unimodal", "concat", "qmf", "pdf", "dynmm", "late_fusion"),
+    *("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3", "gauge"),
+)
 ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
+PAPER_ETA = ("complete", "eta=0.6", "eta=0.8")
 SCORERS = ("gauge", *(f"gauge:gauge-{name}" for name in ("random", "feature-norm", "gradient-norm", "attention")))
 NORMALIZATIONS = ("gauge:gauge-zscore", "gauge:gauge-raw")
 NOT_SCORERS = tuple(row for row in ROWS if row not in SCORERS[1:])
@@ -66,12 +84,12 @@ def results(folder: str) -> tuple[Result, ...]:
     return tuple(sorted(found, key=lambda result: (order.get(result.row, len(order)), result.seed)))
 
 
-def table_of(folder: str, protocols: tuple[str, ...], rows: tuple[str, ...] = NOT_SCORERS) -> Table:
+def table_of(folder: str, protocols: tuple[str, ...], rows: Sequence[str] = NOT_SCORERS, **more: Any) -> Table:
     """Mean ± deviation over seeds, the best of each column in bold."""
     found: dict[tuple[str, str], list[Result]] = {}
     for result in results(folder):
         found.setdefault((result.row, result.protocol), []).append(result)
-    return Table.of([each for row in rows for protocol in protocols for each in found.get((row, protocol), ())])
+    return Table.of([each for row in rows for protocol in protocols for each in found.get((row, protocol), ())], **more)
 
 
 def accuracy(folder: str, protocols: tuple[str, ...]) -> str:
@@ -153,17 +171,42 @@ def _told(mean: float, deviation: float, chance: float | None) -> str:
 
 
 def published() -> str:
-    """Ours and the paper's, side by side."""
-    columns = ("complete", "eta=0.6", "eta=0.8")
-    head = [f"{column}, {whose}" for column in columns for whose in ("ours", "paper")]
-    lines = [f"| accuracy, % | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
-    for row, found in cells("polymnist/cosine").items():
-        if row in POLYMNIST and row in NOT_SCORERS:
-            shown = [
-                text for column in columns for text in (str(found[column]), _published(POLYMNIST[row].get(column)))
-            ]
-            lines.append(f"| {row} | {' | '.join(shown)} |")
-    return "\n".join(lines) + "\n"
+    """GAUGE and its ablations, ours and the paper's numbers side by side."""
+    paper = PUBLISHED["polymnist"]
+    rows = [row for row in NOT_SCORERS if row in paper]
+    return table_of("polymnist/cosine", PAPER_ETA, rows, paper=paper).markdown()
+
+
+def methods(folder: str) -> str:
+    """All methods side by side, what differs from GAUGE beyond chance, and why some have no row."""
+    refused = {}
+    for row in METHODS:
+        method, _, variant = row.partition(":")
+        if reason := unsupported(Experiment(benchmark="leaf99", method=method, variant=variant or method)):
+            refused[row] = reason
+    return table_of(folder, GAMMA, METHODS, refused=refused, pairs=pairs(folder)).markdown()
+
+
+def polymnist_methods() -> str:
+    """All methods side by side and the paper's numbers. GAUGE's rows are those of the comparison with five seeds; a method
+    differs from it beyond chance by the seeds that both have."""
+    paper = PUBLISHED["polymnist"]
+    table = table_of("polymnist/all", PAPER_ETA, METHODS, paper=paper)
+    table = replace(table, rows=table.rows | table_of("polymnist/cosine", PAPER_ETA, METHODS).rows)
+    signs = {}
+    for row, found in table.rows.items():
+        for column, cell in found.items():
+            gauge = table.rows["gauge"][column].values[: len(cell.values)]
+            if row != "gauge" and ttest_rel(cell.values, gauge).pvalue < CHANCE:
+                signs[row, column] = "↑" if cell.mean > mean(gauge) else "↓"
+    return replace(table, signs=signs).markdown()
+
+
+def speed(folder: str) -> str:
+    """Samples a second in the training of every method, of the seed that ran with the fewest others beside it."""
+    found = training_speed([result for result in results(folder) if result.seed == 0])
+    lines = ["| method | samples a second |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {row} | {found[row]:,.0f} |" for row in METHODS if row in found)]) + "\n"
 
 
 def scoring(
@@ -178,13 +221,9 @@ def scoring(
     lines = [f"| scores | {' | '.join(head)} |", "|---" * (1 + 2 * len(protocols) + bool(paper)) + "|"]
     for row in rows:
         shown = [f"{cells(folder)[row][each]} | {_difference(found.get((row, each)))}" for each in protocols]
-        shown += [_published(paper[row][each]) for each in protocols[:1] if paper]
+        shown += [f"{paper[row][each]:.2f}" for each in protocols[:1] if paper]
         lines.append(f"| {row} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
-
-
-def _published(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
 
 
 def audit(folder: str) -> str:
@@ -307,7 +346,7 @@ TABLES = {
     "polymnist-every": lambda: accuracy("polymnist/cosine", EVERY),
     "polymnist-paired": lambda: differences("polymnist/cosine", "eta=0.8"),
     "polymnist-published": published,
-    "polymnist-scoring": lambda: scoring("polymnist/cosine", ("eta=0.8", "every=0.8"), paper=POLYMNIST),
+    "polymnist-scoring": lambda: scoring("polymnist/cosine", ("eta=0.8", "every=0.8"), paper=PUBLISHED["polymnist"]),
     "polymnist-constant": lambda: accuracy("polymnist/constant", ETA),
     "polymnist-constant-paired": lambda: differences("polymnist/constant", "eta=0.8", ("gauge:v2", "gauge:masked")),
     "audit": lambda: audit("polymnist/cosine"),
@@ -323,7 +362,11 @@ TABLES = {
         for name in ("leaf99", "ham10000")
         for what, write in {"gamma": with_iterative, "paired": minus_gauge, "imputation": imputation}.items()
     },
-    "leaf99-default": lambda: accuracy("leaf99/default", GAMMA),
+    "leaf99-methods": lambda: methods("leaf99"),
+    "leaf99-methods-100": lambda: methods("leaf99/epochs100"),
+    "polymnist-speed": lambda: speed("polymnist/all"),
+    "polymnist-methods": polymnist_methods,
+    "polymnist-longer": lambda: table_of("polymnist/all", PAPER_ETA, NOT_SCORERS[:-1]).markdown(),
     "leaf99-scoring": lambda: scoring("leaf99", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
     "ham10000-scoring": lambda: scoring("ham10000", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
     "ham10000-grids": lambda: table_of("ham10000", GAMMA, GRIDS).markdown(),
@@ -340,7 +383,7 @@ def draw_rows(path: Path) -> None:
         for place, (row, cell) in enumerate(found.items()):
             axes.plot(cell.values, [place] * len(cell.values), "o", color="#5b6670", alpha=0.55, markersize=5)
             axes.plot([cell.mean] * 2, [place - 0.3, place + 0.3], color="#0068a3", linewidth=2.5)
-            paper = POLYMNIST.get(row, {}).get("eta=0.8")
+            paper = PUBLISHED["polymnist"].get(row, {}).get("eta=0.8")
             if paper is not None:
                 axes.plot(paper, place, "D", markerfacecolor="none", markeredgecolor="#b34a00", markersize=8)
         axes.set_yticks(range(len(found)), [ROWS[row] for row in found])

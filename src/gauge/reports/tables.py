@@ -81,7 +81,10 @@ class Table:
         heads = [f"{self.metric}, %", *self._heads()]
         lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         lines += [f"| {row} | {' | '.join(cells)} |" for row, cells in self._marked("**{}**", "*{}*").items()]
-        notes = [f"– {row}: {reason}." for row, reason in self.refused.items()]
+        reasons = {
+            reason: [row for row in self.refused if self.refused[row] == reason] for reason in self.refused.values()
+        }
+        notes = [f"– {', '.join(rows)}: {reason}." for reason, rows in reasons.items()]
         if self.signs:
             notes.append(f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t-test over seeds, uncorrected.")
         if self._cited():
