@@ -47,20 +47,28 @@ ROWS = {
     "gauge:gauge-raw": "GAUGE, always raw scores",
     "late_fusion": "one classifier for each modality, voting",
 }
-METHODS = (
-    *(
-        "multiae",
-        "multiae:multiae-dagger",
-        "mopoe",
-        "mopoe:mopoe-dagger",
-        "m3care",
-        "m3care:m3care-dagger",
-        "online_mae",
-    ),
-    *("moddrop", "mtl", "map", "map:map-dagger", "muse"),
-    *("late_fusion:unimodal", "concat", "qmf", "pdf", "dynmm", "late_fusion"),
-    *("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3", "gauge"),
-)
+METHODS = {
+    "multiae": "MultiAE",
+    "multiae:multiae-dagger": "MultiAE†",
+    "mopoe": "MoPoE",
+    "mopoe:mopoe-dagger": "MoPoE†",
+    "m3care": "M3Care",
+    "m3care:m3care-dagger": "M3Care†",
+    "online_mae": "OnlineMAE",
+    "moddrop": "ModDrop",
+    "mtl": "MTL",
+    "map": "MAP",
+    "map:map-dagger": "MAP†",
+    "muse": "MUSE",
+    "late_fusion:unimodal": "unimodal, completed inputs",
+    "concat": "concat, completed inputs",
+    "qmf": "QMF, completed inputs",
+    "pdf": "PDF, completed inputs",
+    "dynmm": "DynMM, completed inputs",
+} | {
+    row: ROWS[row]
+    for row in ("late_fusion", "any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3", "gauge")
+}
 ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
 PAPER_ETA = ("complete", "eta=0.6", "eta=0.8")
 SCORERS = ("gauge", *(f"gauge:gauge-{name}" for name in ("random", "feature-norm", "gradient-norm", "attention")))
@@ -184,15 +192,18 @@ def methods(folder: str) -> str:
         method, _, variant = row.partition(":")
         if reason := unsupported(Experiment(benchmark="leaf99", method=method, variant=variant or method)):
             refused[row] = reason
-    return table_of(folder, GAMMA, METHODS, refused=refused, pairs=pairs(folder)).markdown()
+    return table_of(folder, GAMMA, [*METHODS], refused=refused, pairs=pairs(folder)).markdown()
+
+
+def polymnist_table() -> Table:
+    """All methods on PolyMNIST; GAUGE's rows are those of the comparison with five seeds."""
+    table = table_of("polymnist/all", PAPER_ETA, [*METHODS], paper=PUBLISHED["polymnist"])
+    return replace(table, rows=table.rows | table_of("polymnist/cosine", PAPER_ETA, [*METHODS]).rows)
 
 
 def polymnist_methods() -> str:
-    """All methods side by side and the paper's numbers. GAUGE's rows are those of the comparison with five seeds; a method
-    differs from it beyond chance by the seeds that both have."""
-    paper = PUBLISHED["polymnist"]
-    table = table_of("polymnist/all", PAPER_ETA, METHODS, paper=paper)
-    table = replace(table, rows=table.rows | table_of("polymnist/cosine", PAPER_ETA, METHODS).rows)
+    """The same with signs where a method differs from GAUGE beyond chance, by the seeds that both have."""
+    table = polymnist_table()
     signs = {}
     for row, found in table.rows.items():
         for column, cell in found.items():
@@ -373,20 +384,20 @@ TABLES = {
 }
 
 
-def draw_rows(path: Path) -> None:
+def draw_rows(table: Table, rows: Mapping[str, str], path: Path) -> None:
     """PolyMNIST with four of five views missing: every seed, the mean of each row, and the paper's number."""
-    shown = [row for row in cells("polymnist/cosine") if row in NOT_SCORERS and row != "gauge:v1"]
-    found = {row: cells("polymnist/cosine")[row]["eta=0.8"] for row in shown}
+    found = {row: table.rows[row]["eta=0.8"] for row in rows}
+    height = 0.9 + 0.31 * len(found)
     with matplotlib.rc_context(DRAWING):
-        figure = Figure(figsize=(8.2, 3.4))
-        axes = figure.add_axes((0.46, 0.17, 0.52, 0.79))
+        figure = Figure(figsize=(8.2, height))
+        axes = figure.add_axes((0.46, 0.58 / height, 0.52, 1 - 0.72 / height))
         for place, (row, cell) in enumerate(found.items()):
             axes.plot(cell.values, [place] * len(cell.values), "o", color="#5b6670", alpha=0.55, markersize=5)
             axes.plot([cell.mean] * 2, [place - 0.3, place + 0.3], color="#0068a3", linewidth=2.5)
             paper = PUBLISHED["polymnist"].get(row, {}).get("eta=0.8")
             if paper is not None:
                 axes.plot(paper, place, "D", markerfacecolor="none", markeredgecolor="#b34a00", markersize=8)
-        axes.set_yticks(range(len(found)), [ROWS[row] for row in found])
+        axes.set_yticks(range(len(found)), list(rows.values()))
         axes.invert_yaxis()
         axes.grid(axis="x", color="#d8dde2")
         axes.set_axisbelow(True)
@@ -414,7 +425,10 @@ def main() -> None:
     for name in PAGES:
         page = ROOT / name
         page.write_text(generated(page.read_text(encoding="utf-8")), encoding="utf-8")
-    draw_rows(ROOT / "docs" / "polymnist.svg")
+    table = table_of("polymnist/cosine", PAPER_ETA)
+    family = {row: ROWS[row] for row in table.rows if row != "gauge:v1"}
+    draw_rows(table, family, ROOT / "docs" / "polymnist.svg")
+    draw_rows(polymnist_table(), METHODS, ROOT / "docs" / "methods.svg")
     with matplotlib.rc_context(DRAWING):
         for name in ("leaf99", "ham10000"):
             table = table_of(name, GAMMA, DRAWN)
