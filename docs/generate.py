@@ -5,7 +5,7 @@ A table stands between `<!-- table: name -->` and `<!-- end -->`; what is betwee
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -92,7 +92,7 @@ def results(folder: str) -> tuple[Result, ...]:
     return tuple(sorted(found, key=lambda result: (order.get(result.row, len(order)), result.seed)))
 
 
-def table_of(folder: str, protocols: tuple[str, ...], rows: Sequence[str] = NOT_SCORERS, **more: Any) -> Table:
+def table_of(folder: str, protocols: tuple[str, ...], rows: Iterable[str] = NOT_SCORERS, **more: Any) -> Table:
     """Mean ± deviation over seeds, the best of each column in bold."""
     found: dict[tuple[str, str], list[Result]] = {}
     for result in results(folder):
@@ -192,13 +192,13 @@ def methods(folder: str) -> str:
         method, _, variant = row.partition(":")
         if reason := unsupported(Experiment(benchmark="leaf99", method=method, variant=variant or method)):
             refused[row] = reason
-    return table_of(folder, GAMMA, [*METHODS], refused=refused, pairs=pairs(folder)).markdown()
+    return table_of(folder, GAMMA, METHODS, refused=refused, pairs=pairs(folder)).markdown()
 
 
 def polymnist_table() -> Table:
     """All methods on PolyMNIST; GAUGE's rows are those of the comparison with five seeds."""
-    table = table_of("polymnist/all", PAPER_ETA, [*METHODS], paper=PUBLISHED["polymnist"])
-    return replace(table, rows=table.rows | table_of("polymnist/cosine", PAPER_ETA, [*METHODS]).rows)
+    table = table_of("polymnist/all", PAPER_ETA, METHODS, paper=PUBLISHED["polymnist"])
+    return replace(table, rows=table.rows | table_of("polymnist/cosine", PAPER_ETA, METHODS).rows)
 
 
 def polymnist_methods() -> str:

@@ -90,14 +90,14 @@ def test_a_sample_does_not_depend_on_the_others_unless_the_method_says_so(method
     torch.testing.assert_close(alone, method.predict(batch).logits[:3], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["m3care", "muse"])
 @pytest.mark.parametrize("size", [1, 23], ids=["batches of one", "one left over"])
-def test_methods_that_look_across_the_batch_refuse_a_lone_sample_before_training(method, train, size):
-    if not getattr(method, "looks_across_batch", False):
-        return
-    before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+def test_methods_that_look_across_the_batch_refuse_a_lone_sample_before_training(name, size, train):
+    method = build(registry.module("methods", name).plan(SMALL, variant=name, seed=0), train)
+    before = {key: tensor.clone() for key, tensor in method.state_dict().items()}
     with pytest.raises(ValueError, match=f"24 samples in batches of {size} leave one alone; set another batch_size"):
         fit(method, train, settings=TrainSettings(epochs=1, batch_size=size))
-    assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
+    assert all(torch.equal(tensor, before[key]) for key, tensor in method.state_dict().items())
 
 
 def test_saved_state_brings_the_same_predictions_back(request, method, batch, train):
