@@ -139,15 +139,9 @@ def benchmark(
 
     Interrupt it whenever you like: the same command continues where it stopped and repeats nothing.
     """
-    from gauge.checkpoint import write_text
-    from gauge.comparison import paired
     from gauge.config import Experiment, read_yaml
-    from gauge.evaluation import write_records
     from gauge.experiment import unsupported
     from gauge.parallel import Runner, TimeIsUpError
-    from gauge.reports.figures import draw_lines
-    from gauge.reports.published import PUBLISHED
-    from gauge.reports.tables import Table
 
     deadline = None if time_limit is None else time.time() + seconds(time_limit)
 
@@ -165,42 +159,24 @@ def benchmark(
     experiments = _distinct([experiment for experiment in experiments if experiment.row not in refused])
     if not experiments:
         raise ValueError("; ".join(f"{row} cannot serve {name}: {reason}" for row, reason in refused.items()))
-    workspace = out or Path("runs") / name
-    try:
-        with _progress() as on_epoch:
-            runner = Runner(workspace, device, jobs, deadline, on_epoch)
-            _prepare(runner, experiments, tuple(protocol or ()))
-            found = [pair for pairs in runner.run(experiments, tuple(protocol or ())) for pair in pairs]
-    except TimeIsUpError:
-        print(f"gauge: stopped after {time_limit}; run the same command again to continue", file=sys.stderr)
-        raise typer.Exit(75) from None  # EX_TEMPFAIL: try again
-    results = [result for result, _ in found]
-    pairs, save = paired(found), save or workspace
-    table = Table.of(results, refused, pairs, PUBLISHED.get(name))
-    for ending, text in {
-        "md": table.markdown(),
-        "csv": table.csv(),
-        "tex": table.latex(),
-        "html": table.html(),
-    }.items():
-        write_text(save / f"table.{ending}", text)
-    if rates := table.rates():
-        draw_lines(rates, table.metric, save / "rates.svg")
-    if grids := table.grids():
-        draw_lines(grids, table.metric, save / "grids.svg", across="units of a picture, down and across")
-    write_records(save / "results.json", results)
-    write_records(save / "comparison.json", pairs)
-    if as_json:
-        print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
-        return
-    _print_markdown(table.markdown())
-    _print_missing(results)
-    _print_speed(results, jobs)
-    print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
-    if rates:
-        print(f"against the missing rate: {save / 'rates.svg'}")
-    if grids:
-        print(f"against the size of the units: {save / 'grids.svg'}")
+    workspace, protocols, stopped = out or Path("runs") / name, tuple(protocol or ()), False
+    with _progress() as on_epoch:
+        runner = Runner(workspace, device, jobs, deadline, on_epoch)
+        _prepare(runner, experiments, protocols)
+        try:
+            found = [pair for pairs in runner.run(experiments, protocols) for pair in pairs]
+        except TimeIsUpError:
+            stopped, ready = True, runner.workspace(on_epoch)
+            found = [pair for experiment in experiments for pair in ready.finished(experiment, protocols)]
+    if stopped:
+        told = (
+            f"gauge: stopped after {time_limit}, results so far: {len(found)}; run the same command again to continue"
+        )
+        print(told, file=sys.stderr)
+    if found:
+        _report(found, refused, save or workspace, jobs, as_json)
+    if stopped:
+        raise typer.Exit(75)  # EX_TEMPFAIL: try again
 
 
 @app.command()
@@ -375,6 +351,44 @@ def _overrides(benchmark: str, epochs: int | None) -> dict[str, dict[str, object
     if epochs is None:
         return {}
     return {stage: {"epochs": epochs} for stage in registry.get("benchmarks", benchmark).settings}
+
+
+def _report(found: "list[tuple[Result, Path]]", refused: dict[str, str], save: Path, jobs: int, as_json: bool) -> None:
+    """Write the results, their table in every form and the figures, and print the table."""
+    from gauge.checkpoint import write_text
+    from gauge.comparison import paired
+    from gauge.evaluation import write_records
+    from gauge.reports.figures import draw_lines
+    from gauge.reports.published import PUBLISHED
+    from gauge.reports.tables import Table
+
+    results = [result for result, _ in found]
+    pairs = paired(found)
+    table = Table.of(results, refused, pairs, PUBLISHED.get(results[0].benchmark))
+    for ending, text in {
+        "md": table.markdown(),
+        "csv": table.csv(),
+        "tex": table.latex(),
+        "html": table.html(),
+    }.items():
+        write_text(save / f"table.{ending}", text)
+    if rates := table.rates():
+        draw_lines(rates, table.metric, save / "rates.svg")
+    if grids := table.grids():
+        draw_lines(grids, table.metric, save / "grids.svg", across="units of a picture, down and across")
+    write_records(save / "results.json", results)
+    write_records(save / "comparison.json", pairs)
+    if as_json:
+        print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
+        return
+    _print_markdown(table.markdown())
+    _print_missing(results)
+    _print_speed(results, jobs)
+    print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
+    if rates:
+        print(f"against the missing rate: {save / 'rates.svg'}")
+    if grids:
+        print(f"against the size of the units: {save / 'grids.svg'}")
 
 
 def _print_markdown(table: str) -> None:

@@ -171,6 +171,14 @@ class Workspace:
             results.append(found)
         return results
 
+    def finished(self, experiment: Experiment, protocols: tuple[str, ...] = ()) -> list[tuple[Result, Path]]:
+        """Those of the experiment's results that are there; nothing is computed."""
+        benchmark, stage = plan(experiment)
+        train, val, test = (self.split(benchmark, name, experiment.data) for name in ("train", "val", "test"))
+        key = _key(stage, train, val)
+        found = (self._find(experiment, protocol, key, test) for protocol in self.checked(experiment, protocols))
+        return [each for each in found if each is not None]
+
     def checked(self, experiment: Experiment, protocols: tuple[str, ...]) -> tuple[str, ...]:
         """The protocols (the benchmark's own when none is given); one that makes no sense for this data is an error, also
         one that a stage trains or selects under."""

@@ -14,6 +14,7 @@ from helpers import command as gauge
 
 from gauge.checkpoint import load
 from gauge.config import Experiment
+from gauge.evaluation import read_results
 from gauge.experiment import Workspace, plan
 
 QUICK = ["--epochs", "1"]
@@ -141,8 +142,17 @@ def test_processes_side_by_side_find_what_one_has_trained(runs):
 
 def test_a_time_limit_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path):
     done = gauge("benchmark", "polymnist5k", "--time-limit", "1s", "--epochs", "2", cwd=tmp_path, check=75)
-    assert "stopped after 1s; run the same command again to continue" in done.stderr
+    assert "stopped after 1s, results so far: 0; run the same command again to continue" in done.stderr
     assert list(tmp_path.glob("runs/polymnist5k/stages/*/last.safetensors"))
+
+
+def test_a_time_limit_leaves_a_table_of_what_is_finished(runs, tmp_path):
+    rows = ["--method", "gauge", "--method", "moddrop", "--protocol", "eta=0.8"]
+    limit = ["--time-limit", "1s", "--save", str(tmp_path)]
+    done = gauge("benchmark", "polymnist5k", *rows, *QUICK, *limit, cwd=runs, check=75)
+    assert "stopped after 1s, results so far: 1; run the same command again to continue" in done.stderr
+    assert "| gauge |" in done.stdout
+    assert [result.row for result in read_results(tmp_path / "results.json")] == ["gauge"]
 
 
 def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_path):
