@@ -159,23 +159,22 @@ def benchmark(
     experiments = _distinct([experiment for experiment in experiments if experiment.row not in refused])
     if not experiments:
         raise ValueError("; ".join(f"{row} cannot serve {name}: {reason}" for row, reason in refused.items()))
-    workspace, protocols, stopped = out or Path("runs") / name, tuple(protocol or ()), False
+    workspace, protocols = out or Path("runs") / name, tuple(protocol or ())
+    stopped = False
     with _progress() as on_epoch:
         runner = Runner(workspace, device, jobs, deadline, on_epoch)
         _prepare(runner, experiments, protocols)
         try:
             found = [pair for pairs in runner.run(experiments, protocols) for pair in pairs]
         except TimeIsUpError:
-            stopped, ready = True, runner.workspace(on_epoch)
+            stopped = True
+            ready = runner.workspace(on_epoch)
             found = [pair for experiment in experiments for pair in ready.finished(experiment, protocols)]
-    if stopped:
-        told = (
-            f"gauge: stopped after {time_limit}, results so far: {len(found)}; run the same command again to continue"
-        )
-        print(told, file=sys.stderr)
     if found:
         _report(found, refused, save or workspace, jobs, as_json)
     if stopped:
+        so_far = f"gauge: stopped after {time_limit}, results so far: {len(found)}"
+        print(f"{so_far}; run the same command again to continue", file=sys.stderr)
         raise typer.Exit(75)  # EX_TEMPFAIL: try again
 
 
@@ -377,7 +376,10 @@ def _report(found: "list[tuple[Result, Path]]", refused: dict[str, str], save: P
     if grids := table.grids():
         draw_lines(grids, table.metric, save / "grids.svg", across="units of a picture, down and across")
     write_records(save / "results.json", results)
-    write_records(save / "comparison.json", pairs)
+    if pairs:
+        write_records(save / "comparison.json", pairs)
+    else:  # one row has nothing to be compared with, and an older comparison is not its own
+        (save / "comparison.json").unlink(missing_ok=True)
     if as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
         return

@@ -151,12 +151,11 @@ class Workspace:
         """The experiment's results under each protocol (the benchmark's own when none is given), computed or found."""
         benchmark, stage = plan(experiment)
         train, val, test = (self.split(benchmark, name, experiment.data) for name in ("train", "val", "test"))
-        key = _key(stage, train, val)
         protocols = self.checked(experiment, protocols)
-        method, results = None, []
+        found = {result.protocol: (result, path) for result, path in self.finished(experiment, protocols)}
+        method = None
         for protocol in protocols:
-            found = self._find(experiment, protocol, key, test)
-            if found is None:
+            if protocol not in found:
                 method = method or self.method(experiment)
                 about = checkpoint.about(self.model_path(stage, train, val))
                 result, predictions = evaluate(
@@ -165,19 +164,23 @@ class Workspace:
                     protocol,
                     experiment=experiment,
                     metric=benchmark.metric,
-                    details={"stage": key, **{name: about[name] for name in DETAILS}},
+                    details={"stage": _key(stage, train, val), **{name: about[name] for name in DETAILS}},
                 )
-                found = result, result.save(self.folder / "results", predictions)
-            results.append(found)
-        return results
+                found[protocol] = result, result.save(self.folder / "results", predictions)
+        return [found[protocol] for protocol in protocols]
 
     def finished(self, experiment: Experiment, protocols: tuple[str, ...] = ()) -> list[tuple[Result, Path]]:
-        """Those of the experiment's results that are there; nothing is computed."""
+        """Those of the experiment's results that are there and belong to this very stage and test split."""
         benchmark, stage = plan(experiment)
         train, val, test = (self.split(benchmark, name, experiment.data) for name in ("train", "val", "test"))
         key = _key(stage, train, val)
-        found = (self._find(experiment, protocol, key, test) for protocol in self.checked(experiment, protocols))
-        return [each for each in found if each is not None]
+        names = [result_name(experiment, protocol, key) for protocol in self.checked(experiment, protocols)]
+        paths = [path for path in (self.folder / "results" / name for name in names) if path.exists()]
+        return [
+            (result, path)
+            for result, path in ((Result.load(path), path) for path in paths)
+            if result.config.get("stage") == key and result.data["fingerprint"] == test.fingerprint
+        ]
 
     def checked(self, experiment: Experiment, protocols: tuple[str, ...]) -> tuple[str, ...]:
         """The protocols (the benchmark's own when none is given); one that makes no sense for this data is an error, also
@@ -188,15 +191,6 @@ class Workspace:
         for text in {*protocols, *_protocols(stage)}:
             parse_protocol(text).keep(layout, torch.zeros(1, dtype=torch.long))
         return protocols
-
-    def _find(self, experiment: Experiment, protocol: str, key: str, test: Dataset) -> tuple[Result, Path] | None:
-        """A result that is already there and belongs to this very stage and test split."""
-        path = self.folder / "results" / result_name(experiment, protocol, key)
-        if not path.exists():
-            return None
-        result = Result.load(path)
-        same = result.config.get("stage") == key and result.data["fingerprint"] == test.fingerprint
-        return (result, path) if same else None
 
 
 def _built(stage: Stage, train: Dataset, needs: Sequence[Any]) -> Any:

@@ -153,6 +153,7 @@ def test_a_time_limit_leaves_a_table_of_what_is_finished(runs, tmp_path):
     assert "stopped after 1s, results so far: 1; run the same command again to continue" in done.stderr
     assert "| gauge |" in done.stdout
     assert [result.row for result in read_results(tmp_path / "results.json")] == ["gauge"]
+    assert not (tmp_path / "comparison.json").exists()  # one row has nothing to be compared with
 
 
 def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_path):
