@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint tables lock clean
+.PHONY: help demo test lint wheel gpu-test tables lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   train on embedded real data, print the table, write gauge-demo/report.html"
 	@echo "make test   run the whole test suite"
 	@echo "make lint   ruff, mypy and the import contract"
+	@echo "make wheel  build the wheel, install it elsewhere and use it"
+	@echo "make gpu-test  run the tests that need a GPU, write perf/results/gpu-tests.json"
 	@echo "make tables write the tables of README and docs from the result files"
 
 # The lock file pins everything, so nothing but this project is left to install after it.
@@ -31,6 +33,16 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The wheel alone, in another folder, on the packages of .venv: names and templates that were left out show here.
+wheel: $(VENV)/.installed
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target build/wheel/installed build/wheel/*.whl
+	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python ../../tests/wheel.py
+
+gpu-test: $(VENV)/.installed
+	$(BIN)/python perf/gpu_tests.py
 
 tables: $(VENV)/.installed
 	$(BIN)/python docs/generate.py

@@ -17,13 +17,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import ttest_rel
 
-from gauge.comparison import Paired
-from gauge.config import Experiment
-from gauge.evaluation import Result, read_results, training_speed
-from gauge.experiment import unsupported
+from gauge.experiments.comparison import Paired
+from gauge.experiments.published import PUBLISHED
+from gauge.experiments.results import Result, read_results, training_speed
+from gauge.experiments.workspace import unsupported
 from gauge.reports.figures import draw_lines
-from gauge.reports.published import PUBLISHED
 from gauge.reports.tables import CHANCE, Cell, Table
+from gauge.training.settings import Experiment
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))

@@ -3,9 +3,9 @@
 import torch
 
 from gauge import Batch, Dataset, Gauge, Network, TrainSettings, Transformer, UnitEncoder, fit
-from gauge.encoders.mlp import Mlp
 from gauge.imputers.mean import Mean
-from gauge.inference import predict_split
+from gauge.model.encoders.mlp import Mlp
+from gauge.training.inference import predict_split
 
 
 class Regression:

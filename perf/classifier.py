@@ -15,8 +15,8 @@ import pandas as pd
 from sklearn.datasets import make_classification
 
 from gauge import GaugeClassifier
-from gauge.evaluation import commit, hardware
-from gauge.experiment import pick_device
+from gauge.experiments.results import commit, hardware
+from gauge.experiments.workspace import pick_device
 
 CATEGORICAL = 4  # of the columns
 MISSING = 0.2

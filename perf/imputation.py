@@ -14,16 +14,16 @@ from typing import Any
 import torch
 
 from gauge import registry
-from gauge.checkpoint import write_text
-from gauge.config import read_yaml
 from gauge.data import Dataset
-from gauge.evaluation import commit, hardware
-from gauge.experiment import Workspace
-from gauge.inference import masked_batches
+from gauge.experiments.parts import imputer_stage
+from gauge.experiments.results import commit, hardware
+from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
-from gauge.nn.tabular import ColumnLayout
-from gauge.progress import stage_progress
-from gauge.stages import imputer_stage
+from gauge.model.nn.tabular import ColumnLayout
+from gauge.training.checkpoint import write_text
+from gauge.training.inference import masked_batches
+from gauge.training.progress import stage_progress
+from gauge.training.settings import read_yaml
 
 PROTOCOLS = ("gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
 

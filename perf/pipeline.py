@@ -19,11 +19,11 @@ import torch
 
 from gauge import registry
 from gauge.data import Dataset
-from gauge.evaluation import commit, hardware
-from gauge.inference import predict_split
+from gauge.experiments.parts import Stage
+from gauge.experiments.results import commit, hardware
 from gauge.randomness import seeded
-from gauge.stages import Stage
-from gauge.training import training_step
+from gauge.training.inference import predict_split
+from gauge.training.loop import training_step
 
 STAGES = {"any_subset": "any_subset", "gauge:masked": "gauge", "gauge:v2": "gauge", "gauge": "gauge"}
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from gauge.backbones.transformer import Transformer
-from gauge.evaluation import commit, hardware
-from gauge.gates import Gate, attention_bias, normalize_scores
-from gauge.network import Network
-from gauge.scoring.exact import exact_effects
-from gauge.scoring.taylor import taylor_evidence
+from gauge.experiments.results import commit, hardware
+from gauge.model.backbones.transformer import Transformer
+from gauge.model.gates import Gate, attention_bias, normalize_scores
+from gauge.model.network import Network
+from gauge.model.scoring.exact import exact_effects
+from gauge.model.scoring.taylor import taylor_evidence
 
 LAYOUTS = {  # units, width, heads, classes
     "MST": (3, 32, 2, 10),

@@ -22,9 +22,9 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from gauge import GaugeClassifier
-from gauge.checkpoint import write_text
-from gauge.evaluation import commit, hardware
-from gauge.experiment import pick_device
+from gauge.experiments.results import commit, hardware
+from gauge.experiments.workspace import pick_device
+from gauge.training.checkpoint import write_text
 
 RATES = (0.0, 0.3, 0.6, 0.9)
 IMAGE_RATE = 0.5

@@ -31,16 +31,19 @@ from gauge import (
     TrainSettings,
     Transformer,
     UnitEncoder,
-    cli,
     fit,
-    registry,
 )
-from gauge.encoders.columns import Columns
-from gauge.encoders.conv_grid import ConvGrid
-from gauge.encoders.mlp import Mlp
+from gauge.cli import main as cli
+from gauge.experiments.benchmarks import Benchmark
 from gauge.imputers.mopoe import Coder, MoPoE
+from gauge.masks import subsets
+from gauge.model.encoders.columns import Columns
+from gauge.model.encoders.conv_grid import ConvGrid
+from gauge.model.encoders.mlp import Mlp
 from gauge.randomness import seeded
-from gauge.types import over_values
+from gauge.registry import IMPUTERS
+from gauge.training.stages import Stage
+from gauge.types import Imputer, Method, SupportsComplete, Trainable, over_values
 
 DIM, CLASSES = 8, 3
 SHAPES = {"image": (1, 8, 8), "signal": (7,), "table": (5,)}
@@ -127,7 +130,7 @@ def network(depth: int = 2) -> Network:
         return Network(Transformer(DIM, heads=2, depth=depth), DIM, CLASSES)
 
 
-def gauge(imputer: object = None, **gating: object) -> Gauge:
+def gauge(imputer: SupportsComplete | None = None, **gating: object) -> Gauge:
     return Gauge(unit_encoder(), network(), imputer, gating=Gating(**gating))
 
 
@@ -138,14 +141,13 @@ def any_subset(**options: object) -> AnySubset:
 
 def imputers() -> list[str]:
     """The registered imputers that can fill any modality; those that cannot go without an image have laws of their own."""
-    names = registry.names("imputers")
-    return [name for name in names if not getattr(registry.get("imputers", name), "needs_image", False)]
+    return [name for name in IMPUTERS.names() if not IMPUTERS.get(name).needs_image]
 
 
-def imputer(name: str, train: Dataset) -> object:
+def imputer(name: str, train: Dataset) -> Imputer:
     """Any registered imputer for any data: `of(train)`, or for MoPoE, whose `of` wants images, linear maps."""
     with seeded(0, "imputer"):
-        return linear_mopoe(train) if name == "mopoe" else registry.get("imputers", name).of(train)
+        return linear_mopoe(train) if name == "mopoe" else IMPUTERS.get(name).of(train)
 
 
 def linear_mopoe(train: Dataset, latent: int = 4, **options: object) -> MoPoE:
@@ -158,6 +160,28 @@ def linear_mopoe(train: Dataset, latent: int = 4, **options: object) -> MoPoE:
         },
         **options,
     )
+
+
+def untrained(stage: Stage, train: Dataset) -> Trainable:
+    """The module of a stage, standing on the untrained modules of all that it needs."""
+    return stage.build(train, [untrained(need, train) for need in stage.needs])
+
+
+def weightless(stage: Stage, train: Dataset) -> Trainable:
+    """The same on the meta device, where networks take no memory; the table of subsets, kept for others, is a real one."""
+    subsets(len(train.shapes))
+
+    def made(stage: Stage) -> Trainable:
+        return stage.make(train, *map(made, stage.needs), **stage.arguments)
+
+    with torch.device("meta"):
+        return made(stage)
+
+
+def zeros(benchmark: Benchmark, rows: int = 1) -> Dataset:
+    """Data in the shapes of a benchmark."""
+    inputs = {name: torch.zeros(rows, *modality.shape) for name, modality in benchmark.modalities.items()}
+    return Dataset("train", inputs, torch.zeros(rows, dtype=torch.long))
 
 
 def gradients(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
@@ -181,7 +205,7 @@ def count_calls(*modules: nn.Module) -> list[int]:
     return rows
 
 
-class Wobbly(nn.Module):
+class Wobbly(Method):
     """A classifier with everything that makes resuming hard: dropout, BatchNorm statistics, an epoch counter."""
 
     def __init__(self, hidden: int = 12, at_loss: Callable[[Batch, int], None] = lambda batch, step: None) -> None:
@@ -269,7 +293,7 @@ def mistake(*arguments: str, cwd: Path) -> str:
     return said.getvalue()
 
 
-def clinic(folder: Path, rows: int = 160, holes: float = 0.3, seed: int = 0) -> pd.DataFrame:
+def clinic(folder: Path, rows: int = 160, missing: float = 0.3, seed: int = 0) -> pd.DataFrame:
     """Three diagnoses; each column knows something of them. A row keeps its sex."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, 3, rows)
@@ -287,7 +311,7 @@ def clinic(folder: Path, rows: int = 160, holes: float = 0.3, seed: int = 0) -> 
             "notes": [f"{words}, seen on day {row}" for row, words in enumerate(said)],
         }
     )
-    table = table.mask(draw.random(table.shape) < holes)
+    table = table.mask(draw.random(table.shape) < missing)
     return table.assign(
         sex=draw.choice(["f", "m"], rows), diagnosis=np.array(["naevus", "wart", "<b>melanoma</b>"])[labels]
     )

@@ -1,4 +1,4 @@
-"""Small files in the official layouts of the benchmarks with a picture and a table; every value tells where it belongs."""
+"""Small files in the official layouts of the benchmarks with an image and a table; every value tells where it belongs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,20 +8,20 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from gauge.benchmarks import dvm, ham10000, leaf99
-from gauge.data.ukbb import COLUMNS, FOLDERS
+from gauge.experiments.benchmarks import dvm, ham10000, leaf99
+from gauge.experiments.benchmarks.readers.ukbb import COLUMNS, FOLDERS
 
 CARS = {"train": 6, "val": 2, "test": 4}
 CAR_TABLE = "dvm_features_train_noOH_all_views_physical_jittered_50_reordered.csv"
 CAR_LABELS = "labels_model_all_train_all_views.pt"
 CAR_PATHS = "train_paths_all_views.pt"
-LESIONS = 60  # every third with two pictures, every fourth a melanoma
+LESIONS = 60  # every third with two images, every fourth a melanoma
 LEAF_IDS = 3 * np.arange(99 * 5)[::-1] + 1  # with gaps, in no order
 SPECIES = [f"Species_{row % 99:02d}" for row in range(len(LEAF_IDS))]
 
 
 def write_dvm(root: Path) -> None:
-    """Adverts whose mileage is their number, whose pictures are as bright as ten times it."""
+    """Adverts whose mileage is their number, whose images are as bright as ten times it."""
     features = root / "DVM" / "features"
     features.mkdir(parents=True)
     torch.save(list(dvm.COLUMNS.values()), features / dvm.LENGTHS)
@@ -66,15 +66,15 @@ def _write_people(folder: Path, table: str, labels: str, paths: str, numbers: li
 
 
 def write_lesions(root: Path) -> None:
-    """Pictures that are as red as the number of their lesion times four."""
+    """Images that are as red as the number of their lesion times four."""
     folder = root / "HAM10000"
     (folder / "images").mkdir(parents=True)
     columns = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
     table = pd.DataFrame(_lesions(), columns=columns)
     table.iloc[::-1].to_csv(folder / "HAM10000_metadata.csv", index=False)
     for lesion, name in zip(table["lesion_id"], table["image_id"], strict=True):
-        picture = Image.new("RGB", (16, 12), (4 * int(lesion[-7:]), 0, 0))
-        picture.save(folder / "images" / f"{name}.jpg", quality=95, subsampling=0)
+        image = Image.new("RGB", (16, 12), (4 * int(lesion[-7:]), 0, 0))
+        image.save(folder / "images" / f"{name}.jpg", quality=95, subsampling=0)
 
 
 def _lesions() -> Iterator[tuple[str, ...]]:
@@ -83,12 +83,12 @@ def _lesions() -> Iterator[tuple[str, ...]]:
         age = "" if lesion % 10 == 1 else f"{lesion % 17 * 5}.0"
         sex = ("male", "female", "unknown")[lesion % 3] if lesion < 30 else "male"
         place = (*ham10000.PLACES, "unknown")[lesion % 15]
-        for picture in range(2 if lesion % 3 == 0 else 1):
-            yield f"HAM_{lesion:07d}", f"ISIC_{lesion + 100 * picture:07d}", dx, "histo", age, sex, place
+        for image in range(2 if lesion % 3 == 0 else 1):
+            yield f"HAM_{lesion:07d}", f"ISIC_{lesion + 100 * image:07d}", dx, "histo", age, sex, place
 
 
 def write_leaves(root: Path) -> None:
-    """Leaves of 99 species; margin1 is the id, every picture as bright as its id modulo 200."""
+    """Leaves of 99 species; margin1 is the id, every image as bright as its id modulo 200."""
     folder = root / "leaf"
     (folder / "images").mkdir(parents=True)
     values = np.random.default_rng(0).normal(5, 3, (len(LEAF_IDS), 192)).round(3)

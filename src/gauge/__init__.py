@@ -1,59 +1,11 @@
 """GAUGE: classification from incomplete multimodal data that weighs every piece of evidence.
 
-Names load when first used, so `import gauge` costs next to nothing.
+The public names stand in `__init__.pyi`. They load when first used, so `import gauge` costs next to nothing.
 """
 
-from importlib import import_module
-from typing import Any
+import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
-_HOMES = {
-    "Batch": "types",
-    "Evidence": "types",
-    "Prediction": "types",
-    "Units": "types",
-    "Dataset": "data",
-    "UnitEncoder": "units",
-    "Transformer": "backbones.transformer",
-    "FromFunction": "backbones.adapters",
-    "FromHuggingFace": "backbones.adapters",
-    "FromTimm": "backbones.adapters",
-    "FromTorch": "backbones.adapters",
-    "check_backbone": "backbones.check",
-    "Network": "network",
-    "taylor_evidence": "scoring.taylor",
-    "exact_effects": "scoring.exact",
-    "normalize_scores": "gates",
-    "pool_by_modality": "gates",
-    "Gate": "gates",
-    "attention_bias": "gates",
-    "Gauge": "methods.gauge",
-    "Gating": "methods.gauge",
-    "AnySubset": "methods.any_subset",
-    "DyMo": "methods.dymo",
-    "MoPoE": "imputers.mopoe",
-    "TrainSettings": "config",
-    "Experiment": "config",
-    "fit": "training",
-    "predict_split": "inference",
-    "evaluate": "evaluation",
-    "audit": "auditing",
-    "explain": "explanation",
-    "GaugeClassifier": "estimator",
-    "Explanation": "evidence",
-}
-
-__all__ = ["__version__", *_HOMES]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'gauge' has no attribute {name!r}")
-    value = getattr(import_module(f"gauge.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
+__all__ = ["__version__", *_names]

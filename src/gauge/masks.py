@@ -110,7 +110,7 @@ class EverySubset:
 
 
 @dataclass(frozen=True)
-class AnySubset:
+class AnyModalities:
     """Each sample keeps one of the 2^M - 1 non-empty subsets of its modalities, all equally likely.
 
     NOTE[PAPER] training-masks: the paper draws "a new missingness mask for each minibatch following the protocol" and does
@@ -192,7 +192,7 @@ class UpTo:
         return {name: kept[name][:, 0] if features is None else kept[name] for name, features in layout.items()}
 
 
-Protocol = Complete | Missing | RandomModalities | EverySubset | AnySubset | RandomCells | AnyCells | UpTo
+Protocol = Complete | Missing | RandomModalities | EverySubset | AnyModalities | RandomCells | AnyCells | UpTo
 
 
 def passes(protocol: Protocol, layout: Layout) -> tuple[Protocol, ...]:
@@ -217,7 +217,7 @@ def parse_protocol(text: str) -> Protocol:
     (RandomModalities(rate=0.6), 'missing=svhn+text')
     """
     name, _, value = text.strip().partition("=")
-    whole: dict[str, Protocol] = {"complete": Complete(), "any-subset": AnySubset(), "any-gamma": AnyCells()}
+    whole: dict[str, Protocol] = {"complete": Complete(), "any-subset": AnyModalities(), "any-gamma": AnyCells()}
     if not value and name in whole:
         return whole[name]
     if value and name == "missing":
@@ -236,6 +236,10 @@ def parse_protocol(text: str) -> Protocol:
         f"no missingness protocol {text!r}; write complete, any-subset, any-gamma, missing=NAME+NAME, eta=RATE, "
         "every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate from 0 to 1"
     )
+
+
+def parse_protocols(*texts: str) -> tuple[Protocol, ...]:
+    return tuple(map(parse_protocol, texts))
 
 
 def mask_split(protocol: Protocol, layout: Layout, rows: int, *, seed: int, split: str) -> dict[str, Tensor]:

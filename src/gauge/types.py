@@ -1,4 +1,4 @@
-"""The values that flow: Batch -> Units -> Evidence -> Prediction, and the protocols of the parts between them.
+"""The values that flow: Batch -> Units -> Evidence -> Prediction, and the contract of every kind of component.
 
 Axes: b batch, m modalities, n units, s = n + 1 (CLS first), c channels, h heads, k classes, f features of one modality.
 `observed` is True where a value is observed, everywhere, always.
@@ -7,11 +7,11 @@ Axes: b batch, m modalities, n units, s = n + 1 (CLS first), c channels, h heads
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 Objective = Literal["logit", "nll"]
 Observed = Bool[Tensor, "b"] | Bool[Tensor, "b f"]
@@ -20,6 +20,18 @@ Observed = Bool[Tensor, "b"] | Bool[Tensor, "b f"]
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
     """The flags with trailing axes of size one, so that they broadcast over the modality's values."""
     return observed.reshape(observed.shape + (1,) * (values.ndim - observed.ndim))
+
+
+def _check_modality(name: str, values: Tensor, flags: Tensor, size: int) -> None:
+    if len(values) != size:
+        raise ValueError(f"inputs[{name!r}] holds {len(values)} samples, the first modality {size}; align them")
+    if flags.dtype != torch.bool:
+        raise ValueError(f"observed[{name!r}] is {flags.dtype}; use torch.bool, True where observed")
+    if flags.shape != (size,) and flags.shape != values.shape[:2]:
+        raise ValueError(
+            f"observed[{name!r}] has shape {list(flags.shape)} beside inputs of shape {list(values.shape)}; "
+            f"give one flag per sample, [{size}], or one per feature, {list(values.shape[:2])}"
+        )
 
 
 @dataclass(frozen=True)
@@ -49,24 +61,16 @@ class Batch:
                 "give one set of flags for every modality"
             )
         first = next(iter(self.inputs.values()))
-        size = len(first)
         for name, values in self.inputs.items():
-            flags = self.observed[name]
-            if len(values) != size:
-                raise ValueError(f"inputs[{name!r}] holds {len(values)} samples, the first modality {size}; align them")
-            if flags.dtype != torch.bool:
-                raise ValueError(f"observed[{name!r}] is {flags.dtype}; use torch.bool, True where observed")
-            if flags.shape != (size,) and flags.shape != values.shape[:2]:
-                raise ValueError(
-                    f"observed[{name!r}] has shape {list(flags.shape)} beside inputs of shape {list(values.shape)}; "
-                    f"give one flag per sample, [{size}], or one per feature, {list(values.shape[:2])}"
-                )
+            _check_modality(name, values, self.observed[name], len(first))
         for name in ("labels", "index", "key"):
             values = getattr(self, name)
-            if values is not None and values.shape != (size,):
-                raise ValueError(f"{name} has shape {list(values.shape)}; it needs one entry per sample, [{size}]")
+            if values is not None and values.shape != (len(first),):
+                raise ValueError(
+                    f"{name} has shape {list(values.shape)}; it needs one entry per sample, [{len(first)}]"
+                )
         if self.index is None:
-            object.__setattr__(self, "index", torch.arange(size, device=first.device))
+            object.__setattr__(self, "index", torch.arange(len(first), device=first.device))
         if self.key is None:
             object.__setattr__(self, "key", self.index)
 
@@ -128,7 +132,7 @@ class Batch:
 class Units:
     """The evidence units of a batch: what the encoders said, and the embeddings that say whose it is and where it stands.
 
-    `tokens` = content + embedding is what enters the backbone. A hidden unit keeps its embedding and loses its content.
+    `tokens` = content + embedding is what enters the backbone. A unit that is not kept loses its content alone.
     """
 
     content: Float[Tensor, "b n c"]
@@ -140,8 +144,8 @@ class Units:
     def tokens(self) -> Float[Tensor, "b n c"]:
         return self.content + self.embedding
 
-    def hide(self, visible: Bool[Tensor, "b n"]) -> "Units":
-        """The units with zero in place of the content of those that are not visible."""
+    def keep(self, visible: Bool[Tensor, "b n"]) -> "Units":
+        """The units with zero in place of the content of all that are not visible."""
         return replace(self, content=torch.where(visible[..., None], self.content, 0.0))
 
 
@@ -163,53 +167,124 @@ class Prediction:
 
 
 Classifier = Callable[..., Tensor]
-"""(tokens [b, n, c], attn_bias broadcastable to [b, h, s, s] or None) -> logits [b, k]: all that GAUGE asks of a model.
-It may also offer `attention(tokens, attn_bias)` -> [b, h, s, s], that of the last block."""
+"""(tokens [b, n, c], attn_bias broadcastable to [b, h, s, s] or None) -> logits [b, k]: all that GAUGE asks of a model."""
+
+
+@runtime_checkable
+class SupportsAttention(Protocol):
+    """A classifier that also shows the attention of its last block."""
+
+    def __call__(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor: ...
+
+    def attention(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
+        """[b, h, s, s], after the softmax."""
+
+
+class ScoreOptions(TypedDict, total=False):
+    """What a scorer may be told; each reads what it needs. `reference`: what replaces a unit (zero unless given);
+    `objective`: what is differentiated; `key`: one integer per sample for random draws."""
+
+    reference: Tensor | None
+    objective: Objective
+    key: Tensor | None
 
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Scores the units of one ungated pass. Every scorer takes all options and ignores those it has no use for:
-    `reference` (what a unit is replaced by; zero when None), `objective`, and `key` (one integer per sample for draws)."""
+    """Scores the units of one ungated pass."""
 
-    def __call__(
-        self,
-        classifier: Classifier,
-        tokens: Tensor,
-        *,
-        reference: Tensor | None = None,
-        objective: Objective = "logit",
-        key: Tensor | None = None,
-    ) -> Evidence: ...
+    def __call__(self, classifier: Classifier, tokens: Tensor, **options: Unpack[ScoreOptions]) -> Evidence: ...
 
 
-@runtime_checkable
-class Encoder(Protocol):
-    """Turns one modality into `units` evidence units: (x, observed) -> [b, units, width]."""
+class Encoder(nn.Module):
+    """Turns one modality into `units` evidence units: (x, observed) -> [b, units, width].
+
+    Registered encoders are built with `(shape, width, **options)`. `stride` is the number of pixels behind one unit of an
+    encoder whose units form a grid, None for all others; `example_shape` is one input that the contract tests build it for.
+    """
 
     units: int
     width: int
+    stride: int | None = None
+    example_shape: ClassVar[tuple[int, ...]] = ()
 
-    def __call__(self, x: Tensor, observed: Tensor) -> Tensor: ...
+
+class Backbone(nn.Module):
+    """(sequence [b, s, c] with CLS first, attn_bias broadcastable to [b, h, s, s] or None) -> [b, s, c]."""
+
+    def cls(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
+        """The first position of the output; override it where it costs less than the whole."""
+        return self(sequence, attn_bias)[:, 0]
+
+    def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
+        """The attention of the last block."""
+        raise ValueError(
+            f"{type(self).__name__} does not offer attention(sequence, attn_bias); add that method, or use a score that "
+            "does not read attention"
+        )
+
+
+class Trainable(nn.Module):
+    """All that `fit` asks of a module, methods and imputers alike. One without parameters to train needs no `loss`."""
+
+    looks_across_batch: ClassVar[bool] = False
+    """Whether a sample's answer depends on the samples beside it."""
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms that training minimises the sum of."""
+        raise NotImplementedError(f"{type(self).__name__} has parameters to train but no loss(batch)")
+
+    def end_epoch(self) -> None:
+        """Called after every training epoch."""
+
+    @property
+    def is_trainable(self) -> bool:
+        return any(parameter.requires_grad for parameter in self.parameters())
+
+
+class Method(Trainable):
+    """A way to classify incomplete samples. Experiments build it as `Method(encoder, classifier)`, from a `UnitEncoder` and
+    a `Network`, unless it has a training plan of its own."""
+
+    def predict(self, batch: Batch) -> Prediction:
+        raise NotImplementedError(f"{type(self).__name__} has no predict(batch)")
+
+    def prepare(self, train: Any) -> None:
+        """Called once after training, with the training split (a `Dataset`), for statistics that are not learned."""
+
+    @classmethod
+    def unsupported(cls, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+        """Why the method cannot serve modalities of these shapes; None if it can."""
+        return None
 
 
 @runtime_checkable
-class Imputer(Protocol):
-    """Fills what is missing. Observed entries come back bit for bit and `observed` is unchanged."""
+class SupportsComplete(Protocol):
+    """All that a model asks of an imputer. Observed entries come back bit for bit and `observed` is unchanged."""
 
     def complete(self, batch: Batch) -> Batch: ...
 
 
-@runtime_checkable
-class Trainable(Protocol):
-    """All that `fit` needs of a module, methods and imputers alike."""
+class Imputer(Trainable):
+    """A registered imputer: `of(train, **options)` makes one for a training split (a `Dataset`).
 
-    def loss(self, batch: Batch) -> dict[str, Tensor]: ...
+    The shapes of its tensors follow from the split's shapes and size and from the options alone: a saved imputer is restored
+    by `blank(like, **options)`, for any split of that form, and by loading its tensors.
+    """
 
+    needs_table: ClassVar[bool] = False
+    needs_image: ClassVar[bool] = False
+    reads_hidden_values: ClassVar[bool] = False
 
-@runtime_checkable
-class Method(Protocol):
-    """A way to classify incomplete samples. One that trains is `Trainable` too; one that only takes statistics from the
-    training split offers `prepare(train)` instead."""
+    def complete(self, batch: Batch) -> Batch:
+        raise NotImplementedError(f"{type(self).__name__} has no complete(batch)")
 
-    def predict(self, batch: Batch) -> Prediction: ...
+    @classmethod
+    def of(cls, *args: Any, **options: Any) -> Self:
+        """The imputer for a training split; each declares the options that it takes."""
+        return cls()
+
+    @classmethod
+    def blank(cls, *args: Any, **options: Any) -> Self:
+        """The same with its tensors still to be loaded; override it where `of` does work that loading undoes."""
+        return cls.of(*args, **options)

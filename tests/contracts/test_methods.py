@@ -7,12 +7,12 @@ import torch
 from helpers import rows_of
 
 from gauge import registry
-from gauge.benchmarks.polymnist5k import BENCHMARK, VIEWS
-from gauge.config import TrainSettings
 from gauge.data import Dataset
+from gauge.experiments.benchmarks.polymnist5k import BENCHMARK, VIEWS
 from gauge.masks import AnySubset
 from gauge.randomness import sample_keys, seeded
-from gauge.training import fit
+from gauge.training.loop import fit
+from gauge.training.settings import TrainSettings
 
 ROWS = [
     (method, variant) for method in registry.names("methods") for variant in registry.module("methods", method).VARIANTS

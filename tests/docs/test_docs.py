@@ -45,7 +45,7 @@ def run(extended: Path, *arguments: str) -> str:
 
 
 def test_the_files_of_extend_are_listed_as_soon_as_they_are_there(extended):
-    listed = run(extended, "-m", "gauge.cli", "list")
+    listed = run(extended, "-m", "gauge.cli.main", "list")
     assert "median         Median: every missing value" in listed
     assert "squared        Squared Taylor score" in listed
     assert "vote           Vote: a linear classifier" in listed
@@ -53,7 +53,7 @@ def test_the_files_of_extend_are_listed_as_soon_as_they_are_there(extended):
 
 def test_the_method_of_extend_trains_and_keeps_the_contracts(extended, tmp_path):
     out = ["--out", str(tmp_path), "--epochs", "1", "--protocol", "eta=0.8"]
-    assert "| vote |" in run(extended, "-m", "gauge.cli", "benchmark", "polymnist5k", "--method", "vote", *out)
+    assert "| vote |" in run(extended, "-m", "gauge.cli.main", "benchmark", "polymnist5k", "--method", "vote", *out)
     run(
         extended,
         "-m",

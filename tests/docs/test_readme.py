@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gauge.evaluation import read_results
+from gauge.experiments.results import read_results
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_both_commands_are_named_and_exist(readme, root):
 
 
 def test_every_command_of_the_command_line_is_shown(readme):
-    from gauge.cli import app
+    from gauge.cli.main import app
 
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert set(re.findall(r"^gauge (\w+)", readme, re.MULTILINE)) == names

@@ -12,10 +12,11 @@ import pytest
 from helpers import ONE_THREAD, mistake
 from helpers import command as gauge
 
-from gauge.checkpoint import load
-from gauge.config import Experiment
-from gauge.evaluation import read_results
-from gauge.experiment import Workspace, plan
+from gauge.experiments.benchmarks import Overrides
+from gauge.experiments.experiment import Experiment
+from gauge.experiments.results import read_results
+from gauge.experiments.workspace import Workspace
+from gauge.training.checkpoint import load
 
 QUICK = ["--epochs", "1"]
 
@@ -29,7 +30,8 @@ def runs(tmp_path_factory) -> Path:
 
 
 def test_help_starts_without_torch(tmp_path):
-    code = "import sys, gauge, gauge.cli; print('torch' in sys.modules, 'pandas' in sys.modules, 'pydantic' in sys.modules)"
+    names = "'torch' in sys.modules, 'pandas' in sys.modules, 'pydantic' in sys.modules"
+    code = f"import sys, gauge, gauge.cli.main; print({names})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.split() == ["False", "False", "False"]
     assert "Start with `gauge demo`" in gauge("--help", cwd=tmp_path).stdout
@@ -152,7 +154,7 @@ def test_a_time_limit_leaves_a_table_of_what_is_finished(runs, tmp_path):
     done = gauge("benchmark", "polymnist5k", *rows, *QUICK, *limit, cwd=runs, check=75)
     assert "stopped after 1s, results so far: 1; run the same command again to continue" in done.stderr
     assert "| gauge |" in done.stdout
-    assert [result.row for result in read_results(tmp_path / "results.json")] == ["gauge"]
+    assert [str(result.row) for result in read_results(tmp_path / "results.json")] == ["gauge"]
     assert not (tmp_path / "comparison.json").exists()  # one row has nothing to be compared with
 
 
@@ -168,11 +170,12 @@ def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("finetune: 20", "stage 'finetune': 20 must be a mapping of settings"),
-        ("finetune: {seed: 7}", "must be a mapping of settings without seed and metric"),
-        ("finetune: {epoch: 7}", "stage 'finetune': epoch: Extra inputs are not permitted"),
+        ("finetune: 20", "settings.yaml: finetune: Input should be a valid dictionary"),
+        ("finetune: {seed: 7}", "finetune: Value error, seed cannot be overridden; the experiment and the benchmark"),
+        ("finetune: {metric: auc}", "finetune: Value error, metric cannot be overridden; the experiment and the"),
+        ("finetune: {epoch: 7}", "finetune.epoch: Extra inputs are not permitted, did you mean 'epochs'?"),
         ("finetune: {masks: missing=nope}", "missing=nope names ['nope'], but the modalities are"),
-        ("tuning: {epochs: 7}", "there is no stage of polymnist5k 'tuning'"),
+        ("tuning: {epochs: 7}", "settings.yaml: tuning: Extra inputs are not permitted, did you mean 'finetune'?"),
     ],
 )
 def test_a_wrong_settings_file_is_told_before_anything_trains(settings, message, tmp_path):
@@ -210,15 +213,10 @@ def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, 
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     gauge(*command, cwd=tmp_path)
-    experiment = Experiment(
-        benchmark="polymnist5k", overrides={s: {"epochs": 1} for s in ("imputer", "backbone", "finetune")}
-    )
-    weights = []
-    for folder in (runs, tmp_path):
-        workspace = Workspace(folder / "runs" / "polymnist5k", "cpu")
-        benchmark, stage = plan(experiment)
-        splits = [workspace.split(benchmark, name) for name in ("train", "val")]
-        weights.append(load(workspace.model_path(stage, *splits))[0])
+    experiment = Experiment(benchmark="polymnist5k", overrides=Overrides().with_epochs(1))
+    jobs = [Workspace(folder / "runs" / "polymnist5k", "cpu").job(experiment) for folder in (runs, tmp_path)]
+    weights = [load(job.model_path)[0] for job in jobs]
+    assert weights[0].keys() == weights[1].keys()
     assert all(bool((weights[0][name] == weights[1][name]).all()) for name in weights[0])
 
 

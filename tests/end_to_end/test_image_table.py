@@ -1,14 +1,14 @@
-"""Benchmarks with a picture and a table from files in the official layout to results: TIP, backbone, GAUGE, DyMo, gates."""
+"""Benchmarks with an image and a table from files in the official layout to results: TIP, backbone, GAUGE, DyMo, gates."""
 
 import json
 
 import pytest
 from official import write_dvm, write_hearts, write_leaves, write_lesions
 
-from gauge import registry
-from gauge.cli import gates
-from gauge.config import Experiment
-from gauge.experiment import Workspace
+from gauge.cli.models import gates
+from gauge.experiments.experiment import Experiment
+from gauge.experiments.workspace import Workspace
+from gauge.registry import BENCHMARKS
 
 LAYOUTS = {
     "dvm": write_dvm,
@@ -58,13 +58,13 @@ def test_official_files_become_results_and_gates_with_names(name, write, tmp_pat
         assert dymo["complete"] == found["v1", "complete"].value, "nothing to recover"
 
     capsys.readouterr()
-    folder = workspace.model_folder(experiment("gauge", "gauge"))
+    folder = workspace.job(experiment("gauge", "gauge")).model_path.parent
     gates(folder, sample=[0, 1], protocol="gamma=0.5", device="cpu", as_json=True)
     units = json.loads(capsys.readouterr().out)
     with pytest.raises(ValueError, match=f"there is no test sample 1000; {name} has 0 to"):
         gates(folder, sample=[1000], device="cpu")
     table = [unit for unit in units if unit["modality"] == "table" and unit["sample"] == 0]
-    columns = registry.get("benchmarks", name).modalities["table"].columns
+    columns = BENCHMARKS.get(name).modalities["table"].columns
     assert [unit["unit"] for unit in table] == list(columns)
     assert len(set(columns)) == len(columns)
     assert {unit["observed"] for unit in units} == {"observed", "imputed"}

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from helpers import ONE_THREAD, assert_equal, clinic, command, mistake
 
-from gauge.checkpoint import load
+from gauge.training.checkpoint import load
 
 FIT = ["fit", "train.csv", "--target", "diagnosis", "--strategy", "mask", "--epochs", "4"]
 
@@ -83,7 +83,7 @@ def test_explain_writes_a_page_or_a_table(folder):
 
 def test_a_fit_that_was_killed_continues_to_the_same_model(folder):
     process = subprocess.Popen(
-        [sys.executable, "-m", "gauge.cli", *FIT, "--out", "again"],
+        [sys.executable, "-m", "gauge.cli.main", *FIT, "--out", "again"],
         cwd=folder,
         env=ONE_THREAD,
         stderr=subprocess.DEVNULL,

@@ -5,9 +5,9 @@ import torch
 from helpers import DIM, network, noise
 
 from gauge import FromFunction, Network, Transformer, UnitEncoder
-from gauge.encoders.conv_grid import ConvGrid
-from gauge.gates import attention_bias, hiding_bias
-from gauge.nn.attention import Attention, Block
+from gauge.model.encoders.conv_grid import ConvGrid
+from gauge.model.gates import attention_bias, hiding_bias
+from gauge.model.nn.attention import Attention, Block
 from gauge.randomness import seeded
 
 

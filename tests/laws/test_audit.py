@@ -1,13 +1,14 @@
-"""The audit says what it was made to find: planted evidence, right and wrong, is told as such."""
+"""The audit says what it was made to find: planted evidence, right and wrong, is reported as such."""
 
 import pytest
 import torch
 from helpers import CLASSES, dataset, gauge, imputer, unit_encoder
 from torch import nn
 
-from gauge.auditing import Audit, audit
-from gauge.inference import predict_split
 from gauge.methods.late_fusion import LateFusion
+from gauge.training.audit import Audit, audit
+from gauge.training.inference import predict_split
+from gauge.training.metrics import ACCURACY
 from gauge.types import Evidence
 
 
@@ -48,7 +49,7 @@ def test_gates_that_follow_the_truth_separate_right_from_wrong(test_split):
     assert found.separation_within_mixed == 1.0
 
 
-def test_gates_that_follow_the_opposite_are_told_as_such(test_split):
+def test_gates_that_follow_the_opposite_are_reported_as_such(test_split):
     found = audit(scored_by(HALF), test_split, "missing=image", judge=verdict("image"))
     assert found.separation["gate"] == 0.0
     assert any("of the right class" in line for line in found.lines())
@@ -56,13 +57,13 @@ def test_gates_that_follow_the_opposite_are_told_as_such(test_split):
 
 def test_units_are_hidden_as_the_judge_says(test_split):
     method, names = scored_by(HALF), ("image", "signal", "table")
-    told = {wrong: audit(method, test_split, "missing=image", judge=verdict(*wrong)).accuracy for wrong in ((), names)}
-    assert told[()]["wrong ones hidden"] == told[()]["without gates"], "nothing is wrong"
-    assert told[names]["wrong ones hidden"] == told[names]["imputed hidden"], "all that is imputed is"
+    found = {wrong: audit(method, test_split, "missing=image", judge=verdict(*wrong)).accuracy for wrong in ((), names)}
+    assert found[()]["wrong ones hidden"] == found[()]["without gates"], "nothing is wrong"
+    assert found[names]["wrong ones hidden"] == found[names]["imputed hidden"], "all that is imputed is"
     backbone = gauge(None, granularity="none")
     backbone.load_state_dict(method.state_dict(), strict=False)
-    alone = predict_split(backbone, test_split, "missing=image").score("accuracy")
-    assert told[()]["imputed hidden"] == pytest.approx(alone), "as the network without an imputer answers"
+    alone = predict_split(backbone, test_split, "missing=image").score(ACCURACY)
+    assert found[()]["imputed hidden"] == pytest.approx(alone), "as the network without an imputer answers"
 
 
 def test_exact_scores_correlate_perfectly_with_exact_effects(test_split):

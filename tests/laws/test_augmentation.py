@@ -12,16 +12,17 @@ from scipy.ndimage import gaussian_filter
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gauge import Batch, TrainSettings, fit
-from gauge.config import Augment
 from gauge.data.augmentation import AUGMENTATIONS, Augmentation, _blur, _turn_hue, augment
+from gauge.masks import Complete
 from gauge.randomness import derive
+from gauge.training.settings import Augment
 
 ALWAYS = Augmentation(applied=1.0, corrupt=0.0)
 
 
 @pytest.fixture
 def samples() -> Batch:
-    """Forty pictures, eight of them missing, and tables in which one cell in six is."""
+    """Forty images, eight of them missing, and tables in which one cell in six is."""
     keys = derive(torch.arange(40), "samples")
     inputs = {"photo": noise(40, 3, 16, 16).sigmoid(), "data": noise(40, 10, seed=1), "signal": noise(40, 7, seed=2)}
     observed = {
@@ -48,7 +49,7 @@ def seen(batch: Batch) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_a_key_gives_the_same_picture_whatever_else_is_in_the_batch(samples, name):
+def test_a_key_gives_the_same_image_whatever_else_is_in_the_batch(samples, name):
     together = augment(samples, name).inputs["photo"]
     rows = torch.tensor([31, 7, 2, 18])
     found = augment(rows_of(samples, rows), name).inputs["photo"]
@@ -63,7 +64,7 @@ def test_without_chance_nothing_changes(samples, name, monkeypatch):
     assert_equal(augment(samples, name).inputs, samples.inputs)
 
 
-def test_picture_and_table_change_together_as_often_as_said(samples, only):
+def test_image_and_table_change_together_as_often_as_said(samples, only):
     batch = rows_of(samples, torch.arange(40).repeat(50))
     batch = replace(
         batch, key=derive(torch.arange(2000), "many"), observed={n: f | True for n, f in batch.observed.items()}
@@ -75,7 +76,7 @@ def test_picture_and_table_change_together_as_often_as_said(samples, only):
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_pictures_stay_within_0_and_1(samples, name):
+def test_images_stay_within_0_and_1(samples, name):
     extremes = replace(samples, inputs=dict(samples.inputs, photo=samples.inputs["photo"].round()))
     for batch in (samples, extremes):
         found = seen(augment(batch, name))
@@ -110,7 +111,7 @@ def test_a_rotation_turns_about_the_centre_and_mirrors_what_lies_outside(only):
 
 
 def test_a_crop_keeps_the_share_of_the_area_that_it_may(only):
-    """The slopes of a picture that rises evenly say how much of it is left."""
+    """The slopes of an image that rises evenly say how much of it is left."""
     slope = torch.linspace(0, 1, 32)
     ramp = torch.stack([slope.expand(32, 32), slope[:, None].expand(32, 32), torch.zeros(32, 32)])
     batch = Batch({"photo": ramp.expand(500, 3, 32, 32)}, {"photo": torch.ones(500).bool()})
@@ -136,15 +137,15 @@ def test_a_turned_hue_is_the_one_of_hsv():
 
 
 @pytest.mark.parametrize(("side", "reach"), [(32, 14), (8, 7)])
-def test_each_picture_is_blurred_by_a_gaussian_of_its_own(side, reach):
-    pictures, sigma = noise(3, 3, side, side), torch.tensor([0.1, 0.9, 2.0])
-    found = _blur(pictures, sigma[:, None, None, None])
-    for picture, width, blurred in zip(pictures, sigma.tolist(), found, strict=True):
-        expected = gaussian_filter(picture.numpy(), width, axes=(1, 2), mode="mirror", radius=reach)
+def test_each_image_is_blurred_by_a_gaussian_of_its_own(side, reach):
+    images, sigma = noise(3, 3, side, side), torch.tensor([0.1, 0.9, 2.0])
+    found = _blur(images, sigma[:, None, None, None])
+    for image, width, blurred in zip(images, sigma.tolist(), found, strict=True):
+        expected = gaussian_filter(image.numpy(), width, axes=(1, 2), mode="mirror", radius=reach)
         torch.testing.assert_close(blurred, torch.from_numpy(expected), rtol=1e-4, atol=1e-5)
 
 
-def test_gray_pictures_have_equal_channels(samples, only):
+def test_gray_images_have_equal_channels(samples, only):
     red, green, blue = seen(only(samples, grayscale=1.0)).unbind(1)
     assert torch.equal(red, green)
     assert torch.equal(red, blue)
@@ -175,7 +176,7 @@ def test_corrupted_cells_hold_values_of_their_column_and_are_three_in_ten(sample
     assert torch.equal(augment(samples, "cars-tip").inputs["data"], table)  # TIP corrupts it itself
 
 
-def test_only_pictures_of_three_channels_and_tables_with_flags_for_cells_are_touched(samples, only):
+def test_only_images_of_three_channels_and_tables_with_flags_for_cells_are_touched(samples, only):
     inputs = {"scan": noise(40, 1, 8, 8), "text": noise(40, 3, 8), "signal": samples.inputs["signal"]}
     batch = Batch(inputs, dict.fromkeys(inputs, torch.ones(40).bool()), key=samples.key)
     assert_equal(augment(batch, "hearts").inputs, inputs)
@@ -227,7 +228,7 @@ def test_validation_sees_samples_as_they_are(colourful):
     val = dataset("val", 30, seed=50)
     model = Watching(at_loss=lambda batch, step: trained.append(batch))
     train = dataset("train", 40)
-    fit(model, train, val, settings=colourful.model_copy(update={"epochs": 1, "masks": "complete"}))
+    fit(model, train, val, settings=colourful.model_copy(update={"epochs": 1, "masks": Complete()}))
     assert all(torch.equal(batch.inputs["table"], val.inputs["table"][batch.index]) for batch in validated)
     assert all(torch.equal(batch.inputs["image"], val.inputs["image"][batch.index]) for batch in validated)
     assert not any(torch.equal(batch.inputs["image"], train.inputs["image"][batch.index]) for batch in trained)

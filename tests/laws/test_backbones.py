@@ -6,9 +6,10 @@ from helpers import network, noise, unchecked
 from torch import nn
 
 from gauge import FromFunction, FromHuggingFace, FromTimm, FromTorch, Network, check_backbone, taylor_evidence
-from gauge.gates import attention_bias
-from gauge.nn.attention import Attention
+from gauge.model.gates import attention_bias
+from gauge.model.nn.attention import Attention
 from gauge.randomness import seeded
+from gauge.types import Backbone
 
 DIM = 16
 
@@ -215,16 +216,16 @@ class FastPath(nn.Module):
         return self.encoder(sequence, src_key_padding_mask=attn_bias.expand(-1, 1, len(sequence[0]), -1)[:, 0, 0])
 
 
-class WrongCls:
-    def __call__(self, sequence, attn_bias):
+class WrongCls(Backbone):
+    def forward(self, sequence, attn_bias):
         return good(sequence, attn_bias)
 
     def cls(self, sequence, attn_bias):
         return good(sequence, attn_bias)[:, 1]
 
 
-class WrongAttention:
-    def __call__(self, sequence, attn_bias):
+class WrongAttention(Backbone):
+    def forward(self, sequence, attn_bias):
         return good(sequence, attn_bias)
 
     def attention(self, sequence, attn_bias):
@@ -265,7 +266,7 @@ class WrongAttention:
     ],
     ids=lambda value: None if isinstance(value, str) else getattr(value, "__name__", type(value).__name__),
 )
-def test_a_broken_backbone_is_told_what_is_wrong(broken, message):
+def test_a_broken_backbone_is_refused_with_what_is_wrong(broken, message):
     check_backbone(good, dim=DIM)
     with unchecked(), pytest.raises(ValueError, match=message):
         check_backbone(broken, dim=DIM)

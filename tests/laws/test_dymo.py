@@ -8,11 +8,13 @@ import helpers
 import pytest
 import torch
 from helpers import CLASSES, SHAPES, assert_equal, count_calls, rows_of, with_hidden
-from torch import nn
 
 from gauge import Batch, Dataset
-from gauge.masks import AnySubset, mask_split
-from gauge.methods.dymo import CALIBRATIONS, TAILS, VARIANTS, DyMo, State, plan
+from gauge.experiments.benchmarks.polymnist5k import BENCHMARK
+from gauge.experiments.plans import last_stage, plan_of
+from gauge.masks import AnyModalities, mask_split
+from gauge.methods.dymo import CALIBRATIONS, TAILS, DyMo, State
+from gauge.types import Encoder, Method
 
 NAMES = list(SHAPES)
 SUBSETS = [set(names) for size in (1, 2, 3) for names in itertools.combinations(range(3), size)]
@@ -44,7 +46,7 @@ def dymo(distance="cosine", calibration="log", tail="erfc", seed=1, prepared=Tru
 def batch():
     """Thirty samples with all kinds of gaps, tables that are observed in part among them."""
     data = double_data("test", 30, seed=60)
-    keep = mask_split(AnySubset(), data.layout, 30, seed=1, split="test")
+    keep = mask_split(AnyModalities(), data.layout, 30, seed=1, split="test")
     return data.batch(torch.arange(30), keep=keep)
 
 
@@ -217,7 +219,7 @@ def test_without_gaps_it_is_the_backbone_bit_for_bit(batch):
         assert not selection.accepted.any()
 
 
-class Mixing(nn.Module):
+class Mixing(Encoder):
     """A table's encoder in which every column sees all others."""
 
     def __init__(self, columns):
@@ -287,7 +289,7 @@ def test_nothing_changes_by_predicting_and_nothing_trains(batch):
     assert_equal(dict([*method.named_parameters(), *method.named_buffers()]), before)
     assert not any(parameter.requires_grad for parameter in method.parameters())
     assert not any(module.training for module in method.modules())
-    assert not hasattr(method, "loss")
+    assert type(method).loss is Method.loss
 
 
 def test_modalities_are_encoded_once_and_every_state_is_looked_at_once(batch):
@@ -357,10 +359,9 @@ def test_an_unknown_choice_is_answered_with_the_nearest(options, message):
 
 
 def test_the_plan_stands_on_backbone_and_imputer_and_trains_nothing():
-    from gauge.benchmarks.polymnist5k import BENCHMARK
-
-    stages = {variant: plan(BENCHMARK, variant=variant, seed=BENCHMARK.backbones + 1) for variant in VARIANTS}
-    assert len({stage.key("data") for stage in stages.values()}) == len(VARIANTS)
+    variants = plan_of("dymo").variants
+    stages = {variant: last_stage(BENCHMARK, "dymo", variant, BENCHMARK.backbones + 1) for variant in variants}
+    assert len({stage.key("data") for stage in stages.values()}) == len(variants)
     for variant, stage in stages.items():
         backbone, imputer = stage.needs
         assert backbone.name == ("backbone-euclidean-s1" if variant == "dymo-e" else "backbone-s1")

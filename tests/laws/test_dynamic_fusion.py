@@ -16,20 +16,23 @@ from helpers import (
     incomplete_batch,
     linear_mopoe,
     noise,
+    weightless,
     with_hidden,
+    zeros,
 )
 
-from gauge import TrainSettings, fit, registry
-from gauge.benchmarks.polymnist import BENCHMARK
-from gauge.encoders.mlp import Mlp
-from gauge.masks import AnySubset
+from gauge import TrainSettings, fit
+from gauge.experiments.benchmarks.polymnist import BENCHMARK
+from gauge.experiments.plans import last_stage
+from gauge.masks import AnyModalities
 from gauge.methods.concat import Concat
 from gauge.methods.dynmm import DynMM
 from gauge.methods.late_fusion import LateFusion, Opinions, as_observed
 from gauge.methods.pdf import PDF, fusion_weights, reliability
 from gauge.methods.qmf import QMF, confidence, fuse, ranking
+from gauge.model.encoders.mlp import Mlp
+from gauge.model.units import VectorEncoder
 from gauge.randomness import sample_keys, seeded
-from gauge.units import VectorEncoder
 
 TRAIN = dataset("train", 40)
 WIDTH, COUNT = 6, len(SHAPES)
@@ -132,7 +135,7 @@ ENCODERS = 5 * 1_142_336  # trunk 93,248 and Linear(2048, 512)
 
 
 @pytest.mark.parametrize(
-    ("file", "variant", "trained"),
+    ("method", "variant", "trained"),
     [
         ("concat", "concat", ENCODERS + 25_610),
         ("late_fusion", "unimodal", ENCODERS + 5 * 5_130),
@@ -141,17 +144,14 @@ ENCODERS = 5 * 1_142_336  # trunk 93,248 and Linear(2048, 512)
         ("dynmm", "dynmm", 1_314_310),
     ],
 )
-def test_published_sizes_on_polymnist(file, variant, trained):
-    stage, imputer = registry.module("methods", file).plan(BENCHMARK, variant=variant), linear_mopoe(TRAIN)
-    with torch.device("meta"):
-        module = stage.build(TRAIN, *[need.build(TRAIN, imputer) for need in stage.needs[:-1]], imputer)
+def test_published_sizes_on_polymnist(method, variant, trained):
+    module = weightless(last_stage(BENCHMARK, method, variant, 0), zeros(BENCHMARK))
     assert sum(each.numel() for each in module.parameters() if each.requires_grad) == trained
 
 
 def test_all_stand_on_one_imputer_and_dynmm_on_the_rows_of_its_seed():
-    plans = {name: registry.module("methods", name).plan for name in ("concat", "late_fusion", "qmf", "pdf", "dynmm")}
-    unimodal = plans["late_fusion"](BENCHMARK, variant="unimodal", seed=4)
-    others = [plans[name](BENCHMARK, seed=4) for name in ("concat", "qmf", "pdf", "dynmm")]
+    unimodal = last_stage(BENCHMARK, "late_fusion", "unimodal", 4)
+    others = [last_stage(BENCHMARK, name, name, 4) for name in ("concat", "qmf", "pdf", "dynmm")]
     assert len({stage.needs[-1].key("") for stage in (unimodal, *others)}) == 1
     assert [need.key("") for need in others[-1].needs[:2]] == [unimodal.key(""), others[0].key("")]
     assert len({stage.key("") for stage in (unimodal, *others)}) == 5
@@ -258,7 +258,7 @@ def test_history_adds_up_the_losses_of_what_is_there():
     expected = torch.zeros(len(TRAIN), COUNT)
     for rows in (torch.tensor([7, 3, 5]), torch.tensor([5, 30, 2])):
         key = sample_keys(rows, 3)
-        batch = TRAIN.batch(rows, keep=AnySubset().keep(TRAIN.layout, key), key=key)
+        batch = TRAIN.batch(rows, keep=AnyModalities().keep(TRAIN.layout, key), key=key)
         opinions = method.classifiers.read(batch)
         for place, row in enumerate(rows.tolist()):
             for m in range(COUNT):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from helpers import noise, unchecked
 
-from gauge.gates import GATE_FLOOR, Gate, attention_bias, hiding_bias, normalize_scores, pool_by_modality
+from gauge.model.gates import GATE_FLOOR, Gate, attention_bias, hiding_bias, normalize_scores, pool_by_modality
 
 FLOOR = math.log(1e-9)
 

@@ -9,18 +9,19 @@ import torch.nn.functional as F
 from helpers import count_calls, noise, rows_of, with_hidden
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from gauge import Batch, Dataset, registry
-from gauge.imputers._frozen import Frozen
+from gauge import Batch, Dataset
 from gauge.imputers.mean import Mean
 from gauge.imputers.mopoe import Balance, Coder, MoPoE
 from gauge.imputers.nearest import Nearest
-from gauge.nn import residual
-from gauge.nn.likelihoods import Categorical, Laplace
+from gauge.model.frozen import Frozen
+from gauge.model.nn import residual
+from gauge.model.nn.likelihoods import Categorical, Laplace
 from gauge.randomness import seeded
-from gauge.types import over_values
+from gauge.registry import IMPUTERS
+from gauge.types import Trainable, over_values
 
 NAMES = helpers.imputers()
-BLIND = [name for name in NAMES if not getattr(registry.get("imputers", name), "sees_the_truth", False)]
+BLIND = [name for name in NAMES if not IMPUTERS.get(name).reads_hidden_values]
 
 
 def complete(imputer, batch):
@@ -70,7 +71,7 @@ def test_the_result_does_not_depend_on_hidden_values(train, gaps, name, filling)
         assert torch.equal(second.inputs[modality], values)
 
 
-def test_an_imputer_that_sees_the_truth_says_so(train, batch):
+def test_an_imputer_that_reads_hidden_values_says_so(train, batch):
     assert [name for name in NAMES if name not in BLIND] == ["oracle"]
     noisy = with_hidden(batch, "noise")
     completed = complete(helpers.imputer("oracle", train), noisy)
@@ -87,7 +88,7 @@ def test_the_result_for_a_sample_does_not_depend_on_its_batch(train, batch, name
             torch.testing.assert_close(values, whole.inputs[modality][rows], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in BLIND if hasattr(registry.get("imputers", name), "loss")])
+@pytest.mark.parametrize("name", [name for name in BLIND if IMPUTERS.get(name).loss is not Trainable.loss])
 def test_a_loss_does_not_depend_on_hidden_values(train, batch, name):
     imputer = helpers.imputer(name, train)
     first = sum(imputer.loss(with_hidden(batch, 0.0)).values())

@@ -9,21 +9,22 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - scikit
 from sklearn.impute import IterativeImputer
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from gauge import Batch, Dataset, registry
+from gauge import Batch, Dataset
 from gauge.imputers.iterative import Iterative
+from gauge.registry import IMPUTERS
 
 CARDINALITIES = (1, 3, 1, 2, 1)  # categories need not come first
 SCALE, OFFSET = torch.tensor([1.0, 1, 30, 1, 0.01]), torch.tensor([0.0, 0, 2000, 0, -5])
 
 
-def patients(rows: int = 60, seed: int = 0, holes: bool = True) -> Dataset:
+def patients(rows: int = 60, seed: int = 0, gaps: bool = True) -> Dataset:
     """Columns that say much of each other, on scales of their own; the later, the more often missing."""
     health = noise(rows, 1, seed=seed)
     table = health * torch.tensor([1.0, 1, -1, 1, 2]) + 0.5 * noise(rows, 5, seed=seed + 1)
     table[:, 1], table[:, 3] = (table[:, 1] + 1).round().clamp(0, 2), (table[:, 3] > 0.4).float()
     there = noise(rows, 5, seed=seed + 2) > torch.tensor([-1.0, -2, -0.5, 0, 0.3])
     there[:, 1] |= ~there.any(1)
-    observed = {"blood": there if holes else torch.ones_like(there)}
+    observed = {"blood": there if gaps else torch.ones_like(there)}
     return Dataset("train", {"blood": table * SCALE + OFFSET}, torch.zeros(rows).long(), observed)
 
 
@@ -48,7 +49,7 @@ def test_numbers_are_those_of_scikit_learn(rounds):
 
 
 def test_a_table_without_gaps_teaches_more_than_the_mean():
-    train, test = patients(400, holes=False), patients(seed=9)
+    train, test = patients(400, gaps=False), patients(seed=9)
     truth, hidden = test.inputs["blood"], ~test.observed["blood"]
     found = completed(Iterative.of(train, CARDINALITIES), test.batch(torch.arange(60)))
     start = train.inputs["blood"].mean(0)
@@ -127,7 +128,7 @@ def test_half_precision_around_it_changes_nothing():
 def test_an_imputer_of_tables_says_what_it_needs(name):
     data = Dataset("train", {"x": noise(4, 2)}, torch.zeros(4).long())
     with pytest.raises(ValueError, match=f"{name} fills one table with a flag for each cell; the data has 0"):
-        registry.get("imputers", name).of(data)
+        IMPUTERS.get(name).of(data)
 
 
 @pytest.mark.parametrize("masked", [-0.1, 1.0])

@@ -10,12 +10,13 @@ import torch.nn.functional as F
 from helpers import DIM, SHAPES, count_calls, double, rows_of, with_hidden
 
 from gauge import TrainSettings, fit
-from gauge.benchmarks.polymnist import BENCHMARK
-from gauge.encoders.mlp import Mlp
+from gauge.experiments.benchmarks.polymnist import BENCHMARK
+from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import draw_subsets
-from gauge.methods.m3care import VARIANTS, M3Care, kernel, plan
+from gauge.methods.m3care import M3Care, kernel
+from gauge.model.encoders.mlp import Mlp
+from gauge.model.units import VectorEncoder
 from gauge.randomness import seeded
-from gauge.units import VectorEncoder
 
 EVERYTHING = [(mode, faithful) for mode in ("train", "eval") for faithful in (False, True)]
 
@@ -260,17 +261,18 @@ def test_it_learns(subsets_per_step):
 
 
 def test_the_plan_has_the_sizes_of_the_published_network_and_a_key_for_each_variant():
-    stages = {variant: plan(BENCHMARK, variant=variant, seed=2) for variant in VARIANTS}
-    assert len({stage.key("data") for stage in stages.values()}) == len(VARIANTS)
+    variants = plan_of("m3care").variants
+    stages = {variant: last_stage(BENCHMARK, "m3care", variant, 2) for variant in variants}
+    assert len({stage.key("data") for stage in stages.values()}) == len(variants) == 4
     assert [stage.name for stage in stages.values()][:2] == ["m3care-s2", "m3care-dagger-s2"]
-    methods = {variant: stage.build(helpers.dataset("train", 6)) for variant, stage in stages.items()}
+    methods = {variant: stage.build(helpers.dataset("train", 6), []) for variant, stage in stages.items()}
     encoders, projections, graph = 5 * 355_520, 5 * 3 * 128 * 129, 5 * 2 * 128 * 129
     small = 5 * 256 + 256 + 5 + 1 + 5 * 2 * 129 + 2 * 5 * 128  # norms, g and θ, trusts, embeddings
     transformer = 2 * 197_888 + 256 + 1290
     for variant, method in methods.items():
         count = sum(parameter.numel() for parameter in method.parameters())
         assert count == encoders + projections + graph + small + transformer == 2_591_834
-        assert method.subsets_per_step == (5 if VARIANTS[variant].dagger else None)
-        assert method.faithful == VARIANTS[variant].faithful
+        assert method.subsets_per_step == (5 if variants[variant].dagger else None)
+        assert method.faithful == variant.endswith("faithful")
     assert 0.015 < float(methods["m3care"].classifier.head.weight.detach().std()) < 0.025
     assert float(methods["m3care"].weights.detach().abs().max()) == pytest.approx(128**-0.5, rel=1e-3)

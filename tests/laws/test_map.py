@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, noise, rows_of, with_hidden
 
 from gauge import Batch, Dataset, Network
-from gauge.benchmarks import mst, polymnist
+from gauge.experiments.benchmarks import mst, polymnist
+from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import draw_subsets
-from gauge.methods.map import MAP, VARIANTS, plan, prompt_length
+from gauge.methods.map import MAP, prompt_length
 from gauge.randomness import seeded
 
 LENGTH, SUBSETS = 2, 7
@@ -148,22 +149,22 @@ def test_the_subsets_of_a_step_are_those_of_its_first_key(batch):
 
 def test_a_backbone_without_blocks_is_refused():
     network = Network(lambda sequence, bias: sequence, DIM, CLASSES)
-    with pytest.raises(ValueError, match="MAP adds prompts before every block, which function does not show; use"):
+    with pytest.raises(ValueError, match="MAP adds prompts before every block, which FromFunction does not show; use"):
         MAP(helpers.unit_encoder(), network)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", plan_of("map").variants)
 def test_it_has_the_published_size(variant):
-    method = plan(polymnist.BENCHMARK, variant=variant).build(NOTHING)
+    method = last_stage(polymnist.BENCHMARK, "map", variant, 0).build(NOTHING, [])
     assert sum(parameter.numel() for parameter in method.parameters()) == 1_045_834
     assert method.prompts.shape == (31, 2, 12, 128)
     assert method.subsets_per_step == (5 if variant == "map-dagger" else 0)
-    small = plan(mst.BENCHMARK, variant=variant).build(NOTHING)
+    small = last_stage(mst.BENCHMARK, "map", variant, 0).build(NOTHING, [])
     assert small.prompts.shape == (7, 2, 4, 32)
     assert sum(parameter.numel() for parameter in small.parameters()) == 732_826 + 7 * 2 * 4 * 32
 
 
 def test_the_two_variants_are_cached_apart():
-    first, second = (plan(polymnist.BENCHMARK, variant=variant) for variant in VARIANTS)
+    first, second = (last_stage(polymnist.BENCHMARK, "map", variant, 0) for variant in plan_of("map").variants)
     assert first.key("") != second.key("")
     assert prompt_length(4) == 12

@@ -10,13 +10,14 @@ import torch.nn.functional as F
 from helpers import CLASSES, DIM, assert_equal, count_calls, gradients, rows_of, with_hidden
 from torch import nn
 
-from gauge import Evidence, Gating, Gauge, Network, Transformer, UnitEncoder, registry
-from gauge.encoders.mlp import Mlp
-from gauge.gates import attention_bias, normalize_scores
-from gauge.scoring.exact import exact_effects
-from gauge.scoring.taylor import taylor_evidence
+from gauge import Evidence, Gating, Gauge, Network, Transformer, UnitEncoder
+from gauge.model.encoders.mlp import Mlp
+from gauge.model.gates import attention_bias, normalize_scores
+from gauge.model.scoring.exact import exact_effects
+from gauge.model.scoring.taylor import taylor_evidence
+from gauge.registry import IMPUTERS, SCORERS
 
-BLIND = [name for name in helpers.imputers() if not getattr(registry.get("imputers", name), "sees_the_truth", False)]
+BLIND = [name for name in helpers.imputers() if not IMPUTERS.get(name).reads_hidden_values]
 MODES = {
     "eval": (False, nullcontext),
     "train": (True, nullcontext),
@@ -102,7 +103,7 @@ def test_output_survives_bf16_autocast(imputer, batch):
     torch.testing.assert_close(logits.float(), expected, rtol=0.1, atol=0.03)
 
 
-@pytest.mark.parametrize("score", registry.names("scoring"))
+@pytest.mark.parametrize("score", SCORERS.names())
 def test_every_weight_learns_under_bf16_autocast(score, train, batch):
     """The scoring pass comes first; what autocast keeps of it must not cut the weights off from the loss."""
     method = helpers.gauge(helpers.imputer("mean", train), score=score)
@@ -195,7 +196,7 @@ def test_read_at_the_encoder_replaces_content_and_keeps_the_embeddings(train, ba
     before = classifier(units.tokens)
     rows, target = torch.arange(6), before.argmax(-1)
     for unit in range(10):
-        without = units.hide((torch.arange(10) != unit).expand(6, 10))
+        without = units.keep((torch.arange(10) != unit).expand(6, 10))
         effect = before[rows, target] - classifier(without.tokens)[rows, target]
         torch.testing.assert_close(scores[:, unit], effect.abs().detach(), rtol=1e-4, atol=1e-6)
     at_the_backbone = helpers.gauge(imputer, score="exact").predict(batch).evidence.scores
@@ -215,7 +216,7 @@ def test_read_at_the_encoder_adds_a_given_reference_to_the_embeddings(train, bat
 @pytest.mark.parametrize("score", ["taylor", "attention"])
 def test_unobserved_values_never_change_logits_or_gradients(method, batch, filling, score):
     if isinstance(method, Gauge):
-        method.score = registry.get("scoring", score)
+        method.score = SCORERS.get(score)
     first, second = with_hidden(batch, 0.0), with_hidden(batch, filling)
     torch.testing.assert_close(method.predict(second).logits, method.predict(first).logits, rtol=0, atol=0)
     found = gradients(method, method.loss(second)["task"])
@@ -296,8 +297,7 @@ def test_a_frozen_imputer_moves_with_the_model(train, batch, kind):
     method = helpers.gauge(imputer)
     expected = method.predict(batch).logits
     method.to(dtype=torch.float64)
-    if isinstance(imputer, nn.Module):
-        assert all(v.dtype == torch.float64 for v in imputer.state_dict().values() if v.is_floating_point())
+    assert all(v.dtype == torch.float64 for v in imputer.state_dict().values() if v.is_floating_point())
     logits = method.predict(helpers.double(batch)).logits
     assert logits.dtype == torch.float64
     torch.testing.assert_close(logits, expected.double(), rtol=1e-3, atol=1e-4)

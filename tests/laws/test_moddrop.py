@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from helpers import SHAPES, count_calls, gradients, with_hidden
 
 from gauge import Dataset
-from gauge.benchmarks import celeba, mst, polymnist
-from gauge.methods.moddrop import RATE, ModDrop, keep_some, plan
+from gauge.experiments.benchmarks import celeba, mst, polymnist
+from gauge.experiments.plans import last_stage
+from gauge.methods.moddrop import RATE, ModDrop, keep_some
 
 MANY = torch.arange(40_000)
 
@@ -105,5 +106,5 @@ def test_a_rate_that_is_no_probability_is_told():
 )
 def test_it_has_the_published_size(benchmark, size):
     nothing = Dataset("train", {"x": torch.zeros(1, 1)}, torch.zeros(1).long())
-    method = plan(benchmark).build(nothing)
+    method = last_stage(benchmark, "moddrop", "moddrop", 0).build(nothing, [])
     assert sum(parameter.numel() for parameter in method.parameters()) == size

@@ -6,13 +6,14 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CLASSES, SHAPES, assert_equal, count_calls
+from helpers import CLASSES, SHAPES, assert_equal, count_calls, untrained, zeros
 from torch import nn
 
-from gauge import Dataset, TrainSettings, fit
-from gauge.benchmarks.polymnist import BENCHMARK
+from gauge import TrainSettings, fit
+from gauge.experiments.benchmarks.polymnist import BENCHMARK
+from gauge.experiments.plans import last_stage
 from gauge.imputers.mopoe import Coder, MoPoE, tamed
-from gauge.methods.mopoe import LatentClassifier, plan
+from gauge.methods.mopoe import LatentClassifier
 from gauge.randomness import seeded
 
 LATENT = 4
@@ -87,12 +88,10 @@ def test_encoders_run_once_a_step(train, batch):
 
 
 def test_both_variants_stand_on_the_imputer_and_have_the_published_size():
-    plain, dagger = (plan(BENCHMARK, variant=name) for name in ("mopoe", "mopoe-dagger"))
+    plain, dagger = (last_stage(BENCHMARK, "mopoe", name, 0) for name in ("mopoe", "mopoe-dagger"))
     assert plain.needs[0].key("") == dagger.needs[0].key("")
     assert plain.key("") != dagger.key("")
-    inputs = {name: torch.zeros(1, 3, 28, 28) for name in BENCHMARK.modalities}
-    data = Dataset("train", inputs, torch.zeros(1, dtype=torch.long))
-    method = plain.build(data, plain.needs[0].build(data))
+    method = untrained(plain, zeros(BENCHMARK))
     assert sum(parameter.numel() for parameter in method.parameters()) == 512 * 10 + 10
 
 
@@ -100,7 +99,7 @@ def test_another_imputer_has_no_such_latent():
     with pytest.raises(
         ValueError, match="method 'mopoe' cannot serve polymnist: it reads the latent of the imputer 'mopoe'"
     ):
-        plan(replace(BENCHMARK, imputer="mean", imputer_options={}))
+        last_stage(replace(BENCHMARK, imputer="mean", imputer_options={}), "mopoe", "mopoe", 0)
 
 
 def test_a_posterior_as_wide_as_can_be_stays_finite_and_keeps_its_gradient():

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, noise, with_hidden
 
 from gauge import Batch, Dataset, Network
-from gauge.benchmarks.polymnist import BENCHMARK
-from gauge.gates import hiding_bias
+from gauge.experiments.benchmarks.polymnist import BENCHMARK
+from gauge.experiments.plans import last_stage
 from gauge.masks import subsets
-from gauge.methods.mtl import MTL, cls_hiding_bias, plan, subset_code
+from gauge.methods.mtl import MTL, cls_hiding_bias, subset_code
+from gauge.model.gates import hiding_bias
 from gauge.randomness import seeded
 
 NAMES = list(SHAPES)
@@ -161,5 +162,6 @@ def test_a_backbone_that_only_maps_sequences_gives_the_same_logits(batch):
 
 
 def test_it_has_the_published_size():
-    method = plan(BENCHMARK).build(Dataset("train", {"x": torch.zeros(1, 1)}, torch.zeros(1).long()))
+    nothing = Dataset("train", {"x": torch.zeros(1, 1)}, torch.zeros(1).long())
+    method = last_stage(BENCHMARK, "mtl", "mtl", 0).build(nothing, [])
     assert sum(parameter.numel() for parameter in method.parameters()) == 954_442

@@ -1,25 +1,36 @@
 """MultiAE against its definition, written out for one subset and one sample at a time."""
 
-from contextlib import contextmanager
 from dataclasses import replace
 
 import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CLASSES, DIM, SHAPES, assert_equal, count_calls, gradients, noise, with_hidden
+from helpers import (
+    CLASSES,
+    DIM,
+    SHAPES,
+    assert_equal,
+    count_calls,
+    gradients,
+    noise,
+    weightless,
+    with_hidden,
+    zeros,
+)
 from torch import nn
 
-from gauge import Batch, Dataset, TrainSettings, fit
-from gauge.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge.benchmarks.mst import BENCHMARK as MST
-from gauge.benchmarks.polymnist import BENCHMARK as POLYMNIST
-from gauge.encoders._vector import Vector
-from gauge.masks import subsets
-from gauge.methods.multiae import AutoEncoder, MultiAE, plan, pretraining, visible_under
-from gauge.nn.likelihoods import Categorical, Laplace
+from gauge import Batch, TrainSettings, fit
+from gauge.experiments.benchmarks.celeba import BENCHMARK as CELEBA
+from gauge.experiments.benchmarks.mst import BENCHMARK as MST
+from gauge.experiments.benchmarks.polymnist import BENCHMARK as POLYMNIST
+from gauge.experiments.plans import last_stage
+from gauge.experiments.plans.multiae import pretraining
+from gauge.methods.multiae import AutoEncoder, MultiAE, visible_under
+from gauge.model.encoders._vector import Vector
+from gauge.model.nn.likelihoods import Categorical, Laplace
+from gauge.model.units import VectorEncoder
 from gauge.randomness import seeded
-from gauge.units import VectorEncoder
 
 SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
 SIZES = {name: int(torch.tensor(shape).prod()) for name, shape in SHAPES.items()}
@@ -135,24 +146,11 @@ def test_encoders_run_once_a_step(batch):
 
 
 def test_both_variants_stand_on_one_pretraining():
-    plain, dagger = (plan(POLYMNIST, variant=name, seed=2) for name in ("multiae", "multiae-dagger"))
+    plain, dagger = (last_stage(POLYMNIST, "multiae", name, 2) for name in ("multiae", "multiae-dagger"))
     assert plain.needs[0].key("") == dagger.needs[0].key("") == pretraining(POLYMNIST, seed=2).key("")
     assert plain.key("") != dagger.key("")
     wider = replace(POLYMNIST, imputer_options={**POLYMNIST.imputer_options, "channels": (8, 8, 8)})
     assert pretraining(wider, seed=2).key("") != plain.needs[0].key("")
-
-
-def zeros(benchmark, rows=1):
-    inputs = {name: torch.zeros(rows, *modality.shape, device="cpu") for name, modality in benchmark.modalities.items()}
-    return Dataset("train", inputs, torch.zeros(rows, dtype=torch.long, device="cpu"))
-
-
-@contextmanager
-def weightless(benchmark):
-    """Inside, networks take no memory; the table of subsets, which is kept for others, is a real one."""
-    subsets(len(benchmark.modalities))
-    with torch.device("meta"):
-        yield
 
 
 def parameters(module):
@@ -160,11 +158,9 @@ def parameters(module):
 
 
 def test_polymnist_has_the_published_size_and_decodes_pixels():
-    stage, data = plan(POLYMNIST), zeros(POLYMNIST)
-    with weightless(POLYMNIST):
-        start = stage.needs[0].build(data)
-        encoders, decoder, code = parameters(start.encoder), start.decoders["m0"], parameters(start.fuse)
-        method = stage.build(data, start)
+    stage, data = last_stage(POLYMNIST, "multiae", "multiae", 0), zeros(POLYMNIST)
+    start, method = weightless(stage.needs[0], data), weightless(stage, data)
+    encoders, decoder, code = parameters(start.encoder), start.decoders["m0"], parameters(start.fuse)
     assert encoders == 5 * (93_248 + 2048 * 512 + 512)
     assert parameters(decoder) == 1_143_747
     assert code == (2560 * 512 + 512) + (512 * 512 + 512)
@@ -174,13 +170,12 @@ def test_polymnist_has_the_published_size_and_decodes_pixels():
 
 def test_mst_and_celeba_decode_text_as_text():
     data = zeros(MST, 2)
-    start = pretraining(MST).build(data)
+    start = pretraining(MST, 0).build(data, [])
     assert [type(start.likelihoods[name]) for name in ("mnist", "svhn", "text")] == [Laplace, Laplace, Categorical]
     assert torch.isfinite(start.loss(data.batch(torch.arange(2)))["reconstruction"])
-    with weightless(CELEBA):
-        start = pretraining(CELEBA).build(zeros(CELEBA))
-        assert start.decoders["text"](torch.zeros(2, 32)).shape == (2, 256, 71)
-        assert start.decoders["img"](torch.zeros(2, 32)).shape == (2, 3, 64, 64)
+    start = weightless(pretraining(CELEBA, 0), zeros(CELEBA))
+    assert start.decoders["text"](torch.zeros(2, 32, device="meta")).shape == (2, 256, 71)
+    assert start.decoders["img"](torch.zeros(2, 32, device="meta")).shape == (2, 3, 64, 64)
     assert isinstance(start.likelihoods["text"], Categorical)
 
 

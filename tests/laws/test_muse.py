@@ -9,11 +9,12 @@ import torch
 from helpers import CLASSES, DIM, SHAPES, count_calls, double, rows_of, with_hidden
 
 from gauge import TrainSettings, fit
-from gauge.benchmarks.polymnist import BENCHMARK
-from gauge.encoders.mlp import Mlp
-from gauge.methods.muse import Muse, fewer, plan
+from gauge.experiments.benchmarks.polymnist import BENCHMARK
+from gauge.experiments.plans import last_stage
+from gauge.methods.muse import Muse, fewer
+from gauge.model.encoders.mlp import Mlp
+from gauge.model.units import VectorEncoder
 from gauge.randomness import seeded
-from gauge.units import VectorEncoder
 
 
 def muse():
@@ -184,9 +185,9 @@ def test_it_learns():
 
 
 def test_the_plan_has_the_sizes_of_the_published_network():
-    stage = plan(BENCHMARK, seed=2)
+    stage = last_stage(BENCHMARK, "muse", "muse", 2)
     assert stage.name == "muse-s2"
-    count = sum(parameter.numel() for parameter in stage.build(helpers.dataset("train", 6)).parameters())
+    count = sum(parameter.numel() for parameter in stage.build(helpers.dataset("train", 6), []).parameters())
     encoders, inputs, nodes, layers = 5 * 355_520, 5 * 128 * 129, 5 * 128, 2 * 2 * 128 * 257
     heads = 128 * 385 + 2 * 128 * 129 + 1290  # edge update, projection and classifier
     assert count == encoders + inputs + nodes + layers + heads == 2_075_978

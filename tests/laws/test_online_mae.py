@@ -5,19 +5,32 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CLASSES, DIM, SHAPES, assert_equal, count_calls, gradients, incomplete_batch, network, noise
+from helpers import (
+    CLASSES,
+    DIM,
+    SHAPES,
+    assert_equal,
+    count_calls,
+    gradients,
+    incomplete_batch,
+    network,
+    noise,
+    untrained,
+    weightless,
+    zeros,
+)
 from torch import nn
 
 from gauge import Dataset, TrainSettings, fit
-from gauge.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge.benchmarks.leaf99 import BENCHMARK as LEAF99
-from gauge.benchmarks.mst import BENCHMARK as MST
-from gauge.benchmarks.polymnist import BENCHMARK as POLYMNIST
-from gauge.encoders._vector import Vector
-from gauge.masks import subsets
-from gauge.methods.online_mae import MaskedAutoEncoder, OnlineMAE, draw_kept, plan
+from gauge.experiments.benchmarks.celeba import BENCHMARK as CELEBA
+from gauge.experiments.benchmarks.leaf99 import BENCHMARK as LEAF99
+from gauge.experiments.benchmarks.mst import BENCHMARK as MST
+from gauge.experiments.benchmarks.polymnist import BENCHMARK as POLYMNIST
+from gauge.experiments.plans import last_stage
+from gauge.methods.online_mae import MaskedAutoEncoder, OnlineMAE, draw_kept
+from gauge.model.encoders._vector import Vector
+from gauge.model.units import VectorEncoder
 from gauge.randomness import sample_keys, seeded
-from gauge.units import VectorEncoder
 
 WIDTH, MEMORY = 6, 4
 
@@ -144,14 +157,12 @@ def test_everything_trains_and_encoders_run_once_a_step(train):
 
 def test_encoders_start_where_those_of_multiae_ended_and_all_else_small():
     small = replace(MST, modalities={name: MST.modalities[name] for name in ("mnist", "text")})
-    data = Dataset(
-        "train", {name: torch.zeros(1, *each.shape) for name, each in small.modalities.items()}, torch.zeros(1).long()
-    )
-    stage = plan(small)
+    data = zeros(small)
+    stage = last_stage(small, "online_mae", "online_mae", 0)
     dagger = stage.needs[0]
-    start = dagger.build(data, dagger.needs[0].build(data))
+    start = untrained(dagger, data)
     ended = {name: values.clone() for name, values in start.encoder.state_dict().items()}
-    method = stage.build(data, start)
+    method = stage.build(data, [start])
     assert dagger.name == "multiae-dagger-s0"
     assert all(torch.equal(values, ended[name]) for name, values in method.encoder.state_dict().items())
     assert all(parameter.requires_grad for parameter in method.parameters())
@@ -163,23 +174,18 @@ def test_encoders_start_where_those_of_multiae_ended_and_all_else_small():
 def test_with_a_table_encoders_start_where_those_of_concat_ended():
     inputs = {name: torch.zeros(2, *each.shape) for name, each in LEAF99.modalities.items()}
     data = Dataset("train", inputs, torch.zeros(2).long(), {"table": torch.ones(2, 192).bool()})
-    stage = plan(LEAF99, seed=1)
+    stage = last_stage(LEAF99, "online_mae", "online_mae", 1)
     (concat,) = stage.needs
-    start = concat.build(data, concat.needs[0].build(data))
+    start = untrained(concat, data)
     ended = {name: values.clone() for name, values in start.encoder.state_dict().items()}
     assert concat.name == "concat-s1"
-    assert_equal(stage.build(data, start).encoder.state_dict(), ended)
+    assert_equal(stage.build(data, [start]).encoder.state_dict(), ended)
 
 
 def test_sizes_are_the_published_ones():
-    assert [plan(each).config["memory"] for each in (POLYMNIST, MST, CELEBA)] == [6, 4, 4]
-    inputs = {name: torch.zeros(1, 3, 28, 28, device="cpu") for name in POLYMNIST.modalities}
-    data = Dataset("train", inputs, torch.zeros(1, dtype=torch.long, device="cpu"))
-    stage = plan(POLYMNIST)
-    dagger = stage.needs[0]
-    subsets(5)  # kept for others: not one without values
-    with torch.device("meta"):
-        method = stage.build(data, dagger.build(data, dagger.needs[0].build(data)))
+    stages = [last_stage(each, "online_mae", "online_mae", 0) for each in (POLYMNIST, MST, CELEBA)]
+    assert [stage.arguments["memory"] for stage in stages] == [6, 4, 4]
+    method = weightless(stages[0], zeros(POLYMNIST))
     encoders = 5 * (93_248 + 2048 * 512 + 512 + 512 * 128 + 128 + 2 * 128)
     autoencoder = 4 * 197_888 + 2 * 256 + (128 * 128 + 128) + (6 + 1 + 11) * 128
     fusion = 2 * 197_888 + (128 * 10 + 10) + (1 + 1 + 5) * 128

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from helpers import CLASSES, assert_equal, dataset, gradients
 
 from gauge import AnySubset, Network, TrainSettings, Transformer, UnitEncoder, fit
-from gauge.encoders.conv_grid import ConvGrid
-from gauge.methods.any_subset import VARIANTS, plan
+from gauge.experiments.benchmarks.polymnist5k import BENCHMARK
+from gauge.experiments.plans import last_stage, plan_of
+from gauge.model.encoders.conv_grid import ConvGrid
 
 METRICS = ("cosine", "euclidean")
 
@@ -180,10 +181,8 @@ def test_the_published_polymnist_backbone_has_958858_parameters():
 
 
 def test_the_plan_names_distance_and_width_in_stage_and_cache():
-    from gauge.benchmarks.polymnist5k import BENCHMARK
-
-    stages = {variant: plan(BENCHMARK, variant=variant, seed=2) for variant in VARIANTS}
-    assert [stage.name for stage in stages.values()] == ["backbone-s2", "backbone-euclidean-s2"]
-    assert [stage.config["distance"] for stage in stages.values()] == list(METRICS)
-    assert {stage.config["projection"] for stage in stages.values()} == {BENCHMARK.projection}
-    assert len({stage.key("data") for stage in stages.values()}) == 2
+    stages = [last_stage(BENCHMARK, "any_subset", variant, 2) for variant in plan_of("any_subset").variants]
+    assert [stage.name for stage in stages] == ["backbone-s2", "backbone-euclidean-s2"]
+    assert [stage.arguments["distance"] for stage in stages] == list(METRICS)
+    assert {stage.arguments["projection"] for stage in stages} == {BENCHMARK.projection}
+    assert len({stage.key("data") for stage in stages}) == 2

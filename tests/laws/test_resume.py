@@ -10,7 +10,8 @@ import torch
 from helpers import SETTINGS, Wobbly, any_subset, assert_equal, dataset
 from safetensors.torch import save_file
 
-from gauge import TrainSettings, checkpoint, fit
+from gauge import TrainSettings, fit
+from gauge.training import checkpoint
 
 STEPS = 3  # batches in an epoch
 
@@ -27,14 +28,14 @@ def run(folder=None, model=None, settings=SETTINGS, **options):
     return model, progress
 
 
-def told(progress):
+def history(progress):
     """What the history says, less how long it took."""
     return [{name: value for name, value in epoch.items() if name != "seconds"} for epoch in progress.history]
 
 
 def assert_same_end(first, second):
     assert_equal(first[0].state_dict(), second[0].state_dict())
-    assert told(first[1]) == told(second[1])
+    assert history(first[1]) == history(second[1])
     for name in ("epoch", "best_score", "best_epoch", "patience_score", "waited"):
         assert getattr(first[1], name) == getattr(second[1], name)
 
@@ -105,7 +106,7 @@ def test_a_large_state_is_saved_now_and_then_and_still_ends_like_the_uninterrupt
     uninterrupted, tmp_path, monkeypatch
 ):
     """A kill then costs the epochs since the last file, an exception none."""
-    monkeypatch.setattr("gauge.training.LARGE", 0)
+    monkeypatch.setattr("gauge.training.loop.LARGE", 0)
 
     def stop(batch, step):
         if step == 3 * STEPS + 2:
@@ -163,8 +164,16 @@ def test_a_file_of_another_kind_is_a_clear_error(tmp_path):
 
 def test_a_checkpoint_of_another_shape_names_the_tensor(tmp_path):
     interrupted(tmp_path, on_epoch=interrupt_after(1))
-    with pytest.raises(ValueError, match=r"fit Wobbly: layers\.0\.weight is \[12, 76\], the model has \[13, 76\]"):
+    message = r"fit Wobbly: layers\.0\.weight is float32 \[12, 76\], the model has float32 \[13, 76\]"
+    with pytest.raises(ValueError, match=message):
         run(tmp_path, model=Wobbly(hidden=13))
+
+
+def test_a_checkpoint_of_another_dtype_names_the_tensor(tmp_path):
+    interrupted(tmp_path, on_epoch=interrupt_after(1))
+    message = r"fit Wobbly: layers\.0\.weight is float32 \[12, 76\], the model has float64 \[12, 76\]"
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path, model=Wobbly().double())
 
 
 def test_a_checkpoint_of_another_model_names_what_is_missing(tmp_path):
@@ -215,6 +224,8 @@ def test_a_folder_of_another_run_is_not_continued(tmp_path):
         fit(any_subset(), dataset("train", rows=16), settings=other, folder=tmp_path)
     with pytest.raises(ValueError, match="belongs to a run with other data; use another folder"):
         fit(any_subset(), dataset("train", rows=16, seed=1), settings=settings, folder=tmp_path)
+    with pytest.raises(ValueError, match="belongs to a run with other code; use another folder"):
+        fit(any_subset(), dataset("train", rows=16), settings=settings, folder=tmp_path, code="changed since")
 
 
 def test_half_precision_is_for_gpus(tmp_path):

@@ -5,8 +5,8 @@ import torch
 from jaxtyping import TypeCheckError
 
 from gauge import Units
-from gauge.gates import attention_bias, normalize_scores
-from gauge.scoring.taylor import taylor_evidence
+from gauge.model.gates import attention_bias, normalize_scores
+from gauge.model.scoring.taylor import taylor_evidence
 
 
 def test_a_wrong_number_of_axes_is_caught(network, tokens):

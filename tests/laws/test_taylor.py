@@ -8,18 +8,18 @@ from captum.attr import FeatureAblation, InputXGradient
 from helpers import CLASSES, DIM, count_calls, network, noise, unchecked
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gauge import registry
-from gauge.scoring._ungated import saliency, ungated_gradient
-from gauge.scoring.exact import exact_effects
-from gauge.scoring.random import random_score
-from gauge.scoring.taylor import taylor_evidence
+from gauge.model.scoring._ungated import saliency, ungated_gradient
+from gauge.model.scoring.exact import exact_effects
+from gauge.model.scoring.random import random_score
+from gauge.model.scoring.taylor import taylor_evidence
+from gauge.registry import SCORERS
 
-SCORERS = registry.names("scoring")
+NAMES = SCORERS.names()
 DIFFERENTIATING = ["taylor", "gradient_norm"]
 
 
 def scorer(name):
-    return registry.get("scoring", name)
+    return SCORERS.get(name)
 
 
 def signed_terms(classifier, tokens, reference):
@@ -119,7 +119,7 @@ def test_nll_fades_on_confident_samples_while_the_logit_does_not(network, tokens
     assert (taylor_evidence(network, tokens, objective="nll").scores < 0.01 * plain).all()
 
 
-@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_scoring_leaves_no_gradient_on_any_parameter(network, tokens, name):
     scorer(name)(network, tokens)
     assert all(parameter.grad is None for parameter in network.parameters())
@@ -133,7 +133,7 @@ def test_scoring_leaves_no_gradient_on_any_parameter(network, tokens, name):
     assert all(torch.equal(parameter.grad, before[name_]) for name_, parameter in network.named_parameters())
 
 
-@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_evidence_has_the_shape_of_the_units_and_carries_no_graph(network, tokens, name):
     evidence = scorer(name)(network, tokens.clone().requires_grad_())
     assert evidence.scores.shape == (4, 7)
@@ -144,7 +144,7 @@ def test_evidence_has_the_shape_of_the_units_and_carries_no_graph(network, token
     torch.testing.assert_close(evidence.logits, network(tokens).detach())
 
 
-@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("training", [True, False])
 def test_scores_are_the_same_in_every_mode_of_the_caller(network, tokens, name, mode, training):
@@ -157,7 +157,7 @@ def test_scores_are_the_same_in_every_mode_of_the_caller(network, tokens, name, 
     assert network.training == training
 
 
-@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_scores_survive_bf16_autocast(network, tokens, name):
     expected = scorer(name)(network, tokens).scores
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -166,7 +166,7 @@ def test_scores_survive_bf16_autocast(network, tokens, name):
     torch.testing.assert_close(scores, expected, rtol=0.1, atol=0.03 * float(expected.abs().max()))
 
 
-@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_scores_of_a_sample_do_not_depend_on_its_batch(network, tokens, name):
     key = torch.arange(4) + 20
     whole = scorer(name)(network, tokens, key=key)
@@ -186,7 +186,7 @@ def test_a_unit_that_equals_its_reference_scores_zero(network, tokens, name):
 
 
 def test_no_reference_means_zero(network, tokens):
-    for name in SCORERS:
+    for name in NAMES:
         zero = scorer(name)(network, tokens, reference=torch.zeros_like(tokens)).scores
         torch.testing.assert_close(scorer(name)(network, tokens).scores, zero)
 

@@ -10,13 +10,14 @@ from helpers import noise, rows_of, with_hidden
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from gauge import Batch, Dataset, registry
+from gauge import Batch, Dataset
 from gauge.data.augmentation import corrupt
-from gauge.encoders.tabular import Tabular
-from gauge.imputers._frozen import Frozen
 from gauge.imputers.tip import TIP, hard_negatives
-from gauge.nn.tabular import CrossAttention, TabularTransformer, self_excluding
+from gauge.model.encoders.tabular import Tabular
+from gauge.model.frozen import Frozen
+from gauge.model.nn.tabular import CrossAttention, TabularTransformer, self_excluding
 from gauge.randomness import choose, derive, seeded, uniform
+from gauge.registry import ENCODERS
 
 CARDINALITIES = (1, 3, 1, 2, 4)  # categories need not come first
 CATEGORICAL = {1: 3, 3: 2, 4: 4}
@@ -104,7 +105,7 @@ def test_a_missing_column_is_seen_by_no_other_and_sees_the_observed_ones(gaps):
 @pytest.mark.parametrize("filling", ["noise", "nan"])
 def test_what_a_missing_cell_holds_reaches_neither_a_unit_nor_a_gradient(gaps, name, filling):
     with seeded(0, name):
-        encoder = registry.get("encoders", name)((5,), 8, CARDINALITIES, inner=16, depth=2, heads=2)
+        encoder = ENCODERS.get(name)((5,), 8, CARDINALITIES, inner=16, depth=2, heads=2)
     first, second = (encoder(*table_of(with_hidden(gaps, value))) for value in (0.0, filling))
     assert torch.equal(first, second)
     found = helpers.gradients(encoder, second.square().sum())

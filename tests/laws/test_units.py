@@ -1,4 +1,4 @@
-"""Units: pictures may be read on another grid, and nothing else changes by it."""
+"""Units: images may be read on another grid, and nothing else changes by it."""
 
 import pytest
 import torch
@@ -6,26 +6,26 @@ import torch.nn.functional as F
 from helpers import DIM, incomplete_batch, noise, unit_encoder
 
 from gauge import UnitEncoder
-from gauge.encoders._upsampled import Upsampled
-from gauge.encoders.conv_grid import ConvGrid
-from gauge.encoders.mlp import Mlp
-from gauge.encoders.resnet_grid import ResnetGrid
+from gauge.model.encoders._upsampled import Upsampled
+from gauge.model.encoders.conv_grid import ConvGrid
+from gauge.model.encoders.mlp import Mlp
+from gauge.model.encoders.resnet_grid import ResnetGrid
 
 
 @pytest.mark.parametrize("grid", [3, 5, 8])
 @pytest.mark.parametrize("kind", [ConvGrid, ResnetGrid])
-def test_an_enlarged_picture_gives_the_units_of_the_grid(kind, grid):
+def test_an_enlarged_image_gives_the_units_of_the_grid(kind, grid):
     options = {"channels": (4, 4)} if kind is ConvGrid else {"depth": 18}
     encoder = kind((3, 32, 32), 8, **options).eval()
     finer = Upsampled(encoder, grid)
-    picture = noise(2, 3, 32, 32)
-    units = finer(picture, torch.ones(2, dtype=torch.bool))
+    image = noise(2, 3, 32, 32)
+    units = finer(image, torch.ones(2, dtype=torch.bool))
     assert units.shape == (2, grid**2, encoder.width)
-    enlarged = F.interpolate(picture, (grid * encoder.stride,) * 2, mode="bilinear", align_corners=False)
+    enlarged = F.interpolate(image, (grid * encoder.stride,) * 2, mode="bilinear", align_corners=False)
     assert torch.equal(units, encoder(enlarged, torch.ones(2, dtype=torch.bool)))
 
 
-def test_only_the_positions_of_pictures_start_anew():
+def test_only_the_positions_of_images_start_anew():
     before = unit_encoder()
     after = before.regrid(5)
     assert before.layout == {"image": 4, "signal": 1, "table": 5}

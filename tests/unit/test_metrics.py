@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from gauge import metrics
+from gauge import TrainSettings
+from gauge.training.metrics import ACCURACY, AUC, METRICS
 
 
 def binary(seed: int, samples: int = 400, signal: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -16,15 +17,15 @@ def binary(seed: int, samples: int = 400, signal: float = 1.0) -> tuple[np.ndarr
 
 def test_the_interval_of_an_accuracy_is_wilsons():
     probabilities, labels = np.eye(2)[[0] * 90 + [1] * 10], np.zeros(100, dtype=int)
-    low, high = metrics.interval("accuracy", probabilities, labels)
+    low, high = ACCURACY.interval(probabilities, labels)
     assert (low, high) == pytest.approx((0.8256, 0.9448), abs=1e-4)  # Wilson (1927) for 90 of 100
 
 
 def test_one_sample_of_a_class_decides_nothing():
     labels, chances = np.array([0, 0, 0, 1]), np.array([0.1, 0.4, 0.2, 0.3])
     first, second = (np.column_stack([1 - each, each]) for each in (chances, 1 - chances))
-    assert metrics.interval("auc", first, labels) == (0.0, 1.0)
-    assert metrics.paired_test("auc", first, second, labels)[0] == 1.0
+    assert AUC.interval(first, labels) == (0.0, 1.0)
+    assert AUC.paired(first, second, labels)[0] == 1.0
 
 
 def test_delong_deviation_agrees_with_resampling():
@@ -35,15 +36,15 @@ def test_delong_deviation_agrees_with_resampling():
         roc_auc_score(labels[rows], probabilities[rows, 1])
         for rows in (np.concatenate([draw.choice(c, len(c)) for c in classes]) for _ in range(500))
     ]
-    low, high = metrics.interval("auc", probabilities, labels)
+    low, high = AUC.interval(probabilities, labels)
     assert (high - low) / 2 / 1.96 == pytest.approx(np.std(resampled), rel=0.1)
-    assert low < metrics.score("auc", probabilities, labels) < high
+    assert low < AUC.score(probabilities, labels) < high
 
 
 def test_a_method_compared_with_itself_is_undecided():
     probabilities, labels = binary(2)
-    for metric in metrics.METRICS:
-        found = metrics.compare(metric, probabilities, probabilities, labels)
+    for metric in METRICS.values():
+        found = metric.compare(probabilities, probabilities, labels)
         assert found.difference == 0
         assert found.p_value == 1
         assert found.interval == (0, 0)
@@ -52,7 +53,7 @@ def test_a_method_compared_with_itself_is_undecided():
 def test_mcnemar_counts_only_samples_on_which_the_methods_disagree():
     labels = np.zeros(100, dtype=int)
     first, second = np.eye(2)[[1] * 12 + [0] * 88], np.eye(2)[[0] * 10 + [1] * 2 + [0] * 85 + [1] * 3]
-    found = metrics.compare("accuracy", first, second, labels)
+    found = ACCURACY.compare(first, second, labels)
     assert found.difference == pytest.approx(0.07)
     assert found.p_value == pytest.approx(2 * sum(np.array([1, 13, 78, 286])) / 2**13)  # 10 against 3, two-sided
 
@@ -64,13 +65,16 @@ def test_p_values_of_equal_methods_are_uniform():
         draw = np.random.default_rng(1000 + seed)
         scores = [labels + draw.normal(size=len(labels)) for _ in range(2)]
         first, second = (np.stack([-score, score], 1) for score in scores)
-        found.append(metrics.paired_test("auc", first, second, labels)[0])
+        found.append(AUC.paired(first, second, labels)[0])
     assert 0.25 < np.mean(np.array(found) < 0.5) < 0.75
     assert np.mean(np.array(found) < 0.05) < 0.15
 
 
 def test_an_auc_of_one_class_is_an_error():
     with pytest.raises(ValueError, match="at least two classes; this split has one"):
-        metrics.score("auc", np.eye(2)[[0, 1]], np.zeros(2, dtype=int))
-    with pytest.raises(ValueError, match="metric 'f1' is unknown; use accuracy or auc"):
-        metrics.score("f1", np.eye(2), np.zeros(2, dtype=int))
+        AUC.score(np.eye(2)[[0, 1]], np.zeros(2, dtype=int))
+
+
+def test_an_unknown_metric_is_refused_where_it_is_chosen():
+    with pytest.raises(ValueError, match="there is no metric 'f1'; known: accuracy, auc"):
+        TrainSettings(epochs=1, metric="f1")

@@ -10,11 +10,11 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from gauge.benchmarks import mst
-from gauge.data import notes
-from gauge.data.digits import read_mnist, read_svhn
-from gauge.data.idx import read_idx
-from gauge.data.text import ALPHABET, one_hot
+from gauge.experiments.benchmarks import mst
+from gauge.experiments.benchmarks.readers import notes
+from gauge.experiments.benchmarks.readers.digits import read_mnist, read_svhn
+from gauge.experiments.benchmarks.readers.idx import read_idx
+from gauge.experiments.benchmarks.readers.text import ALPHABET, one_hot
 
 
 @pytest.fixture(autouse=True)

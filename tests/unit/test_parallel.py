@@ -5,8 +5,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from gauge.config import Experiment
-from gauge.parallel import Runner, TimeIsUpError, _run_in_order, _tasks
+from gauge.experiments.benchmarks import Overrides
+from gauge.experiments.experiment import Experiment
+from gauge.experiments.runner import Runner, TimeIsUpError, _run_in_order, _tasks
 
 QUICK = {stage: {"epochs": 1} for stage in ("imputer", "backbone", "finetune")}
 
@@ -57,7 +58,7 @@ def test_a_failure_is_told_and_nothing_new_is_started():
 
 
 def test_a_runner_stops_at_its_deadline_and_loses_no_epoch(tmp_path):
-    chosen = [experiments("v1")[0].model_copy(update={"overrides": {"imputer": {"epochs": 3}}})]
+    chosen = [experiments("v1")[0].model_copy(update={"overrides": Overrides(imputer={"epochs": 3})})]
     heard = []
     runner = Runner(tmp_path, "cpu", deadline=time.time() - 1, on_epoch=lambda stage, epoch: heard.append(stage))
     with pytest.raises(TimeIsUpError):

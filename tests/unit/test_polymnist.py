@@ -8,10 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
-from gauge.benchmarks import polymnist
-from gauge.data import notes
-from gauge.data.digits import MNIST_SIZES, split_val_test
-from gauge.data.polymnist import VIEWS, folder_photos, list_pictures, package_photos
+from gauge.experiments.benchmarks import polymnist
+from gauge.experiments.benchmarks.readers import notes
+from gauge.experiments.benchmarks.readers.digits import MNIST_SIZES, split_val_test
+from gauge.experiments.benchmarks.readers.polymnist import VIEWS, folder_photos, list_pictures, package_photos
 
 BUILT = "PolyMNIST built from photos of ordinary packages, not the published pictures"
 

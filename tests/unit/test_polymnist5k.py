@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from gauge.benchmarks import polymnist5k
-from gauge.data.polymnist import build_views
+from gauge.experiments.benchmarks import polymnist5k
+from gauge.experiments.benchmarks.readers.polymnist import build_views
 
 
 def test_no_digit_is_in_two_parts_and_every_digit_is_in_one():

@@ -14,9 +14,10 @@ from helpers import clinic, command
 from torch import nn
 
 from gauge import GaugeClassifier
-from gauge.data.frame import PretrainedText, Schema
-from gauge.data.pretrained import Pretrained
-from gauge.encoders._pretrained import AT_ONCE, PretrainedGrid, PretrainedTokens
+from gauge.model.encoders._pretrained import AT_ONCE, PretrainedGrid, PretrainedTokens
+from gauge.tabular.columns import PretrainedText
+from gauge.tabular.pretrained import Pretrained
+from gauge.tabular.schema import Schema
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 WORDS = ["itch", "##es", "a", "lot", "grew", "fast", "bleeds", "at", "night", ",", "seen", "on", "day", "##0", "1", "2"]

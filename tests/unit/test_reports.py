@@ -1,16 +1,15 @@
-"""Laws of the report: one file that stands alone, shows what it is given, and refuses what does not fit together."""
+"""Laws of the report: one page that stands alone, shows what it is given, and refuses what does not fit together."""
 
 import re
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gauge.reports import figures
-from gauge.reports.page import Curves, ModalityEvidence, Report, Row, SampleEvidence, write_report
+from gauge.reports.page import Curves, ModalityEvidence, Report, Row, SampleEvidence, render_report
 
 HOSTILE = "</title><script>alert('$x')</script>"
 
@@ -19,10 +18,10 @@ def modality(
     name: str = "view", *, observed: bool = True, grid: tuple[int, int] = (2, 3), seed: int = 0
 ) -> ModalityEvidence:
     draw, units = np.random.default_rng(seed), grid[0] * grid[1]
-    picture = draw.integers(0, 256, (6, 9, 3), dtype=np.uint8)
-    truth = None if observed else 255 - picture
+    image = draw.integers(0, 256, (6, 9, 3), dtype=np.uint8)
+    truth = None if observed else 255 - image
     scores, gates, before, after = draw.uniform(0.01, 0.99, (4, units))
-    return ModalityEvidence(name, observed, picture, truth, grid, scores, gates, before / units, after / units)
+    return ModalityEvidence(name, observed, image, truth, grid, scores, gates, before / units, after / units)
 
 
 def example(text: str = "plain") -> Report:
@@ -60,12 +59,12 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def page(report: Report, folder: Path) -> Page:
-    return Page(write_report(report, folder / "new" / "report.html").read_text("utf-8"))
+def page(report: Report) -> Page:
+    return Page(render_report(report))
 
 
-def test_report_makes_no_external_request(tmp_path):
-    written = page(example(), tmp_path)
+def test_report_makes_no_external_request():
+    written = page(example())
     addresses = [
         attributes[name]
         for _, attributes in written.elements
@@ -79,24 +78,24 @@ def test_report_makes_no_external_request(tmp_path):
     assert "default-src 'none'" in written.all("meta")[3]["content"]
 
 
-def test_user_text_is_shown_never_run(tmp_path):
-    written = page(example(HOSTILE), tmp_path)
+def test_user_text_is_shown_never_run():
+    written = page(example(HOSTILE))
     assert not written.all("script")
     assert HOSTILE not in written.text
     assert "".join(written.words).count(HOSTILE) >= 10  # title twice, lead, table, chart, verdict, sample, facts
 
 
-def test_every_gate_is_printed_over_its_unit(tmp_path):
+def test_every_gate_is_printed_over_its_unit():
     report = example()
-    written = page(report, tmp_path)
+    written = page(report)
     printed = re.findall(r'<span style="--gate: (#\w+); --on-gate: #\w+"><b>([\d.]+)</b></span>', written.text)
     gates = np.concatenate([modality.gates for modality in report.samples[0].modalities])
     assert printed == [(figures.gate_colour(gate)[0], f"{gate:.2f}") for gate in gates]
 
 
-def test_scores_and_attention_of_every_unit_are_in_the_page(tmp_path):
+def test_scores_and_attention_of_every_unit_are_in_the_page():
     report = example()
-    words = "".join(page(report, tmp_path).words)
+    words = "".join(page(report).words)
     for evidence in report.samples[0].modalities:
         for score, before, after in zip(
             evidence.scores, evidence.attention_before, evidence.attention_after, strict=True
@@ -104,12 +103,12 @@ def test_scores_and_attention_of_every_unit_are_in_the_page(tmp_path):
             assert re.search(rf"{score:.3f}\s+{100 * before:.1f}\s+{100 * after:.1f}\s", words)
 
 
-def test_only_imputed_modalities_show_a_hidden_truth(tmp_path):
-    alts = [image["alt"] for image in page(example(), tmp_path).all("img")]
+def test_only_imputed_modalities_show_a_hidden_truth():
+    alts = [image["alt"] for image in page(example()).all("img")]
     assert alts == ["plain, observed", "", "b, imputed", "b, the hidden truth", ""]
 
 
-def test_pictures_come_back_bit_for_bit():
+def test_images_come_back_bit_for_bit():
     from base64 import b64decode
     from io import BytesIO
 
@@ -120,8 +119,8 @@ def test_pictures_come_back_bit_for_bit():
     assert np.array_equal(np.asarray(Image.open(BytesIO(b64decode(encoded)))), image)
 
 
-def test_no_two_elements_share_an_id_and_every_reference_is_answered(tmp_path):
-    written = page(example(), tmp_path)
+def test_no_two_elements_share_an_id_and_every_reference_is_answered():
+    written = page(example())
     ids = [attributes["id"] for _, attributes in written.elements if "id" in attributes]
     assert len(written.all("use")) > 4
     assert len(ids) == len(set(ids))
@@ -129,8 +128,8 @@ def test_no_two_elements_share_an_id_and_every_reference_is_answered(tmp_path):
     assert set(re.findall(r"url\(#([^)]+)\)", written.text)) <= set(ids)
 
 
-def test_chart_takes_every_colour_from_the_page(tmp_path):
-    written = page(example(), tmp_path)
+def test_chart_takes_every_colour_from_the_page():
+    written = page(example())
     chart = written.text[written.text.index('<div class="wide">') : written.text.index('<ul class="key"')]
     assert set(re.findall(r"(?:fill|stroke): ([^;\"]+)", chart)) - {"none"} == {
         f"var(--{name})" for name in ("ink", "muted", "rule", "ground", "series-0")
@@ -157,16 +156,16 @@ def test_names_at_the_line_ends_do_not_overlap():
     assert places[2] == 90.0
 
 
-def test_optional_parts_may_be_left_out(tmp_path):
-    written = page(replace(example(), curves=None, samples=(), verdict=(), facts={}), tmp_path)
+def test_optional_parts_may_be_left_out():
+    written = page(replace(example(), curves=None, samples=(), verdict=(), facts={}))
     assert not written.all("figure")
     assert not written.all("article")
     assert not written.all("footer")
     assert len(written.all("table")) == 1
 
 
-def test_same_report_is_the_same_file(tmp_path):
-    assert page(example(), tmp_path / "a").text == page(example(), tmp_path / "b").text
+def test_same_report_is_the_same_text():
+    assert page(example()).text == page(example()).text
 
 
 def test_drawing_leaves_no_global_state_behind():
@@ -196,7 +195,7 @@ def test_values_that_are_not_finite_are_an_error():
         replace(modality(), scores=np.array([0.1, np.nan, 0.3, 0.4, 0.5, 0.6]))
 
 
-def test_picture_with_channels_first_is_an_error():
+def test_image_with_channels_first_is_an_error():
     with pytest.raises(ValueError, match=r"the image of 'view' is uint8 of shape \[3, 6, 9\]; give uint8 \[h, w, 3\]"):
         replace(modality(), image=modality().image.transpose(2, 0, 1))
 

@@ -7,14 +7,18 @@ import pytest
 import torch
 from helpers import any_subset, dataset
 
-from gauge import TrainSettings, experiment, registry
-from gauge.benchmarks import polymnist5k
-from gauge.config import Experiment
-from gauge.evaluation import Result, evaluate, load_predictions
-from gauge.experiment import Workspace
-from gauge.reports.published import PUBLISHED
-from gauge.reports.tables import Table
-from gauge.training import seconds_per_validation
+from gauge import TrainSettings
+from gauge.experiments import workspace as workspaces
+from gauge.experiments.benchmarks import polymnist5k
+from gauge.experiments.experiment import Experiment, Row
+from gauge.experiments.plans import plan_of
+from gauge.experiments.published import PUBLISHED
+from gauge.experiments.results import Result, evaluate, load_predictions
+from gauge.experiments.tables import result_table
+from gauge.experiments.workspace import Workspace
+from gauge.registry import BENCHMARKS
+from gauge.training import stages
+from gauge.training.loop import seconds_per_validation
 
 KEYS = [
     "benchmark",
@@ -27,6 +31,7 @@ KEYS = [
     "seed",
     "config",
     "commit",
+    "trained",
     "hardware",
     "data",
     "seconds",
@@ -82,28 +87,44 @@ def test_a_broken_result_file_and_missing_predictions_are_explained(result, tmp_
         Result.load(tmp_path / "broken.json")
     path = result[0].save(tmp_path, result[1])
     path.with_suffix(".npz").unlink()
-    with pytest.raises(ValueError, match="predictions of .* are not there"):
+    with pytest.raises(ValueError, match="predictions of .* are missing"):
         load_predictions(path)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.2, float("nan")])
+def test_a_value_that_is_no_share_is_refused(result, value):
+    content = result[0].model_dump(mode="json") | {"value": value, "interval": (0, 1)}
+    with pytest.raises(ValueError, match="value"):
+        Result.model_validate(content)
+    with pytest.raises(ValueError, match=r"value 0.5 and interval \[0.6, 0.9\] are not shares in order"):
+        Result.model_validate(content | {"value": 0.5, "interval": (0.6, 0.9)})
+
+
+def test_a_result_without_a_record_of_its_training_says_so(result, tmp_path):
+    content = result[0].model_dump(mode="json")
+    del content["trained"]
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    assert Result.load(tmp_path / "old.json").trained == {"commit": "not recorded"}
 
 
 def test_a_table_shows_deviation_over_seeds_and_marks_the_best(result):
     base = result[0].model_copy(update={"protocol": "complete", "value": 0.5})
     better = base.model_copy(update={"variant": "other", "value": 0.75, "interval": (0.7, 0.8)})
     seeds = [base.model_copy(update={"seed": seed, "value": value}) for seed, value in enumerate((0.5, 0.6))]
-    table = Table.of([*seeds, better])
+    table = result_table([*seeds, better])
     lines = table.markdown().splitlines()
     assert lines[2] == "| any_subset | *55.00 ± 7.07* |"
     assert lines[3] == "| any_subset:other | **75.0 [70.0, 80.0]** |"
     assert r"any\_subset:other & \textbf{75.0 [70.0, 80.0]} \\" in table.latex()
     assert "<td><u>55.00 ± 7.07</u></td>" in table.html()
     assert table.csv().splitlines()[1:3] == ["any_subset,complete,0,50.0", "any_subset,complete,1,60.0"]
-    refused = Table.of([*seeds, better], {"mopoe": "it has no latent to read"}).markdown()
+    refused = result_table([*seeds, better], {"mopoe": "it has no latent to read"}).markdown()
     assert "| mopoe | – |" in refused
     assert refused.endswith("\n– mopoe: it has no latent to read.\n")
     with pytest.raises(ValueError, match="one benchmark and one metric"):
-        Table.of([base, base.model_copy(update={"benchmark": "another"})])
+        result_table([base, base.model_copy(update={"benchmark": "another"})])
     with pytest.raises(ValueError, match="there are no results"):
-        Table.of([])
+        result_table([])
 
 
 def test_published_numbers_stand_beside_ours_where_there_are_any(result):
@@ -112,32 +133,32 @@ def test_published_numbers_stand_beside_ours_where_there_are_any(result):
         for method in ("gauge", "qmf")
         for protocol in ("eta=0.2", "eta=0.8")
     ]
-    table = Table.of(found, paper=PUBLISHED["polymnist"])
+    table = result_table(found, paper=PUBLISHED["polymnist"])
     head, _, gauge, qmf, *_ = table.markdown().splitlines()
     assert head == "| accuracy, % | eta=0.2 | eta=0.8 | eta=0.8, paper |"
     assert gauge.endswith("| 97.61 |")
     assert qmf.endswith("| – |")
     assert "eta=0.8, paper" in table.latex()
     assert "<th>eta=0.8, paper</th>" in table.html()
-    assert "paper" not in Table.of(found).markdown()
+    assert "paper" not in result_table(found).markdown()
 
 
 def test_published_numbers_are_of_rows_and_conditions_that_can_be_run():
     for benchmark, rows in PUBLISHED.items():
         assert {protocol for row in rows.values() for protocol in row} <= set(
-            registry.get("benchmarks", benchmark).protocols
+            map(str, BENCHMARKS.get(benchmark).protocols)
         )
-        for method, _, variant in (row.partition(":") for row in rows):
-            assert (variant or method) in registry.module("methods", method).VARIANTS
+        for row in map(Row.parse, rows):
+            assert row.variant in plan_of(row.method).variants
 
 
 def test_what_training_costs_counts_steps_and_validations(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "FEW_STEPS", 0)
-    monkeypatch.setattr(experiment, "seconds_per_step", lambda *_: 1.0)
+    monkeypatch.setattr(workspaces, "FEW_STEPS", 0)
+    monkeypatch.setattr(stages, "seconds_per_step", lambda *_: 1.0)
     looked = []
-    monkeypatch.setattr(experiment, "seconds_per_validation", lambda *given: looked.append(given) or 100.0)
-    stages = ("imputer", "backbone", "finetune")
-    asked = Experiment(benchmark="polymnist5k", overrides={stage: {"epochs": 2, "batch_size": 500} for stage in stages})
+    monkeypatch.setattr(stages, "seconds_per_validation", lambda *given: looked.append(given) or 100.0)
+    settings = dict.fromkeys(("imputer", "backbone", "finetune"), {"epochs": 2, "batch_size": 500})
+    asked = Experiment(benchmark="polymnist5k", overrides=settings)
     workspace = Workspace(tmp_path, "cpu")
     epochs, steps = 2, -(-len(workspace.split(polymnist5k.BENCHMARK, "train")) // 500)
     expected = dict.fromkeys(("imputer-mopoe", "backbone-s0", "gauge-s0"), epochs * (steps + 100.0))

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gauge import Dataset, registry
+from gauge import Dataset
 from gauge.imputers.mopoe import MoPoE
-from gauge.nn import residual
+from gauge.model.nn import residual
+from gauge.registry import ENCODERS
 
 MST = {"mnist": (1, 28, 28), "svhn": (3, 32, 32), "text": (8, 71)}
 CELEBA = {"img": (3, 64, 64), "text": (256, 71)}
@@ -35,7 +36,7 @@ def zeros(shapes: dict[str, tuple[int, ...]]) -> Dataset:
 )
 def test_an_encoder_has_the_published_size(name, shape, width, options, size):
     with torch.device("meta"):
-        assert parameters(registry.get("encoders", name)(shape, width, **options)) == size
+        assert parameters(ENCODERS.get(name)(shape, width, **options)) == size
 
 
 def test_the_imputer_of_polymnist_has_the_published_size():
@@ -95,4 +96,4 @@ def test_a_residual_block_is_twice_its_shortcut_and_a_third_of_its_branch():
 @pytest.mark.parametrize(("name", "shape"), [("conv_vector", (3, 28, 28)), ("residual_text", (8, 71))])
 def test_a_network_that_does_not_fit_the_input_says_what_it_reads(name, shape):
     with pytest.raises(ValueError, match=f"{name} reads .* not .*; resize the input or choose another network"):
-        registry.get("encoders", name)(shape, 8)
+        ENCODERS.get(name)(shape, 8)

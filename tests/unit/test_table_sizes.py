@@ -5,11 +5,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from gauge import UnitEncoder, registry
-from gauge.encoders.resnet_grid import ResnetGrid
-from gauge.encoders.tabular import Tabular
+from gauge import UnitEncoder
 from gauge.imputers.tip import TIP, Roles
-from gauge.nn.resnet import ResNet
+from gauge.model.encoders.resnet_grid import ResnetGrid
+from gauge.model.encoders.tabular import Tabular
+from gauge.model.nn.resnet import ResNet
+from gauge.registry import ENCODERS
 
 DVM = (22, 13, 3, 12) + (1,) * 13
 UKBB = (2,) * 13 + (3, 6, 4, 3, 3, 8, 8, 8, 3, 8, 3, 4, 3) + (1,) * 49
@@ -23,7 +24,7 @@ def parameters(module: nn.Module) -> int:
 def test_the_encoder_of_a_table_has_the_published_size_and_so_has_its_projection(cardinalities, size):
     with torch.device("meta"):
         encoder = Tabular((len(cardinalities),), 256, cardinalities)
-        vector = registry.get("encoders", "tabular_vector")((len(cardinalities),), 256, cardinalities)
+        vector = ENCODERS.get("tabular_vector")((len(cardinalities),), 256, cardinalities)
     assert parameters(encoder) == size
     assert parameters(UnitEncoder({"table": encoder}, 256).project) == 131_328
     assert parameters(vector) == size + 131_328
@@ -33,7 +34,7 @@ def test_the_encoder_of_a_table_has_the_published_size_and_so_has_its_projection
 def test_a_resnet_has_the_published_size_and_so_has_its_projection(depth, size, width):
     with torch.device("meta"):
         encoder = ResnetGrid((3, 128, 128), 256, depth=depth)
-        vector = registry.get("encoders", "resnet_vector")((3, 128, 128), 256, depth=depth)
+        vector = ENCODERS.get("resnet_vector")((3, 128, 128), 256, depth=depth)
     assert parameters(encoder) == size
     assert encoder.width == width
     assert parameters(UnitEncoder({"photo": encoder}, 256).project) == width * 256 + 256

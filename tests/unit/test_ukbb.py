@@ -5,10 +5,11 @@ import pytest
 import torch
 from official import write_hearts
 
-from gauge.benchmarks import cad, infarction
-from gauge.data import notes
-from gauge.data.ukbb import COLUMNS, FOLDERS
+from gauge.experiments.benchmarks import STAGES, cad, infarction
+from gauge.experiments.benchmarks.readers import notes
+from gauge.experiments.benchmarks.readers.ukbb import COLUMNS, FOLDERS
 from gauge.masks import mask_split, parse_protocol
+from gauge.training.metrics import AUC
 
 BENCHMARKS = {"CAD": cad, "Infarction": infarction}
 
@@ -55,9 +56,9 @@ def test_26_columns_are_categories_with_90_words_together_and_49_are_numbers():
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_target_decides_the_learning_rate_and_nothing_else_of_the_settings(name):
     benchmark = BENCHMARKS[name].BENCHMARK
-    assert benchmark.settings["finetune"].learning_rate == {"CAD": 1e-3, "Infarction": 3e-4}[name]
-    assert benchmark.settings["backbone"] == cad.BENCHMARK.settings["backbone"]
-    assert {stage.metric for stage in benchmark.settings.values()} == {"auc"}
+    assert benchmark.settings.finetune.learning_rate == {"CAD": 1e-3, "Infarction": 3e-4}[name]
+    assert benchmark.settings.backbone == cad.BENCHMARK.settings.backbone
+    assert {getattr(benchmark.settings, stage).metric for stage in STAGES} == {AUC}
     assert benchmark.name == name.lower()
 
 

@@ -4,10 +4,13 @@ import pytest
 import torch
 from helpers import DIM, incomplete_batch, network, unchecked, unit_encoder
 
-from gauge import Batch, Dataset, Gauge, UnitEncoder, registry
-from gauge.config import Experiment, TrainSettings
-from gauge.encoders.columns import Columns
+from gauge import Batch, Dataset, Gauge, UnitEncoder
+from gauge.experiments.benchmarks import Overrides, StageOverride
+from gauge.experiments.experiment import Experiment
 from gauge.imputers.zero import Zero
+from gauge.model.encoders.columns import Columns
+from gauge.registry import BENCHMARKS, IMPUTERS, KINDS, SCORERS, pick
+from gauge.training.settings import TrainSettings
 
 
 def photo(samples: int = 2) -> torch.Tensor:
@@ -118,11 +121,11 @@ def test_a_dataset_that_does_not_line_up_is_refused(inputs, labels, observed, me
 
 def test_unknown_names_are_answered_with_the_nearest():
     with pytest.raises(ValueError, match="there is no scorer 'tailor'; did you mean 'taylor'?"):
-        registry.get("scoring", "tailor")
+        SCORERS.get("tailor")
     with pytest.raises(ValueError, match="there is no imputer 'xyz'; known: iterative, masked_columns, mean, mopoe"):
-        registry.get("imputers", "xyz")
+        IMPUTERS.get("xyz")
     with pytest.raises(ValueError, match="there is no kind of component 'method'; did you mean 'methods'?"):
-        registry.names("method")
+        pick(KINDS, "method", "kind of component")
 
 
 def test_settings_round_trip_through_yaml_and_refuse_what_they_do_not_know(tmp_path):
@@ -142,9 +145,19 @@ def test_settings_round_trip_through_yaml_and_refuse_what_they_do_not_know(tmp_p
 
 
 def test_overrides_change_one_stage_and_nothing_else():
-    benchmark = registry.get("benchmarks", "polymnist5k")
-    changed = benchmark.with_settings({"finetune": {"epochs": 77}})
-    assert changed.settings["finetune"].epochs == 77
-    assert changed.settings["backbone"] == benchmark.settings["backbone"]
-    with pytest.raises(ValueError, match="there is no stage of polymnist5k 'finetun'; did you mean 'finetune'?"):
-        benchmark.with_settings({"finetun": {"epochs": 1}})
+    benchmark = BENCHMARKS.get("polymnist5k")
+    changed = benchmark.with_overrides(Overrides(finetune=StageOverride(epochs=77)))
+    assert changed.settings.finetune.epochs == 77
+    assert changed.settings.backbone == benchmark.settings.backbone
+    with pytest.raises(ValueError, match=r"here: finetun: .* did you mean 'finetune'\? \(settings: imputer, pretrain"):
+        Overrides.parse({"finetun": {"epochs": 1}}, "here")
+    with pytest.raises(ValueError, match=r"here: finetune.epoch: .* not permitted, did you mean 'epochs'\?"):
+        Overrides.parse({"finetune": {"epoch": 1}}, "here")
+
+
+def test_overrides_of_the_backbone_reach_a_baseline_without_settings_of_its_own():
+    changed = BENCHMARKS.get("polymnist5k").with_overrides(Overrides(backbone=StageOverride(epochs=77)))
+    assert changed.settings.baseline.epochs == 77
+    both = Overrides(backbone=StageOverride(epochs=77), baseline=StageOverride(epochs=5))
+    changed = BENCHMARKS.get("polymnist5k").with_overrides(both)
+    assert (changed.settings.backbone.epochs, changed.settings.baseline.epochs) == (77, 5)

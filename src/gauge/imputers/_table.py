@@ -5,7 +5,7 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.imputers.nearest import Nearest
-from gauge.nn.tabular import by_cell
+from gauge.model.nn.tabular import by_cell
 from gauge.types import Batch
 
 

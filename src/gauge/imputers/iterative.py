@@ -16,20 +16,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - scikit-learn asks for it
 from sklearn.impute import IterativeImputer
 from sklearn.linear_model import BayesianRidge
-from torch import Tensor, nn
+from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.imputers._table import cells_of, filled, find_donors, find_table
 from gauge.imputers.nearest import Nearest
-from gauge.nn.tabular import ColumnLayout, check_columns, share_of
+from gauge.model.nn.tabular import ColumnLayout, check_columns, share_of
 from gauge.randomness import choose, permutation, sample_keys
-from gauge.types import Batch
+from gauge.types import Batch, Imputer
 
 __all__ = ["Iterative"]
 
 
-class Iterative(nn.Module):
+class Iterative(Imputer):
     """Fitted by scikit-learn, applied by torch: the same numbers on any device, and the host never waits for one.
 
     Numbers start from the mean of their column, categories from its mode; a row without any cell keeps these, where
@@ -45,6 +45,8 @@ class Iterative(nn.Module):
     >>> Iterative.of(train).complete(batch).inputs["blood"]
     tensor([[2.5000, 5.0000]])
     """
+
+    needs_table = True
 
     def __init__(
         self, table: str, cardinalities: Sequence[int], donors: Nearest | None = None, *, rounds: int = 5
@@ -78,9 +80,8 @@ class Iterative(nn.Module):
         Much of that does harm: a column is then learned from guesses that were made of it."""
         if not 0 <= masked < 1:
             raise ValueError(f"masked is the share of a row's cells to hide, from 0 to below 1, not {masked}")
-        table = find_table(train, "iterative")
-        sizes = check_columns(train.shapes[table], cardinalities)
-        imputer = cls(table, sizes, find_donors(train, seed=seed), rounds=rounds)
+        imputer = cls.blank(train, cardinalities, rounds=rounds, seed=seed)
+        table, sizes = imputer.name, check_columns(train.shapes[imputer.name], cardinalities)
         cells, observed = as_values(train.inputs[table]).cpu().double(), train.observed[table].cpu()
         imputer.start.copy_(_start(cells, observed, sizes))
         chosen = permutation(len(train), seed, "rows")[:rows]
@@ -88,6 +89,14 @@ class Iterative(nn.Module):
         there = there & ~choose(sample_keys(chosen, seed, "masked"), there, share_of(masked, len(sizes)))
         imputer._learn(torch.where(there, cells[chosen] - imputer.start, torch.nan))
         return imputer.to(train.device)
+
+    @classmethod
+    def blank(
+        cls, like: Dataset, cardinalities: Sequence[int] | None = None, *, rounds: int = 5, seed: int = 0, **_: object
+    ) -> Self:
+        table = find_table(like, "iterative")
+        sizes = check_columns(like.shapes[table], cardinalities)
+        return cls(table, sizes, find_donors(like, seed=seed), rounds=rounds)
 
     def _learn(self, cells: Float[Tensor, "rows f"]) -> None:
         """From cells less their start: a start of zero is the mean of some columns and the mode of others."""

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.imputers._table import cells_of, filled, find_donors, find_table
 from gauge.imputers.nearest import Nearest
-from gauge.nn.tabular import CellHeads, TabularTransformer, check_columns, share_of
+from gauge.model.nn.tabular import CellHeads, TabularTransformer, check_columns, share_of
 from gauge.randomness import choose, derive
-from gauge.types import Batch
+from gauge.types import Batch, Imputer
 
 __all__ = ["MaskedColumns"]
 
 
-class MaskedColumns(nn.Module):
+class MaskedColumns(Imputer):
     """TIP's table half, without an image: half of a row's observed cells from the other half. One deterministic pass.
 
     Whole modalities (images, texts) come from the nearest of some training samples, as `nearest` has it.
@@ -26,6 +26,8 @@ class MaskedColumns(nn.Module):
     >>> list(MaskedColumns.of(train, cardinalities=(3, 1)).loss(train.batch(torch.arange(4))))
     ['reconstruction']
     """
+
+    needs_table = True
 
     def __init__(
         self,

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gauge.data import Dataset
-from gauge.types import Batch, over_values
+from gauge.types import Batch, Imputer, over_values
 
 __all__ = ["Mean"]
 
 
-class Mean(nn.Module):
+class Mean(Imputer):
     """One mean for each feature or pixel; 0 where no training sample has a value."""
 
     def __init__(self, means: Mapping[str, Tensor]) -> None:
@@ -30,6 +30,10 @@ class Mean(nn.Module):
                 sums[name] += torch.where(observed, values, 0.0).sum(0)
                 counts[name] += observed.sum(0)
         return cls({name: sums[name] / counts[name].clamp_min(1) for name in sums})
+
+    @classmethod
+    def blank(cls, like: Dataset) -> Self:
+        return cls({name: torch.zeros(shape) for name, shape in like.shapes.items()})
 
     def complete(self, batch: Batch) -> Batch:
         return batch.filled({name: self.get_buffer(f"mean_{name}") for name in batch.modalities})

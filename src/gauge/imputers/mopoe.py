@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.masks import subsets
-from gauge.nn.conv import (
+from gauge.model.nn.conv import (
     CHANNELS,
     conv_image,
     conv_image_decoder,
@@ -26,13 +26,13 @@ from gauge.nn.conv import (
     conv_vector,
     conv_vector_decoder,
 )
-from gauge.nn.likelihoods import Categorical, Laplace, Likelihood
-from gauge.nn.mlp import mlp, mlp_decoder
-from gauge.nn.residual import residual_image, residual_image_decoder, residual_text, residual_text_decoder
-from gauge.nn.streams import side_by_side
+from gauge.model.nn.likelihoods import Categorical, Laplace, Likelihood
+from gauge.model.nn.mlp import mlp, mlp_decoder
+from gauge.model.nn.residual import residual_image, residual_image_decoder, residual_text, residual_text_decoder
+from gauge.model.nn.streams import side_by_side
 from gauge.randomness import derive, normal, uniform
 from gauge.registry import pick
-from gauge.types import Batch, over_values
+from gauge.types import Batch, Imputer, over_values
 
 __all__ = ["MoPoE", "Coder", "Balance"]
 
@@ -85,7 +85,7 @@ def known_coders(channels: Sequence[int], hidden: int | None, reversed_text: boo
     }
 
 
-class MoPoE(nn.Module):
+class MoPoE(Imputer):
     """One coder for every modality, one latent for all of them, and `style` further numbers for each.
 
     Trained on the stratified mixture of all 2^M - 1 subset posteriors. Imputation takes the one posterior of what a

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.randomness import permutation
-from gauge.types import Batch, over_values
+from gauge.types import Batch, Imputer, over_values
 
 __all__ = ["Nearest"]
 
 DISTANCES_AT_ONCE = 2**24
 
 
-class Nearest(nn.Module):
+class Nearest(Imputer):
     """Real values from real donors. Likeness is the mean squared difference over jointly observed features, each
     modality scaled to unit variance and weighted equally; integers (tokens, categories) count as equal or different.
     A feature is taken from the nearest donor that has it.

@@ -3,15 +3,15 @@
 from typing import Self
 
 from gauge.data import Dataset
-from gauge.types import Batch
+from gauge.types import Batch, Imputer
 
 __all__ = ["Oracle"]
 
 
-class Oracle:
+class Oracle(Imputer):
     """Benchmarks hide values by their flags alone, so the truth still stands in the batch. For measuring only."""
 
-    sees_the_truth = True
+    reads_hidden_values = True
 
     @classmethod
     def of(cls, train: Dataset) -> Self:

@@ -7,9 +7,9 @@ reconstruction: half of a sample's cells from the other half and the image.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.data.augmentation import corrupt
-from gauge.nn.conv import ConvMap
-from gauge.nn.resnet import ResNet
-from gauge.nn.streams import side_by_side
-from gauge.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
+from gauge.model.nn.conv import ConvMap
+from gauge.model.nn.resnet import ResNet
+from gauge.model.nn.streams import side_by_side
+from gauge.model.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
 from gauge.randomness import choose, derive, uniform
 from gauge.registry import pick
-from gauge.types import Batch
+from gauge.types import Batch, Imputer
 
 __all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
 
@@ -60,7 +60,7 @@ class Roles(NamedTuple):
     shapes: dict[str, tuple[int, ...]]
 
 
-class TIP(nn.Module):
+class TIP(Imputer):
     """Fills the table alone: a sample without its image is an error. One deterministic pass, in eval mode.
 
     NOTE[PAPER] tip-categories: published code takes the likeliest category of all columns and clamps it into the column,
@@ -74,6 +74,7 @@ class TIP(nn.Module):
     ['contrast', 'matching', 'reconstruction']
     """
 
+    needs_table = True
     needs_image = True
 
     def __init__(
@@ -110,28 +111,20 @@ class TIP(nn.Module):
         image: str | None = None,
         *,
         cardinalities: Sequence[int] | None = None,
-        width: int = 512,
-        depth: int = 4,
-        heads: int = 8,
-        resnet: int = 50,
-        projection: int = 128,
-        weights: str | None = None,
-        waves: int = 0,
-        temperature: float = 0.1,
-        masked: float = 0.5,
-        corrupted: float = 0.3,
         unrestricted: bool = False,
+        **options: Any,
     ) -> Self:
         """Table and image need no names where the data has one of each. Columns hold numbers unless `cardinalities` says
-        how many categories they have. The rest are the fields of `Sizes` and `Pretraining`.
+        how many categories they have. The other options are the fields of `Sizes` and `Pretraining`.
         """
+        sizes = {each.name: options.pop(each.name) for each in fields(Sizes) if each.name in options}
         roles = _roles(train, table, image)
         _check_images(train.observed[roles.image], roles.image, torch.arange(len(train), device=train.device))
         return cls(
             roles,
             check_columns(roles.shapes[roles.table], cardinalities),
-            sizes=Sizes(width, depth, heads, resnet, projection, weights, waves),
-            pretraining=Pretraining(temperature, masked, corrupted),
+            sizes=Sizes(**sizes),
+            pretraining=Pretraining(**options),
             unrestricted=unrestricted,
         )
 

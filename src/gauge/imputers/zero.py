@@ -5,12 +5,12 @@ from typing import Self
 import torch
 
 from gauge.data import Dataset
-from gauge.types import Batch
+from gauge.types import Batch, Imputer
 
 __all__ = ["Zero"]
 
 
-class Zero:
+class Zero(Imputer):
     """The fill that pretends nothing."""
 
     @classmethod

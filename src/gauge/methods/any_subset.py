@@ -13,18 +13,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.gates import hiding_bias
 from gauge.masks import draw_subsets, subsets
-from gauge.network import Network
-from gauge.nn.attention import initialise
+from gauge.model.gates import hiding_bias
+from gauge.model.network import Network
+from gauge.model.units import UnitEncoder
 from gauge.registry import pick
-from gauge.stages import Stage, network_config, unit_network
-from gauge.types import Batch, Prediction, Units
-from gauge.units import UnitEncoder
+from gauge.types import Batch, Method, Prediction, Units
 
-__all__ = ["AnySubset", "plan", "VARIANTS"]
+__all__ = ["AnySubset"]
 
 TEMPERATURE = 0.1  # DyMo, every benchmark
 PROTOTYPE_EPOCH = 3  # DyMo, counted from 0
@@ -57,49 +53,7 @@ METRICS = {
 }
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
-    distance: Distance = "cosine"
-
-
-VARIANTS = {
-    "any_subset": Variant("missing units masked, the backbone as trained"),
-    "any_subset-euclidean": Variant("the same with Euclidean prototypes", "euclidean"),
-}
-
-
-def plan(benchmark: Benchmark, *, variant: str = "any_subset", seed: int = 0) -> Stage:
-    """The backbone alone: the start of every fine-tuned method. There are `benchmark.backbones` of them."""
-    distance = pick(VARIANTS, variant, "any_subset variant").distance
-    seed %= benchmark.backbones
-
-    def build(train: Dataset) -> "AnySubset":
-        encoder, classifier = unit_network(benchmark)
-        method = AnySubset(
-            encoder,
-            classifier,
-            subsets_per_step=benchmark.subsets_per_step,
-            projection=benchmark.projection,
-            distance=distance,
-        )
-        if benchmark.small_init:
-            initialise(method.projection)
-        return method
-
-    config = {
-        "subsets_per_step": benchmark.subsets_per_step,
-        "projection": benchmark.projection,
-        "distance": distance,
-        **network_config(benchmark),
-    }
-    name = variant.replace("any_subset", "backbone")
-    return Stage(f"{name}-s{seed}", build, config, benchmark.settings["backbone"].model_copy(update={"seed": seed}))
-
-
-class AnySubset(nn.Module):
+class AnySubset(Method):
     """Every step classifies the batch under several subsets that it shares, from one encoding of each modality.
 
     A hidden unit has lost its content and every attention ignores it. Training steps may be captured as CUDA graphs:
@@ -159,7 +113,7 @@ class AnySubset(nn.Module):
         self, units: Units, visible: Bool[Tensor, "b n"]
     ) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b p"]]:
         """Logits and features of the visible units, from one pass."""
-        state = self.classifier.features(units.hide(visible).tokens, hiding_bias(visible))
+        state = self.classifier.features(units.keep(visible).tokens, hiding_bias(visible))
         return self.classifier.head(state), self.metric.place(self.projection(state))
 
     @torch.no_grad()

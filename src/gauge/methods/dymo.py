@@ -11,19 +11,16 @@ from typing import Literal, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from gauge.benchmarks import Benchmark
 from gauge.data import Dataset
-from gauge.imputers._frozen import Frozen
 from gauge.methods.any_subset import TEMPERATURE, AnySubset, one_hot, under_subsets
-from gauge.methods.any_subset import plan as plan_backbone
+from gauge.model.frozen import Frozen
+from gauge.model.units import shown_modalities, whole_modalities
 from gauge.registry import pick
-from gauge.stages import Stage, imputer_stage
-from gauge.types import Batch, Imputer, Prediction, Units
-from gauge.units import shown_modalities, whole_modalities
+from gauge.types import Batch, Method, Prediction, SupportsComplete, Units
 
-__all__ = ["DyMo", "Selection", "plan", "VARIANTS"]
+__all__ = ["DyMo", "Selection"]
 
 TAIL_FLOOR = 1e-9  # DyMo's own
 SPREAD_FLOOR = 1e-6
@@ -40,38 +37,6 @@ CALIBRATIONS = {
     "log": lambda before, after: before.log() / (after + TAIL_FLOOR).log(),
     "ratio": lambda before, after: after / (before + TAIL_FLOOR),
 }
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
-    backbone: str = "any_subset"
-    calibration: Calibration = "log"
-    tail: Tail = "erfc"
-
-
-VARIANTS = {
-    "dymo": Variant("cosine prototypes, rewards calibrated by the ratio of log probabilities"),
-    "dymo-ratio": Variant("cosine prototypes, rewards calibrated by the ratio of probabilities", calibration="ratio"),
-    "dymo-e": Variant("Euclidean prototypes", "any_subset-euclidean", "ratio"),
-    "dymo-float32": Variant("the published numerics: tails that vanish beyond 5.3 σ", tail="float32"),
-}
-
-
-def plan(benchmark: Benchmark, *, variant: str = "dymo", seed: int = 0) -> Stage:
-    """Imputer and any-subset backbone; nothing else trains, `prepare` takes statistics."""
-    chosen = pick(VARIANTS, variant, "dymo variant")
-
-    def build(train: Dataset, backbone: AnySubset, imputer: Imputer) -> "DyMo":
-        return DyMo(backbone, imputer, calibration=chosen.calibration, tail=chosen.tail)
-
-    seed %= benchmark.backbones
-    needs = (plan_backbone(benchmark, variant=chosen.backbone, seed=seed), imputer_stage(benchmark))
-    settings = benchmark.settings["finetune"].model_copy(update={"epochs": 0, "seed": seed})
-    config = {"method": "dymo", "calibration": chosen.calibration, "tail": chosen.tail}
-    return Stage(f"{variant}-s{seed}", build, config, settings, needs)
 
 
 @dataclass(frozen=True)
@@ -94,7 +59,7 @@ class State:
     tail: Float[Tensor, "b"]
 
 
-class DyMo(nn.Module):
+class DyMo(Method):
     """A trained backbone that decides at test time which recovered modalities to look at.
 
     Nothing here trains; `prepare` takes the class statistics of every subset from the training split.
@@ -104,7 +69,7 @@ class DyMo(nn.Module):
     """
 
     def __init__(
-        self, backbone: AnySubset, imputer: Imputer, *, calibration: Calibration = "log", tail: Tail = "erfc"
+        self, backbone: AnySubset, imputer: SupportsComplete, *, calibration: Calibration = "log", tail: Tail = "erfc"
     ) -> None:
         super().__init__()
         pick(CALIBRATIONS, calibration, "calibration")

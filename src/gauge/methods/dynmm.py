@@ -11,49 +11,24 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.imputers._frozen import Frozen
 from gauge.methods.concat import Concat
-from gauge.methods.concat import plan as plan_concat
 from gauge.methods.late_fusion import LateFusion, as_observed
-from gauge.methods.late_fusion import plan as plan_late_fusion
-from gauge.registry import pick
-from gauge.stages import Stage, Variant, imputer_stage
-from gauge.types import Batch, Imputer, Prediction
+from gauge.model.frozen import Frozen
+from gauge.types import Batch, Method, Prediction, SupportsComplete
 
-__all__ = ["DynMM", "plan", "VARIANTS"]
+__all__ = ["DynMM"]
 
 COST = 0.1  # of the branch that reads everything, as published
 
 
-VARIANTS = {"dynmm": Variant("a gate picks one branch per sample, completed inputs")}
-
-
-def plan(benchmark: Benchmark, *, variant: str = "dynmm", seed: int = 0) -> Stage:
-    """The gate alone trains, on real values, over branches of the same seed that are trained before."""
-    pick(VARIANTS, variant, "dynmm variant")
-
-    def build(train: Dataset, unimodal: LateFusion, concat: Concat, imputer: Imputer) -> "DynMM":
-        return DynMM(unimodal, concat, imputer)
-
-    needs = (
-        plan_late_fusion(benchmark, variant="unimodal", seed=seed),
-        plan_concat(benchmark, seed=seed),
-        imputer_stage(benchmark),
-    )
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    return Stage(f"dynmm-s{seed}", build, {"method": "dynmm", "cost": COST}, settings, needs)
-
-
-class DynMM(nn.Module):
+class DynMM(Method):
     """A hard choice between M + 1 trained branches, by the vectors of the single-modality ones.
 
     NOTE[PAPER] dynmm-frozen: published branches get no gradient but stay in training mode, with dropout on and BatchNorm
     statistics drifting; ours stay in eval mode.
     """
 
-    def __init__(self, unimodal: LateFusion, concat: Concat, imputer: Imputer) -> None:
+    def __init__(self, unimodal: LateFusion, concat: Concat, imputer: SupportsComplete) -> None:
         super().__init__()
         self.unimodal = unimodal.eval().requires_grad_(False)
         self.concat = concat.eval().requires_grad_(False)

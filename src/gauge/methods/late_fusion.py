@@ -3,75 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge import registry
-from gauge.benchmarks import Benchmark, Modality
-from gauge.data import Dataset
-from gauge.imputers._frozen import Frozen
-from gauge.nn.streams import side_by_side
-from gauge.registry import pick
-from gauge.stages import Stage, imputer_stage, network_config, vector_encoder
-from gauge.types import Batch, Encoder, Imputer, Prediction
+from gauge.model.frozen import Frozen
+from gauge.model.nn.streams import side_by_side
+from gauge.types import Batch, Encoder, Method, Prediction, SupportsComplete
 
-__all__ = ["LateFusion", "plan", "VARIANTS", "ROWS"]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
-    completes: bool = False
-
-
-VARIANTS = {
-    "late_fusion": Variant("a strong classifier for each modality alone; those of the observed ones vote"),
-    "unimodal": Variant("a linear classifier on each modality's vector; all vote, on completed inputs", completes=True),
-}
-ROWS = ("late_fusion", "unimodal")
-
-
-def plan(benchmark: Benchmark, *, variant: str = "late_fusion", seed: int = 0) -> Stage:
-    """The classifiers alone. They see real values only, so they can also judge imputed ones."""
-    if pick(VARIANTS, variant, "late_fusion variant").completes:
-        return _plan_unimodal(benchmark, seed)
-
-    def build(train: Dataset) -> "LateFusion":
-        encoders = {name: _encoder(modality, benchmark) for name, modality in benchmark.modalities.items()}
-        return LateFusion(encoders, benchmark.num_classes)
-
-    settings = benchmark.settings["experts"].model_copy(update={"seed": seed})
-    config = {"expert_options": dict(benchmark.expert_options), **network_config(benchmark)}
-    return Stage(f"late_fusion-s{seed}", build, config, settings)
-
-
-def _plan_unimodal(benchmark: Benchmark, seed: int) -> Stage:
-    def build(train: Dataset, imputer: Imputer) -> "LateFusion":
-        return vector_classifiers(benchmark, imputer)
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    config = {"method": "unimodal", **network_config(benchmark)}
-    return Stage(f"unimodal-s{seed}", build, config, settings, (imputer_stage(benchmark),))
-
-
-def vector_classifiers(benchmark: Benchmark, imputer: Imputer | None = None) -> "LateFusion":
-    """A linear classifier on each modality's vector, fresh: what unimodal, QMF and PDF are made of."""
-    encoders: Any = dict(vector_encoder(benchmark).encoders)
-    return LateFusion(encoders, benchmark.num_classes, imputer, rectify=False)
-
-
-def _encoder(modality: Modality, benchmark: Benchmark) -> Encoder:
-    """The deep one for images, the benchmark's own for all else."""
-    name, options = modality.encoder, modality.options
-    if len(modality.shape) == 3:
-        name, options = "deep_image", benchmark.expert_options
-    return registry.get("encoders", name)(modality.shape, benchmark.dim, **options)
+__all__ = ["LateFusion"]
 
 
 def as_observed(completed: Batch) -> Batch:
@@ -104,7 +46,7 @@ def masked_mean(values: Float[Tensor, "b m"], there: Bool[Tensor, "b m"]) -> Flo
     return (values * weight).sum(0) / weight.sum(0).clamp_min(1)
 
 
-class LateFusion(nn.Module):
+class LateFusion(Method):
     """An encoder and a linear head for each modality; the log-probabilities of the observed modalities add up.
 
     What a single modality can tell, at its best: a ceiling for methods that see no more than it. With an imputer all
@@ -121,12 +63,12 @@ class LateFusion(nn.Module):
         self,
         encoders: Mapping[str, Encoder],
         num_classes: int,
-        imputer: Imputer | None = None,
+        imputer: SupportsComplete | None = None,
         *,
         rectify: bool = True,
     ) -> None:
         super().__init__()
-        self.encoders = nn.ModuleDict(encoders)  # type: ignore[arg-type]
+        self.encoders = nn.ModuleDict(encoders)
         self.widths = {name: encoder.units * encoder.width for name, encoder in encoders.items()}
         self.heads = nn.ModuleDict({name: nn.Linear(width, num_classes) for name, width in self.widths.items()})
         self.imputer = None if imputer is None else Frozen(imputer)

@@ -10,26 +10,19 @@ For h_m = LN_m(vector of modality m), 0 where it is missing, and BN one BatchNor
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from gauge.backbones.transformer import Transformer
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
 from gauge.masks import draw_subsets, subsets
-from gauge.network import Network
-from gauge.nn.attention import initialise, small_parameter
-from gauge.registry import pick
-from gauge.stages import Stage, network_config, vector_encoder
-from gauge.types import Batch, Prediction
-from gauge.units import VectorEncoder
+from gauge.model.network import Network
+from gauge.model.nn.attention import small_parameter
+from gauge.model.units import VectorEncoder
+from gauge.types import Batch, Method, Prediction
 
-__all__ = ["M3Care", "plan", "VARIANTS", "ROWS"]
+__all__ = ["M3Care"]
 
 BANDWIDTHS = (0.5, 1.0, 2.0)  # times the mean squared distance, DyMo's choice as all numbers here
 BANDWIDTH_FLOOR = 1e-3  # a mean below it counts as 1
@@ -39,47 +32,7 @@ TRUST_FLOOR = 1e-9
 LAYERS = 2
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
-    dagger: bool = False
-    faithful: bool = False
-
-
-VARIANTS = {
-    "m3care": Variant("trained on what the training data holds"),
-    "m3care-dagger": Variant("trained on random subsets of the modalities", dagger=True),
-    "m3care-faithful": Variant("the published graph: rows not normalised", faithful=True),
-    "m3care-dagger-faithful": Variant("random subsets and the published graph", dagger=True, faithful=True),
-}
-
-ROWS = ("m3care", "m3care-dagger")
-
-
-def plan(benchmark: Benchmark, *, variant: str = "m3care", seed: int = 0) -> Stage:
-    """Trains from scratch and needs nothing else."""
-    chosen = pick(VARIANTS, variant, "m3care variant")
-    options: dict[str, Any] = {
-        "subsets_per_step": benchmark.subsets_per_step if chosen.dagger else None,
-        "faithful": chosen.faithful,
-    }
-
-    def build(train: Dataset) -> "M3Care":
-        backbone = Transformer(benchmark.dim, heads=benchmark.heads, depth=benchmark.depth)
-        network = Network(backbone, benchmark.dim, benchmark.num_classes)
-        method = M3Care(vector_encoder(benchmark, benchmark.dim), network, **options)
-        if benchmark.small_init:
-            initialise(method)
-        return method
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    config = {"method": "m3care", **options, **network_config(benchmark)}
-    return Stage(f"{variant}-s{seed}", build, config, settings)
-
-
-class M3Care(nn.Module):
+class M3Care(Method):
     """Vectors of modalities, a graph of the batch's samples, and a Transformer over one token for each modality.
 
     The answer for a sample depends on the batch it is predicted with; alone, a sample has itself as its only neighbour.

@@ -9,46 +9,23 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from gauge.backbones.transformer import Transformer
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.gates import FEW_UNITS
 from gauge.masks import draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
 from gauge.methods.mtl import subset_code
-from gauge.network import Network
-from gauge.nn.attention import small_parameter
-from gauge.registry import pick
-from gauge.stages import Stage, Variant, network_config, unit_network
-from gauge.types import Batch, Prediction, Units
-from gauge.units import UnitEncoder
+from gauge.model.backbones.transformer import Transformer
+from gauge.model.gates import FEW_UNITS
+from gauge.model.network import Network
+from gauge.model.nn.attention import small_parameter
+from gauge.model.units import UnitEncoder
+from gauge.types import Batch, Method, Prediction, Units
 
-__all__ = ["MAP", "plan", "VARIANTS", "ROWS"]
+__all__ = ["MAP"]
 
 LENGTHS = {33: 8, 91: 16}  # prompts by the number of units: DVM's, then CAD's and Infarction's
 FEW, MANY = 4, 12  # for all others: up to FEW_UNITS units (MST, CelebA), and more (PolyMNIST)
 FILLING = 1.0  # of the content of missing units, like the all-ones picture of the original
-
-
-VARIANTS = {
-    "map": Variant("prompts for every subset, trained on the input as it is"),
-    "map-dagger": Variant("prompts for every subset, trained on several random subsets in every step", dagger=True),
-}
-ROWS = ("map", "map-dagger")
-
-
-def plan(benchmark: Benchmark, *, variant: str = "map", seed: int = 0) -> Stage:
-    """The method alone."""
-    count = benchmark.subsets_per_step if pick(VARIANTS, variant, "map variant").dagger else 0
-
-    def build(train: Dataset) -> "MAP":
-        return MAP(*unit_network(benchmark), subsets_per_step=count)
-
-    lengths = {"lengths": LENGTHS, "few": FEW, "many": MANY}
-    config = {"method": "map", "subsets_per_step": count, "filling": FILLING, **lengths, **network_config(benchmark)}
-    return Stage(f"{variant}-s{seed}", build, config, benchmark.settings["baseline"].model_copy(update={"seed": seed}))
 
 
 def prompt_length(units: int) -> int:
@@ -63,7 +40,7 @@ def prompt_length(units: int) -> int:
     return LENGTHS.get(units, MANY if units > FEW_UNITS else FEW)
 
 
-class MAP(nn.Module):
+class MAP(Method):
     """The shared network with `length` prompts for each subset and block (`prompt_length` when 0); everything trains.
 
     With `subsets_per_step` = 0 the batch is seen as it is: on complete data the prompts of all other subsets never train.
@@ -79,7 +56,7 @@ class MAP(nn.Module):
         if not isinstance(classifier.backbone, Transformer):
             raise ValueError(
                 f"MAP adds prompts before every block, which {type(classifier.backbone).__name__} does not show; use "
-                "gauge.backbones.transformer.Transformer"
+                "gauge.model.backbones.transformer.Transformer"
             )
         self.encoder = encoder
         self.classifier = classifier
@@ -111,7 +88,8 @@ class MAP(nn.Module):
         filled = replace(units, content=torch.where(visible[..., None], units.content, FILLING))
         cls = (self.classifier.cls_token + self.classifier.cls_position).expand(len(visible), 1, -1)
         sequence = torch.cat([cls, filled.tokens], 1)
-        blocks = self.classifier.backbone.blocks  # type: ignore[attr-defined]  # __init__ has looked
+        assert isinstance(self.classifier.backbone, Transformer)
+        blocks = self.classifier.backbone.blocks
         for place, block in enumerate(blocks, 1):
             reads = 1 if place == len(blocks) else None
             sequence = block(torch.cat([sequence, prompts[:, place - 1]], 1), reads=reads)

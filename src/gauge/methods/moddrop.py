@@ -7,39 +7,19 @@ uniformly, comes back.
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.network import Network
+from gauge.model.network import Network
+from gauge.model.units import UnitEncoder
 from gauge.randomness import derive, uniform
-from gauge.registry import pick
-from gauge.stages import Stage, Variant, network_config, unit_network
-from gauge.types import Batch, Prediction
-from gauge.units import UnitEncoder
+from gauge.types import Batch, Method, Prediction
 
-__all__ = ["ModDrop", "plan", "VARIANTS"]
+__all__ = ["ModDrop"]
 
 RATE = 0.5  # every benchmark
 
 
-VARIANTS = {"moddrop": Variant("modalities of each training sample dropped at random, missing units zero")}
-
-
-def plan(benchmark: Benchmark, *, variant: str = "moddrop", seed: int = 0) -> Stage:
-    """The method alone."""
-    pick(VARIANTS, variant, "moddrop variant")
-
-    def build(train: Dataset) -> "ModDrop":
-        return ModDrop(*unit_network(benchmark), rate=RATE)
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    return Stage(
-        f"{variant}-s{seed}", build, {"method": "moddrop", "rate": RATE, **network_config(benchmark)}, settings
-    )
-
-
-class ModDrop(nn.Module):
+class ModDrop(Method):
     """The shared network, trained to cope with gaps by making them. A missing unit keeps its place and loses its content;
     attention still sees it."""
 
@@ -55,7 +35,7 @@ class ModDrop(nn.Module):
         assert batch.labels is not None
         units = self.encoder(batch)
         kept = keep_some(batch.key, batch.any_observed(), self.rate)
-        tokens = units.hide(kept[:, units.modality] & units.observed).tokens
+        tokens = units.keep(kept[:, units.modality] & units.observed).tokens
         return {"task": F.cross_entropy(self.classifier(tokens), batch.labels)}
 
     @torch.no_grad()

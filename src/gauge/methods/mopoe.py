@@ -8,51 +8,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.imputers._frozen import Frozen
 from gauge.imputers.mopoe import MoPoE
 from gauge.methods.multiae import chosen_subsets, visible_under
-from gauge.registry import pick
-from gauge.stages import Stage, Variant, imputer_stage, network_config
-from gauge.types import Batch, Prediction
+from gauge.model.frozen import Frozen
+from gauge.types import Batch, Method, Prediction
 
-__all__ = ["LatentClassifier", "plan", "unsupported", "VARIANTS", "ROWS"]
-
-LATENT = 512  # of an imputer that does not say
+__all__ = ["LatentClassifier"]
 
 
-VARIANTS = {
-    "mopoe": Variant("a linear classifier on the imputer's latent, trained on all that is observed"),
-    "mopoe-dagger": Variant("the same, trained on random subsets", dagger=True),
-}
-ROWS = ("mopoe", "mopoe-dagger")
-
-
-def unsupported(benchmark: Benchmark) -> str | None:
-    """Why this method cannot serve a benchmark, if it cannot."""
-    if benchmark.imputer == "mopoe":
-        return None
-    return f"it reads the latent of the imputer 'mopoe', and the benchmark has the imputer {benchmark.imputer!r}"
-
-
-def plan(benchmark: Benchmark, *, variant: str = "mopoe", seed: int = 0) -> Stage:
-    """The classifier alone, on the imputer that all methods share."""
-    per_step = benchmark.subsets_per_step if pick(VARIANTS, variant, "mopoe variant").dagger else None
-    reason = unsupported(benchmark)
-    if reason:
-        raise ValueError(f"method {variant!r} cannot serve {benchmark.name}: {reason}; use another method")
-
-    def build(train: Dataset, imputer: MoPoE) -> "LatentClassifier":
-        latent = benchmark.imputer_options.get("latent", LATENT)
-        return LatentClassifier(imputer, latent, benchmark.num_classes, subsets_per_step=per_step)
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    config = {"method": "mopoe", "subsets_per_step": per_step, **network_config(benchmark)}
-    return Stage(f"{variant}-s{seed}", build, config, settings, (imputer_stage(benchmark),))
-
-
-class LatentClassifier(nn.Module):
+class LatentClassifier(Method):
     """One Linear layer learns; the imputer's encoders run once a step and give the posterior of every subset.
 
     With `subsets_per_step` (the † of tables) a step averages over that many random subsets; else it sees what there is.

@@ -6,38 +6,20 @@ L = mean over all 2^M - 1 subsets S of CE(f(x_S, CLS_S), y). Missing units are z
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.gates import hiding_bias
 from gauge.masks import subsets
 from gauge.methods.any_subset import under_subsets
-from gauge.network import Network
-from gauge.nn.attention import small_parameter
-from gauge.registry import pick
-from gauge.stages import Stage, Variant, network_config, unit_network
-from gauge.types import Batch, Prediction, Units
-from gauge.units import UnitEncoder, shown_modalities
+from gauge.model.gates import hiding_bias
+from gauge.model.network import Network
+from gauge.model.nn.attention import small_parameter
+from gauge.model.units import UnitEncoder, shown_modalities
+from gauge.types import Batch, Method, Prediction, Units
 
-__all__ = ["MTL", "plan", "VARIANTS"]
-
-
-VARIANTS = {"mtl": Variant("a CLS token for every subset of modalities, all of them trained in every step")}
+__all__ = ["MTL"]
 
 
-def plan(benchmark: Benchmark, *, variant: str = "mtl", seed: int = 0) -> Stage:
-    """The method alone."""
-    pick(VARIANTS, variant, "mtl variant")
-
-    def build(train: Dataset) -> "MTL":
-        return MTL(*unit_network(benchmark))
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    return Stage(f"{variant}-s{seed}", build, {"method": "mtl", **network_config(benchmark)}, settings)
-
-
-class MTL(nn.Module):
+class MTL(Method):
     """The parts of a network, with a table of CLS tokens in place of its one.
 
     NOTE[PAPER] mtl-encode-once: the published code runs the encoders again for every subset. Here all subsets share one
@@ -68,7 +50,7 @@ class MTL(nn.Module):
         """The logits of the visible units, by the CLS token of their subset."""
         task = subset_code(visible, units.modality, len(self.encoder.layout))
         cls = (self.cls_tokens[task] + self.cls_position)[:, None]
-        sequence, bias = torch.cat([cls, units.hide(visible).tokens], 1), cls_hiding_bias(visible)
+        sequence, bias = torch.cat([cls, units.keep(visible).tokens], 1), cls_hiding_bias(visible)
         if hasattr(self.backbone, "cls"):
             return self.head(self.backbone.cls(sequence, bias))
         return self.head(self.backbone(sequence, bias)[:, 0])

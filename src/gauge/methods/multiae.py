@@ -7,80 +7,23 @@ cross-entropy of Linear(z(S)).
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.imputers.mopoe import known_coders
 from gauge.masks import draw_subsets, subsets
-from gauge.nn.conv import CHANNELS
-from gauge.nn.likelihoods import Categorical, Likelihood
-from gauge.nn.streams import side_by_side
-from gauge.registry import pick
-from gauge.stages import Stage, Variant, network_config, vector_encoder
-from gauge.types import Batch, Prediction, over_values
-from gauge.units import VectorEncoder
+from gauge.model.nn.likelihoods import Categorical, Likelihood
+from gauge.model.nn.streams import side_by_side
+from gauge.model.units import VectorEncoder
+from gauge.types import Batch, Method, Prediction, Trainable, over_values
 
-__all__ = ["MultiAE", "AutoEncoder", "plan", "pretraining", "unsupported", "VARIANTS", "ROWS"]
+__all__ = ["MultiAE", "AutoEncoder"]
 
 
-VARIANTS = {
-    "multiae": Variant("a classifier on the joint code, trained on all that is observed"),
-    "multiae-dagger": Variant("the same, trained on random subsets", dagger=True),
-}
-ROWS = ("multiae", "multiae-dagger")
-
-
-def unsupported(benchmark: Benchmark) -> str | None:
-    """Why this method cannot serve a benchmark, if it cannot."""
-    coders = benchmark.imputer_options.get("coders", {})
-    tables = [
-        name for name, modality in benchmark.modalities.items() if len(modality.shape) == 1 and name not in coders
-    ]
-    return f"there is no decoder for the table {tables[0]!r}" if tables else None
-
-
-def plan(benchmark: Benchmark, *, variant: str = "multiae", seed: int = 0) -> Stage:
-    """The classifier, on a pre-training that both variants share."""
-    per_step = benchmark.subsets_per_step if pick(VARIANTS, variant, "multiae variant").dagger else None
-
-    def build(train: Dataset, start: "AutoEncoder") -> "MultiAE":
-        return MultiAE(start.encoder, start.fuse, benchmark.num_classes, subsets_per_step=per_step)
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    config = {"method": "multiae", "subsets_per_step": per_step, **network_config(benchmark)}
-    return Stage(f"{variant}-s{seed}", build, config, settings, (pretraining(benchmark, seed=seed),))
-
-
-def pretraining(benchmark: Benchmark, *, seed: int = 0) -> Stage:
-    """The auto-encoder. Its decoders are those of the imputer, which names them for each modality (`coders`)."""
-    options = benchmark.imputer_options
-    decoders = {name: options.get("coders", {}).get(name, "conv_image") for name in benchmark.modalities}
-    sizes: dict[str, Any] = {"channels": options.get("channels", CHANNELS), "hidden": options.get("hidden")}
-    per_step = benchmark.subsets_per_step
-
-    def build(train: Dataset) -> "AutoEncoder":
-        known = known_coders(**sizes, reversed_text=False)
-        kinds = {name: pick(known, decoder, "coder") for name, decoder in decoders.items()}
-        encoder = vector_encoder(benchmark)
-        writers = {name: kind.decoder(train.shapes[name], encoder_width(encoder)) for name, kind in kinds.items()}
-        for name in decoders:
-            if decoders[name] == "conv_image":  # its decoder leaves open what range values have; here they are pixels
-                writers[name] = nn.Sequential(writers[name], nn.Sigmoid())
-        likelihoods = {name: kind.likelihood for name, kind in kinds.items()}
-        return AutoEncoder(encoder, writers, likelihoods, subsets_per_step=per_step)
-
-    settings = benchmark.settings["pretrain"].model_copy(update={"seed": seed})
-    config = {"method": "multiae-pretraining", "subsets_per_step": per_step, "decoders": decoders, **sizes}
-    return Stage(f"multiae-pretraining-s{seed}", build, config | network_config(benchmark), settings)
-
-
-class AutoEncoder(nn.Module):
+class AutoEncoder(Trainable):
     """Encoders, joint code and decoders: from any subset, all modalities.
 
     NOTE[PAPER] recovery-gaps: published training splits are complete; here what a sample lacks is neither read nor asked
@@ -125,7 +68,7 @@ class AutoEncoder(nn.Module):
         return torch.where(observed, decoded - x, 0.0).square().sum() / asked.sum().clamp_min(1)
 
 
-class MultiAE(nn.Module):
+class MultiAE(Method):
     """A linear classifier on the pre-trained code. The code goes on learning, the encoders of the modalities do not.
 
     With `subsets_per_step` (the † of tables) a step averages over that many random subsets; else it sees what there is.

@@ -13,34 +13,16 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
+from gauge.model.units import VectorEncoder
 from gauge.randomness import derive, uniform
-from gauge.registry import pick
-from gauge.stages import Stage, Variant, network_config, vector_encoder
-from gauge.types import Batch, Prediction
-from gauge.units import VectorEncoder
+from gauge.types import Batch, Method, Prediction
 
-__all__ = ["Muse", "plan", "VARIANTS"]
+__all__ = ["Muse"]
 
 TEMPERATURE = 0.07  # MUSE's own, as all numbers here
 DROPOUT = 0.25
 LAYERS = 2
 KEEP_ALL = 0.5  # the share of samples whose edges the copy keeps
-
-
-VARIANTS = {"muse": Variant("a graph of samples and modalities, contrasted with a copy that has fewer edges")}
-
-
-def plan(benchmark: Benchmark, *, variant: str = "muse", seed: int = 0) -> Stage:
-    """Trains from scratch, from torch's own initialisation, and needs nothing else."""
-    pick(VARIANTS, variant, "muse variant")
-
-    def build(train: Dataset) -> "Muse":
-        return Muse(vector_encoder(benchmark, benchmark.dim), benchmark.dim, benchmark.num_classes)
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    return Stage(f"muse-s{seed}", build, {"method": "muse", **network_config(benchmark)}, settings)
 
 
 class Layer(nn.Module):
@@ -63,7 +45,7 @@ class Layer(nn.Module):
         return _relu(self.update, (messages * weight).sum(-2) / weight.sum(-2).clamp_min(1), target)
 
 
-class Muse(nn.Module):
+class Muse(Method):
     """Nothing is imputed: a missing modality is an edge that is not there.
 
     Samples meet in the modality nodes, so the answer for a sample depends on the batch it is predicted with. As published

@@ -6,78 +6,22 @@
 (ActionMAE, Woo et al. 2023.) n modalities are kept, n uniform on 1 .. M-1 for a batch, which ones is drawn for each sample.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.backbones.transformer import Transformer
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.methods.concat import Concat
-from gauge.methods.concat import plan as plan_concat
-from gauge.methods.multiae import MultiAE, encoder_width
-from gauge.methods.multiae import plan as plan_multiae
-from gauge.methods.multiae import unsupported as no_decoder
-from gauge.network import Network
-from gauge.nn.attention import initialise, small_parameter
+from gauge.methods.multiae import encoder_width
+from gauge.model.backbones.transformer import Transformer
+from gauge.model.network import Network
+from gauge.model.nn.attention import small_parameter
+from gauge.model.units import VectorEncoder
 from gauge.randomness import derive, uniform
-from gauge.registry import pick
-from gauge.stages import Stage, network_config
-from gauge.types import Batch, Prediction
-from gauge.units import VectorEncoder
+from gauge.types import Batch, Method, Prediction
 
-__all__ = ["OnlineMAE", "MaskedAutoEncoder", "plan", "VARIANTS"]
+__all__ = ["OnlineMAE", "MaskedAutoEncoder"]
 
-MEMORY = 4  # tokens, at least; M + 1 where that is more
 VARIANCE_FLOOR = 1e-6  # of a token that is standardised
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a table."""
-
-    note: str
-    moving_target: bool = False
-
-
-VARIANTS = {
-    "online_mae": Variant("modality vectors restored by a masked auto-encoder, then classified"),
-    "online_mae-moving": Variant("as published: encoders also learn to be easy to restore", moving_target=True),
-}
-
-
-def plan(benchmark: Benchmark, *, variant: str = "online_mae", seed: int = 0) -> Stage:
-    """Everything trains; the encoders start where those of MultiAE† ended, or of `concat` where tables have no decoder.
-
-    NOTE[PAPER] online-mae-start: published code loads the encoders, with tables those of a TIP that was fine-tuned to the
-    task, and then initialises all Linear layers anew, those of the encoders among them; here what was loaded stays.
-
-    NOTE[PAPER] online-mae-memory: memory tokens are set for each benchmark; here the number of modalities decides, and
-    gives the published 6, 4 and 4.
-    """
-    moving = pick(VARIANTS, variant, "online_mae variant").moving_target
-    memory = max(MEMORY, len(benchmark.modalities) + 1)
-
-    def build(train: Dataset, start: MultiAE | Concat) -> "OnlineMAE":
-        dim, heads, depth = benchmark.dim, benchmark.heads, benchmark.depth
-        autoencoder = MaskedAutoEncoder(len(benchmark.modalities), dim, memory=memory, heads=heads, depth=depth)
-        classifier = Network(Transformer(dim, heads=heads, depth=depth), dim, benchmark.num_classes)
-        method = OnlineMAE(start.encoder, autoencoder, classifier, moving_target=moving)
-        if benchmark.small_init:
-            for part in (method.project, method.autoencoder, method.classifier):
-                initialise(part)
-        return method
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    config = {"method": "online_mae", "memory": memory, "moving_target": moving, **network_config(benchmark)}
-    if no_decoder(benchmark):
-        start = plan_concat(benchmark, seed=seed)
-    else:
-        start = plan_multiae(benchmark, variant="multiae-dagger", seed=seed)
-    return Stage(f"{variant}-s{seed}", build, config, settings, (start,))
 
 
 class MaskedAutoEncoder(nn.Module):
@@ -103,7 +47,7 @@ class MaskedAutoEncoder(nn.Module):
         return self.output(self.decoder_norm(self.decoder(state))[:, len(self.memory) :])
 
 
-class OnlineMAE(nn.Module):
+class OnlineMAE(Method):
     """A vector for each modality becomes a token; the classifier reads what the auto-encoder makes of all tokens.
 
     In training it restores modalities that are there and were dropped, and is compared with what the encoders say of them.

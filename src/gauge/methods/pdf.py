@@ -10,41 +10,22 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.imputers._frozen import Frozen
-from gauge.methods.late_fusion import LateFusion, Opinions, as_observed, vector_classifiers
-from gauge.registry import pick
-from gauge.stages import Stage, Variant, imputer_stage, network_config
-from gauge.types import Batch, Imputer, Prediction
+from gauge.methods.late_fusion import LateFusion, Opinions, as_observed
+from gauge.model.frozen import Frozen
+from gauge.types import Batch, Method, Prediction, SupportsComplete
 
-__all__ = ["PDF", "plan", "VARIANTS"]
+__all__ = ["PDF"]
 
 FLOOR = 1e-8  # as published, everywhere
 
 
-VARIANTS = {"pdf": Variant("classifiers weighted by predicted and relative confidence, completed inputs")}
-
-
-def plan(benchmark: Benchmark, *, variant: str = "pdf", seed: int = 0) -> Stage:
-    """Trained on real values; the imputer only serves predictions."""
-    pick(VARIANTS, variant, "pdf variant")
-
-    def build(train: Dataset, imputer: Imputer) -> "PDF":
-        return PDF(vector_classifiers(benchmark), imputer)
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    config = {"method": "pdf", **network_config(benchmark)}
-    return Stage(f"pdf-s{seed}", build, config, settings, (imputer_stage(benchmark),))
-
-
-class PDF(nn.Module):
+class PDF(Method):
     """Late fusion in which a small network for each modality predicts how likely its classifier is right.
 
     Those networks are linear up to their sigmoid, as published; they read the vectors and do not train them.
     """
 
-    def __init__(self, classifiers: LateFusion, imputer: Imputer) -> None:
+    def __init__(self, classifiers: LateFusion, imputer: SupportsComplete) -> None:
         super().__init__()
         self.classifiers = classifiers
         self.imputer = Frozen(imputer)

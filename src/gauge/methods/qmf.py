@@ -8,38 +8,19 @@ L_rank = mean max(0, sign(r_i - r_j) · (conf_i - conf_j) - |r_i - r_j|).
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from gauge.benchmarks import Benchmark
-from gauge.data import Dataset
-from gauge.imputers._frozen import Frozen
-from gauge.methods.late_fusion import LateFusion, Opinions, as_observed, masked_mean, vector_classifiers
-from gauge.registry import pick
-from gauge.stages import Stage, Variant, imputer_stage, network_config
-from gauge.types import Batch, Imputer, Prediction
+from gauge.methods.late_fusion import LateFusion, Opinions, as_observed, masked_mean
+from gauge.model.frozen import Frozen
+from gauge.types import Batch, Method, Prediction, SupportsComplete
 
-__all__ = ["QMF", "plan", "VARIANTS"]
+__all__ = ["QMF"]
 
 TEMPERATURE = 10.0  # as published
 RANGE_FLOOR = 1e-12  # of a history in which all samples are equal
 
 
-VARIANTS = {"qmf": Variant("classifiers weighted by their energy, completed inputs")}
-
-
-def plan(benchmark: Benchmark, *, variant: str = "qmf", seed: int = 0) -> Stage:
-    """Trained on real values; the imputer only serves predictions."""
-    pick(VARIANTS, variant, "qmf variant")
-
-    def build(train: Dataset, imputer: Imputer) -> "QMF":
-        return QMF(vector_classifiers(benchmark), imputer, rows=len(train))
-
-    settings = benchmark.settings["baseline"].model_copy(update={"seed": seed})
-    config = {"method": "qmf", **network_config(benchmark)}
-    return Stage(f"qmf-s{seed}", build, config, settings, (imputer_stage(benchmark),))
-
-
-class QMF(nn.Module):
+class QMF(Method):
     """Late fusion by confidence. `rows` is the size of the training split, whose losses `history` adds up.
 
     NOTE[PAPER] qmf-accumulation: the published code takes an optimizer step every 24 batches; ours after every batch.
@@ -48,7 +29,7 @@ class QMF(nn.Module):
     DyMo's, subtract it, which makes it slack; so do we.
     """
 
-    def __init__(self, classifiers: LateFusion, imputer: Imputer, *, rows: int) -> None:
+    def __init__(self, classifiers: LateFusion, imputer: SupportsComplete, *, rows: int) -> None:
         super().__init__()
         self.classifiers = classifiers
         self.imputer = Frozen(imputer)

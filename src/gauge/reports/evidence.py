@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
 from jaxtyping import UInt8
 
-from gauge.checkpoint import write_text
 from gauge.reports import figures
 from gauge.reports.templates import template
 
@@ -136,11 +134,6 @@ def render(page: EvidencePage) -> str:
 def render_rows(rows: Sequence[RowEvidence]) -> str:
     """The rows alone, to stand in a notebook: their styles reach nothing outside them."""
     return _rendered("_fragment.html", rows)
-
-
-def write(page: EvidencePage, path: Path) -> None:
-    """Write the page in one step."""
-    write_text(path, render(page))
 
 
 def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str:

@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, UInt8
 from markupsafe import Markup
 
-from gauge.checkpoint import write_text
 from gauge.reports import figures
 from gauge.reports.figures import Curves, Estimate
 from gauge.reports.templates import template
 
-__all__ = ["Curves", "Estimate", "ModalityEvidence", "Report", "Row", "SampleEvidence", "write_report"]
+__all__ = ["Curves", "Estimate", "ModalityEvidence", "Report", "Row", "SampleEvidence", "render_report"]
 
 
 @dataclass(frozen=True)
@@ -132,11 +130,10 @@ class Report:
         return low, (high - low) or 1.0
 
 
-def write_report(report: Report, path: Path) -> Path:
-    """The file, written: it asks for nothing from elsewhere, and every text of the report is shown, never run."""
+def render_report(report: Report) -> str:
+    """The page: it asks for nothing from elsewhere, and every text of the report is shown, never run."""
     charts = {name: Markup(_chart(report, width, name)) for name, width in (("wide", 720), ("narrow", 350))}
-    write_text(path, template("page.html").render(page=report, charts=charts))
-    return path
+    return template("page.html").render(page=report, charts=charts)
 
 
 def _chart(report: Report, width: int, name: str) -> str:

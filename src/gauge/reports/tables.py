@@ -1,18 +1,13 @@
-"""Tables from result files: a row for each method and variant, a column for each protocol."""
+"""Tables of results: a row for each method and variant, a column for each protocol, all seeds in a cell."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
-from gauge.comparison import Paired
-from gauge.evaluation import Result
-
-REFERENCE = "gauge"
 GRID = re.compile(r"gauge:gauge-grid(\d+)")
-CHANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -34,36 +29,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Results side by side. Rows and columns keep the order in which they were first seen; `refused` rows have no cells but
-    a reason; `paper` has a published number for some."""
+    """Results side by side. `refused` rows have no cells but a reason; `signs` mark cells, `sign_note` says what they mean;
+    `paper` has a published number for some."""
 
     metric: str
     columns: tuple[str, ...]
     rows: dict[str, dict[str, Cell]]
     refused: Mapping[str, str] = field(default_factory=dict)
     signs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    sign_note: str = ""
     paper: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-    @staticmethod
-    def of(
-        results: Sequence[Result],
-        refused: Mapping[str, str] | None = None,
-        pairs: Sequence[Paired] = (),
-        paper: Mapping[str, Mapping[str, float]] | None = None,
-    ) -> "Table":
-        """`pairs` tell which cells differ from GAUGE's beyond chance."""
-        if not results:
-            raise ValueError("there are no results to put into a table")
-        if len({(result.benchmark, result.metric) for result in results}) > 1:
-            raise ValueError("a table holds results of one benchmark and one metric; filter them first")
-        found: dict[str, dict[str, list[Result]]] = {}
-        for result in results:
-            found.setdefault(result.row, {}).setdefault(result.protocol, []).append(result)
-        rows = {row: {protocol: _cell(cells) for protocol, cells in columns.items()} for row, columns in found.items()}
-        columns = tuple(dict.fromkeys(result.protocol for result in results))
-        signs = {(pair.row, pair.protocol): "↑" if pair.mean > 0 else "↓" for pair in pairs if _differs(pair)}
-        rows |= {row: {} for row in refused or {}}
-        return Table(results[0].metric, columns, rows, refused or {}, signs, paper or {})
 
     def _cited(self) -> list[str]:
         """The columns for which the paper has a number of any of the rows."""
@@ -86,7 +61,7 @@ class Table:
         }
         notes = [f"– {', '.join(rows)}: {reason}." for reason, rows in reasons.items()]
         if self.signs:
-            notes.append(f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t-test over seeds, uncorrected.")
+            notes.append(self.sign_note)
         if self._cited():
             notes.append("paper: cited as published; its data and training differ from ours.")
         return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in notes)
@@ -167,13 +142,3 @@ class Table:
                     yield "–" if value is None else f"{value:.2f}"
 
         return {row: list(cells(row)) for row in self.rows}
-
-
-def _differs(pair: Paired) -> bool:
-    return pair.other == REFERENCE and pair.p_over_seeds is not None and pair.p_over_seeds < CHANCE
-
-
-def _cell(results: list[Result]) -> Cell:
-    seeds = {result.seed: result for result in results}
-    low, high = results[0].interval
-    return Cell(tuple(100 * result.value for result in seeds.values()), (100 * low, 100 * high))

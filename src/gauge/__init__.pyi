@@ -1,0 +1,41 @@
+from .data import Dataset as Dataset
+from .experiments.experiment import Experiment as Experiment
+from .experiments.results import evaluate as evaluate
+from .imputers.mopoe import MoPoE as MoPoE
+from .methods.any_subset import AnySubset as AnySubset
+from .methods.dymo import DyMo as DyMo
+from .model.backbones.adapters import FromFunction as FromFunction
+from .model.backbones.adapters import FromHuggingFace as FromHuggingFace
+from .model.backbones.adapters import FromTimm as FromTimm
+from .model.backbones.adapters import FromTorch as FromTorch
+from .model.backbones.check import check_backbone as check_backbone
+from .model.backbones.transformer import Transformer as Transformer
+from .model.explain import BatchExplanation as BatchExplanation
+from .model.explain import explain as explain
+from .model.gates import Gate as Gate
+from .model.gates import attention_bias as attention_bias
+from .model.gates import normalize_scores as normalize_scores
+from .model.gates import pool_by_modality as pool_by_modality
+from .model.gauge import Gating as Gating
+from .model.gauge import Gauge as Gauge
+from .model.network import Network as Network
+from .model.scoring.exact import exact_effects as exact_effects
+from .model.scoring.taylor import taylor_evidence as taylor_evidence
+from .model.units import UnitEncoder as UnitEncoder
+from .tabular.estimator import GaugeClassifier as GaugeClassifier
+from .tabular.explanation import Explanation as Explanation
+from .training.audit import audit as audit
+from .training.inference import predict_split as predict_split
+from .training.loop import fit as fit
+from .training.settings import TrainSettings as TrainSettings
+from .types import Backbone as Backbone
+from .types import Batch as Batch
+from .types import Encoder as Encoder
+from .types import Evidence as Evidence
+from .types import Imputer as Imputer
+from .types import Method as Method
+from .types import Prediction as Prediction
+from .types import Units as Units
+
+__version__: str
+__all__: list[str]

@@ -1,0 +1,194 @@
+"""`gauge benchmark`: train and evaluate methods on a benchmark, and write its table."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gauge.cli.options import AsJson, Device, Epochs, Plugins, Protocols, TimeLimit, seconds
+from gauge.cli.output import print_markdown, print_missing, progress
+from gauge.registry import BENCHMARKS, METHODS
+
+if TYPE_CHECKING:
+    from gauge.experiments.experiment import Experiment, Row
+    from gauge.experiments.results import Result
+    from gauge.experiments.runner import Runner
+
+
+def benchmark(
+    name: Annotated[str, typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.")],
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="METHOD, METHOD:VARIANT, METHOD:all or all; may be repeated. Default: gauge."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ...")] = 1,
+    protocol: Protocols = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with the benchmark's files, where it needs any.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Workspace for models and results. Default: runs/NAME.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with settings of stages, e.g. 'finetune: {epochs: 20}'.")
+    ] = None,
+    epochs: Epochs = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Where results.json, comparison.json and table.md go. Default: the workspace.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many stages train side by side.")] = 1,
+    time_limit: TimeLimit = None,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="Use trained stages although the code has changed since; results say so.")
+    ] = False,
+    plugin: Plugins = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train and evaluate methods on a benchmark, print the table, keep every result as JSON.
+
+    Interrupt it whenever you like: the same command continues where it stopped and repeats nothing.
+    """
+    from gauge.experiments.benchmarks import Overrides
+    from gauge.experiments.experiment import Experiment
+    from gauge.experiments.runner import Runner, TimeIsUpError
+    from gauge.training.settings import read_yaml
+
+    deadline = None if time_limit is None else time.time() + seconds(time_limit)
+    overrides = Overrides.parse(read_yaml(config), str(config)) if config else Overrides()
+    if epochs is not None:
+        overrides = overrides.with_epochs(epochs)
+    BENCHMARKS.get(name).with_overrides(overrides)  # names that do not fit are reported before anything is read
+    folder = None if data is None else str(data.resolve())
+    experiments = [
+        Experiment(benchmark=name, method=row.method, variant=row.variant, seed=seed, data=folder, overrides=overrides)
+        for row in _rows(method or ["gauge"])
+        for seed in range(seeds)
+    ]
+    refused = {str(experiment.row): reason for experiment in experiments if (reason := experiment.unsupported())}
+    experiments = _distinct([experiment for experiment in experiments if str(experiment.row) not in refused])
+    if not experiments:
+        raise ValueError("; ".join(f"{row} cannot serve {name}: {reason}" for row, reason in refused.items()))
+    workspace, protocols = out or Path("runs") / name, tuple(protocol or ())
+    stopped = False
+    with progress() as on_epoch:
+        runner = Runner(workspace, device, jobs, deadline, on_epoch, reuse)
+        _prepare(runner, experiments, protocols)
+        try:
+            results = [pair for pairs in runner.run(experiments, protocols) for pair in pairs]
+        except TimeIsUpError:
+            stopped = True
+            ready = runner.workspace(on_epoch)
+            results = [pair for each in experiments for pair in ready.finished(ready.job(each), protocols)]
+    if results:
+        _report(results, refused, save or workspace, jobs, as_json)
+    if stopped:
+        so_far = f"gauge: stopped after {time_limit}, results so far: {len(results)}"
+        print(f"{so_far}; run the same command again to continue", file=sys.stderr)
+        raise typer.Exit(75)  # EX_TEMPFAIL: try again
+
+
+def _distinct(experiments: "list[Experiment]") -> "list[Experiment]":
+    """Without those that would train and evaluate just what another one does: seeds of rows in which nothing varies."""
+
+    def identity(experiment: "Experiment") -> tuple[str, int, str]:
+        benchmark = experiment.configured()
+        return experiment.stage(benchmark).identity, benchmark.fold, experiment.method
+
+    kept = {identity(experiment): experiment for experiment in reversed(experiments)}
+    return [experiment for experiment in experiments if experiment in kept.values()]
+
+
+def _prepare(runner: "Runner", experiments: "list[Experiment]", protocols: tuple[str, ...]) -> None:
+    """Before anything trains: mistakes are reported, and on a CPU the cost."""
+    workspace = runner.workspace(lambda stage, epoch: None)
+    for experiment in experiments:
+        workspace.job(experiment).checked(protocols)
+    if str(workspace.device) != "cpu":
+        return
+    cost = workspace.cost(experiments)
+    if sum(cost.values()) < 60:
+        return
+    parts = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in cost.items())
+    print(
+        f"gauge: on this CPU about {_duration(sum(cost.values()))} at most: {parts}. Patience may end a stage sooner; "
+        "stop whenever you like, the same command continues. A GPU takes minutes.",
+        file=sys.stderr,
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _rows(chosen: list[str]) -> "list[Row]":
+    """The rows of every `METHOD`, `METHOD:VARIANT`, `METHOD:all`, and of `all`: those of the paper's table."""
+    from gauge.experiments.experiment import Row
+    from gauge.experiments.plans import plan_of
+
+    rows = []
+    for name in METHODS.names() if "all" in chosen else []:
+        rows += [Row(name, variant) for variant in plan_of(name).rows]
+    for row in (Row.parse(text) for text in chosen if text != "all"):
+        variants = plan_of(row.method).variants if row.variant == "all" else [row.variant]
+        rows += [Row(row.method, variant) for variant in variants]
+    return list(dict.fromkeys(rows))
+
+
+def _report(
+    finished: "list[tuple[Result, Path]]", refused: dict[str, str], save: Path, jobs: int, as_json: bool
+) -> None:
+    """Write the results, their table in every form and the figures, and print the table."""
+    from gauge.experiments.comparison import paired
+    from gauge.experiments.published import PUBLISHED
+    from gauge.experiments.results import write_records
+    from gauge.experiments.tables import result_table
+    from gauge.reports.figures import draw_lines
+    from gauge.training.checkpoint import write_text
+
+    results = [result for result, _ in finished]
+    pairs = paired(finished)
+    table = result_table(results, refused, pairs, PUBLISHED.get(results[0].benchmark))
+    for ending, text in {
+        "md": table.markdown(),
+        "csv": table.csv(),
+        "tex": table.latex(),
+        "html": table.html(),
+    }.items():
+        write_text(save / f"table.{ending}", text)
+    if rates := table.rates():
+        draw_lines(rates, table.metric, save / "rates.svg")
+    if grids := table.grids():
+        draw_lines(grids, table.metric, save / "grids.svg", across="units of an image, down and across")
+    write_records(save / "results.json", results)
+    if pairs:
+        write_records(save / "comparison.json", pairs)
+    else:  # one row has nothing to be compared with, and an older comparison is not its own
+        (save / "comparison.json").unlink(missing_ok=True)
+    if as_json:
+        print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
+        return
+    print_markdown(table.markdown())
+    print_missing(results)
+    _print_speed(results, jobs)
+    stale = sorted({str(result.row) for result in results if result.trained.get("stale")})
+    if stale:
+        print(f"trained by other code than this (--reuse): {', '.join(stale)}")
+    print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
+    if rates:
+        print(f"against the missing rate: {save / 'rates.svg'}")
+    if grids:
+        print(f"against the size of the units: {save / 'grids.svg'}")
+
+
+def _print_speed(results: "list[Result]", jobs: int) -> None:
+    from gauge.experiments.results import training_speed
+
+    rates = ", ".join(f"{row} {rate:,.0f}" for row, rate in training_speed(results).items())
+    if rates:
+        print(f"training samples per second{f', {jobs} stages side by side' if jobs > 1 else ''}: {rates}")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(benchmark)

@@ -1,0 +1,102 @@
+"""The `gauge` command. Results go to stdout and files, progress to stderr; heavy imports wait until they are needed."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gauge import __version__, registry
+from gauge.cli import benchmark, models, tables
+from gauge.cli.options import AsJson, Device, Epochs, Plugins
+from gauge.cli.output import print_markdown, progress
+
+app = typer.Typer(
+    name="gauge",
+    help="Classification from incomplete multimodal data: impute, score every piece of evidence, gate what should not "
+    "be trusted. Start with `gauge demo`.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run the command; mistakes that a user can mend are reported in one line, without a traceback."""
+    signal.signal(signal.SIGINT, _stop)
+    try:
+        app()
+    except (ValueError, FloatingPointError, OSError) as error:
+        print(f"gauge: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _stop(*_: object) -> None:
+    print("gauge: stopped; run the same command again to continue", file=sys.stderr)
+    sys.exit(130)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"gauge-ml {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where models, results and report.html go.")] = Path("gauge-demo"),
+    seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 0,
+    epochs: Epochs = None,
+    device: Device = None,
+) -> None:
+    """Train on five-view digits made from real photos, compare with and without gates, write report.html.
+
+    About three minutes on two CPU cores. What is already trained in the folder is used again.
+    """
+    from gauge.experiments import demo
+    from gauge.experiments.benchmarks import Overrides
+
+    overrides = Overrides() if epochs is None else Overrides().with_epochs(epochs)
+    with progress() as on_epoch:
+        table, verdict, report = demo.run(out, seed=seed, overrides=overrides, device=device, on_epoch=on_epoch)
+    print_markdown(table)
+    for sentence in verdict:
+        print(f"- {sentence}")
+    print(f"\nOpen {report} to see which evidence was trusted.")
+
+
+tables.add_to(app)
+
+
+@app.command("list")
+def list_components(
+    kind: Annotated[str | None, typer.Argument(help="benchmarks, methods, imputers, encoders or scorers.")] = None,
+    plugin: Plugins = None,
+    as_json: AsJson = False,
+) -> None:
+    """What there is to choose from: benchmarks, methods, imputers, encoders, scorers."""
+    kinds = {kind: registry.pick(registry.KINDS, kind, "kind of component")} if kind else registry.KINDS
+    listed = {title: {name: each.describe(name) for name in each.names()} for title, each in kinds.items()}
+    if as_json:
+        print(json.dumps(listed, indent=2))
+        return
+    for title, components in listed.items():
+        print(title)
+        for name, description in components.items():
+            print(f"  {name:14} {description}")
+
+
+benchmark.add_to(app)
+models.add_to(app)

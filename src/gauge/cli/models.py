@@ -1,0 +1,144 @@
+"""Commands for a trained model of a benchmark: evaluate, audit, gates."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gauge.cli.options import AsJson, Device, Plugins, Protocols, TrainedModel
+from gauge.cli.output import print_missing, progress
+
+if TYPE_CHECKING:
+    from gauge.experiments.workspace import Job, Workspace
+    from gauge.model.gauge import Gauge
+    from gauge.training.stages import OnEpoch
+
+
+def evaluate(
+    model: TrainedModel,
+    protocol: Protocols = None,
+    plugin: Plugins = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a trained model again, under the benchmark's own or any other missingness."""
+    workspace, job = _opened(model, device)
+    results = [result for result, _ in workspace.run(job.experiment, tuple(protocol or ()))]
+    if as_json:
+        print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
+        return
+    for result in results:
+        low, high = result.interval
+        print(f"{result.protocol:14} {result.metric} {100 * result.value:.2f}  [{100 * low:.2f}, {100 * high:.2f}]")
+    print_missing(results)
+
+
+def audit(
+    model: TrainedModel,
+    protocol: Protocols = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Look at so many test samples. Default: all.")] = None,
+    plugin: Plugins = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Is the evidence any good? Scores beside exact effects, gates beside the truth, and what the gates changed.
+
+    Whether imputed content is right is judged by a classifier for each modality, trained on real values and kept.
+    """
+    from gauge.methods.late_fusion import LateFusion
+    from gauge.training.audit import audit as audit_split
+    from gauge.training.provenance import commit, hardware
+
+    with progress() as on_epoch:
+        workspace, job, method = _gated(model, device, on_epoch)
+        single = {"method": "late_fusion", "variant": "late_fusion", "seed": 0}
+        judge, _ = workspace.method(workspace.job(job.experiment.model_copy(update=single)))
+        assert isinstance(judge, LateFusion)
+        protocols = protocol or [str(each) for each in job.benchmark.protocols]
+        audits = [audit_split(method, job.test, text, judge=judge.opinions, samples=samples) for text in protocols]
+    if as_json:
+        origin = job.experiment.model_dump(
+            mode="json", exclude={"data"}, exclude_unset=True
+        )  # a path means nothing elsewhere
+        origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
+        print(json.dumps([origin | each.as_dict() for each in audits], indent=2))
+        return
+    for each in audits:
+        print("\n".join(each.lines()), end="\n\n")
+
+
+def gates(
+    model: TrainedModel,
+    sample: Annotated[list[int] | None, typer.Option(min=0, help="Test samples; may be repeated. Default: 0.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="What is made missing, e.g. gamma=0.5. Default: nothing.")
+    ] = None,
+    plugin: Plugins = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every unit of a test sample by its name, the column of a table or the part of an image, with its score and gate."""
+    import torch
+
+    from gauge.masks import parse_protocol
+    from gauge.model.explain import explain, part_names
+    from gauge.training.inference import masked_batches
+
+    _, job, method = _gated(model, device)
+    test, benchmark = job.test, job.benchmark
+    names = {
+        name: benchmark.modalities[name].columns or part_names(count) for name, count in method.encoder.layout.items()
+    }
+    chosen = torch.tensor(sample or [0])
+    if int(chosen.max()) >= len(test):
+        raise ValueError(f"there is no test sample {int(chosen.max())}; {benchmark.name} has 0 to {len(test) - 1}")
+    (batch,) = masked_batches(test, parse_protocol(protocol or "complete"), len(chosen), chosen)
+    frame = explain(method, batch).to_frame(names)
+    frame["observed"] = frame["observed"].map(
+        {True: "observed", False: "imputed" if method.imputer is not None else "hidden"}
+    )
+    if as_json:
+        print(frame.to_json(orient="records", indent=2))
+        return
+    print(frame.rename(columns={"observed": ""}).to_string(index=False, float_format="%.3f"))
+
+
+def _gated(
+    model: Path, device: str | None, on_epoch: "OnEpoch" = lambda stage, epoch: None
+) -> "tuple[Workspace, Job, Gauge]":
+    """A trained GAUGE with its workspace and its job."""
+    from gauge.model.gauge import Gauge
+
+    workspace, job = _opened(model, device, on_epoch)
+    method, _ = workspace.method(job)
+    if not isinstance(method, Gauge):
+        raise ValueError(f"{model} holds {job.experiment.method}, which has no gates; give a trained gauge")
+    return workspace, job, method
+
+
+def _opened(
+    model: Path, device: str | None, on_epoch: "OnEpoch" = lambda stage, epoch: None
+) -> "tuple[Workspace, Job]":
+    """The workspace that a trained method's folder lies in, and the job that it belongs to."""
+    from gauge.experiments.experiment import Experiment
+    from gauge.experiments.workspace import Workspace
+
+    path = model / "experiment.json"
+    if not path.is_file():
+        raise ValueError(f"{model} is not the folder of a trained method (no experiment.json); see WORKSPACE/stages")
+    experiment = Experiment.model_validate_json(path.read_text(encoding="utf-8"))
+    workspace = Workspace(model.resolve().parent.parent, device, on_epoch, reuse=True)
+    job = workspace.job(experiment)
+    if job.model_path.parent != model.resolve() or not job.model_path.is_file():
+        raise ValueError(
+            f"{model} was trained by another version, with other data or settings, or has been moved; run `gauge benchmark "
+            f"{experiment.benchmark} --method {experiment.row}` to train it again"
+        )
+    return workspace, job
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(evaluate)
+    app.command()(audit)
+    app.command()(gates)

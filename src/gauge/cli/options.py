@@ -1,0 +1,52 @@
+"""Options that several commands share, and how their texts are read."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gauge.registry import load_plugin
+
+
+def _load_plugins(files: list[Path] | None) -> list[Path] | None:
+    for file in files or []:
+        load_plugin(file)
+    return files
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; a GPU is used when there is one.")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for so many epochs, for a quick look.")]
+Protocols = Annotated[
+    list[str] | None, typer.Option("--protocol", help="Conditions to evaluate, e.g. eta=0.8; may be repeated.")
+]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        callback=_load_plugins,
+        is_eager=True,
+        help="Python file with components of your own; may be repeated.",
+    ),
+]
+TimeLimit = Annotated[str | None, typer.Option(help="Stop after about this long, e.g. 8m or 1h30m.")]
+TrainedModel = Annotated[Path, typer.Argument(help="Folder of a trained stage: WORKSPACE/stages/NAME.")]
+
+
+def seconds(text: str) -> float:
+    """8m, 90s, 1h30m."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    if not text or not parts:
+        raise ValueError(f"time limit {text!r} is not a duration; write for example 90s, 8m or 1h30m")
+    hours, minutes, rest = (int(part or 0) for part in parts.groups())
+    return 3600 * hours + 60 * minutes + rest
+
+
+def named(option: str, texts: list[str] | None, example: str) -> dict[str, str]:
+    """NAME=VALUE, as many as there are; a value may hold more equals signs."""
+    pairs = [text.partition("=") for text in texts or []]
+    for name, _, value in pairs:
+        if not name or not value:
+            raise ValueError(f"{option} {name!r} is not NAME=VALUE; write for example {example}")
+    return {name: value for name, _, value in pairs}

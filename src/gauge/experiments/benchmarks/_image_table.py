@@ -1,0 +1,57 @@
+"""What benchmarks with a picture and a table share: how the table is read and imputed, and how their stages train."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gauge.experiments.benchmarks import Modality, StageSettings
+from gauge.experiments.benchmarks.readers.tables import GAMMA_PROTOCOLS
+from gauge.masks import AnyCells
+from gauge.training.settings import TrainSettings
+
+
+def image_table(
+    image: Modality,
+    columns: Mapping[str, int],
+    *,
+    width: int = 512,
+    depth: int = 4,
+    heads: int = 8,
+    resnet: int = 50,
+    waves: int = 0,
+) -> dict[str, Any]:
+    """Fields of a `Benchmark`. `columns` tells how many categories each has, 1 for a number; `width`, `depth` and `heads`
+    are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of that depth;
+    the paper's unless told otherwise.
+
+    With `waves` columns of numbers have weights of their own, and the backbone reads cells one by one: on a few hundred
+    rows a Transformer on top of another one learns next to nothing.
+    """
+    cardinalities = tuple(columns.values())
+    sizes = {"depth": depth, "heads": heads} | ({"waves": waves} if waves else {})
+    vector = {"cardinalities": cardinalities, "inner": width, **sizes}
+    encoder, options = ("cells", {"cardinalities": cardinalities, "waves": waves}) if waves else ("tabular", vector)
+    table = Modality((len(columns),), encoder, options, "tabular_vector", vector if waves else None, tuple(columns))
+    return {
+        "modalities": {"image": image, "table": table},
+        "imputer": "tip",
+        "imputer_options": {"cardinalities": cardinalities, "width": width, **sizes, "resnet": resnet},
+        "subsets_per_step": 2,
+        "protocols": GAMMA_PROTOCOLS,
+    }
+
+
+def image_table_settings(
+    augment: str, epochs: dict[str, int], *, batch_size: int = 256, finetune_rate: float = 1e-4, precision: str = "tf32"
+) -> StageSettings:
+    """`epochs` of imputer, backbone, experts and finetune; `augment` names how training samples are changed, and with `-tip`
+    those of the imputer."""
+    shared: dict[str, Any] = {"batch_size": batch_size, "augment": augment, "precision": precision}
+    selected = shared | {"selection": GAMMA_PROTOCOLS}
+    kept_as_it_ends = shared | {"schedule": "cosine", "patience": None}
+    imputer = kept_as_it_ends | {"augment": f"{augment}-tip"}
+    return StageSettings(
+        imputer=TrainSettings(epochs=epochs["imputer"], learning_rate=3e-4, **imputer),
+        backbone=TrainSettings(epochs=epochs["backbone"], learning_rate=3e-4, **selected),
+        experts=TrainSettings(epochs=epochs["experts"], **kept_as_it_ends),
+        finetune=TrainSettings(epochs=epochs["finetune"], learning_rate=finetune_rate, masks=AnyCells(), **selected),
+    )

@@ -1,0 +1,35 @@
+"""CAD: coronary artery disease, from three phases of a heart and 75 measures (UK Biobank)."""
+
+from functools import cache
+from pathlib import Path
+
+from gauge.data import Dataset
+from gauge.experiments.benchmarks import Benchmark, Modality
+from gauge.experiments.benchmarks._image_table import image_table, image_table_settings
+from gauge.experiments.benchmarks.readers.tip import SIDE
+from gauge.experiments.benchmarks.readers.ukbb import COLUMNS, read_heart
+from gauge.training.metrics import AUC
+
+__all__ = ["BENCHMARK"]
+
+
+@cache
+def read(split: str, data: Path | None = None) -> Dataset:
+    """One split in the order of its files."""
+    return read_heart("CAD", split, data, train_rows=3_482)
+
+
+BENCHMARK = Benchmark(
+    name="cad",
+    **image_table(Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"), COLUMNS),
+    num_classes=2,
+    dim=256,
+    heads=8,
+    depth=2,
+    projection=128,
+    settings=image_table_settings(
+        "hearts", {"imputer": 500, "backbone": 300, "experts": 60, "finetune": 300}, batch_size=128, finetune_rate=1e-3
+    ),
+    read=read,
+    metric=AUC,
+)

@@ -1,0 +1,98 @@
+"""CelebA: is the hair blond, from a face and from a text that lists its attributes."""
+
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from gauge.data import Dataset
+from gauge.data.images import read_images
+from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
+from gauge.experiments.benchmarks.readers.celeba import TEXT_LENGTH, attribute_texts, read_attributes, read_partition
+from gauge.experiments.benchmarks.readers.notes import join_notes, part_note
+from gauge.experiments.benchmarks.readers.text import ALPHABET, one_hot
+from gauge.masks import AnyModalities, parse_protocols
+from gauge.training.settings import TrainSettings
+
+__all__ = ["BENCHMARK"]
+
+IMAGES = 202_599
+PARTS = {"train": 0, "val": 1, "test": 2}
+LABEL = "Blond_Hair"
+FACES = "img_align_celeba"
+SIDE = 64
+CROPS = {(178, 218): (15, 35, 162, 182)}  # DyMo's: 147 pixels a side
+
+
+@cache
+def read(split: str, data: Path | None = None) -> Dataset:
+    """One split, in the order of the file names; tables and images are aligned by image_id."""
+    if data is None:
+        raise ValueError(
+            f"celeba needs data; give --data DIR with {FACES}, list_attr_celeba and list_eval_partition (.csv or .txt)"
+        )
+    folder = next((path for path in (data / "CelebA", data) if (path / FACES).is_dir()), None)
+    if folder is None:
+        raise ValueError(f"{data} holds no CelebA: there is neither CelebA/{FACES} nor {FACES}")
+    attributes, partition = read_attributes(folder), read_partition(folder)
+    if LABEL not in attributes:
+        raise ValueError(f"{folder}: the attributes have no {LABEL}, which is the label; give the official table")
+    differing = attributes.index.symmetric_difference(partition.index)
+    if len(differing):
+        raise ValueError(
+            f"{folder}: {differing[0]} is in only one of list_attr_celeba and list_eval_partition "
+            f"({len(differing)} such); give tables of the same images"
+        )
+    chosen = attributes[partition == PARTS[split]]
+    inputs = {
+        "img": torch.from_numpy(read_images(_paths(folder / FACES, list(chosen.index)), SIDE, crops=CROPS)),
+        "text": torch.from_numpy(one_hot(attribute_texts(chosen), TEXT_LENGTH)),
+    }
+    labels = torch.from_numpy(chosen[LABEL].to_numpy(copy=True)).long()
+    return Dataset(
+        split, inputs, labels, note=join_notes(part_note("CelebA subset", len(attributes), IMAGES, "images"))
+    )
+
+
+def _paths(folder: Path, names: list[str]) -> list[Path]:
+    present = {path.name for path in folder.iterdir()}
+    missing = [name for name in names if name not in present]
+    if missing:
+        raise ValueError(
+            f"{folder} lacks {missing[0]} ({len(missing)} such), which the tables list; unpack all images there"
+        )
+    return [folder / name for name in names]
+
+
+PROTOCOLS = parse_protocols("complete", "missing=img", "missing=text")
+
+BENCHMARK = Benchmark(
+    name="celeba",
+    modalities={
+        "img": Modality((3, SIDE, SIDE), "residual_image"),
+        "text": Modality((TEXT_LENGTH, len(ALPHABET)), "residual_text"),
+    },
+    num_classes=2,
+    dim=32,
+    heads=2,
+    depth=2,
+    subsets_per_step=2,
+    projection=16,
+    imputer="mopoe",
+    imputer_options={
+        "latent": 32,
+        "style": 32,
+        "beta_style": 2.0,
+        "coders": {"img": "residual_image", "text": "residual_text"},
+        "weights": {"img": 4096 / 12288, "text": 16.0},
+        "style_weights": {"img": 1.0, "text": 5.0},
+    },
+    protocols=PROTOCOLS,
+    settings=StageSettings(
+        imputer=TrainSettings(epochs=200, learning_rate=5e-4, patience=None, precision="tf32"),
+        own_pretrain=TrainSettings(epochs=200, patience=None, precision="tf32"),
+        backbone=TrainSettings(epochs=20, selection=PROTOCOLS, precision="tf32"),
+        finetune=TrainSettings(epochs=20, masks=AnyModalities(), selection=PROTOCOLS, precision="tf32"),
+    ),
+    read=read,
+)

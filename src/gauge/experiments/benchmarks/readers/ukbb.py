@@ -1,0 +1,87 @@
+"""The cardiac files of UK Biobank, as TIP prepares them: three phases of the heart and 75 measures of its owner."""
+
+from pathlib import Path
+
+from gauge.data.dataset import Dataset
+from gauge.experiments.benchmarks.readers.tip import Files, find_folder, read_split
+
+FOLDERS = (
+    "UKBB/cardiac_segmentations/projects/SelfSuperBio/18545/final",
+    "cardiac_segmentations/projects/SelfSuperBio/18545/final",
+    "UKBB",
+    ".",
+)
+LENGTHS = "tabular_lengths_reordered.pt"
+YES_OR_NO = (
+    *("shortness of breath", "sex", "diabetes", "angina", "stroke", "high blood pressure", "cholesterol medication"),
+    *("blood pressure medication", "insulin", "hormone replacement", "oral contraceptive", "long-standing illness"),
+    "ever smoked",
+)
+CATEGORIES = {
+    "sleeplessness": 3,
+    "alcohol frequency": 6,
+    "overall health": 4,
+    "alcohol drinker": 3,
+    "falls": 3,
+    "days walked": 8,
+    "days of moderate activity": 8,
+    "days of vigorous activity": 8,
+    "walking pace": 3,
+    "duration of strenuous sports": 8,
+    "current smoking": 3,
+    "past smoking": 4,
+    "smoking status": 3,
+}
+PULSE_WAVE = (
+    *("heart rate", "systolic brachial pressure", "diastolic brachial pressure", "peripheral pulse pressure"),
+    *("central systolic pressure", "central pulse pressure", "number of beats", "central augmentation pressure"),
+    *("augmentation index", "cardiac output", "end-systolic pressure", "end-systolic pressure index"),
+    *("total peripheral resistance", "stroke volume", "cardiac index"),
+)
+NUMBERS = (
+    *("arterial stiffness index", "systolic blood pressure", "diastolic blood pressure", "pulse rate", "body fat %"),
+    *("whole body fat mass", "body mass index", "basal metabolic rate", "waist", "hip", "weight", "ventricular rate"),
+    *("P duration", "QRS duration", "cardiac output", "cardiac index", "average heart rate", "body surface area"),
+    *("duration of walks", "duration of moderate activity", "duration of vigorous activity"),
+    *(f"pulse wave: {name}" for name in PULSE_WAVE),
+    *("sleep duration", "tobacco exposure at home", "tobacco exposure outside"),
+    *("LVESV", "LVEDV", "LVSV", "LVEF", "LVCO", "LVM", "RVEDV", "RVESV", "RVSV", "RVEF"),
+)
+COLUMNS = {**dict.fromkeys(YES_OR_NO, 2), **CATEGORIES, **dict.fromkeys(NUMBERS, 1)}
+HELD_OUT = {"val": 6_510, "test": 3_617}
+
+
+def files(target: str, split: str) -> Files:
+    """The names of a split's files. Training rows are balanced for each target, the others as people come."""
+    if split == "train":
+        return Files(
+            f"cardiac_features_train_imputed_noOH_tabular_imaging_{target}_balanced_reordered.csv",
+            f"cardiac_labels_{target}_train_balanced.pt",
+            f"cardiac_train_paths_imaging_{target}_balanced.pt",
+            LENGTHS,
+        )
+    return Files(
+        f"cardiac_features_{split}_imputed_noOH_tabular_imaging_reordered.csv",
+        f"cardiac_labels_{target}_{split}.pt",
+        f"cardiac_{split}_paths_imaging.pt",
+        LENGTHS,
+    )
+
+
+def read_heart(target: str, split: str, data: Path | None, *, train_rows: int) -> Dataset:
+    """One split of the hearts with labels for `target`, CAD or Infarction.
+
+    NOTE[PAPER] heart-imputer-rows: the published imputer learned from all 26,040 training subjects and served both
+    targets; here it learns, as everything does, from the balanced rows of its target.
+    """
+    folder = find_folder(data, target.lower(), FOLDERS, LENGTHS)
+    assert data is not None  # find_folder has said so
+    return read_split(
+        split,
+        folder,
+        files(target, split),
+        cardinalities=tuple(COLUMNS.values()),
+        num_classes=2,
+        official=train_rows if split == "train" else HELD_OUT[split],
+        data=data,
+    )

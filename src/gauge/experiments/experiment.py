@@ -1,0 +1,57 @@
+"""Experiment: one row of a table with one seed, as it is written on the command line and in files."""
+
+from typing import NamedTuple, Self
+
+from gauge.experiments.benchmarks import Benchmark, Overrides
+from gauge.experiments.plans import last_stage, plan_of
+from gauge.registry import BENCHMARKS
+from gauge.training.settings import Settings
+from gauge.training.stages import Stage
+
+
+class Row(NamedTuple):
+    """A row of a table; its text form is `gauge:v2`, or the method alone where the variant is the method itself."""
+
+    method: str
+    variant: str
+
+    def __str__(self) -> str:
+        return self.method if self.variant == self.method else f"{self.method}:{self.variant}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The row with that text form.
+
+        >>> Row.parse("gauge:v2"), str(Row.parse("dymo"))
+        (Row(method='gauge', variant='v2'), 'dymo')
+        """
+        method, _, variant = text.partition(":")
+        return cls(method, variant or method)
+
+
+class Experiment(Settings):
+    """A method's variant on a benchmark with one seed. `overrides` changes settings of its stages, for example
+    {"finetune": {"epochs": 20}}."""
+
+    benchmark: str
+    method: str = "gauge"
+    variant: str = "gauge"
+    seed: int = 0
+    data: str | None = None
+    overrides: Overrides = Overrides()
+
+    @property
+    def row(self) -> Row:
+        return Row(self.method, self.variant)
+
+    def configured(self) -> Benchmark:
+        """The benchmark with the overrides, on the fold of the seed."""
+        return BENCHMARKS.get(self.benchmark).with_overrides(self.overrides).for_seed(self.seed)
+
+    def stage(self, benchmark: Benchmark) -> Stage:
+        """The last stage, on the configured benchmark."""
+        return last_stage(benchmark, self.method, self.variant, self.seed)
+
+    def unsupported(self) -> str | None:
+        """Why the method cannot serve the benchmark; None if it can."""
+        return plan_of(self.method).unsupported(self.configured())

@@ -1,0 +1,110 @@
+"""What plans build methods from: a benchmark's encoders, networks and imputer, as values that tell trained stages apart."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gauge.data import Dataset
+from gauge.experiments.benchmarks import Benchmark, Modality
+from gauge.model.backbones.transformer import Transformer
+from gauge.model.network import Network
+from gauge.model.nn.attention import initialise
+from gauge.model.units import UnitEncoder, VectorEncoder
+from gauge.registry import ENCODERS, IMPUTERS
+from gauge.training.settings import TrainSettings
+from gauge.training.stages import Stage
+from gauge.types import Encoder, Imputer
+
+
+@dataclass(frozen=True)
+class EncoderPart:
+    """An encoder that is still to be built."""
+
+    component: Callable[..., Encoder]
+    shape: tuple[int, ...]
+    options: Mapping[str, Any]
+
+    def build(self, width: int) -> Encoder:
+        return self.component(self.shape, width, **self.options)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The networks of a benchmark, still to be built: `units` read a modality as evidence units, `vectors` as one vector,
+    `experts` as the classifiers of single modalities do."""
+
+    units: Mapping[str, EncoderPart]
+    vectors: Mapping[str, EncoderPart]
+    experts: Mapping[str, EncoderPart]
+    num_classes: int
+    dim: int
+    heads: int
+    depth: int
+    vector_dim: int
+    small_init: bool
+
+    @staticmethod
+    def of(benchmark: Benchmark) -> "Parts":
+        modalities = benchmark.modalities.items()
+        return Parts(
+            units={name: _part(modality, modality.encoder, modality.options) for name, modality in modalities},
+            vectors={name: _vector_part(modality) for name, modality in modalities},
+            experts={name: _expert_part(modality, benchmark) for name, modality in modalities},
+            num_classes=benchmark.num_classes,
+            dim=benchmark.dim,
+            heads=benchmark.heads,
+            depth=benchmark.depth,
+            vector_dim=benchmark.vector_dim or benchmark.dim,
+            small_init=benchmark.small_init,
+        )
+
+    def unit_network(self) -> tuple[UnitEncoder, Network]:
+        """Encoders and classifier at the benchmark's sizes, fresh."""
+        encoders = {name: part.build(self.dim) for name, part in self.units.items()}
+        backbone = self.transformer()
+        encoder, network = UnitEncoder(encoders, self.dim), Network(backbone, self.dim, self.num_classes)
+        if self.small_init:
+            initialise(encoder)
+            initialise(network)
+        return encoder, network
+
+    def network(self) -> Network:
+        """The classifier alone, as torch initialises it."""
+        return Network(self.transformer(), self.dim, self.num_classes)
+
+    def transformer(self) -> Transformer:
+        return Transformer(self.dim, heads=self.heads, depth=self.depth)
+
+    def vector_encoder(self, width: int | None = None) -> VectorEncoder:
+        """Fresh encoders that give one vector of that width (`vector_dim` when None) for each modality."""
+        return VectorEncoder({name: part.build(width or self.vector_dim) for name, part in self.vectors.items()})
+
+
+def _part(modality: Modality, encoder: str, options: Mapping[str, Any]) -> EncoderPart:
+    return EncoderPart(ENCODERS.get(encoder), modality.shape, options)
+
+
+def _vector_part(modality: Modality) -> EncoderPart:
+    options = modality.options if modality.vector_options is None else modality.vector_options
+    return _part(modality, modality.vector or modality.encoder, options)
+
+
+def _expert_part(modality: Modality, benchmark: Benchmark) -> EncoderPart:
+    """A deep one for images, the benchmark's own for all else."""
+    if len(modality.shape) == 3:
+        return _part(modality, "deep_image", benchmark.expert_options)
+    return _part(modality, modality.encoder, modality.options)
+
+
+def imputer_stage(benchmark: Benchmark) -> Stage:
+    """The benchmark's imputer: trained once, frozen for every method and seed."""
+    arguments = {"imputer": IMPUTERS.get(benchmark.imputer), "options": benchmark.imputer_options}
+    return Stage(f"imputer-{benchmark.imputer}", make_imputer, arguments, benchmark.settings.imputer)
+
+
+def make_imputer(train: Dataset, *, imputer: type[Imputer], options: Mapping[str, Any]) -> Imputer:
+    return imputer.of(train, **options)
+
+
+def seeded_with(settings: TrainSettings, seed: int) -> TrainSettings:
+    return settings.model_copy(update={"seed": seed})

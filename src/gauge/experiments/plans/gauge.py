@@ -1,0 +1,77 @@
+"""Plan of GAUGE and its ablations: imputer and any-subset backbone, then fine-tuning on completed inputs with gates."""
+
+from dataclasses import dataclass, field
+
+from gauge.data import Dataset
+from gauge.experiments.benchmarks import Benchmark
+from gauge.experiments.parts import imputer_stage, seeded_with
+from gauge.experiments.plans import Plan
+from gauge.experiments.plans.any_subset import backbone_stage
+from gauge.methods.any_subset import AnySubset
+from gauge.model.gauge import Gating, Gauge
+from gauge.registry import SCORERS
+from gauge.training.stages import Stage
+from gauge.types import Imputer
+
+__all__ = ["PLAN", "GaugeVariant"]
+
+
+@dataclass(frozen=True)
+class GaugeVariant:
+    """One row of a table: GAUGE itself, or one of its ablations and controls."""
+
+    note: str
+    gating: Gating = field(default_factory=Gating)
+    imputes: bool = True
+    tunes: bool = True
+    grid: int = 0  # units of an image, down and across; 0 as the backbone has them
+
+
+UNGATED = Gating(granularity="none")
+VARIANTS = {
+    "masked": GaugeVariant("missing units masked, fine-tuned without any imputer", UNGATED, imputes=False),
+    "v1": GaugeVariant("all imputed: the backbone as it is on completed inputs", UNGATED, tunes=False),
+    "v2": GaugeVariant("fine-tuned on completed inputs, ungated", UNGATED),
+    "v3": GaugeVariant("one gate per modality", Gating(granularity="modality")),
+    "scalar": GaugeVariant("one learned gate for whatever is imputed, no scores", Gating(granularity="imputed")),
+    "gauge": GaugeVariant("one gate per evidence unit"),
+    "gauge-informed": GaugeVariant("gates per unit that also know what was imputed", Gating(informed=True)),
+    "gauge-masked": GaugeVariant("gates without any imputer, missing units masked", imputes=False),
+    "gauge-read-encoder": GaugeVariant("units read before the embeddings", Gating(read="encoder")),
+    "gauge-zscore": GaugeVariant("always z-scores", Gating(normalization="zscore")),
+    "gauge-raw": GaugeVariant("always raw scores", Gating(normalization="raw")),
+    **{
+        f"gauge-grid{grid}": GaugeVariant(f"images enlarged to {grid} x {grid} units", grid=grid)
+        for grid in (3, 4, 5, 6, 8)
+    },
+    **{
+        f"gauge-{name.replace('_', '-')}": GaugeVariant(f"scored by {name}", Gating(score=SCORERS.get(name)))
+        for name in SCORERS.names()
+        if name != "taylor"
+    },
+}
+
+
+def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
+    """Seed s starts from backbone s mod `benchmark.backbones`: fine-tuning is what varies."""
+    chosen = VARIANTS[variant]
+    settings = seeded_with(benchmark.settings.finetune, seed)
+    if not chosen.tunes:
+        seed %= benchmark.backbones
+        settings = settings.model_copy(update={"epochs": 0, "seed": seed})
+    needs = [backbone_stage(benchmark, "any_subset", seed)]
+    if chosen.imputes:
+        needs.append(imputer_stage(benchmark))
+    return Stage(
+        f"{variant}-s{seed}", make_gauge, {"gating": chosen.gating, "grid": chosen.grid}, settings, tuple(needs)
+    )
+
+
+def make_gauge(
+    train: Dataset, backbone: AnySubset, imputer: Imputer | None = None, *, gating: Gating, grid: int
+) -> Gauge:
+    encoder = backbone.encoder.regrid(grid) if grid else backbone.encoder
+    return Gauge(encoder, backbone.classifier, imputer, gating=gating)
+
+
+PLAN = Plan(VARIANTS, stage, rows=("masked", "v1", "v2", "v3", "gauge"))

@@ -1,0 +1,155 @@
+"""evaluate(): one method under one protocol -> a Result that says what was measured, on what, and how it came about."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gauge.data import Dataset
+from gauge.experiments.experiment import Experiment, Row
+from gauge.masks import Protocol, parse_protocol
+from gauge.training.checkpoint import write_bytes, write_text
+from gauge.training.inference import Predictions, predict_split
+from gauge.training.metrics import ACCURACY, Metric
+from gauge.training.provenance import commit, hardware
+from gauge.training.settings import MetricField
+from gauge.types import Method
+
+NOT_RECORDED = {"commit": "not recorded"}
+Share = Field(ge=0, le=1, allow_inf_nan=False)
+
+
+class Result(BaseModel):
+    """One number with its 95 % interval and its provenance. `interval` covers the sampling of the test set only. `commit` is
+    the one that evaluated, `trained` tells of the one that trained; `stale` there means that the code has changed since."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    benchmark: str
+    method: str
+    variant: str
+    protocol: str
+    metric: MetricField
+    value: float = Share
+    interval: tuple[float, float]
+    seed: int
+    config: dict[str, Any]
+    commit: str
+    trained: dict[str, Any] = NOT_RECORDED
+    hardware: dict[str, Any]
+    data: dict[str, Any]
+    seconds: float
+
+    @model_validator(mode="after")
+    def _value_within_interval(self) -> "Result":
+        low, high = self.interval
+        if not 0 <= low <= self.value <= high <= 1:
+            raise ValueError(f"value {self.value} and interval [{low}, {high}] are not shares in order")
+        return self
+
+    @property
+    def row(self) -> Row:
+        return Row(self.method, self.variant)
+
+    def save(self, folder: Path, predictions: Predictions) -> Path:
+        """Write the result as JSON, and the predictions it came from beside it as compact arrays."""
+        path = folder / result_name(self, self.protocol, self.config.get("stage", ""))
+        probabilities, labels = predictions.probabilities.astype(np.float32), predictions.labels
+        write_bytes(
+            path.with_suffix(".npz"),
+            lambda file: np.savez_compressed(file, probabilities=probabilities, labels=labels),
+        )
+        write_text(path, self.model_dump_json(indent=2) + "\n")
+        return path
+
+    @staticmethod
+    def load(path: Path) -> "Result":
+        try:
+            return Result.model_validate_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path} is not a result file: {error}") from error
+
+
+def write_records(path: Path, records: Sequence[BaseModel]) -> None:
+    """A JSON list with one record on each line."""
+    lines = ",\n".join(json.dumps(record.model_dump(mode="json")) for record in records)
+    write_text(path, f"[\n{lines}\n]\n")
+
+
+def read_results(path: Path) -> list[Result]:
+    """The results of one comparison, as `gauge benchmark` leaves them."""
+    try:
+        return [Result.model_validate(record) for record in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is not a list of results: {error}") from error
+
+
+def training_speed(results: Sequence[Result]) -> dict[str, float]:
+    """Samples a second that each row was trained with, where anything was; the mean over its seeds."""
+    speeds: dict[str, list[float]] = {}
+    for config, row in {result.config["stage"]: (result.config, str(result.row)) for result in results}.values():
+        if config["train_seconds"]:
+            speeds.setdefault(row, []).append(config["epochs"] * config["train_rows"] / config["train_seconds"])
+    return {row: sum(each) / len(each) for row, each in speeds.items()}
+
+
+def result_name(of: Result | Experiment, protocol: str, stage: str) -> str:
+    """The file name that tells a result from every other one: what, under which protocol, and from which trained stage."""
+    parts = [of.benchmark, of.method, of.variant, f"s{of.seed}", protocol.replace("=", ""), stage[:6]]
+    return "-".join(part for part in parts if part) + ".json"
+
+
+def evaluate(
+    method: Method,
+    data: Dataset,
+    protocol: Protocol | str,
+    *,
+    experiment: Experiment,
+    metric: Metric = ACCURACY,
+    details: Mapping[str, Any] | None = None,
+    trained: Mapping[str, Any] | None = None,
+) -> tuple[Result, Predictions]:
+    """The metric of a method on a split under a protocol, and the predictions behind it.
+
+    `experiment` says what is being measured; it stands in the result's config, together with `details`. `trained` tells of
+    the training: commit, code and hardware.
+    """
+    started = time.perf_counter()
+    protocol = parse_protocol(protocol) if isinstance(protocol, str) else protocol
+    predictions = predict_split(method, data, protocol)
+    result = Result(
+        benchmark=experiment.benchmark,
+        method=experiment.method,
+        variant=experiment.variant,
+        protocol=str(protocol),
+        metric=metric,
+        value=predictions.score(metric),
+        interval=predictions.interval(metric),
+        seed=experiment.seed,
+        config={"overrides": experiment.overrides.model_dump(mode="json", exclude_unset=True), **(details or {})},
+        commit=commit(),
+        trained=dict(trained or NOT_RECORDED),
+        hardware=hardware(data.device),
+        data={
+            "split": data.split,
+            "samples": len(data),
+            "fingerprint": data.fingerprint,
+            "missing": {modality: round(rate, 4) for modality, rate in predictions.missing.items()},
+            **({"note": data.note} if data.note else {}),
+        },
+        seconds=round(time.perf_counter() - started, 3),
+    )
+    return result, predictions
+
+
+def load_predictions(result: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and labels that were saved beside a result; nothing in the file is executed."""
+    path = result.with_suffix(".npz")
+    if not path.is_file():
+        raise ValueError(f"the predictions of {result.name} are missing ({path.name}); evaluate it again to compare")
+    with np.load(path, allow_pickle=False) as arrays:
+        return arrays["probabilities"], arrays["labels"]

@@ -1,0 +1,160 @@
+"""Experiments, one after the other or side by side: every stage once, as soon as all that it stands on is trained."""
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gauge.experiments.experiment import Experiment
+from gauge.experiments.results import Result
+from gauge.experiments.workspace import Workspace
+from gauge.registry import load_plugin, plugin_files
+from gauge.training.loop import Epoch
+from gauge.training.stages import OnEpoch
+
+Results = list[tuple[Result, Path]]
+
+
+class TimeIsUpError(Exception):
+    """The time limit was reached; all finished epochs are saved."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How experiments run: where, on what, how many at once, and until when (seconds since the epoch of `time.time`)."""
+
+    folder: Path
+    device: str | None = None
+    jobs: int = 1
+    deadline: float | None = None
+    on_epoch: OnEpoch = field(default=lambda stage, epoch: None)
+    reuse: bool = False
+
+    def run(self, experiments: Sequence[Experiment], protocols: tuple[str, ...] = ()) -> list[Results]:
+        """The results of every experiment, in order. Stops with `TimeIsUpError` when there is no time for more."""
+        if self.jobs == 1:
+            workspace = self.workspace(self.on_epoch)
+            return [workspace.run(experiment, protocols) for experiment in experiments]
+        tasks = _tasks(experiments)
+        with self._pool() as submit:
+            results = _run_in_order(
+                tasks, lambda task: submit(_work, task.experiment, task.stage, protocols), at_once=self.jobs
+            )
+        return [results[index] for index, task in enumerate(tasks) if task.stage is None]
+
+    def workspace(self, on_epoch: OnEpoch) -> Workspace:
+        """A workspace that stops at the deadline."""
+
+        def until_deadline(stage: str, epoch: Epoch) -> None:
+            on_epoch(stage, epoch)
+            if self.deadline is not None and time.time() > self.deadline:
+                raise TimeIsUpError
+
+        return Workspace(self.folder, self.device, until_deadline, self.reuse)
+
+    @contextmanager
+    def _pool(self) -> Iterator[Callable[..., Future]]:
+        """Processes of their own: each has its data and device memory, and reports its epochs through a queue."""
+        context = multiprocessing.get_context("spawn")
+        epochs = context.Queue()
+        threads = max(1, torch.get_num_threads() // self.jobs)
+        worker = (replace(self, on_epoch=_ignore), tuple(plugin_files), threads, epochs)
+
+        def listen() -> None:
+            for stage, epoch in iter(epochs.get, None):
+                self.on_epoch(stage, epoch)
+
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        try:
+            with ProcessPoolExecutor(self.jobs, context, _start, worker) as pool:
+                yield pool.submit
+        finally:
+            epochs.put(None)
+            listener.join()
+
+
+def _ignore(stage: str, epoch: Epoch) -> None:
+    """What a worker is sent in place of a callback, which stays with its owner."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A stage to train, or with None the experiment to evaluate; `after` are the indices of tasks to be done first."""
+
+    experiment: Experiment
+    stage: str | None
+    after: tuple[int, ...]
+
+
+def _tasks(experiments: Sequence[Experiment]) -> list[_Task]:
+    tasks: list[_Task] = []
+    indices: dict[str, int] = {}
+    for experiment in experiments:
+        benchmark = experiment.configured()
+        last = experiment.stage(benchmark)
+        data = f"{experiment.data} {benchmark.fold}"
+        for stage in last.all():
+            if stage.key(data) not in indices:
+                after = tuple(indices[need.key(data)] for need in stage.needs)
+                indices[stage.key(data)] = len(tasks)
+                tasks.append(_Task(experiment, stage.identity, after))
+        tasks.append(_Task(experiment, None, (indices[last.key(data)],)))
+    return tasks
+
+
+def _run_in_order(tasks: Sequence[_Task], submit: Callable[[_Task], Future], *, at_once: int) -> dict[int, Any]:
+    """What each task brought; a task starts when those before it are done, evaluations before anything else, so that results
+    appear as soon as they can. The first failure lets the others finish."""
+    results: dict[int, Any] = {}
+    under_way: dict[Future, int] = {}
+    waiting = list(range(len(tasks)))
+    failure: BaseException | None = None
+    while waiting or under_way:
+        if failure is None:
+            ready = [index for index in waiting if all(need in results for need in tasks[index].after)]
+            ready.sort(key=lambda index: tasks[index].stage is not None)
+            for index in ready[: at_once - len(under_way)]:
+                under_way[submit(tasks[index])] = index
+                waiting.remove(index)
+        if not under_way:
+            break
+        for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+            index = under_way.pop(done)
+            failure = failure or (None if done.cancelled() else done.exception())
+            if failure is None:
+                results[index] = done.result()
+        if failure is not None:
+            for future in under_way:
+                future.cancel()
+    if failure is not None:
+        raise failure
+    return results
+
+
+_workspace: Workspace  # of this worker process, so that data is read once
+
+
+def _start(runner: Runner, plugins: Sequence[Path], threads: int, epochs: Any) -> None:
+    global _workspace
+    torch.set_num_threads(threads)
+    for plugin in plugins:
+        load_plugin(plugin)
+    _workspace = runner.workspace(lambda stage, epoch: epochs.put((stage, epoch)))
+
+
+def _work(experiment: Experiment, stage: str | None, protocols: tuple[str, ...]) -> Results | None:
+    if stage is None:
+        return _workspace.run(experiment, protocols)
+    job = _workspace.job(experiment)
+    (chosen,) = (each for each in job.stage.all() if each.identity == stage)
+    if job.store.about(chosen) is None:
+        job.store.trained(chosen)
+    return None

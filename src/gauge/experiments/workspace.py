@@ -1,0 +1,155 @@
+"""A workspace: a folder of trained stages and results; what is in it and still valid is not computed again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gauge.data import Dataset
+from gauge.experiments.benchmarks import Benchmark
+from gauge.experiments.experiment import Experiment
+from gauge.experiments.results import Result, evaluate, result_name
+from gauge.masks import Protocol, parse_protocol
+from gauge.training import checkpoint, source
+from gauge.training.device import pick_device
+from gauge.training.inference import predict_split
+from gauge.training.stages import OnEpoch, Stage, StageStore
+from gauge.types import Method
+
+DETAILS = ("config", "settings", "epochs", "best", "train_seconds", "train_rows")  # what a result tells of its stage
+FEW_STEPS = 1000  # not worth measuring what they cost
+EVALUATION = source.digest(source.code(evaluate, predict_split))  # the code that makes results of trained stages
+
+
+@dataclass(frozen=True)
+class Job:
+    """One experiment with everything that follows from it: benchmark, stages, splits and where they are kept."""
+
+    experiment: Experiment
+    benchmark: Benchmark
+    stage: Stage
+    store: StageStore
+    test: Dataset
+
+    @cached_property
+    def key(self) -> str:
+        return self.store.key(self.stage)
+
+    @property
+    def model_path(self) -> Path:
+        path = self.store.path(self.stage)
+        assert path is not None
+        return path
+
+    def checked(self, protocols: Sequence[str | Protocol] = ()) -> tuple[Protocol, ...]:
+        """The protocols (the benchmark's own when none is given); one that makes no sense for this data is an error, also
+        one that a stage trains or selects under."""
+        chosen = tuple(parse_protocol(str(each)) for each in protocols or self.benchmark.protocols)
+        settings = [stage.settings for stage in self.stage.all()]
+        for protocol in {*chosen, *(each for one in settings for each in (one.masks, *one.selection))}:
+            protocol.keep(self.test.layout, torch.zeros(1, dtype=torch.long))
+        return chosen
+
+
+@dataclass
+class Workspace:
+    """Where experiments run. With `reuse`, stages are used although the code that trained them has changed."""
+
+    folder: Path
+    device: torch.device | str | None = None
+    on_epoch: OnEpoch = lambda stage, epoch: None
+    reuse: bool = False
+    _splits: dict[tuple[str, int, str, str | None], Dataset] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.device = pick_device(self.device)
+        self.folder = Path(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def job(self, experiment: Experiment) -> Job:
+        benchmark = experiment.configured()
+        train, val, test = (self.split(benchmark, name, experiment.data) for name in ("train", "val", "test"))
+        store = StageStore(train, val, self.folder / "stages", self.on_epoch, self.reuse)
+        return Job(experiment, benchmark, experiment.stage(benchmark), store, test)
+
+    def split(self, benchmark: Benchmark, split: str, data: str | None = None) -> Dataset:
+        """A split of a benchmark, on the device, read once."""
+        key = (benchmark.name, benchmark.fold, split, data)
+        if key not in self._splits:
+            assert self.device is not None
+            self._splits[key] = benchmark.load(split, Path(data) if data else None).to(self.device)
+        return self._splits[key]
+
+    def method(self, job: Job) -> tuple[Method, dict[str, Any]]:
+        """The job's method, trained, and the record of its training for results."""
+        trained = job.store.trained(job.stage)
+        path = job.model_path.parent / "experiment.json"
+        checkpoint.write_text(path, job.experiment.model_dump_json(indent=2, exclude_unset=True) + "\n")
+        assert isinstance(trained.module, Method)
+        about = dict(trained.about)
+        return trained.module, about | {"trained": about["trained"] | ({"stale": True} if trained.stale else {})}
+
+    def run(self, experiment: Experiment, protocols: Sequence[str] = ()) -> list[tuple[Result, Path]]:
+        """The experiment's results under each protocol (the benchmark's own when none is given), computed or loaded."""
+        job = self.job(experiment)
+        chosen = job.checked(protocols)
+        results = {result.protocol: (result, path) for result, path in self.finished(job, protocols)}
+        waiting = [protocol for protocol in chosen if str(protocol) not in results]
+        if waiting:
+            method, about = self.method(job)
+            details = {"stage": job.key, "evaluation": EVALUATION, **{name: about[name] for name in DETAILS}}
+            for protocol in waiting:
+                result, predictions = evaluate(
+                    method,
+                    job.test,
+                    protocol,
+                    experiment=experiment,
+                    metric=job.benchmark.metric,
+                    details=details,
+                    trained=about["trained"],
+                )
+                results[str(protocol)] = result, result.save(self.folder / "results", predictions)
+        return [results[str(protocol)] for protocol in chosen]
+
+    def finished(self, job: Job, protocols: Sequence[str] = ()) -> list[tuple[Result, Path]]:
+        """Those of the job's results that exist and belong to this very stage, code and test split."""
+        about = job.store.about(job.stage)
+        if about is None:
+            return []
+        names = [result_name(job.experiment, str(protocol), job.key) for protocol in job.checked(protocols)]
+        paths = [path for path in (self.folder / "results" / name for name in names) if path.exists()]
+        expected = (job.key, EVALUATION, about["trained"]["code"], job.test.fingerprint)
+        return [(result, path) for path in paths if _origin(result := Result.load(path)) == expected]
+
+    def cost(self, experiments: Sequence[Experiment]) -> dict[str, float]:
+        """Seconds that each stage still to be trained takes at most, from a few steps of each kind; none for few steps."""
+        waiting: dict[str, tuple[Stage, StageStore]] = {}
+        for job in map(self.job, experiments):
+            for stage in job.stage.all():
+                if stage.settings.epochs and job.store.about(stage) is None:
+                    fold = f" fold {job.benchmark.fold}" if job.benchmark.folds > 1 else ""
+                    waiting[stage.name + fold] = (stage, job.store)
+        if (
+            sum(stage.settings.epochs * stage.steps_per_epoch(store.train) for stage, store in waiting.values())
+            < FEW_STEPS
+        ):
+            return {}
+        measured: dict[str, float] = {}  # an epoch of each kind
+        for stage, store in waiting.values():
+            if _kind(stage) not in measured:
+                measured[_kind(stage)] = stage.seconds_per_epoch(store.train, store.val)
+        return {name: stage.settings.epochs * measured[_kind(stage)] for name, (stage, _) in waiting.items()}
+
+
+def _origin(result: Result) -> tuple[Any, ...]:
+    config = result.config
+    return config.get("stage"), config.get("evaluation"), result.trained.get("code"), result.data["fingerprint"]
+
+
+def _kind(stage: Stage) -> str:
+    """What the time of an epoch depends on."""
+    settings = stage.settings.model_copy(update={"seed": 0}).model_dump_json()
+    return source.digest([settings, source.plain(stage.make), source.plain(stage.arguments)])

@@ -1,0 +1,38 @@
+"""Table -> one unit per column: a Transformer over categories and numbers that hides missing cells (DVM, UK Biobank)."""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gauge.model.nn.tabular import TabularTransformer, by_cell, check_columns
+from gauge.types import Encoder
+
+__all__ = ["Tabular"]
+
+
+class Tabular(Encoder):
+    """Units are the states of the columns, which have seen each other. Their width is `inner`: whoever wants another one
+    projects them. Every column is a number unless `cardinalities` says how many categories it has. `sizes`: depth and heads.
+
+    >>> Tabular((17,), 256, depth=1).units
+    17
+    """
+
+    example_shape = (5,)
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        width: int,
+        cardinalities: Sequence[int] | None = None,
+        inner: int = 512,
+        **sizes: int,
+    ) -> None:
+        super().__init__()
+        columns = check_columns(shape, cardinalities)
+        self.units, self.width = len(columns), inner
+        self.layers = TabularTransformer(columns, inner, **sizes)
+
+    def forward(self, x: Float[Tensor, "b f"], observed: Tensor) -> Float[Tensor, "b f c"]:
+        return self.layers(x, by_cell(observed, x))[:, 1:]

@@ -1,0 +1,35 @@
+"""Text as word numbers -> one unit per word: its embedding, and its neighbours through a convolution (notes, titles)."""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gauge.types import Encoder
+
+__all__ = ["Tokens"]
+
+BLANK, UNKNOWN = 0, 1  # the numbers of what stands after the end of a text, and of a word that training never showed
+
+
+class Tokens(Encoder):
+    """`words` numbers from 0 on; 0 fills a short text up.
+
+    >>> Tokens((24,), 32, words=500).units
+    24
+    """
+
+    example_shape = (6,)
+
+    def __init__(self, shape: Sequence[int], width: int, words: int = 64) -> None:
+        super().__init__()
+        if len(shape) != 1:
+            raise ValueError(f"a text has shape [words], not {list(shape)}; give the number of each word")
+        (self.units,) = shape
+        self.width, self.words = width, words
+        self.embedding = nn.Embedding(words, width, padding_idx=BLANK)
+        self.neighbours = nn.Conv1d(width, width, 3, padding=1)
+
+    def forward(self, x: Tensor, observed: Tensor) -> Float[Tensor, "b n c"]:
+        word = self.embedding(x.long().clamp(0, self.words - 1))
+        return word + self.neighbours(word.transpose(1, 2)).relu().transpose(1, 2)

@@ -1,0 +1,36 @@
+"""Frozen: an imputer in eval mode for ever, its parameters and buffers beyond the reach of training."""
+
+from collections.abc import Callable
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from gauge.types import Batch, SupportsComplete
+
+
+class Frozen(nn.Module):
+    """`requires_grad=False` alone would leave BatchNorm statistics drifting and dropout on once the model trains.
+
+    The imputer moves with the model between devices, but it is no part of the model's parameters or saved state: it
+    was trained, and is kept, on its own.
+    """
+
+    def __init__(self, imputer: SupportsComplete) -> None:
+        super().__init__()
+        self._held = (imputer,)  # in a tuple, where nn.Module does not register it
+        if isinstance(imputer, nn.Module):
+            imputer.eval().requires_grad_(False)
+
+    @property
+    def imputer(self) -> SupportsComplete:
+        return self._held[0]
+
+    @torch.no_grad()
+    def complete(self, batch: Batch) -> Batch:
+        return self.imputer.complete(batch)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        if isinstance(self.imputer, nn.Module):
+            self.imputer._apply(fn, recurse)
+        return super()._apply(fn, recurse)

@@ -1,0 +1,167 @@
+"""GAUGE: complete the input, score every evidence unit, gate the attention, predict (Eqs. 1-10, Algorithm 1)."""
+
+import logging
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gauge.model.frozen import Frozen
+from gauge.model.gates import (
+    SCORE_FLOOR,
+    Biased,
+    Gate,
+    Normalization,
+    attention_bias,
+    hiding_bias,
+    normalize_scores,
+    pool_by_modality,
+    uses_zscore,
+)
+from gauge.model.network import Network
+from gauge.model.scoring.taylor import taylor_evidence
+from gauge.model.units import UnitEncoder
+from gauge.registry import SCORERS
+from gauge.types import Batch, Evidence, Method, Objective, Prediction, Scorer, SupportsComplete, Units
+
+__all__ = ["Gauge", "Gating"]
+
+logger = logging.getLogger(__name__)
+
+
+DISTRUST = 2.0  # where `informed` starts, in deviations of a sample's scores: what was imputed begins nearly shut
+CHOICES = (("granularity", ("unit", "modality", "imputed", "none")), ("read", ("backbone", "encoder")))
+
+
+@dataclass(frozen=True)
+class Gating:
+    """How evidence becomes gates; every ablation of the paper is one of these values.
+
+    `granularity`: a gate per unit, one per modality (v3), one learned gate for all imputed units whatever their scores, or
+    none at all (v1, v2). `read`: where a unit stands when it
+    is scored, as it enters the backbone or before the embeddings are added, when its replacement keeps its place.
+    `reference`: what replaces a unit there, zero when None. `informed` lowers the scores of all imputed units by one learned
+    number: scores do not tell what is real, but the model may know (not in the paper).
+
+    NOTE[PAPER] where-units-are-read: the paper leaves it open; the gradient is the same, the displacement is not.
+    """
+
+    granularity: Literal["unit", "modality", "imputed", "none"] = "unit"
+    score: str | Scorer = taylor_evidence
+    normalization: Normalization = "adaptive"
+    objective: Objective = "logit"
+    read: Literal["backbone", "encoder"] = "backbone"
+    reference: Tensor | None = None
+    informed: bool = False
+
+    def __post_init__(self) -> None:
+        for name, allowed in CHOICES:
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} {getattr(self, name)!r} is unknown; use one of {', '.join(allowed)}")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A batch as the network reads it: its completed input, its units, and the classifier that sees those in `visible`
+    (all of them when None)."""
+
+    completed: Batch
+    units: Units
+    classifier: Network | Biased
+    visible: Tensor | None = None
+
+
+class Gauge(Method):
+    """A gated classifier over a frozen imputer. Without an imputer missing units are hidden, and the rest is gated.
+
+    Encoders run once a step; the scoring pass and the gated pass share their tokens.
+    """
+
+    def __init__(
+        self,
+        encoder: UnitEncoder,
+        classifier: Network,
+        imputer: SupportsComplete | None = None,
+        *,
+        gating: Gating | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.classifier = classifier
+        self.imputer = None if imputer is None else Frozen(imputer)
+        self.gating = gating or Gating()
+        score = self.gating.score
+        self.score: Scorer = SCORERS.get(score) if isinstance(score, str) else score
+        if self.gating.granularity != "none":
+            raw = not uses_zscore(sum(encoder.layout.values()), self.gating.normalization)
+            self.gate = Gate(threshold=0.5 if raw else 0.0)  # app. B.3
+        if self.gating.informed:
+            self.distrust = nn.Parameter(torch.tensor(DISTRUST))
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Cross-entropy of the gated prediction (Eq. 10)."""
+        assert batch.labels is not None
+        return {"task": F.cross_entropy(self(batch).logits, batch.labels)}
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Prediction:
+        """The prediction for a batch whose values have been checked, with evidence and gates."""
+        prediction = self(batch.check())
+        if prediction.evidence is not None:
+            self._check(prediction.evidence, batch)
+        return prediction
+
+    def forward(self, batch: Batch) -> Prediction:
+        return self.decide(self.read(batch))
+
+    def read(self, batch: Batch) -> Reading:
+        """Phase 1: complete and encode."""
+        if self.imputer is not None:
+            completed = self.imputer.complete(batch)
+            return Reading(completed, self.encoder(completed, hide_missing=False), self.classifier)
+        units = self.encoder(batch)
+        return Reading(batch, units, Biased(self.classifier, hiding_bias(units.observed)), units.observed)
+
+    def decide(self, reading: Reading) -> Prediction:
+        """Phases 2 and 3: score and gate, then predict."""
+        units, classifier, visible = reading.units, reading.classifier, reading.visible
+        if self.gating.granularity == "none":
+            return Prediction(classifier(units.tokens, None))
+        if self.gating.granularity == "imputed":
+            gates = torch.where(units.observed, 1.0, self.gate(torch.zeros_like(units.observed, dtype=torch.float32)))
+            return Prediction(classifier(units.tokens, attention_bias(gates)), None, gates)
+        evidence = self.score(
+            classifier,
+            units.tokens,
+            reference=self.reference(units),
+            objective=self.gating.objective,
+            key=reading.completed.key,
+        )
+        scores = normalize_scores(evidence.scores, self.gating.normalization, visible=visible)
+        if self.gating.granularity == "modality":
+            scores = pool_by_modality(scores, units.modality, visible=visible)
+        if self.gating.informed:
+            scores = scores - self.distrust * ~units.observed
+        gates = self.gate(scores)
+        return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
+
+    def reference(self, units: Units) -> Tensor | None:
+        """What replaces a unit, as the backbone sees it."""
+        reference = self.gating.reference
+        if self.gating.read == "backbone":
+            return reference
+        return units.embedding if reference is None else units.embedding + reference.to(units.embedding)
+
+    def _check(self, evidence: Evidence, batch: Batch) -> None:
+        wrong = ~torch.isfinite(evidence.scores).all(1)
+        if wrong.any():
+            raise ValueError(
+                f"the evidence scores of sample {int(batch.index[wrong][0])} are not finite ({int(wrong.sum())} such in "
+                "the batch); look for exploding weights or for a score that divides by zero"
+            )
+        if evidence.scores.shape[1] > 1 and (evidence.scores.std(1) < SCORE_FLOOR).all():
+            logger.warning(
+                "all evidence scores lie within %g of each other: the gates cannot tell units apart", SCORE_FLOOR
+            )

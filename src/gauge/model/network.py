@@ -1,0 +1,46 @@
+"""Network: CLS + backbone + head (Eq. 1), the one classifier that every method shares."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gauge.model.backbones.adapters import FromFunction
+from gauge.model.nn.attention import small_parameter
+from gauge.types import Backbone
+
+
+class Network(nn.Module):
+    """(tokens, attn_bias) -> logits: prepends CLS, runs the backbone, reads the first position.
+
+    The backbone is a `Backbone`, or any function of (sequence, attn_bias); `check_backbone` tells whether it keeps the
+    contract. It is asked for the CLS state alone.
+
+    >>> from gauge.model.backbones.transformer import Transformer
+    >>> network = Network(Transformer(16, heads=2, depth=2), dim=16, num_classes=3)
+    >>> network(torch.zeros(5, 4, 16)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(self, backbone: Callable[..., Tensor], dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.backbone = backbone if isinstance(backbone, Backbone) else FromFunction(backbone)
+        self.cls_token = small_parameter(dim)
+        self.cls_position = small_parameter(dim)  # one slot of the published position table belongs to CLS
+        self.head = nn.Linear(dim, num_classes)
+
+    def forward(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b k"]:
+        return self.head(self.features(tokens, attn_bias))
+
+    def features(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
+        """The CLS state that the head reads."""
+        return self.backbone.cls(self._sequence(tokens), attn_bias)
+
+    def attention(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
+        """The attention of the last block, where the backbone offers it."""
+        return self.backbone.attention(self._sequence(tokens), attn_bias)
+
+    def _sequence(self, tokens: Tensor) -> Tensor:
+        cls = (self.cls_token + self.cls_position).to(tokens.dtype).expand(len(tokens), 1, -1)
+        return torch.cat([cls, tokens], 1)

@@ -1,0 +1,119 @@
+"""Checkpoints: one safetensors file each, its JSON in the header, written in one step, checked on load."""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+logger = logging.getLogger(__name__)
+
+FORMAT = "gauge-checkpoint-1"
+
+
+def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Write tensors and what is known about them. Whoever looks finds the old file or the new one, never half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    content = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(about)
+    save_file(content, part, metadata={"format": FORMAT, "about": text, "sha256": _checksum(content, text)})
+    mask = os.umask(0)
+    os.umask(mask)
+    part.chmod(0o666 & ~mask)  # safetensors lets nobody else read it
+    _replace(part, path)
+
+
+def load(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a checkpoint and what is known about them; nothing in the file is executed."""
+    with _opened(path, "cpu") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        metadata = file.metadata() or {}
+    known = about(path)
+    if "sha256" not in metadata:
+        logger.warning("%s carries no checksum: it was written by gauge-ml 0.1.0", path)
+    elif metadata["sha256"] != _checksum(tensors, metadata["about"]):
+        raise ValueError(f"{path} is damaged: its checksum does not match; delete it to train that stage again")
+    return {name: tensor.to(device) for name, tensor in tensors.items()}, known
+
+
+def _checksum(tensors: Mapping[str, Tensor], about: str) -> str:
+    digest = hashlib.sha256(about.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def about(path: Path) -> dict[str, Any]:
+    """What is known about a checkpoint, without reading its tensors."""
+    with _opened(path, "cpu") as file:
+        metadata = file.metadata() or {}
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path} has format {metadata.get('format')!r}, this version reads {FORMAT!r}")
+    return json.loads(metadata["about"])
+
+
+@contextmanager
+def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
+    if not Path(path).is_file():
+        raise ValueError(f"there is no checkpoint {path}")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path} is damaged or not a checkpoint ({error}); delete it to train that stage again"
+        ) from error
+
+
+def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Put tensors into the module; every name and shape has to fit."""
+    own = module.state_dict()
+    problems = [f"{name} is missing" for name in own if name not in tensors]
+    problems += [f"{name} is not part of the model" for name in tensors if name not in own]
+    problems += [
+        f"{name} is {_form(tensors[name])}, the model has {_form(own[name])}"
+        for name in own
+        if name in tensors and _form(tensors[name]) != _form(own[name])
+    ]
+    if problems:
+        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise ValueError(f"{source} does not fit {type(module).__name__}: {'; '.join(problems[:3])}{more}")
+    module.load_state_dict(dict(tensors))
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in one step."""
+    write_bytes(path, lambda file: file.write(text.encode()))
+
+
+def write_bytes(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a file that appears under its name once it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            write(file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _replace(part, path)
+
+
+def _replace(part: Path, path: Path) -> None:
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(part, path)

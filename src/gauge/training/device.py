@@ -1,0 +1,23 @@
+"""Which device work runs on."""
+
+import torch
+
+
+def pick_device(name: torch.device | str | None) -> torch.device:
+    """The device of that name, a GPU when there is one and no name is given."""
+    return choose_device(name, torch.cuda.device_count())
+
+
+def choose_device(name: torch.device | str | None, gpus: int) -> torch.device:
+    """The device of that name on a machine with so many GPUs.
+
+    >>> choose_device(None, gpus=0), choose_device(None, gpus=2), choose_device("cuda:1", gpus=2)
+    (device(type='cpu'), device(type='cuda'), device(type='cuda', index=1))
+    """
+    try:
+        device = torch.device(name or ("cuda" if gpus else "cpu"))
+    except RuntimeError as error:
+        raise ValueError(f"there is no device {name!r}; use cpu, cuda or cuda:NUMBER") from error
+    if device.type == "cuda" and (device.index or 0) >= gpus:
+        raise ValueError(f"{device} was asked for, but torch sees {gpus} GPUs; use cpu")
+    return device

@@ -1,0 +1,67 @@
+"""Predictions of a method for a whole split under one missingness protocol."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gauge.data import Dataset
+from gauge.masks import Protocol, mask_split, missing_rates, parse_protocol, passes
+from gauge.training.metrics import Metric
+from gauge.types import Batch, Method
+
+MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method and its seed
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Class probabilities of a split in order, its labels, and how much was really missing.
+
+    `repeats` is how often the split was gone through, each time under another subset; the rows follow each other.
+    """
+
+    probabilities: np.ndarray
+    labels: np.ndarray
+    missing: dict[str, float]
+    repeats: int = 1
+
+    def score(self, metric: Metric) -> float:
+        return metric.score(self.probabilities, self.labels)
+
+    def interval(self, metric: Metric) -> tuple[float, float]:
+        return metric.interval(self.probabilities, self.labels, repeats=self.repeats)
+
+
+def masked_batches(data: Dataset, protocol: Protocol, size: int, chosen: Tensor | None = None) -> Iterator[Batch]:
+    """The split, or the chosen ones of its samples, each with the mask and the noise that all methods share."""
+    keep = mask_split(protocol, data.layout, len(data), seed=MASK_SEED, split=data.split)
+    keep = {name: flags.to(data.device) for name, flags in keep.items()}
+    return data.batches(size, keep=keep, seed=MASK_SEED, chosen=chosen)
+
+
+def predict_split(
+    method: Method, data: Dataset, protocol: Protocol | str, *, batch_size: int | None = None
+) -> Predictions:
+    """Every sample, with the masks that all methods share. The method is left in eval mode.
+
+    A method whose answer depends on the rest of the batch sees batches of 512 wherever it runs, as published.
+    """
+    method.eval()
+    large = data.device.type == "cuda" and not method.looks_across_batch
+    batch_size = batch_size or (4096 if large else 512)
+    each = passes(parse_protocol(protocol) if isinstance(protocol, str) else protocol, data.layout)
+    logits, observed = [], []
+    for one in each:
+        for batch in masked_batches(data, one, batch_size):
+            logits.append(method.predict(batch).logits)
+            observed.append(batch.observed)
+    probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()
+    if not np.isfinite(probabilities).all():
+        row = int(np.flatnonzero(~np.isfinite(probabilities).all(1))[0]) % len(data)
+        raise ValueError(
+            f"the prediction for sample {row} of {data.split} is not finite; the model's weights are broken"
+        )
+    missing = missing_rates({name: torch.cat([flags[name] for flags in observed]) for name in data.inputs})
+    return Predictions(probabilities, np.tile(data.labels.cpu().numpy(), len(each)), missing, len(each))

@@ -1,0 +1,279 @@
+"""fit(): one loop for every method and imputer, with exact resume.
+
+Batch order, masks and noise are pure functions of (seed, epoch, sample), and torch's own draws are seeded for each
+epoch, so a run that is killed and started again ends bit for bit where the uninterrupted one does.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gauge.data import Dataset
+from gauge.randomness import permutation, sample_keys, seeded
+from gauge.training import checkpoint
+from gauge.training.inference import masked_batches, predict_split
+from gauge.training.settings import TrainSettings
+from gauge.training.step import Step, make_adam, training_step
+from gauge.types import Method, Trainable
+
+MIN_GAIN = 1e-4  # what counts as an improvement for patience
+LARGE = 2**20  # bytes: a larger state is saved only
+SAVE_SECONDS = 10  # so often, a smaller one after every epoch
+LAST = "last.safetensors"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch brought."""
+
+    number: int
+    of: int
+    losses: dict[str, float]
+    score: float | None
+    seconds: float
+
+
+@dataclass
+class Progress:
+    """Where training stands; saved with every checkpoint."""
+
+    epoch: int = 0
+    best_score: float | None = None
+    best_epoch: int = 0
+    patience_score: float | None = None
+    waited: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def fit(
+    method: Trainable,
+    train: Dataset,
+    val: Dataset | None = None,
+    *,
+    settings: TrainSettings,
+    folder: Path | None = None,
+    on_epoch: Callable[[Epoch], object] = lambda epoch: None,
+    code: str = "",
+    record: bool = True,
+) -> Progress:
+    """Train a method or an imputer; it ends with its best epoch's weights, or the last's without `selection`.
+
+    It ends early when `on_epoch` returns True. With a folder, training leaves `last.safetensors` there, and a second call
+    continues from it if settings, data and `code` are the same; an exception that `on_epoch` raises to stop it loses no
+    finished epoch. `record=False` launches every step anew on a GPU too.
+    """
+    if settings.selection and val is None:
+        selection = ", ".join(map(str, settings.selection))
+        raise ValueError(f"settings select by {selection} but no validation split was given")
+    _check_batches(method, train, settings)
+    method.to(train.device)
+    optimizer = make_adam(method, settings, train.device)
+    # with a constant rate a longer run is the shorter one continued
+    identity = settings.model_dump(mode="json", exclude={"epochs"} if settings.schedule == "constant" else None)
+    run = {"settings": identity, "data": train.fingerprint, "code": code}
+    progress, best = _resume(method, optimizer, folder, train.device, run)
+    keeper = _Keeper(folder, method, optimizer, run)
+    step = Step(method, optimizer, train, settings, record=record)
+    while progress.epoch < settings.epochs and not _patience_is_over(progress, settings):
+        started = time.perf_counter()
+        with seeded(settings.seed, "epoch", progress.epoch), _arithmetic(settings, train.device):
+            losses = _train_epoch(step, progress.epoch)
+            score = _validate(method, val, settings) if val is not None and settings.selection else None
+        progress.epoch += 1
+        if _improved(progress, score):
+            best = _state(method)
+        epoch = Epoch(progress.epoch, settings.epochs, losses, score, time.perf_counter() - started)
+        progress.history.append(asdict(epoch))
+        keeper.save(progress, best)
+        try:
+            enough = on_epoch(epoch)
+        except BaseException:
+            keeper.save(progress, best, now=True)
+            raise
+        if enough is True:
+            break
+    keeper.save(progress, best, now=True)
+    if best is not None:
+        checkpoint.load_into(method, best, Path("the best epoch"))
+    method.eval()
+    return progress
+
+
+def _check_batches(method: Trainable, train: Dataset, settings: TrainSettings) -> None:
+    """No sample is alone in a batch of a method whose samples learn from each other."""
+    alone = settings.batch_size == 1 or len(train) % settings.batch_size == 1
+    if alone and method.looks_across_batch:
+        raise ValueError(
+            f"{type(method).__name__} learns from samples side by side, but {len(train)} samples in batches of "
+            f"{settings.batch_size} leave one alone; set another batch_size"
+        )
+
+
+def seconds_per_step(method: Trainable, train: Dataset, settings: TrainSettings, *, steps: int = 2) -> float:
+    """How long a training step takes, after one to warm up; the module is changed by it."""
+    step = training_step(method, train, settings, record=False)
+    index = torch.arange(min(settings.batch_size, len(train)), device=train.device)
+    key = sample_keys(index, settings.seed)
+    for number in range(steps + 1):
+        if number == 1:
+            started = time.perf_counter()
+        float(next(iter(step(index, key, settings.learning_rate).values())))  # waits for the device
+    return (time.perf_counter() - started) / steps
+
+
+def seconds_per_validation(method: Trainable, val: Dataset, settings: TrainSettings, *, samples: int = 64) -> float:
+    """How long it takes to validate, from the answers for a few samples."""
+    if not settings.selection or not isinstance(method, Method):
+        return 0.0
+    few = torch.arange(min(samples, len(val)), device=val.device)
+    (batch,) = masked_batches(val, settings.selection[-1], len(few), few)
+    method.to(val.device).eval()
+    started = time.perf_counter()
+    float(method.predict(batch).logits.sum())  # waits for the device
+    return (time.perf_counter() - started) * len(settings.selection) * len(val) / len(few)
+
+
+def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
+    method, settings, train = step.method, step.settings, step.train
+    method.train()
+    order = permutation(len(train), settings.seed, "order", epoch, device=train.device)
+    keys = sample_keys(order, settings.seed, "train", epoch)
+    steps = order.split(settings.batch_size)
+    totals: list[dict[str, Tensor]] = []
+    for number, (index, key) in enumerate(zip(steps, keys.split(settings.batch_size), strict=True)):
+        totals.append(step(index, key, _learning_rate(settings, epoch + number / len(steps))))
+    method.end_epoch()
+    # looked at once an epoch: a look at every step would make the device wait
+    losses = {name: torch.stack([terms[name] for terms in totals]) for name in totals[0]}
+    for name, values in losses.items():
+        wrong = (~torch.isfinite(values)).nonzero()
+        if len(wrong):
+            place = int(wrong[0])
+            raise FloatingPointError(
+                f"loss {name!r} is {float(values[place])} in epoch {epoch + 1}, batch {place + 1} of {len(steps)} (samples "
+                f"{steps[place][:5].tolist()} ...); lower the learning rate ({settings.learning_rate:g}) or look at them"
+            )
+    if not bool(torch.stack([torch.isfinite(parameter).all() for parameter in method.parameters()]).all()):
+        raise FloatingPointError(f"weights are no longer finite after epoch {epoch + 1}; lower the learning rate")
+    return {name: float(values.mean()) for name, values in losses.items()}
+
+
+def _learning_rate(settings: TrainSettings, epoch: float) -> float:
+    if settings.schedule == "constant":
+        return settings.learning_rate
+    return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / settings.epochs))
+
+
+def _validate(method: Trainable, val: Dataset, settings: TrainSettings) -> float:
+    """NOTE[PAPER] selection: the paper selects by "the best validation accuracy" and not under which missingness; here
+    the mean over the listed protocols decides, the same for every method."""
+    if not isinstance(method, Method):
+        raise ValueError(
+            f"{type(method).__name__} predicts nothing, so no epoch can be selected; leave selection empty"
+        )
+    scores = [predict_split(method, val, protocol).score(settings.metric) for protocol in settings.selection]
+    return sum(scores) / len(scores)
+
+
+def _improved(progress: Progress, score: float | None) -> bool:
+    """Take note of a validation score; True when it is the best so far."""
+    if score is None:
+        return False
+    if progress.patience_score is None or score >= progress.patience_score + MIN_GAIN:
+        progress.patience_score, progress.waited = score, 0
+    else:
+        progress.waited += 1
+    if progress.best_score is not None and score <= progress.best_score:
+        return False
+    progress.best_score, progress.best_epoch = score, progress.epoch
+    return True
+
+
+def _patience_is_over(progress: Progress, settings: TrainSettings) -> bool:
+    return settings.patience is not None and progress.waited >= settings.patience
+
+
+def _state(method: Trainable) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
+
+
+class _Keeper:
+    """Leaves what training can be continued from in a folder, in one file that is replaced as a whole."""
+
+    def __init__(
+        self, folder: Path | None, method: Trainable, optimizer: torch.optim.Optimizer, run: dict[str, Any]
+    ) -> None:
+        self.folder, self.method, self.optimizer, self.run = folder, method, optimizer, run
+        self.saved_epoch, self.saved_at = 0, time.monotonic()
+        self.large = sum(tensor.nbytes for tensor in method.state_dict().values()) > LARGE
+
+    def save(self, progress: Progress, best: dict[str, Tensor] | None, *, now: bool = False) -> None:
+        """After every epoch, a large state only now and then; `now` at any rate."""
+        waits = self.large and not now and time.monotonic() < self.saved_at + SAVE_SECONDS
+        if self.folder is None or progress.epoch == self.saved_epoch or waits:
+            return
+        tensors = {f"model.{name}": tensor for name, tensor in self.method.state_dict().items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in (best or {}).items()}
+        for number, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{number}.{slot}": value for slot, value in slots.items()}
+        checkpoint.save(self.folder / LAST, tensors, {"progress": asdict(progress), "run": self.run})
+        history = "".join(json.dumps(epoch) + "\n" for epoch in progress.history)
+        checkpoint.write_text(self.folder / "metrics.jsonl", history)
+        self.saved_epoch, self.saved_at = progress.epoch, time.monotonic()
+
+
+def _resume(
+    method: Trainable,
+    optimizer: torch.optim.Optimizer,
+    folder: Path | None,
+    device: torch.device,
+    run: dict[str, Any],
+) -> tuple[Progress, dict[str, Tensor] | None]:
+    """Put module and optimizer where an earlier call left them; a fresh start when there was none."""
+    if folder is None or not (folder / LAST).exists():
+        return Progress(), None
+    path = folder / LAST
+    tensors, about = checkpoint.load(path, device)
+    model, best, slots = (_part(prefix, tensors) for prefix in ("model.", "best.", "optimizer."))
+    checkpoint.load_into(method, model, path)
+    if about["run"] != run:
+        changed = [name for name, value in run["settings"].items() if about["run"]["settings"].get(name) != value]
+        changed += [name for name in ("data", "code") if about["run"].get(name) != run[name]]
+        raise ValueError(
+            f"{path} belongs to a run with other {', '.join(changed)}; use another folder, or delete it to start anew"
+        )
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in slots.items():
+        number, slot = name.split(".")
+        state.setdefault(int(number), {})[slot] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    return Progress(**about["progress"]), best or None
+
+
+def _part(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def _arithmetic(settings: TrainSettings, device: torch.device) -> Iterator[None]:
+    """Matrix products as precise, and algorithms as repeatable, as the settings ask."""
+    if settings.deterministic and device.type == "cuda" and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
+        raise ValueError("deterministic=True on a GPU needs the environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
+    repeatable, precision = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
+    torch.use_deterministic_algorithms(settings.deterministic or repeatable)
+    if settings.precision == "tf32" and device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(repeatable)
+        torch.set_float32_matmul_precision(precision)

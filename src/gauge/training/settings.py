@@ -1,0 +1,94 @@
+"""Typed settings: YAML in and out, unknown keys are errors."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+
+from gauge.masks import Complete, Protocol, parse_protocol
+from gauge.registry import pick
+from gauge.training.metrics import ACCURACY, METRICS, Metric
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must hold a mapping of settings, not {type(content).__name__}")
+    return content
+
+
+class Settings(BaseModel):
+    """Immutable, strict about names, and told apart by value."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    @classmethod
+    def parse(cls, content: Mapping[str, Any], where: str) -> Self:
+        """The settings in a mapping; every mistake is reported with its place."""
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            mistakes = "; ".join(_mistake(cls, e["loc"], e["msg"]) for e in error.errors())
+            raise ValueError(f"{where}: {mistakes} (settings: {', '.join(cls.model_fields)})") from error
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        return cls.parse(read_yaml(path), str(path))
+
+    def save(self, path: Path) -> None:
+        Path(path).write_text(yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False), encoding="utf-8")
+
+
+def _mistake(settings: type[BaseModel], names: tuple[int | str, ...], message: str) -> str:
+    """The message after the dotted name, with the nearest known name where the last one is not known."""
+    for name in names[:-1]:
+        field = settings.model_fields.get(str(name))
+        inner = [] if field is None else [each for each in get_args(field.annotation) if hasattr(each, "model_fields")]
+        if not inner:
+            break
+        settings = inner[0]
+    near = difflib.get_close_matches(str(names[-1]), settings.model_fields, n=1) if names else []
+    hint = f", did you mean {near[0]!r}?" if near and near[0] != names[-1] else ""
+    return f"{'.'.join(map(str, names))}: {message}{hint}"
+
+
+def _parsed(value: object) -> object:
+    return parse_protocol(value) if isinstance(value, str) else value
+
+
+def _named(value: object) -> object:
+    return pick(METRICS, value, "metric") if isinstance(value, str) else value
+
+
+ProtocolField = Annotated[Protocol, BeforeValidator(_parsed), PlainSerializer(str)]
+"""A missingness protocol, written as its text form."""
+MetricField = Annotated[Metric, BeforeValidator(_named), PlainSerializer(str)]
+"""A metric, written as its name."""
+Augment = Literal["", "cars", "hearts", "lesions", "leaves", "cars-tip", "hearts-tip", "lesions-tip", "leaves-tip"]
+
+
+class TrainSettings(Settings):
+    """How one stage trains. `masks` is the protocol of the training batches; `selection` lists the protocols whose mean
+    validation metric chooses the checkpoint (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
+    factors of matrix products, bf16 runs the whole forward pass in half precision. `augment` names how training samples are
+    changed at random (`AUGMENTATIONS`)."""
+
+    epochs: int = Field(ge=0)
+    batch_size: int = Field(default=256, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    schedule: Literal["constant", "cosine"] = "constant"
+    patience: int | None = Field(default=20, ge=1)
+    masks: ProtocolField = Complete()
+    augment: Augment = ""
+    selection: tuple[ProtocolField, ...] = ()
+    metric: MetricField = ACCURACY
+    seed: int = 0
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    deterministic: bool = False

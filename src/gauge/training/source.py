@@ -1,0 +1,156 @@
+"""What a trained stage depends on: its arguments as plain values, and the source of the code that reads them.
+
+The source counts as its syntax tree without docstrings, so paths, comments and formatting do not matter, and neither does
+the Python version. A module stands for itself and for all modules of its package that it imports, directly or not.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+from torch import Tensor, nn
+
+Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+def digest(value: Plain) -> str:
+    """A short hash of a plain value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def plain(value: Any) -> Plain:
+    """The value as JSON can hold it: equal values give equal results and different ones different results.
+
+    >>> plain({"rate": 0.5, "shape": (3, 4), "loss": torch.nn.MSELoss})
+    {'rate': 0.5, 'shape': [3, 4], 'loss': 'torch.nn.modules.loss:MSELoss'}
+    """
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(name): plain(each) for name, each in value.items()}
+        case tuple() | list():
+            return [plain(each) for each in value]
+        case _ if isinstance(value, type) or inspect.isroutine(value):
+            return _name(value)
+    return {"": _name(type(value)), **{name: plain(each) for name, each in _content(value).items()}}
+
+
+def code(*values: Any) -> dict[str, str]:
+    """Module name -> hash of its source, for all modules that the classes and functions among the values come from."""
+    modules: dict[str, str] = {}
+    for value in _definitions(values):
+        modules |= _closure(value.__module__)
+    return dict(sorted(modules.items()))
+
+
+def _content(value: Any) -> dict[str, Any]:
+    """What tells a value from others of its class."""
+    if isinstance(value, Tensor | np.ndarray):
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        content = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+        return {"dtype": str(array.dtype), "shape": array.shape, "sha256": content}
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, partial):
+        return {"function": value.func, "args": value.args, "keywords": value.keywords}
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
+    if isinstance(value, nn.Module):
+        return {"modules": repr(value), **value.state_dict()}
+    try:
+        return vars(value)
+    except TypeError as error:
+        raise ValueError(f"a {type(value).__name__} cannot tell trained stages apart; give plain values") from error
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}:{value.__qualname__}"
+
+
+def _definitions(values: Iterable[Any]) -> Iterator[Any]:
+    """The classes and functions among the values, at any depth."""
+    for value in values:
+        if isinstance(value, type) or inspect.isfunction(value):
+            yield value
+        elif isinstance(value, partial):
+            yield from _definitions([value.func, *value.args, *value.keywords.values()])
+        elif isinstance(value, Mapping):
+            yield from _definitions(value.values())
+        elif isinstance(value, tuple | list):
+            yield from _definitions(value)
+        elif not isinstance(value, str | int | float | Tensor | np.ndarray | None):
+            yield type(value)
+            if is_dataclass(value):
+                yield from _definitions(getattr(value, each.name) for each in fields(value))
+
+
+@cache
+def _closure(module: str) -> dict[str, str]:
+    """The hashes of a module and of all that it imports from the package it belongs to."""
+    package = module.partition(".")[0]
+    hashes: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        path = _path(name)
+        if name in hashes or path is None:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        hashes[name] = digest(_syntax(tree))
+        found = [each for node in ast.walk(tree) for each in _imported(node, name, path)]
+        waiting += [each for each in found if each.startswith((f"{package}.", "gauge."))]
+    return hashes
+
+
+def _path(module: str) -> Path | None:
+    """The file of a module; None for what is no file of Python, or outside gauge and plugins."""
+    loaded = sys.modules.get(module)
+    origin = getattr(loaded, "__file__", None)
+    if loaded is None:
+        try:
+            spec = importlib.util.find_spec(module)
+        except (ImportError, ValueError):  # `from package import name`, where the name is no module
+            return None
+        origin = spec.origin if spec else None
+    return Path(origin) if origin and origin.endswith(".py") else None
+
+
+def _imported(node: ast.AST, module: str, path: Path) -> list[str]:
+    """The modules that an import statement may load."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = node.module or ""
+    if node.level:
+        parents = module.split(".")
+        above = node.level - (path.name == "__init__.py")
+        base = ".".join([*parents[: len(parents) - above], *([base] if base else [])])
+    return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+
+
+def _syntax(node: Any) -> Plain:
+    """A syntax tree as lists, without docstrings and without what only some versions of Python write down."""
+    if isinstance(node, ast.AST):
+        content = {name: value for name, value in ast.iter_fields(node) if value not in (None, []) and name != "ctx"}
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node, clean=False
+        ):
+            content["body"] = content["body"][1:]
+        return [type(node).__name__, *([name, _syntax(value)] for name, value in content.items())]
+    if isinstance(node, list):
+        return [_syntax(each) for each in node]
+    return repr(node)

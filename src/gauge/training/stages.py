@@ -1,0 +1,193 @@
+"""Stages: what trains, on which settings, standing on what; each is trained once, kept, and loaded after that.
+
+A stage is kept under the hash of everything it is built from: the arguments, the settings, the data, and the stages it
+stands on. The code that trained it is recorded beside it: when that code has changed since, the stage is trained anew.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from gauge.data import Dataset
+from gauge.randomness import seeded
+from gauge.training import checkpoint, source
+from gauge.training.loop import LAST, Epoch, Progress, fit, seconds_per_step, seconds_per_validation
+from gauge.training.provenance import commit, hardware
+from gauge.training.settings import TrainSettings
+from gauge.types import Method, Trainable
+
+logger = logging.getLogger(__name__)
+
+OnEpoch = Callable[[str, Epoch], object]
+"""Called with a stage's name and what its last epoch brought; True ends the stage early."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thing to train: `make(train, *trained needs, **arguments)`, with `make` a class or a function of a module."""
+
+    name: str
+    make: Callable[..., Trainable]
+    arguments: Mapping[str, Any]
+    settings: TrainSettings
+    needs: tuple["Stage", ...] = ()
+
+    def all(self) -> list["Stage"]:
+        """This stage after all that it stands on, each once."""
+        stages: dict[str, Stage] = {}
+        for need in self.needs:
+            stages |= {stage.identity: stage for stage in need.all()}
+        return [*stages.values(), self]
+
+    @cached_property
+    def identity(self) -> str:
+        """The hash of what is built and how it trains, whatever the data."""
+        return self.key("")
+
+    def key(self, data: str) -> str:
+        """The hash that this stage is kept under, for data with that fingerprint."""
+        return source.digest(
+            {
+                "make": source.plain(self.make),
+                "arguments": source.plain(self.arguments),
+                "settings": self.settings.model_dump(mode="json"),
+                "data": data,
+                "needs": [need.key(data) for need in self.needs],
+            }
+        )
+
+    @cached_property
+    def code(self) -> str:
+        """The hash of the code that decides what this stage learns."""
+        own = source.code(self.make, self.arguments, fit)
+        return source.digest([own, *(need.code for need in self.needs)])
+
+    def build(self, train: Dataset, needs: list[Trainable]) -> Trainable:
+        with seeded(self.settings.seed, "build", self.name):
+            return self.make(train, *needs, **self.arguments)
+
+    def seconds_per_epoch(self, train: Dataset, val: Dataset | None) -> float:
+        """Measured on a few steps, with nothing trained that it stands on."""
+        module = self._untrained(train)
+        if not module.is_trainable:
+            return 0.0
+        training = self.steps_per_epoch(train) * seconds_per_step(module, train, self.settings)
+        return training + (0.0 if val is None else seconds_per_validation(module, val, self.settings))
+
+    def steps_per_epoch(self, train: Dataset) -> int:
+        return math.ceil(len(train) / self.settings.batch_size)
+
+    def _untrained(self, train: Dataset) -> Trainable:
+        return self.build(train, [need._untrained(train) for need in self.needs])
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A stage's module, and the record of its training. `stale`: the code has changed since."""
+
+    module: Trainable
+    about: Mapping[str, Any]
+    stale: bool = False
+
+
+@dataclass
+class StageStore:
+    """Trains stages on one pair of splits and keeps them, in a folder or, without one, in memory.
+
+    With `reuse` a stage is kept although the code that trained it has changed.
+    """
+
+    train: Dataset
+    val: Dataset | None
+    folder: Path | None
+    on_epoch: OnEpoch = lambda stage, epoch: None
+    reuse: bool = False
+    _memory: dict[str, tuple[dict[str, Tensor], dict[str, Any]]] = field(default_factory=dict)
+
+    def path(self, stage: Stage) -> Path | None:
+        """Where the trained stage is kept."""
+        return None if self.folder is None else self.folder / f"{stage.name}-{self.key(stage)}" / "model.safetensors"
+
+    def key(self, stage: Stage) -> str:
+        return stage.key(f"{self.train.fingerprint} {self.val.fingerprint if self.val else ''}")
+
+    def about(self, stage: Stage) -> dict[str, Any] | None:
+        """The record of the stage's training; None while it is not trained, or not by this code."""
+        path = self.path(stage)
+        if path is None:
+            return self._memory[self.key(stage)][1] if self.key(stage) in self._memory else None
+        if not path.exists():
+            return None
+        about = checkpoint.about(path)
+        return about if about["trained"]["code"] == stage.code or self.reuse else None
+
+    def trained(self, stage: Stage) -> Trained:
+        """The stage, trained now or at some earlier time; a fresh copy of its module at every call."""
+        needs = [self.trained(need) for need in stage.needs]
+        module = stage.build(self.train, [need.module for need in needs]).to(self.train.device)
+        about = self.about(stage)
+        if about is None:
+            about = self._train(stage, module)
+        else:
+            path = self.path(stage)
+            tensors = self._memory[self.key(stage)][0] if path is None else checkpoint.load(path)[0]
+            checkpoint.load_into(module, tensors, path or Path(stage.name))
+        stale = about["trained"]["code"] != stage.code or any(need.stale for need in needs)
+        return Trained(module.eval(), about, stale)
+
+    def _train(self, stage: Stage, module: Trainable) -> dict[str, Any]:
+        path = self.path(stage)
+        folder = None if path is None else path.parent
+        if path is not None:
+            self._discard_stale(stage, path)
+        progress = Progress()
+        if module.is_trainable:
+            progress = fit(
+                module,
+                self.train,
+                self.val if stage.settings.selection else None,
+                settings=stage.settings,
+                folder=folder,
+                on_epoch=lambda epoch: self.on_epoch(stage.name, epoch),
+                code=stage.code,
+            )
+        if isinstance(module, Method):
+            module.eval().prepare(self.train)
+        about = self._record(stage, progress)
+        if path is None or folder is None:
+            state = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+            self._memory[self.key(stage)] = state, about
+        else:
+            checkpoint.save(path, module.state_dict(), about)
+            (folder / LAST).unlink(missing_ok=True)
+        return about
+
+    def _record(self, stage: Stage, progress: Progress) -> dict[str, Any]:
+        return {
+            "stage": stage.name,
+            "config": source.plain(stage.arguments),
+            "settings": stage.settings.model_dump(mode="json"),
+            "epochs": progress.epoch,
+            "best": progress.best_epoch,
+            "score": progress.best_score,
+            "train_seconds": round(sum(epoch["seconds"] for epoch in progress.history), 1),
+            "train_rows": len(self.train),
+            "trained": {"commit": commit(), "code": stage.code, "hardware": hardware(self.train.device)},
+        }
+
+    def _discard_stale(self, stage: Stage, path: Path) -> None:
+        """Say that a stage is trained anew because its code has changed, and drop what the old code left."""
+        last = path.parent / LAST
+        stale = path.exists()
+        if last.exists() and checkpoint.about(last)["run"].get("code") != stage.code:
+            stale = True
+            last.unlink()
+        if stale:
+            logger.warning("the code of %s has changed since it was trained; it is trained anew", stage.name)
+            path.unlink(missing_ok=True)

@@ -1,0 +1,119 @@
+"""One training step, from the indices and keys of a batch to the optimizer: launched kernel by kernel, or recorded.
+
+Networks this small wait for kernel launches, not for arithmetic. On a GPU a training step is therefore recorded once as a
+CUDA graph and replayed.
+"""
+
+import logging
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+from gauge.data import Dataset
+from gauge.data.augmentation import augment
+from gauge.model.nn.streams import forget, join
+from gauge.training.settings import TrainSettings
+from gauge.types import Trainable
+
+logger = logging.getLogger(__name__)
+
+EAGER_STEPS = 3  # before a step is recorded: they allocate what it needs
+
+
+def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> torch.optim.Adam:
+    """On a GPU the learning rate is a tensor: a recorded step reads it anew at every replay."""
+    trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
+    if device.type != "cuda":
+        return torch.optim.Adam(trained, lr=settings.learning_rate, fused=True)
+    rate = torch.tensor(settings.learning_rate, device=device)
+    return torch.optim.Adam(trained, lr=rate, fused=True, capturable=True)
+
+
+class Step:
+    """One training step, from the indices and keys of a batch to the optimizer; returns the loss terms.
+
+    On a GPU full batches run eagerly a few times and are then recorded and replayed; what is left over at the end of an
+    epoch runs eagerly. Where recording fails, steps stay eager and a warning says why.
+    """
+
+    def __init__(
+        self, method: Trainable, optimizer: torch.optim.Adam, train: Dataset, settings: TrainSettings, *, record: bool
+    ) -> None:
+        self.method, self.optimizer, self.train, self.settings = method, optimizer, train, settings
+        self.record = record and train.device.type == "cuda"
+        self.half = settings.precision == "bf16" and train.device.type == "cuda"
+        self.eager_steps = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, index: Tensor, key: Tensor, rate: float) -> dict[str, Tensor]:
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        if not self.record or len(index) != self.settings.batch_size:
+            return self._run(index, key)
+        if self.eager_steps < EAGER_STEPS:
+            self.eager_steps += 1
+            return self._run_aside(index, key)
+        if self.graph is None and not self._recorded(index, key):
+            return self._run(index, key)
+        assert self.graph is not None
+        self.index.copy_(index)
+        self.key.copy_(key)
+        self.graph.replay()
+        return {name: term.clone() for name, term in self.terms.items()}
+
+    def _run(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
+        batch = self.train.batch(index, keep=self.settings.masks.keep(self.train.layout, key), key=key)
+        if self.settings.augment:
+            batch = augment(batch, self.settings.augment)
+        with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.half):
+            terms = self.method.loss(batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.stack([term.float() for term in terms.values()]).sum().backward()
+        join()
+        self.optimizer.step()
+        return {name: term.detach().float() for name, term in terms.items()}
+
+    def _run_aside(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
+        """Off the default stream, as a step has to run before it can be recorded; convolutions find their fastest form."""
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside), self._fastest():
+            terms = self._run(index, key)
+        torch.cuda.current_stream().wait_stream(aside)
+        return terms
+
+    def _fastest(self) -> AbstractContextManager[None]:
+        fixed = self.settings.deterministic
+        return torch.backends.cudnn.flags(enabled=True, benchmark=not fixed, deterministic=fixed)
+
+    def _recorded(self, index: Tensor, key: Tensor) -> bool:
+        self.index, self.key = index.clone(), key.clone()
+        self.optimizer.zero_grad(set_to_none=True)
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        before = generator.clone_state()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with self._fastest(), torch.cuda.graph(graph):
+                self.terms = self._run(self.index, self.key)
+        except RuntimeError as error:
+            generator.graphsafe_set_state(before)  # the old one still believes that it is being recorded
+            self.optimizer.zero_grad(set_to_none=True)
+            logger.warning(
+                "this step cannot be recorded as a CUDA graph and runs eagerly: %s", str(error).split("\n")[0]
+            )
+            self.record = False
+            return False
+        finally:
+            forget()
+        self.graph = graph
+        return True
+
+
+def training_step(method: Trainable, train: Dataset, settings: TrainSettings, *, record: bool = True) -> Step:
+    """The step that `fit` repeats, with an optimizer of its own: (index, key, learning rate) -> loss terms."""
+    method.to(train.device).train()
+    return Step(method, make_adam(method, settings, train.device), train, settings, record=record)

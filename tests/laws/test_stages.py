@@ -1,0 +1,171 @@
+"""Results that cannot be stale: a stage is kept under what it is built from, and trained anew when its code changes."""
+
+import importlib.util
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import SETTINGS, Wobbly, assert_equal, dataset
+
+from gauge import Gating
+from gauge.experiments.benchmarks import Overrides
+from gauge.experiments.benchmarks.polymnist import BENCHMARK
+from gauge.experiments.plans import last_stage
+from gauge.experiments.results import Result, read_results
+from gauge.training import checkpoint, source
+from gauge.training.stages import Stage, StageStore
+
+QUICK = SETTINGS.model_copy(update={"epochs": 1})
+CODE = '''"""A module."""
+from torch import nn
+from gauge.types import Method
+
+
+def double(x):
+    """Twice."""
+    return 2 * x
+
+
+class Mine(Method):
+    def __init__(self, size):
+        super().__init__()
+        self.layer = nn.Linear(size, double(2))
+'''
+
+
+def make_wobbly(train, *, hidden: int) -> Wobbly:
+    return Wobbly(hidden)
+
+
+def store(folder: Path | None, **options) -> StageStore:
+    return StageStore(dataset("train", 40), dataset("val", 30, seed=50), folder, **options)
+
+
+def module_of(path: Path, text: str):
+    """The text as a module of its own name; each call reads the file anew."""
+    path.write_text(text, encoding="utf-8")
+    source._closure.cache_clear()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def code_of(path: Path, text: str) -> str:
+    return source.code(module_of(path, text).Mine)[path.stem]
+
+
+def test_comments_docstrings_formatting_and_paths_do_not_change_the_code(tmp_path):
+    before = code_of(tmp_path / "mine.py", CODE)
+    (tmp_path / "elsewhere").mkdir()
+    dressed = CODE.replace('"""Twice."""', '"""Two times."""').replace("2 * x", "(\n        2 * x  # doubled\n    )")
+    assert code_of(tmp_path / "elsewhere" / "mine.py", dressed) == before
+
+
+@pytest.mark.parametrize("change", [("2 * x", "3 * x"), ("double(2)", "double(3)"), ("nn.Linear(", "nn.Bilinear(2, ")])
+def test_any_other_change_of_the_source_changes_the_code(tmp_path, change):
+    before = code_of(tmp_path / "mine.py", CODE)
+    assert code_of(tmp_path / "mine.py", CODE.replace(*change)) != before
+
+
+def test_the_code_of_a_stage_covers_what_its_parts_import():
+    stage = last_stage(BENCHMARK, "gauge", "gauge", 0)
+    own, need = (source.code(each.make, each.arguments) for each in (stage, stage.needs[0]))
+    assert {"gauge.model.gauge", "gauge.model.gates", "gauge.model.scoring.taylor"} <= set(own)
+    assert {"gauge.model.encoders.conv_grid", "gauge.model.nn.conv", "gauge.methods.any_subset"} <= set(need)
+    assert "gauge.methods.muse" not in {*own, *need}
+    assert not any(name.startswith(("gauge.cli", "gauge.tabular", "gauge.reports")) for name in {*own, *need})
+
+
+def test_different_reference_tensors_have_different_keys():
+    stages = [Stage("gauge", make_wobbly, {"gating": Gating(reference=torch.full((8,), x))}, QUICK) for x in (0.0, 1.0)]
+    assert stages[0].identity != stages[1].identity
+    assert stages[0].identity == Stage("gauge", make_wobbly, {"gating": Gating(reference=torch.zeros(8))}, QUICK).identity
+
+
+def test_a_value_that_cannot_tell_stages_apart_is_refused():
+    with pytest.raises(ValueError, match="a object cannot tell trained stages apart; give plain values"):
+        source.plain({"x": object()})
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["in a folder", "in memory"])
+def test_a_trained_stage_is_loaded_not_trained_again(tmp_path, kept):
+    epochs = []
+    stages = store(tmp_path if kept else None, on_epoch=lambda stage, epoch: epochs.append(stage))
+    stage = Stage("wobbly", make_wobbly, {"hidden": 6}, QUICK)
+    first, second = stages.trained(stage), stages.trained(stage)
+    assert epochs == ["wobbly"]
+    assert first.module is not second.module
+    assert_equal(first.module.state_dict(), second.module.state_dict())
+    assert first.about["trained"].keys() == {"commit", "code", "hardware"}
+
+
+def test_a_stage_whose_code_has_changed_is_trained_anew_and_the_log_says_so(tmp_path, caplog):
+    epochs = []
+
+    def run(text: str, **options):
+        make = module_of(tmp_path / "made.py", text).make
+        stages = store(tmp_path, on_epoch=lambda stage, epoch: epochs.append(stage), **options)
+        return stages.trained(Stage("wobbly", make, {}, QUICK))
+
+    code = "from helpers import Wobbly\n\ndef make(train):\n    return Wobbly({size})\n"
+    run(code.format(size=6))
+    run("# a comment\n" + code.format(size=6))
+    assert epochs == ["wobbly"]
+    with caplog.at_level(logging.WARNING):
+        assert not run(code.format(size="3 * 2")).stale
+    assert epochs == ["wobbly"] * 2
+    assert "the code of wobbly has changed since it was trained; it is trained anew" in caplog.text
+    assert run(code.format(size="6 * 1"), reuse=True).stale
+    assert epochs == ["wobbly"] * 2
+
+
+def test_a_damaged_stage_is_refused(tmp_path):
+    stage = Stage("wobbly", make_wobbly, {"hidden": 6}, QUICK)
+    stages = store(tmp_path)
+    stages.trained(stage)
+    path = stages.path(stage)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is damaged: its checksum does not match"):
+        checkpoint.load(path)
+
+
+def test_tensors_of_another_dtype_do_not_fit(tmp_path):
+    module = torch.nn.Linear(2, 3)
+    tensors = {name: tensor.double() for name, tensor in module.state_dict().items()}
+    with pytest.raises(ValueError, match=r"weight is float64 \[3, 2\], the model has float32 \[3, 2\]"):
+        checkpoint.load_into(module, tensors, tmp_path)
+
+
+def test_overrides_of_the_backbone_reach_a_baseline_without_settings_of_its_own():
+    changed = BENCHMARK.with_overrides(Overrides.parse({"backbone": {"epochs": 7}}, "test")).settings
+    assert (changed.backbone.epochs, changed.baseline.epochs) == (7, 7)
+    both = {"backbone": {"epochs": 7}, "baseline": {"epochs": 9}, "backbones": 5}
+    changed = BENCHMARK.with_overrides(Overrides.parse(both, "test"))
+    assert (changed.settings.backbone.epochs, changed.settings.baseline.epochs, changed.backbones) == (7, 9, 5)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("results/**/results.json")), ids=lambda path: path.parent.name)
+def test_every_committed_result_is_valid_and_says_what_is_not_recorded(path):
+    results = read_results(path)
+    assert results
+    assert all(result.trained["commit"] for result in results)
+
+
+@pytest.mark.parametrize("value", [5.0, float("nan"), -0.1])
+def test_an_impossible_result_is_refused(value, tmp_path):
+    record = json.loads((ROOT / "results" / "polymnist5k" / "results.json").read_text(encoding="utf-8"))[0]
+    (tmp_path / "results.json").write_text(json.dumps([record | {"value": value}]), encoding="utf-8")
+    with pytest.raises(ValueError, match="is not a list of results"):
+        read_results(tmp_path / "results.json")
+    with pytest.raises(ValueError, match="value"):
+        Result.model_validate(record | {"value": value})

@@ -1,0 +1,212 @@
+"""Columns of a table: what they hold is guessed rightly, gaps are gaps, and values come back in words."""
+
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from gauge.tabular.columns import CATEGORIES, Category, Number, infer_kind, missing
+from gauge.tabular.files import read_rows, read_table_file
+from gauge.tabular.schema import Schema
+
+WORDS = ("fever", "cough", "rash", "pain", "none", "mild", "severe")
+
+
+def notes(count):
+    return [f"{WORDS[i % 7]} since {i} days and {WORDS[i % 3]}" for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2, 3], "number"),
+        ([1.5, None, 3], "number"),
+        (["1", "2.5", ""], "number"),
+        ([True, False, None], "category"),
+        (["a", "b", "a"], "category"),
+        (pd.Categorical(["x", "y", "x"]), "category"),
+        (pd.to_datetime(["2020-01-01", "2021-05-05", None]), "number"),
+        (["2020-01-01", "2021-05-05 12:00:00", ""], "number"),
+        (["a.png", "dir/B.JPG", None], "image"),
+        (notes(30), "text"),
+        ([f"patient-{i}" for i in range(30)], "ignore"),
+        ([7, 7, 7], "ignore"),
+        ([None, "", "  "], "ignore"),
+    ],
+)
+def test_what_a_column_holds_is_guessed_from_its_values(values, kind):
+    assert infer_kind(pd.Series(values))[0] == kind
+
+
+def test_nan_none_nat_and_blanks_are_missing_and_nothing_else_is():
+    column = pd.Series([np.nan, None, pd.NaT, "", "  ", 0, False, "x"], dtype=object)
+    assert missing(column).tolist() == [True] * 5 + [False] * 3
+
+
+def test_a_number_comes_back_in_words_and_an_outlier_stays_within_reach():
+    values = pd.Series(np.r_[np.arange(100.0), 1e9], name="dose")
+    column = Number.of(values)
+    codes = column.encode(values)
+    assert np.abs(codes).max() < 4
+    assert (np.diff(codes) >= 0).all()
+    assert float(column.decode(codes[40])) == pytest.approx(40, abs=1)
+    assert np.isnan(column.encode(pd.Series([None, ""], dtype=object))).all()
+
+
+def test_a_date_is_a_number_that_comes_back_as_a_date():
+    column = Number.of(pd.Series(["2020-01-01", "2020-01-31", "2020-03-01"], name="visit"))
+    assert column.decode(column.encode(pd.Series(["2020-01-31"]))[0]) == "2020-01-31"
+    with pytest.raises(ValueError, match="row 0: 'soon' is not a date"):
+        column.encode(pd.Series(["soon"], name="visit"))
+
+
+def test_a_word_that_training_never_saw_is_missing_and_told(caplog):
+    column = Category.of(pd.Series(["m", "f", "m"], name="sex"))
+    with caplog.at_level(logging.WARNING):
+        codes = column.encode(pd.Series(["f", "x", None], name="sex"))
+    assert codes[0] == 0
+    assert np.isnan(codes[1:]).all()
+    assert "'sex': 1 values were never seen" in caplog.text
+
+
+def test_whole_numbers_as_categories_survive_the_gaps_that_turn_them_into_fractions():
+    column = Category.of(pd.Series([1.0, 2.0, np.nan], name="ward"))
+    assert column.words == ("1", "2")
+    assert column.encode(pd.Series([2, 1], name="ward")).tolist() == [1, 0]
+
+
+def test_rare_categories_beyond_the_limit_count_as_missing(caplog):
+    values = [f"c{i}" for i in range(CATEGORIES + 10)] + ["c0", "c1"]
+    column = Category.of(pd.Series(values, name="city"))
+    assert len(column.words) == CATEGORIES
+    assert {"c0", "c1"} <= set(column.words)
+
+
+def test_text_where_numbers_were_is_told_with_column_row_and_cure():
+    schema = Schema.of(pd.DataFrame({"age": [1, 2, 3]}))
+    with pytest.raises(ValueError, match="column 'age', row 1: 'old' is not a number; mend them, leave"):
+        schema.encode(pd.DataFrame({"age": [4, "old"]}))
+    with pytest.raises(ValueError, match="'inf' is not a number"):
+        schema.encode(pd.DataFrame({"age": [4, np.inf]}))
+
+
+def test_a_few_typos_among_numbers_and_a_few_broken_pictures_are_missing_and_told(tmp_path, caplog):
+    for row in range(20):
+        Image.new("RGB", (4, 4)).save(tmp_path / f"{row}.png")
+    (tmp_path / "3.png").write_bytes(b"cut off")
+    sizes = [str(row) for row in range(30)]
+    sizes[5] = "~5"
+    frame = pd.DataFrame({"size": sizes, "photo": [f"{row % 20}.png" for row in range(30)]})
+    assert infer_kind(frame["size"])[0] == "number"
+    with caplog.at_level(logging.WARNING):
+        encoded = Schema.of(frame).encode(frame, tmp_path)
+    assert torch.nonzero(~encoded.observed["table"][:, 0]).flatten().tolist() == [5]
+    assert torch.nonzero(~encoded.observed["image0"]).flatten().tolist() == [3, 23]
+    assert "column 'size', row 5: '~5' is not a number; they count as missing" in caplog.text
+    assert "row 3:" in caplog.text
+
+
+def test_a_table_without_rows_is_no_rows(tmp_path):
+    schema = Schema.of(pd.DataFrame({"age": [1, 2], "photo": ["a.png", "b.png"]}))
+    assert len(schema.encode(pd.DataFrame({"age": []})).empty) == 0
+
+
+def test_every_modality_has_its_flags_and_a_row_without_anything_is_known(tmp_path):
+    Image.new("RGB", (10, 6), (200, 0, 0)).save(tmp_path / "a.png")
+    frame = pd.DataFrame(
+        {"age": [30, None, 50], "photo": ["a.png", None, "b.png"], "note": ["red skin now", None, "no pain"]}
+    )
+    schema = Schema.of(frame, {"note": "text"})
+    encoded = schema.encode(frame, tmp_path)
+    assert encoded.observed["table"].tolist() == [[True], [False], [True]]
+    assert encoded.observed["image0"].tolist() == [True, False, False]
+    assert encoded.observed["text0"].tolist() == [True, False, True]
+    assert encoded.empty.tolist() == [False, True, False]
+    assert encoded.inputs["image0"][0, 0].min() == 200
+    assert schema.missing_rates(encoded) == pytest.approx({"age": 1 / 3, "photo": 2 / 3, "note": 1 / 3})
+
+
+def test_a_picture_that_is_not_there_is_missing_and_counted(tmp_path, caplog):
+    schema = Schema.of(pd.DataFrame({"photo": ["x.png", "y.png"]}))
+    with caplog.at_level(logging.WARNING):
+        encoded = schema.encode(pd.DataFrame({"photo": ["x.png", "y.png"]}), tmp_path)
+    assert encoded.empty.all()
+    assert "2 pictures are not there and count as missing" in caplog.text
+
+
+def test_a_picture_that_does_not_decode_is_told_by_column_row_and_number(tmp_path):
+    (tmp_path / "x.png").write_bytes(b"not a picture")
+    (tmp_path / "y.png").write_bytes(b"neither")
+    frame = pd.DataFrame({"photo": ["x.png", "y.png"]}, index=[7, 8])
+    with pytest.raises(
+        ValueError, match="column 'photo', row 7: .*cannot be read as a picture.*, and 1 more cannot be read; mend"
+    ):
+        Schema.of(frame).encode(frame, tmp_path)
+
+
+def test_a_schema_that_went_through_json_encodes_the_same():
+    frame = pd.DataFrame(
+        {"age": range(40), "sex": ["f", "m"] * 20, "note": notes(40), "day": ["2020-01-02", "2021-03-04"] * 20}
+    )
+    schema = Schema.of(frame)
+    again = Schema.from_json(schema.to_json())
+    assert again == schema
+    first, second = schema.encode(frame), again.encode(frame)
+    assert all(torch.equal(first.inputs[name], second.inputs[name]) for name in first.inputs)
+
+
+def test_a_column_that_is_gone_is_missing_in_every_row(caplog):
+    schema = Schema.of(pd.DataFrame({"age": [1, 2], "sex": ["f", "m"]}))
+    with caplog.at_level(logging.WARNING):
+        encoded = schema.encode(pd.DataFrame({"age": [1, 2]}))
+    assert encoded.observed["table"].tolist() == [[True, False]] * 2
+    assert "column 'sex' is not there" in caplog.text
+
+
+def test_a_wrong_kind_or_column_is_told_before_anything_is_read():
+    frame = pd.DataFrame({"age": [1, 2]})
+    with pytest.raises(ValueError, match="there is no column 'agee'; did you mean 'age'"):
+        Schema.of(frame, {"agee": "number"})
+    with pytest.raises(ValueError, match="there is no kind of column 'nmber'; did you mean 'number'"):
+        Schema.of(frame, {"age": "nmber"})
+    with pytest.raises(ValueError, match="no column can be read .'age': you said so.; give"):
+        Schema.of(frame, {"age": "ignore"})
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl"])
+def test_a_table_reads_the_same_whole_and_in_parts(tmp_path, name):
+    frame = pd.DataFrame({"a": [1.5, None, 3.0, 4.0, 5.0], "b": ["x", "y", None, "é", "<b>"]})
+    path = tmp_path / name
+    if name == "t.jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if name == "t.tsv" else ",")
+    whole = read_table_file(path)
+    assert whole["b"].iloc[3] == "é"
+    pd.testing.assert_frame_equal(pd.concat(read_rows(path, 2)), whole)
+    assert len(list(read_rows(path, 2))) == 3
+
+
+def test_a_file_that_is_no_table_is_told_with_its_name(tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "head.csv").write_text("a,b\n")
+    (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
+    (tmp_path / "x.xlsx").write_text("")
+    (tmp_path / "semi.csv").write_text("a;b\n1;2\n")
+    (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
+    for name, reason in [
+        ("semi.csv", "separate columns by ',', not by semicolons"),
+        ("latin.csv", "is not written in UTF-8"),
+        ("empty.csv", "cannot be read"),
+        ("head.csv", "has no rows"),
+        ("twice.csv", "'a' is there twice"),
+    ]:
+        with pytest.raises(ValueError, match=f"{name}.*{reason}"):
+            read_table_file(tmp_path / name)
+    with pytest.raises(ValueError, match="give a file that ends in .csv, .tsv"):
+        read_table_file(tmp_path / "x.xlsx")
+    with pytest.raises(ValueError, match="there is no file"):
+        read_table_file(tmp_path / "none.csv")

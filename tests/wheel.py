@@ -1,0 +1,27 @@
+"""Uses an installed copy of the package, away from its sources: help, lists, and a tiny fit, predict and explain."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+import gauge
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "gauge.cli", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+assert Path(gauge.__file__).parent.parent == Path("installed").resolve(), gauge.__file__
+assert "benchmark" in run("--help")
+assert "polymnist5k" in run("list", "benchmarks")
+ages, labels = [31, None, 67, 58] * 10, ["well", "well", "ill", "ill"] * 10
+pd.DataFrame({"age": ages, "smokes": ["no", "yes", None, "yes"] * 10, "label": labels}).to_csv("table.csv", index=False)
+run("fit", "table.csv", "--target", "label", "--out", "model", "--epochs", "1")
+assert run("predict", "model", "table.csv").count("\n") == 41
+run("explain", "model", "table.csv", "--out", "evidence.html")
+assert "Which evidence was trusted?" in Path("evidence.html").read_text(encoding="utf-8")
+print(f"gauge-ml {gauge.__version__} works as a wheel")
