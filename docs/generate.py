@@ -18,12 +18,12 @@ from matplotlib.figure import Figure
 from scipy.stats import ttest_rel
 
 from gauge.experiments.comparison import Paired
+from gauge.experiments.experiment import Experiment, Row
 from gauge.experiments.published import PUBLISHED
 from gauge.experiments.results import Result, read_results, training_speed
-from gauge.experiments.workspace import unsupported
+from gauge.experiments.tables import CHANCE, result_table
 from gauge.reports.figures import draw_lines
-from gauge.reports.tables import CHANCE, Cell, Table
-from gauge.training.settings import Experiment
+from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
@@ -87,17 +87,18 @@ EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
 @cache
 def results(folder: str) -> tuple[Result, ...]:
     """The committed results of one comparison, in the order of the rows and by seed."""
-    found = read_results(ROOT / "results" / folder / "results.json")
-    order = {row: place for place, row in enumerate(ROWS)}
-    return tuple(sorted(found, key=lambda result: (order.get(result.row, len(order)), result.seed)))
+    order = {row: index for index, row in enumerate(ROWS)}
+    unsorted = read_results(ROOT / "results" / folder / "results.json")
+    return tuple(sorted(unsorted, key=lambda result: (order.get(str(result.row), len(order)), result.seed)))
 
 
 def table_of(folder: str, protocols: tuple[str, ...], rows: Iterable[str] = NOT_SCORERS, **more: Any) -> Table:
     """Mean ± deviation over seeds, the best of each column in bold."""
-    found: dict[tuple[str, str], list[Result]] = {}
+    seeds: dict[tuple[str, str], list[Result]] = {}
     for result in results(folder):
-        found.setdefault((result.row, result.protocol), []).append(result)
-    return Table.of([each for row in rows for protocol in protocols for each in found.get((row, protocol), ())], **more)
+        seeds.setdefault((str(result.row), result.protocol), []).append(result)
+    chosen = [each for row in rows for protocol in protocols for each in seeds.get((row, protocol), ())]
+    return result_table(chosen, **more)
 
 
 def accuracy(folder: str, protocols: tuple[str, ...]) -> str:
@@ -114,9 +115,9 @@ def with_iterative(folder: str) -> str:
 def minus_gauge(folder: str) -> str:
     """Every row minus GAUGE on the same samples, masks and seeds."""
     protocols = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")
-    found = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
+    compared = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
     rows = {
-        row: [_difference(found.get((row, each))) for each in protocols] for row in table_of(folder, protocols).rows
+        row: [_difference(compared.get((row, each))) for each in protocols] for row in table_of(folder, protocols).rows
     }
     rows = {row: shown for row, shown in rows.items() if row not in ("gauge", *NORMALIZATIONS)}
     mine, other = cells(folder)["gauge"], cells(f"{folder}/iterative")["gauge"]
@@ -127,22 +128,22 @@ def minus_gauge(folder: str) -> str:
 
 def _minus(ours: Sequence[float], theirs: Sequence[float]) -> str:
     differences = np.subtract(ours, theirs)
-    return _told(differences.mean(), differences.std(ddof=1), ttest_rel(ours, theirs).pvalue)
+    return _shown(differences.mean(), differences.std(ddof=1), ttest_rel(ours, theirs).pvalue)
 
 
 def imputation(folder: str) -> str:
     """How well each imputer fills the cells that were taken away: categories that are right, squared error of numbers."""
     content = json.loads((ROOT / "results" / folder / "imputation.json").read_text(encoding="utf-8"))
-    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    values: dict[tuple[str, str], dict[str, list[float]]] = {}
     for row in content["rows"]:
         for key in {"categories_right", "squared_error"} & set(row):
-            found.setdefault((row["imputer"], key), {}).setdefault(row["protocol"], []).append(row[key])
-    protocols = list(next(iter(found.values())))
+            values.setdefault((row["imputer"], key), {}).setdefault(row["protocol"], []).append(row[key])
+    protocols = list(next(iter(values.values())))
     lines = [f"| imputer | | {' | '.join(protocols)} |", "|---" * (len(protocols) + 2) + "|"]
-    for (imputer, key), columns in sorted(found.items(), key=lambda item: item[0][1]):
-        shown = [f"{mean(values):.2f}" for values in columns.values()]
+    for (imputer, key), columns in sorted(values.items(), key=lambda item: item[0][1]):
+        shown = [f"{mean(each):.2f}" for each in columns.values()]
         if key == "categories_right":
-            shown = [f"{100 * mean(values):.1f} %" for values in columns.values()]
+            shown = [f"{100 * mean(each):.1f} %" for each in columns.values()]
         lines.append(f"| {imputer} | {key.replace('_', ' ')} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
@@ -152,18 +153,18 @@ def pairs(folder: str) -> list[Paired]:
 
 
 def cells(folder: str) -> dict[str, dict[str, Cell]]:
-    return Table.of(results(folder)).rows
+    return result_table(results(folder)).rows
 
 
 def differences(folder: str, protocol: str, references: tuple[str, ...] = REFERENCES) -> str:
     """Every row minus each reference row on the same samples, masks and seeds."""
-    found = {(pair.row, pair.other): pair for pair in pairs(folder) if pair.protocol == protocol}
+    compared = {(pair.row, pair.other): pair for pair in pairs(folder) if pair.protocol == protocol}
     lines = [
         f"| points at {protocol} | seeds | {' | '.join(f'minus {other}' for other in references)} |",
         "|---" * (len(references) + 2) + "|",
     ]
     for row in NOT_SCORERS:
-        mine = [found.get((row, other)) for other in references]
+        mine = [compared.get((row, other)) for other in references]
         if any(mine):
             seeds = len(cells(folder)[row][protocol].values)
             lines.append(f"| {row} | {seeds} | {' | '.join(_difference(pair) for pair in mine)} |")
@@ -171,10 +172,10 @@ def differences(folder: str, protocol: str, references: tuple[str, ...] = REFERE
 
 
 def _difference(pair: Paired | None) -> str:
-    return "–" if pair is None else _told(pair.mean, pair.deviation, pair.p_over_seeds)
+    return "–" if pair is None else _shown(pair.mean, pair.deviation, pair.p_over_seeds)
 
 
-def _told(mean: float, deviation: float, chance: float | None) -> str:
+def _shown(mean: float, deviation: float, chance: float | None) -> str:
     return f"{mean:+.2f} ± {deviation:.2f}" + ("" if chance is None else f" (p = {chance:.2g})")
 
 
@@ -189,8 +190,8 @@ def methods(folder: str) -> str:
     """All methods side by side, what differs from GAUGE beyond chance, and why some have no row."""
     refused = {}
     for row in METHODS:
-        method, _, variant = row.partition(":")
-        if reason := unsupported(Experiment(benchmark="leaf99", method=method, variant=variant or method)):
+        method, variant = Row.parse(row)
+        if reason := Experiment(benchmark="leaf99", method=method, variant=variant).unsupported():
             refused[row] = reason
     return table_of(folder, GAMMA, METHODS, refused=refused, pairs=pairs(folder)).markdown()
 
@@ -214,15 +215,15 @@ def selection() -> str:
     rows = {}
     for name, how in {"baselines": "over all conditions", "complete": "on complete data"}.items():
         table = table_of(f"polymnist5k/{name}", PAPER_ETA, METHODS)
-        rows |= {f"{row}, chosen {how}": found for row, found in table.rows.items()}
+        rows |= {f"{row}, chosen {how}": cells for row, cells in table.rows.items()}
     return replace(table, rows=rows).markdown()
 
 
 def speed(folder: str) -> str:
     """Samples a second in the training of every method, of the seed that ran with the fewest others beside it."""
-    found = training_speed([result for result in results(folder) if result.seed == 0])
+    speeds = training_speed([result for result in results(folder) if result.seed == 0])
     lines = ["| method | samples a second |", "|---|---|"]
-    return "\n".join([*lines, *(f"| {row} | {found[row]:,.0f} |" for row in METHODS if row in found)]) + "\n"
+    return "\n".join([*lines, *(f"| {row} | {speeds[row]:,.0f} |" for row in METHODS if row in speeds)]) + "\n"
 
 
 def scoring(
@@ -232,11 +233,11 @@ def scoring(
     paper: Mapping[str, dict[str, float]] | None = None,
 ) -> str:
     """Gates from other scores: the metric, the difference to GAUGE seed by seed, and the paper's number."""
-    found = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
+    compared = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
     head = [f"{each} | minus gauge" for each in protocols] + [f"{each}, paper" for each in protocols[:1] if paper]
     lines = [f"| scores | {' | '.join(head)} |", "|---" * (1 + 2 * len(protocols) + bool(paper)) + "|"]
     for row in rows:
-        shown = [f"{cells(folder)[row][each]} | {_difference(found.get((row, each)))}" for each in protocols]
+        shown = [f"{cells(folder)[row][each]} | {_difference(compared.get((row, each)))}" for each in protocols]
         shown += [f"{paper[row][each]:.2f}" for each in protocols[:1] if paper]
         lines.append(f"| {row} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
@@ -249,43 +250,43 @@ def audit(folder: str) -> str:
         "and wrong | AUC of the gate, right against wrong | imputed that is right | predictions changed: better, worse |",
         "|---" * 10 + "|",
     ]
-    for protocol, found in _audits(folder).items():
-        gates = [_spread(found, key) for key in ("gate_observed", "gate_imputed", "gate_right", "gate_wrong")]
-        told = _spread([each["separation"] for each in found], "gate")
-        changed, better, worse = (sum(each[key] for each in found) for key in ("changed", "better", "worse"))
-        right = 100 * sum(each["imputed_right"] for each in found) / len(found)
+    for protocol, records in _audits(folder).items():
+        gates = [_spread(records, key) for key in ("gate_observed", "gate_imputed", "gate_right", "gate_wrong")]
+        gate = _spread([each["separation"] for each in records], "gate")
+        changed, better, worse = (sum(each[key] for each in records) for key in ("changed", "better", "worse"))
+        right = 100 * sum(each["imputed_right"] for each in records) / len(records)
         lines.append(
-            f"| {protocol} | {len(found)} | {_spread(found, 'rank_correlation')} | {' | '.join(gates)} | {told} "
-            f"| {right:.0f} % | {changed} of {sum(each['samples'] for each in found):,}: {better}, {worse} |"
+            f"| {protocol} | {len(records)} | {_spread(records, 'rank_correlation')} | {' | '.join(gates)} | {gate} "
+            f"| {right:.0f} % | {changed} of {sum(each['samples'] for each in records):,}: {better}, {worse} |"
         )
     return "\n".join(lines) + "\n"
 
 
 def separation(folder: str) -> str:
     """How well each kind of score tells imputed units of the right class from those of a wrong one."""
-    audits = {protocol: [each["separation"] for each in found] for protocol, found in _audits(folder).items()}
+    audits = {protocol: [each["separation"] for each in records] for protocol, records in _audits(folder).items()}
     lines = [f"| AUC, right against wrong | {' | '.join(audits)} |", "|---" * (len(audits) + 1) + "|"]
     for name in next(iter(audits.values()))[0]:
-        lines.append(f"| {name} | {' | '.join(_spread(found, name) for found in audits.values())} |")
+        lines.append(f"| {name} | {' | '.join(_spread(records, name) for records in audits.values())} |")
     return "\n".join(lines) + "\n"
 
 
 def hidden(folder: str) -> str:
     """The accuracy of GAUGE's network with gates, without, and with units hidden instead."""
-    audits = {protocol: [each["accuracy"] for each in found] for protocol, found in _audits(folder).items()}
+    audits = {protocol: [each["accuracy"] for each in records] for protocol, records in _audits(folder).items()}
     names = list(next(iter(audits.values()))[0])
     lines = [f"| accuracy, % | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for protocol, found in audits.items():
-        percent = [{name: 100 * value for name, value in each.items()} for each in found]
+    for protocol, records in audits.items():
+        percent = [{name: 100 * value for name, value in each.items()} for each in records]
         lines.append(f"| {protocol} | {' | '.join(_spread(percent, name) for name in names)} |")
     return "\n".join(lines) + "\n"
 
 
 def _audits(folder: str) -> dict[str, list[dict]]:
-    found: dict[str, list[dict]] = {}
+    records: dict[str, list[dict]] = {}
     for record in _records(folder, "audit.json"):
-        found.setdefault(record["protocol"], []).append(record)
-    return found
+        records.setdefault(record["protocol"], []).append(record)
+    return records
 
 
 def _spread(records: list[dict], key: str) -> str:
@@ -335,7 +336,7 @@ def classifier_cost() -> str:
 
 
 def own_data() -> str:
-    """Classifiers on tables with holes: mean and deviation over seeds."""
+    """Classifiers on tables with missing cells: mean and deviation over seeds."""
     blocks = []
     for path in sorted((ROOT / "results" / "tables").glob("*.json")):
         records = json.loads(path.read_text())
@@ -392,18 +393,18 @@ TABLES = {
 
 def draw_rows(table: Table, rows: Mapping[str, str], path: Path) -> None:
     """PolyMNIST with four of five views missing: every seed, the mean of each row, and the paper's number."""
-    found = {row: table.rows[row]["eta=0.8"] for row in rows}
-    height = 0.9 + 0.31 * len(found)
+    cells = {row: table.rows[row]["eta=0.8"] for row in rows}
+    height = 0.9 + 0.31 * len(cells)
     with matplotlib.rc_context(DRAWING):
         figure = Figure(figsize=(8.2, height))
         axes = figure.add_axes((0.46, 0.58 / height, 0.52, 1 - 0.72 / height))
-        for place, (row, cell) in enumerate(found.items()):
-            axes.plot(cell.values, [place] * len(cell.values), "o", color="#5b6670", alpha=0.55, markersize=5)
-            axes.plot([cell.mean] * 2, [place - 0.3, place + 0.3], color="#0068a3", linewidth=2.5)
+        for index, (row, cell) in enumerate(cells.items()):
+            axes.plot(cell.values, [index] * len(cell.values), "o", color="#5b6670", alpha=0.55, markersize=5)
+            axes.plot([cell.mean] * 2, [index - 0.3, index + 0.3], color="#0068a3", linewidth=2.5)
             paper = PUBLISHED["polymnist"].get(row, {}).get("eta=0.8")
             if paper is not None:
-                axes.plot(paper, place, "D", markerfacecolor="none", markeredgecolor="#b34a00", markersize=8)
-        axes.set_yticks(range(len(found)), list(rows.values()))
+                axes.plot(paper, index, "D", markerfacecolor="none", markeredgecolor="#b34a00", markersize=8)
+        axes.set_yticks(range(len(cells)), list(rows.values()))
         axes.invert_yaxis()
         axes.grid(axis="x", color="#d8dde2")
         axes.set_axisbelow(True)
@@ -443,7 +444,7 @@ def main() -> None:
             )
         table = table_of("ham10000", GAMMA, GRIDS)
         grids = {name: points for name, points in table.grids().items() if name in ("complete", "gamma=0.5", "gamma=1")}
-        draw_lines(grids, table.metric, ROOT / "docs" / "grids.svg", across="units of a picture, down and across")
+        draw_lines(grids, table.metric, ROOT / "docs" / "grids.svg", across="units of an image, down and across")
 
 
 if __name__ == "__main__":

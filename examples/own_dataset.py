@@ -3,11 +3,12 @@
 import torch
 from sklearn.datasets import load_breast_cancer
 
-from gauge import AnySubset, Dataset, Gauge, Network, TrainSettings, Transformer, UnitEncoder, fit
+from gauge import AnySubset, Dataset, Gauge, Network, TrainSettings, Transformer, UnitEncoder, fit, predict_split
 from gauge.imputers.mean import Mean
+from gauge.masks import AnyModalities
 from gauge.model.encoders.columns import Columns
 from gauge.model.encoders.mlp import Mlp
-from gauge.training.inference import predict_split
+from gauge.training.metrics import ACCURACY
 
 measured, labels = (torch.tensor(array) for array in load_breast_cancer(return_X_y=True))
 measured = ((measured - measured.mean(0)) / measured.std(0)).float()
@@ -34,6 +35,6 @@ encoder = UnitEncoder({"mean": Columns((10,), 16), "error": Mlp((10,), 16), "wor
 backbone = AnySubset(encoder, Network(Transformer(16, heads=2, depth=2), 16, num_classes=2), subsets_per_step=2)
 fit(backbone, train, settings=TrainSettings(epochs=8, batch_size=32, learning_rate=3e-3))
 model = Gauge(backbone.encoder, backbone.classifier, Mean.of(train))
-fit(model, train, settings=TrainSettings(epochs=4, batch_size=32, masks="any-subset"))
+fit(model, train, settings=TrainSettings(epochs=4, batch_size=32, masks=AnyModalities()))
 for protocol in ("complete", "gamma-per-sample=0.5", "missing=mean", "missing=mean+worst"):
-    print(f"{protocol:22} accuracy {predict_split(model, test, protocol).score('accuracy'):.3f}")
+    print(f"{protocol:22} accuracy {predict_split(model, test, protocol).score(ACCURACY):.3f}")

@@ -2,10 +2,10 @@
 
 import torch
 
-from gauge import Batch, Dataset, Gauge, Network, TrainSettings, Transformer, UnitEncoder, fit
+from gauge import Batch, Dataset, Gauge, Network, TrainSettings, Transformer, UnitEncoder, fit, predict_split
 from gauge.imputers.mean import Mean
 from gauge.model.encoders.mlp import Mlp
-from gauge.training.inference import predict_split
+from gauge.training.metrics import ACCURACY
 
 
 class Regression:
@@ -36,4 +36,4 @@ encoder = UnitEncoder({name: Mlp((12,), 16) for name in train.inputs}, dim=16)
 model = Gauge(encoder, Network(Transformer(16, heads=2, depth=1), 16, num_classes=2), Regression(train))
 fit(model, train, settings=TrainSettings(epochs=15, batch_size=50, learning_rate=5e-3))  # never saw a gap
 for protocol in ("complete", "missing=left", "missing=right"):
-    print(f"{protocol:22} accuracy {predict_split(model, test, protocol).score('accuracy'):.3f}")
+    print(f"{protocol:22} accuracy {predict_split(model, test, protocol).score(ACCURACY):.3f}")

@@ -15,20 +15,20 @@ import pandas as pd
 from sklearn.datasets import make_classification
 
 from gauge import GaugeClassifier
-from gauge.experiments.results import commit, hardware
-from gauge.experiments.workspace import pick_device
+from gauge.training.device import pick_device
+from gauge.training.provenance import commit, hardware
 
 CATEGORICAL = 4  # of the columns
 MISSING = 0.2
 
 
 def table(rows: int, columns: int) -> tuple[pd.DataFrame, np.ndarray]:
-    """Numbers that tell three classes apart, some words that do not, holes everywhere."""
+    """Numbers that tell three classes apart, some words that do not, missing cells everywhere."""
     draw = np.random.default_rng(0)
     numbers = columns - CATEGORICAL
     values, labels = make_classification(rows, numbers, n_informative=numbers // 2, n_classes=3, random_state=0)
-    frame = pd.DataFrame(values, columns=[f"number{place}" for place in range(numbers)])
-    words = {f"word{place}": draw.choice(list("abcdef"), rows) for place in range(CATEGORICAL)}
+    frame = pd.DataFrame(values, columns=[f"number{index}" for index in range(numbers)])
+    words = {f"word{index}": draw.choice(list("abcdef"), rows) for index in range(CATEGORICAL)}
     frame = pd.concat([frame, pd.DataFrame(words)], axis=1)
     return frame.mask(draw.random(frame.shape) < MISSING), labels
 
@@ -45,17 +45,17 @@ def main() -> None:
     fitted = time.perf_counter()
     model.predict(frame)
     done = time.perf_counter()
-    found = {
+    cost = {
         "fit_seconds": round(fitted - started, 1),
         "predicted_rows_per_second": round(len(frame) / (done - fitted)),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
     about = {"date": str(date.today()), "commit": commit(), "hardware": hardware(pick_device(None))}
-    content = about | {"rows": options.rows, "columns": options.columns, "strategy": "auto", **found}
+    content = about | {"rows": options.rows, "columns": options.columns, "strategy": "auto", **cost}
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"classifier-{pick_device(None).type}.json"
     path.write_text(json.dumps(content, indent=2) + "\n")
-    print(found, f"written to {path}")
+    print(cost, f"written to {path}")
 
 
 if __name__ == "__main__":

@@ -9,35 +9,36 @@ training rows: an error of 1 is that of the mean.
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from gauge import registry
 from gauge.data import Dataset
+from gauge.experiments.benchmarks import ImputerOverride, Overrides
+from gauge.experiments.experiment import Experiment
 from gauge.experiments.parts import imputer_stage
-from gauge.experiments.results import commit, hardware
 from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
 from gauge.model.nn.tabular import ColumnLayout
+from gauge.registry import BENCHMARKS
 from gauge.training.checkpoint import write_text
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
-from gauge.training.settings import read_yaml
+from gauge.training.provenance import commit, hardware
+from gauge.types import Imputer, SupportsComplete
 
 PROTOCOLS = ("gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
 
 
 @torch.no_grad()
-def quality(imputer: Any, data: Dataset, protocol: str, columns: ColumnLayout) -> dict[str, float]:
+def quality(imputer: SupportsComplete, data: Dataset, protocol: str, columns: ColumnLayout) -> dict[str, float]:
     """Over the cells of the test split that were there and are taken away."""
     right, wrong = [], []
     for batch in masked_batches(data, parse_protocol(protocol), 512):
-        found, truth = imputer.complete(batch).inputs["table"], data.inputs["table"][batch.index]
+        imputed, truth = imputer.complete(batch).inputs["table"], data.inputs["table"][batch.index]
         hidden = data.observed["table"][batch.index] & ~batch.observed["table"]
-        same = columns.codes(found) == columns.codes(truth)
+        same = columns.codes(imputed) == columns.codes(truth)
         right.append(same[hidden[:, columns.categorical]])
-        error = (found - truth).square()[:, columns.numbers]
+        error = (imputed - truth).square()[:, columns.numbers]
         wrong.append(error[hidden[:, columns.numbers]])
     parts = {"categories_right": torch.cat(right).float(), "squared_error": torch.cat(wrong)}
     return {name: float(values.mean()) for name, values in parts.items() if len(values)}
@@ -54,33 +55,30 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("."))
     parser.add_argument("--device")
     options = parser.parse_args()
-    settings = read_yaml(options.config) if options.config else {}
-    records = []
+    overrides = Overrides.load(options.config) if options.config else Overrides()
+    own, records = BENCHMARKS.get(options.benchmark), []
     with stage_progress() as on_epoch:
         workspace = Workspace(options.runs, options.device, on_epoch)
         for seed in range(options.seeds):
             for name in options.imputers:
-                own = registry.get("benchmarks", options.benchmark).for_seed(seed)
-                benchmark = own.with_settings(settings | {"imputer_options": {"name": name}})
-                train, val, test = (
-                    workspace.split(benchmark, split, str(options.data)) for split in ("train", "val", "test")
+                chosen = overrides.model_copy(update={"imputer_options": ImputerOverride(name=name)})
+                experiment = Experiment(
+                    benchmark=options.benchmark, seed=seed, data=str(options.data), overrides=chosen
                 )
-                columns = ColumnLayout(own.imputer_options["cardinalities"]).to(test.device)
-                imputer = workspace.trained(imputer_stage(benchmark), train, val)
+                job = workspace.job(experiment)
+                columns = ColumnLayout(own.imputer_options["cardinalities"]).to(job.test.device)
+                imputer = job.store.trained(imputer_stage(job.benchmark)).module
+                assert isinstance(imputer, Imputer)
                 for protocol in PROTOCOLS:
-                    found = {
-                        "imputer": name,
-                        "seed": seed,
-                        "protocol": protocol,
-                        **quality(imputer, test, protocol, columns),
-                    }
-                    print(json.dumps(found), flush=True)
-                    records.append(found)
+                    result = quality(imputer, job.test, protocol, columns)
+                    record = {"imputer": name, "seed": seed, "protocol": protocol, **result}
+                    print(json.dumps(record), flush=True)
+                    records.append(record)
     origin = {
         "benchmark": options.benchmark,
-        "settings": settings,
+        "settings": overrides.model_dump(mode="json", exclude_unset=True),
         "commit": commit(),
-        "hardware": hardware(workspace.device),
+        "hardware": hardware(job.test.device),
     }
     path = options.out / "imputation.json"
     write_text(path, json.dumps(origin | {"rows": records}, indent=1) + "\n")

@@ -13,25 +13,26 @@ import statistics
 import time
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from gauge import registry
 from gauge.data import Dataset
-from gauge.experiments.parts import Stage
-from gauge.experiments.results import commit, hardware
-from gauge.randomness import seeded
+from gauge.experiments.experiment import Row
+from gauge.experiments.parts import imputer_stage
+from gauge.experiments.plans import last_stage
+from gauge.registry import BENCHMARKS
 from gauge.training.inference import predict_split
-from gauge.training.loop import training_step
+from gauge.training.provenance import commit, hardware
+from gauge.training.stages import Stage
+from gauge.training.step import training_step
+from gauge.types import Method, Trainable
 
-STAGES = {"any_subset": "any_subset", "gauge:masked": "gauge", "gauge:v2": "gauge", "gauge": "gauge"}
+ROWS = ("any_subset", "gauge:masked", "gauge:v2", "gauge")
 
 
-def fresh(stage: Stage, train: Dataset) -> Any:
+def fresh(stage: Stage, train: Dataset) -> Trainable:
     """The stage with random weights, on random weights."""
-    with seeded(0, stage.name):
-        return stage.build(train, *[fresh(need, train).to(train.device) for need in stage.needs]).to(train.device)
+    return stage.build(train, [fresh(need, train) for need in stage.needs]).to(train.device)
 
 
 def seconds_an_epoch(stage: Stage, train: Dataset, *, record: bool, steps: int) -> float:
@@ -48,33 +49,29 @@ def seconds_an_epoch(stage: Stage, train: Dataset, *, record: bool, steps: int) 
             torch.cuda.synchronize()
 
     run(group)
-    found = []
+    measured = []
     for _ in range(max(1, steps // group)):
         started = time.perf_counter()
         run(group)
-        found.append((time.perf_counter() - started) / group)
-    return statistics.median(found) * math.ceil(len(train) / size)
+        measured.append((time.perf_counter() - started) / group)
+    return statistics.median(measured) * math.ceil(len(train) / size)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("benchmark", choices=registry.names("benchmarks"))
+    parser.add_argument("benchmark", choices=BENCHMARKS.names())
     parser.add_argument("--data", type=Path, help="folder that `gauge benchmark --data` reads")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=100, help="steps to time of each stage")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     device = torch.device(options.device)
-    benchmark = registry.get("benchmarks", options.benchmark)
+    benchmark = BENCHMARKS.get(options.benchmark)
     started = time.perf_counter()
     train, test = (benchmark.load(split, options.data).to(device) for split in ("train", "test"))
     rows: dict[str, dict[str, float]] = {"data": {"seconds": time.perf_counter() - started}}
-    plans = {
-        name: registry.module("methods", method).plan(benchmark, variant=name.split(":")[-1])
-        for name, method in STAGES.items()
-    }
-    (imputer,) = (stage for stage in plans["gauge"].needs if stage.name.startswith("imputer"))
-    for name, stage in {"imputer": imputer, **plans}.items():
+    stages = {row: last_stage(benchmark, *Row.parse(row), seed=0) for row in ROWS}
+    for name, stage in {"imputer": imputer_stage(benchmark), **stages}.items():
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         row = {"eager": seconds_an_epoch(stage, train, record=False, steps=options.steps)}
@@ -85,7 +82,8 @@ def main() -> None:
         row["samples_per_second"] = len(train) / min(row.get("recorded", row["eager"]), row["eager"])
         rows[name] = row
         print(name, {key: round(value, 3) for key, value in row.items()}, flush=True)
-    dymo = fresh(registry.module("methods", "dymo").plan(benchmark), train).eval()
+    dymo = fresh(last_stage(benchmark, "dymo", "dymo", seed=0), train).eval()
+    assert isinstance(dymo, Method)
     started = time.perf_counter()
     dymo.prepare(train if device.type == "cuda" else benchmark.load("val", options.data))
     rows["dymo"] = {"statistics": time.perf_counter() - started}

@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from gauge.experiments.results import commit, hardware
 from gauge.model.backbones.transformer import Transformer
 from gauge.model.gates import Gate, attention_bias, normalize_scores
 from gauge.model.network import Network
 from gauge.model.scoring.exact import exact_effects
 from gauge.model.scoring.taylor import taylor_evidence
+from gauge.training.provenance import commit, hardware
 
 LAYOUTS = {  # units, width, heads, classes
     "MST": (3, 32, 2, 10),
@@ -43,12 +43,12 @@ def times(call: Callable[[], object], device: torch.device, *, warm_ups: int, re
 
     for _ in range(warm_ups):
         call()
-    found = []
+    cost = []
     for _ in range(repeats):
         started = now()
         call()
-        found.append(1000 * (now() - started))
-    return found
+        cost.append(1000 * (now() - started))
+    return cost
 
 
 def replayed(call: Callable[[], object]) -> Callable[[], object]:
@@ -94,7 +94,7 @@ def measure(name: str, device: torch.device, samples: int) -> dict[str, float]:
     def median_of_many(call: Callable[[], object]) -> float:
         return statistics.median(times(call, device, warm_ups=5, repeats=20))
 
-    found = {
+    cost = {
         "units": units,
         "taylor_ms": mean_of_one(lambda: taylor_evidence(network, one)),
         "exact_sequential_ms": mean_of_one(lambda: exact_effects(network, one, units_at_once=1)),
@@ -105,20 +105,20 @@ def measure(name: str, device: torch.device, samples: int) -> dict[str, float]:
         "plain_step_256_ms": median_of_many(lambda: step(lambda: network(many))),
         "gauge_step_256_ms": median_of_many(lambda: step(gated)),
     }
-    found["sequential_over_taylor"] = found["exact_sequential_ms"] / found["taylor_ms"]
-    found["batched_over_taylor"] = found["exact_batched_ms"] / found["taylor_ms"]
-    found["step_over_plain_step_256"] = found["gauge_step_256_ms"] / found["plain_step_256_ms"]
+    cost["sequential_over_taylor"] = cost["exact_sequential_ms"] / cost["taylor_ms"]
+    cost["batched_over_taylor"] = cost["exact_batched_ms"] / cost["taylor_ms"]
+    cost["step_over_plain_step_256"] = cost["gauge_step_256_ms"] / cost["plain_step_256_ms"]
     modes = [""]
     if device.type == "cuda":
         modes.append("_graph")
-        found["taylor_graph_ms"] = mean_of_one(replayed(lambda: taylor_evidence(network, one)))
-        found["forward_256_graph_ms"] = median_of_many(replayed(forward))
-        found["taylor_256_graph_ms"] = median_of_many(replayed(lambda: taylor_evidence(network, many)))
-        found["predict_256_graph_ms"] = median_of_many(replayed(predict))
+        cost["taylor_graph_ms"] = mean_of_one(replayed(lambda: taylor_evidence(network, one)))
+        cost["forward_256_graph_ms"] = median_of_many(replayed(forward))
+        cost["taylor_256_graph_ms"] = median_of_many(replayed(lambda: taylor_evidence(network, many)))
+        cost["predict_256_graph_ms"] = median_of_many(replayed(predict))
     for mode in modes:
         for part in ("taylor", "predict"):
-            found[f"{part}_over_forward_256{mode}"] = found[f"{part}_256{mode}_ms"] / found[f"forward_256{mode}_ms"]
-    return {key: round(value, 4) for key, value in found.items()}
+            cost[f"{part}_over_forward_256{mode}"] = cost[f"{part}_256{mode}_ms"] / cost[f"forward_256{mode}_ms"]
+    return {key: round(value, 4) for key, value in cost.items()}
 
 
 def main() -> None:

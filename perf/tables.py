@@ -1,4 +1,4 @@
-"""GaugeClassifier beside other classifiers on real tables with holes: scores, and rows per second.
+"""GaugeClassifier beside other classifiers on real tables with missing cells: scores, and rows per second.
 
     python perf/tables.py [--data DIR] [--only leaf wine] [--seeds 3] [--out results/tables] [--device cuda]
 
@@ -22,9 +22,9 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from gauge import GaugeClassifier
-from gauge.experiments.results import commit, hardware
-from gauge.experiments.workspace import pick_device
 from gauge.training.checkpoint import write_text
+from gauge.training.device import pick_device
+from gauge.training.provenance import commit, hardware
 
 RATES = (0.0, 0.3, 0.6, 0.9)
 IMAGE_RATE = 0.5
@@ -36,7 +36,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 class Data(NamedTuple):
-    """A table, its labels, which columns are pictures and where they lie; rows of a group stay together."""
+    """A table, its labels, which columns are images and where they lie; rows of a group stay together."""
 
     frame: pd.DataFrame
     labels: np.ndarray
@@ -63,8 +63,8 @@ def leaf(folder: Path | None) -> Data:
 def ham10000(folder: Path | None) -> Data:
     root = _under(folder, "HAM10000")
     table = pd.read_csv(root / "HAM10000_metadata.csv", na_values=["unknown"])
-    places = {path.stem: str(path.relative_to(root)) for path in sorted(root.rglob("*.jpg"))}
-    frame = table[["age", "sex", "localization"]].assign(image=table["image_id"].map(places))
+    paths = {path.stem: str(path.relative_to(root)) for path in sorted(root.rglob("*.jpg"))}
+    frame = table[["age", "sex", "localization"]].assign(image=table["image_id"].map(paths))
     labels = np.where(table["dx"] == "mel", "melanoma", "other")
     return Data(frame, labels, ("image",), root, table["lesion_id"].to_numpy())
 
@@ -87,11 +87,11 @@ DATA = {
 def blanked(data: Data, rate: float, image_rate: float, seed: int) -> pd.DataFrame:
     draw = np.random.default_rng(seed)
     rates = np.where(data.frame.columns.isin(data.images), image_rate, rate)
-    gone = draw.random(data.frame.shape) < rates
+    missing = draw.random(data.frame.shape) < rates
     # a row keeps one value
     last = draw.integers(0, data.frame.shape[1], len(data.frame))
-    gone[np.arange(len(gone)), last] &= ~gone.all(1)
-    return data.frame.mask(pd.DataFrame(gone, data.frame.index, data.frame.columns))
+    missing[np.arange(len(missing)), last] &= ~missing.all(1)
+    return data.frame.mask(pd.DataFrame(missing, data.frame.index, data.frame.columns))
 
 
 def divided(data: Data, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,25 +118,25 @@ def scored(name: str, data: Data, frame: pd.DataFrame, seed: int, device: str | 
     fitted = time.perf_counter()
     chances = model.predict_proba(frame.iloc[test])
     done = time.perf_counter()
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "accuracy": accuracy_score(data.labels[test], model.classes_[chances.argmax(1)]),
         "seconds": round(fitted - started, 2),
         "rows_per_second": round(len(test) / (done - fitted), 1),
         "rows": [len(train), len(test)],
     }
     if len(model.classes_) == 2:
-        found["auc"] = roc_auc_score(data.labels[test] == model.classes_[1], chances[:, 1])
+        result["auc"] = roc_auc_score(data.labels[test] == model.classes_[1], chances[:, 1])
     if isinstance(model, GaugeClassifier):
-        found |= {"strategy": model.strategy_, "validation": model.validation_scores_}
-    return found
+        result |= {"strategy": model.strategy_, "validation": model.validation_scores_}
+    return result
 
 
 def conditions(data: Data) -> dict[str, tuple[float, float]]:
-    """What is blanked: the share of cells, and of pictures."""
-    found = {f"{100 * rate:.0f} % of cells": (rate, 0.0) for rate in RATES}
+    """What is blanked: the share of cells, and of images."""
+    shares = {f"{100 * rate:.0f} % of cells": (rate, 0.0) for rate in RATES}
     if data.images:
-        found["half of the pictures"] = (0.0, IMAGE_RATE)
-    return found
+        shares["half of the pictures"] = (0.0, IMAGE_RATE)
+    return shares
 
 
 def main() -> None:
@@ -158,13 +158,13 @@ def main() -> None:
                 frame = blanked(data, rate, image_rate, seed)
                 for model in options.models:
                     about = {"data": name, "model": model, "condition": condition, "seed": seed}
-                    if any(about.items() <= record.items() for record in records):
+                    if any(about.items() <= each.items() for each in records):
                         continue
-                    found = about | scored(model, data, frame, seed, options.device)
-                    records.append(found | origin)
-                    lines = ",\n".join(json.dumps(record) for record in records)
+                    record = about | scored(model, data, frame, seed, options.device)
+                    records.append(record | origin)
+                    lines = ",\n".join(json.dumps(each) for each in records)
                     write_text(path, f"[\n{lines}\n]\n")
-                    print(json.dumps(found), flush=True)
+                    print(json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

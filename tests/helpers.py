@@ -140,7 +140,7 @@ def any_subset(**options: object) -> AnySubset:
 
 
 def imputers() -> list[str]:
-    """The registered imputers that can fill any modality; those that cannot go without an image have laws of their own."""
+    """The registered imputers that fill any modality; those that need an image have laws of their own."""
     return [name for name in IMPUTERS.names() if not IMPUTERS.get(name).needs_image]
 
 
@@ -168,7 +168,7 @@ def untrained(stage: Stage, train: Dataset) -> Trainable:
 
 
 def weightless(stage: Stage, train: Dataset) -> Trainable:
-    """The same on the meta device, where networks take no memory; the table of subsets, kept for others, is a real one."""
+    """The same on the meta device, where networks take no memory; the cached table of subsets is a real one."""
     subsets(len(train.shapes))
 
     def made(stage: Stage) -> Trainable:

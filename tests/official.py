@@ -1,4 +1,4 @@
-"""Small files in the official layouts of the benchmarks with an image and a table; every value tells where it belongs."""
+"""Small files in the official layouts of the benchmarks with image and table; every value tells where it belongs."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,16 +1,17 @@
 """Missingness protocols: which values a sample loses, as pure functions of (protocol, seed, split or epoch, index).
 
-A protocol is a small value with a short text form: `complete`, `missing=svhn+text`, `eta=0.6` (each sample misses exactly
-that share of its modalities), `every=0.6` (each sample is seen under every such subset), `any-subset` (each sample keeps a
-uniformly drawn non-empty subset), `gamma=0.9` (that share of all table cells, drawn over the whole split as published),
-`gamma-per-sample=0.9` (exactly that share in each row), `any-gamma` (each row draws its own share) and `up-to=0.5` (each
-sample draws a share up to that and loses every cell or modality with that chance).
+The text forms are `complete`, `missing=svhn+text`, `eta=0.6` (each sample misses exactly that share of its modalities),
+`every=0.6` (each sample is seen under every such subset), `any-subset` (each sample keeps a random non-empty subset),
+`gamma=0.9` (that share of all table cells, drawn over the whole split as published), `gamma-per-sample=0.9` (exactly that
+share of each row), `any-gamma` (each row draws its share) and `up-to=0.5` (each sample draws a share up to that and loses
+every cell or modality with that probability).
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -20,14 +21,14 @@ from torch import Tensor
 from gauge.randomness import derive, sample_keys, uniform
 
 Layout = Mapping[str, int | None]
-"""For each modality, in order, how many features carry a flag of their own; None for one flag per sample."""
+"""For each modality, in order, the number of feature flags; None for one flag per sample."""
 
 GAMMA_SEEDS = {"train": 2021, "val": 2022, "test": 2023}  # TIP's mask files
 
 
 @cache
 def subsets(count: int, device: torch.device | str = "cpu") -> Bool[Tensor, "subsets {count}"]:
-    """All 2^M - 1 non-empty sets of modalities, by size and then in lexicographic order; True = observed.
+    """All 2^M - 1 non-empty subsets of modalities, by size and then lexicographically; True = observed.
 
     >>> subsets(2).tolist()
     [[True, False], [False, True], [True, True]]
@@ -39,9 +40,18 @@ def subsets(count: int, device: torch.device | str = "cpu") -> Bool[Tensor, "sub
     return table.to(device)
 
 
-def draw_subsets(key: Int[Tensor, "b"], table: Bool[Tensor, "s m"], count: int) -> Bool[Tensor, "r m"]:
-    """`count` distinct rows of a table of subsets, one draw that the whole batch shares (decided by its first key)."""
+def draw_subsets(key: Int[Tensor, "b"], table: Bool[Tensor, "s m"], count: int | None) -> Bool[Tensor, "r m"]:
+    """`count` distinct rows of a table of subsets, drawn once for the whole batch (by its first key); without a count the
+    last row, which is the full set."""
+    if not count:
+        return table[-1:]
     return table[uniform(derive(key[:1], "subsets"), len(table))[0].argsort()[:count]]
+
+
+def visible_under(available: Bool[Tensor, "b n"], chosen: Bool[Tensor, "r n"]) -> Bool[Tensor, "r b n"]:
+    """What each subset leaves of what is available; everything available where it would leave nothing."""
+    visible = chosen[:, None] & available
+    return torch.where(visible.any(-1, keepdim=True), visible, available)
 
 
 @dataclass(frozen=True)
@@ -70,15 +80,13 @@ class Missing:
             raise ValueError(f"{self} names {sorted(unknown)}, but the modalities are {list(layout)}")
         if set(self.modalities) == set(layout):
             raise ValueError(f"{self} leaves nothing observed; keep at least one of {list(layout)}")
-        return {
-            name: torch.full((len(key),), name not in self.modalities, dtype=torch.bool, device=key.device)
-            for name in layout
-        }
+        complete = Complete().keep(layout, key)
+        return {name: ~flags if name in self.modalities else flags for name, flags in complete.items()}
 
 
 @dataclass(frozen=True)
 class RandomModalities:
-    """Each sample misses exactly `rate` of its modalities, drawn anew for every sample."""
+    """Each sample misses exactly `rate` of its modalities, drawn independently for every sample."""
 
     rate: float
 
@@ -96,25 +104,19 @@ class RandomModalities:
 
 
 @dataclass(frozen=True)
-class EverySubset:
-    """Each sample is seen once under every subset that misses exactly `rate` of its modalities: no luck of the draw."""
-
-    rate: float
+class EverySubset(RandomModalities):
+    """Each sample is seen once under every subset that misses exactly `rate` of its modalities (see `passes`); where it is
+    seen only once, under a random one of these."""
 
     def __str__(self) -> str:
         return f"every={self.rate:g}"
-
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        """One of the subsets, where a sample can be seen only once."""
-        return RandomModalities(self.rate).keep(layout, key)
 
 
 @dataclass(frozen=True)
 class AnyModalities:
     """Each sample keeps one of the 2^M - 1 non-empty subsets of its modalities, all equally likely.
 
-    NOTE[PAPER] training-masks: the paper draws "a new missingness mask for each minibatch following the protocol" and does
-    not say from which settings; here every sample draws its own subset, uniformly.
+    NOTE[PAPER] training-masks: the paper does not say how training masks are drawn; here every sample draws its own.
     """
 
     def __str__(self) -> str:
@@ -128,7 +130,7 @@ class AnyModalities:
 
 @dataclass(frozen=True)
 class RandomCells:
-    """Cells of every modality that has feature flags go missing, modalities with one flag stay.
+    """Cells of every modality with feature flags are missing; the other modalities are complete.
 
     NOTE[PAPER] gamma-is-global: the paper says "each sample misses γ of its features"; the published masks draw over all
     rows and columns at once, so rows differ. That is the default; `per_sample=True` is the paper's wording.
@@ -141,20 +143,19 @@ class RandomCells:
         return f"gamma{'-per-sample' if self.per_sample else ''}={self.rate:g}"
 
     def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        tables = _tables(self, layout)
         kept = Complete().keep(layout, key)
-        for name, features in tables.items():
+        for name, features in _tables(self, layout).items():
             draws = uniform(derive(key, name), features)
             if self.per_sample:
                 kept[name] = draws.argsort(1).argsort(1) >= round(self.rate * features)
             else:
-                kept[name] = draws >= self.rate  # a batch has no "whole split" to share the rate over
+                kept[name] = draws >= self.rate  # a batch cannot share the rate over the whole split
         return kept
 
 
 @dataclass(frozen=True)
 class AnyCells:
-    """Each sample draws its own share of missing cells from the published rates, and loses exactly that share.
+    """Each sample draws its share of missing cells from the published rates, and loses exactly that share.
 
     NOTE[PAPER] training-cells: the paper does not say which rates fine-tuning sees; here all published ones, equally often.
     """
@@ -165,11 +166,10 @@ class AnyCells:
         return "any-gamma"
 
     def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        tables = _tables(self, layout)
         kept = Complete().keep(layout, key)
         chosen = (uniform(derive(key, "rate"), 1)[:, 0] * len(self.rates)).long().clamp_max(len(self.rates) - 1)
         rate = _on(key.device, self.rates)[chosen]
-        for name, features in tables.items():
+        for name, features in _tables(self, layout).items():
             ranks = uniform(derive(key, name), features).argsort(1).argsort(1)
             kept[name] = ranks >= (rate * features).round()[:, None]
         return kept
@@ -177,8 +177,8 @@ class AnyCells:
 
 @dataclass(frozen=True)
 class UpTo:
-    """Each sample draws a share of its own, from none to `rate`, and loses every value with that chance: cells where they
-    have flags, elsewhere the whole modality. What training on data of one's own meets."""
+    """Each sample draws a share from 0 to `rate` and loses every value with that probability: cells where they have flags,
+    elsewhere the whole modality. Used to train on a user's own data."""
 
     rate: float
 
@@ -194,16 +194,20 @@ class UpTo:
 
 Protocol = Complete | Missing | RandomModalities | EverySubset | AnyModalities | RandomCells | AnyCells | UpTo
 
+PLAIN: dict[str, Protocol] = {str(each): each for each in (Complete(), AnyModalities(), AnyCells())}
+RATED: dict[str, Callable[[float], Protocol]] = {"eta": RandomModalities, "every": EverySubset, "gamma": RandomCells}
+RATED |= {"gamma-per-sample": partial(RandomCells, per_sample=True), "up-to": UpTo}
+
 
 def passes(protocol: Protocol, layout: Layout) -> tuple[Protocol, ...]:
-    """The protocols that a split is evaluated under, one after the other: itself, or one for each subset of `every`.
+    """The protocols to evaluate a split under: the protocol itself, or one for each subset of `every`.
 
     >>> [str(each) for each in passes(EverySubset(0.5), {"image": None, "text": None})]
     ['missing=image', 'missing=text']
     """
     if not isinstance(protocol, EverySubset):
         return (protocol,)
-    protocol.keep(layout, torch.zeros(1, dtype=torch.long))  # its rate makes sense here
+    protocol.keep(layout, torch.zeros(1, dtype=torch.long))  # checks the rate
     missing = round(protocol.rate * len(layout))
     if not missing:
         return (Complete(),)
@@ -217,21 +221,13 @@ def parse_protocol(text: str) -> Protocol:
     (RandomModalities(rate=0.6), 'missing=svhn+text')
     """
     name, _, value = text.strip().partition("=")
-    whole: dict[str, Protocol] = {"complete": Complete(), "any-subset": AnyModalities(), "any-gamma": AnyCells()}
-    if not value and name in whole:
-        return whole[name]
+    if not value and name in PLAIN:
+        return PLAIN[name]
     if value and name == "missing":
         return Missing(tuple(value.split("+")))
-    try:
-        rate = float(value)
-    except ValueError:
-        rate = -1.0
-    if 0 <= rate <= 1 and name in ("eta", "every"):
-        return RandomModalities(rate) if name == "eta" else EverySubset(rate)
-    if 0 <= rate <= 1 and name in ("gamma", "gamma-per-sample"):
-        return RandomCells(rate, per_sample=name != "gamma")
-    if 0 <= rate <= 1 and name == "up-to":
-        return UpTo(rate)
+    with suppress(ValueError):  # of a rate that is not a number
+        if name in RATED and 0 <= float(value) <= 1:
+            return RATED[name](float(value))
     raise ValueError(
         f"no missingness protocol {text!r}; write complete, any-subset, any-gamma, missing=NAME+NAME, eta=RATE, "
         "every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate from 0 to 1"
@@ -243,18 +239,18 @@ def parse_protocols(*texts: str) -> tuple[Protocol, ...]:
 
 
 def mask_split(protocol: Protocol, layout: Layout, rows: int, *, seed: int, split: str) -> dict[str, Tensor]:
-    """The flags of a whole split: what evaluation uses, the same for every method."""
+    """The flags of a whole split for evaluation, the same for every method."""
     if isinstance(protocol, RandomCells) and not protocol.per_sample:
         kept = Complete().keep(layout, torch.arange(rows))
-        for place, (name, features) in enumerate(_tables(protocol, layout).items()):
-            missing = gamma_mask(rows, features, protocol.rate, seed=GAMMA_SEEDS.get(split, seed) + 100 * place)
+        for index, (name, features) in enumerate(_tables(protocol, layout).items()):
+            missing = gamma_mask(rows, features, protocol.rate, seed=GAMMA_SEEDS.get(split, seed) + 100 * index)
             kept[name] = torch.from_numpy(~missing)
         return kept
     return protocol.keep(layout, sample_keys(torch.arange(rows), seed, "masks", split, str(protocol)))
 
 
 def gamma_mask(rows: int, columns: int, rate: float, *, seed: int) -> np.ndarray:
-    """The published draw of missing cells (True = missing): floor(rows·columns·γ) positions of the flattened table."""
+    """The published draw of missing cells (True = missing): floor(rows·columns·rate) positions of the flattened table."""
     missing = np.zeros(rows * columns, dtype=bool)
     draw = np.random.RandomState(seed)
     missing[draw.choice(rows * columns, int(rows * columns * rate), replace=False)] = True
@@ -262,11 +258,11 @@ def gamma_mask(rows: int, columns: int, rate: float, *, seed: int) -> np.ndarray
 
 
 def missing_rates(observed: Mapping[str, Tensor]) -> dict[str, float]:
-    """The realised share of missing values for each modality."""
+    """The share of missing values of each modality."""
     return {name: 1.0 - float(flags.float().mean()) for name, flags in observed.items()}
 
 
-@cache  # a step that is recorded as a CUDA graph must not copy from the host
+@cache  # recording a CUDA graph forbids copies from the host
 def _on(device: torch.device, numbers: tuple[float, ...]) -> Tensor:
     return torch.tensor(numbers, device=device)
 

@@ -1,7 +1,7 @@
 """Random numbers that are pure functions of integers: the same draw on every device, in every batch, after every restart.
 
-A stateful generator ties a sample's draw to the samples drawn before it, so masks and noise would change with the batch
-size, the device or a restart. Here each number is a hash (the finaliser of SplitMix64) of a key and a position.
+With a stateful generator, masks and noise would change with the batch size, the device or a restart. Here each number is a
+hash (the finaliser of SplitMix64) of a key and a position.
 """
 
 import zlib
@@ -27,11 +27,6 @@ def _logical_shift(state: Tensor, bits: int) -> Tensor:
     return (state >> bits) & ((1 << (64 - bits)) - 1)
 
 
-def _signed(number: int) -> int:
-    """The number as a 64-bit integer that wraps around."""
-    return (number + 2**63) % 2**64 - 2**63
-
-
 def derive(key: Int[Tensor, "b"], *parts: int | str) -> Int[Tensor, "b"]:
     """New keys from old ones: streams of different parts are independent, equal parts give equal streams.
 
@@ -41,12 +36,13 @@ def derive(key: Int[Tensor, "b"], *parts: int | str) -> Int[Tensor, "b"]:
     """
     for part in parts:
         number = zlib.crc32(part.encode()) if isinstance(part, str) else part
-        key = _mix(key + _signed((number + 1) * _GOLDEN))
+        step = ((number + 1) * _GOLDEN + 2**63) % 2**64 - 2**63  # as a 64-bit integer that wraps around
+        key = _mix(key + step)
     return key
 
 
 def key_of(seed: int, *parts: int | str) -> int:
-    """One integer key for settings that no sample belongs to."""
+    """One integer key for draws that belong to no sample."""
     return int(derive(torch.tensor([seed]), *parts)[0])
 
 
@@ -68,7 +64,7 @@ def normal(key: Int[Tensor, "b"], count: int) -> Float[Tensor, "b {count}"]:
 
 
 def choose(key: Int[Tensor, "b"], among: Bool[Tensor, "b f"], counts: Int[Tensor, "n"]) -> Bool[Tensor, "b f"]:
-    """Some of the marked entries of every row, drawn by its key: `counts[n]` of them where n are marked."""
+    """A random `counts[n]` of the n marked entries of every row."""
     draws = uniform(key, among.shape[1]).masked_fill(~among, 2.0)
     return draws.argsort(1).argsort(1) < counts[among.sum(1)][:, None]
 
@@ -80,11 +76,7 @@ def permutation(size: int, seed: int, *parts: int | str, device: torch.device | 
 
 @contextmanager
 def seeded(seed: int, *parts: int | str) -> Iterator[None]:
-    """Inside, torch's own draws (weight initialisation, dropout) follow the key; outside, nothing has changed.
-
-    The one place that touches torch's global generators: their layers offer no other way.
-    """
-    devices = list(range(torch.cuda.device_count()))
-    with torch.random.fork_rng(devices):
+    """Seeds torch's own draws (weight initialisation, dropout) inside the block, and restores its generators after it."""
+    with torch.random.fork_rng(list(range(torch.cuda.device_count()))):
         torch.manual_seed(key_of(seed, *parts) & (2**63 - 1))
         yield

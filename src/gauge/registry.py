@@ -1,4 +1,4 @@
-"""Name -> component: by file name in the package, by `register` in plugins (an entry point, or a file named by --plugin).
+"""Name -> component: by file name in the package, by `register` in plugins (an entry point, or a file given by --plugin).
 
 In a package the first name in a module's `__all__` is its component and the first line of its docstring its description.
 """
@@ -35,43 +35,45 @@ class Kind(Generic[T]):
     noun: str
     package: str
     added: dict[str, T] = field(default_factory=dict)
+    descriptions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return Path(__file__).parents[1] / self.package.replace(".", "/")
 
     def names(self) -> list[str]:
         """The names of all components, sorted."""
         load_installed_plugins()
-        built_in = (path.stem for path in self._folder().glob("*.py") if not path.stem.startswith("_"))
+        built_in = (path.stem for path in self.folder.glob("*.py") if not path.stem.startswith("_"))
         return sorted({*built_in, *self.added})
 
     def get(self, name: str) -> T:
-        """The component of that name; an unknown name is answered with the nearest."""
+        """The component of that name; the error for an unknown name suggests the nearest one."""
         pick(dict.fromkeys(self.names()), name, self.noun)
         if name in self.added:
             return self.added[name]
-        exports = _exports(self._folder() / f"{name}.py")
-        return getattr(import_module(f"{self.package}.{name}"), exports[0])
+        return getattr(import_module(f"{self.package}.{name}"), _first_export(self.folder / f"{name}.py"))
 
     def describe(self, name: str) -> str:
-        """One line on the component, read without importing it where it is built in."""
+        """One line about the component; built-in ones are not imported for it."""
         if name in self.added:
-            return (getattr(self.added[name], "__doc__", "") or "").strip().partition("\n")[0]
-        return (ast.get_docstring(_tree(self._folder() / f"{name}.py")) or "").partition("\n")[0]
+            return self.descriptions.get(name, "")
+        return (ast.get_docstring(_tree(self.folder / f"{name}.py")) or "").partition("\n")[0]
 
-    def register(self, name: str) -> Callable[[T], T]:
-        """Adds a component from outside the package: `@METHODS.register("my_method")`."""
+    def register(self, name: str, description: str = "") -> Callable[[T], T]:
+        """Adds a component from outside the package: `@METHODS.register("my_method")`. A class or function is described by
+        the first line of its docstring, unless there is a `description`."""
 
         def add(component: T) -> T:
             if name in self.names():
-                raise ValueError(f"there is a {self.noun} {name!r} already; choose another name")
+                article = "an" if self.noun[0] in "aeiou" else "a"
+                raise ValueError(f"there is {article} {self.noun} {name!r} already; choose another name")
+            own = (component.__doc__ or "").strip() if callable(component) else ""
             self.added[name] = component
+            self.descriptions[name] = description or own.partition("\n")[0]
             return component
 
         return add
-
-    def _folder(self) -> Path:
-        spec = importlib.util.find_spec(self.package)
-        assert spec is not None
-        assert spec.origin is not None
-        return Path(spec.origin).parent
 
 
 BENCHMARKS: "Kind[Benchmark]" = Kind("benchmark", "gauge.experiments.benchmarks")
@@ -81,18 +83,12 @@ IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
 ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.model.encoders")
 SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.model.scoring")
 
-KINDS: dict[str, Kind[Any]] = {
-    "benchmarks": BENCHMARKS,
-    "methods": METHODS,
-    "imputers": IMPUTERS,
-    "encoders": ENCODERS,
-    "scorers": SCORERS,
-}
-"""Those that `gauge list` shows."""
+KINDS: dict[str, Kind[Any]] = {f"{kind.noun}s": kind for kind in (BENCHMARKS, METHODS, IMPUTERS, ENCODERS, SCORERS)}
+"""What `gauge list` shows."""
 
 
 def pick(known: Mapping[str, T], name: str, what: str) -> T:
-    """The entry of that name; an unknown name is answered with the nearest, or with all there are."""
+    """The entry of that name; the error for an unknown name suggests the nearest one, or lists them all."""
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
@@ -105,7 +101,7 @@ plugin_files: list[Path] = []
 
 
 def load_plugin(path: Path) -> None:
-    """Run a file of the user's own, whose components then register themselves. A second call does nothing."""
+    """Run a Python file that registers components. A second call does nothing."""
     path = path.resolve()
     if path in plugin_files:
         return
@@ -113,10 +109,9 @@ def load_plugin(path: Path) -> None:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise ValueError(f"there is no plugin {path}; give a Python file that registers components")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        spec.loader.exec_module(sys.modules[name])
     except BaseException:
         del sys.modules[name]
         raise
@@ -134,8 +129,9 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _exports(path: Path) -> list[str]:
+@cache
+def _first_export(path: Path) -> str:
     for node in _tree(path).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "__all__":
-            return ast.literal_eval(node.value)
+            return ast.literal_eval(node.value)[0]
     raise ValueError(f"{path.parent.name}/{path.name} has no __all__; name its component there first")

@@ -6,19 +6,19 @@ Axes: b batch, m modalities, n units, s = n + 1 (CLS first), c channels, h heads
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 Objective = Literal["logit", "nll"]
-Observed = Bool[Tensor, "b"] | Bool[Tensor, "b f"]
 
 
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
-    """The flags with trailing axes of size one, so that they broadcast over the modality's values."""
+    """The flags with trailing axes of size one, so that they broadcast over `values`."""
     return observed.reshape(observed.shape + (1,) * (values.ndim - observed.ndim))
 
 
@@ -36,10 +36,10 @@ def _check_modality(name: str, values: Tensor, flags: Tensor, size: int) -> None
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples with their gaps: one tensor and one set of flags for each modality.
+    """Samples with missing values: one tensor and one set of flags for each modality.
 
-    `observed[name]` holds one flag per sample ([b]) or one per feature ([b, f]). `index` is the sample's number in its
-    split; every random draw made for a sample derives from its `key`, so that it never depends on the rest of the batch.
+    `observed[name]` holds one flag per sample ([b]) or one per feature ([b, f]). `index` is a sample's row in its split.
+    All random draws for a sample derive from its `key`, so they never depend on the rest of the batch.
 
     >>> batch = Batch({"scan": torch.rand(2, 3)}, {"scan": torch.tensor([True, False])})
     >>> batch.index.tolist(), batch.filled({"scan": torch.zeros(2, 3)}).inputs["scan"][1].tolist()
@@ -66,9 +66,7 @@ class Batch:
         for name in ("labels", "index", "key"):
             values = getattr(self, name)
             if values is not None and values.shape != (len(first),):
-                raise ValueError(
-                    f"{name} has shape {list(values.shape)}; it needs one entry per sample, [{len(first)}]"
-                )
+                raise ValueError(f"{name} has shape {list(values.shape)}; give one entry per sample, [{len(first)}]")
         if self.index is None:
             object.__setattr__(self, "index", torch.arange(len(first), device=first.device))
         if self.key is None:
@@ -82,39 +80,52 @@ class Batch:
         return tuple(self.inputs)
 
     def to(self, device: torch.device | str) -> "Batch":
-        def move(values: Tensor | None) -> Tensor | None:
-            return None if values is None else values.to(device, non_blocking=True)
-
-        return Batch(
-            {name: values.to(device, non_blocking=True) for name, values in self.inputs.items()},
-            {name: flags.to(device, non_blocking=True) for name, flags in self.observed.items()},
-            move(self.labels),
-            move(self.index),  # type: ignore[arg-type]
-            move(self.key),  # type: ignore[arg-type]
-        )
+        move = partial(torch.Tensor.to, device=device, non_blocking=True)
+        inputs = {name: move(values) for name, values in self.inputs.items()}
+        observed = {name: move(flags) for name, flags in self.observed.items()}
+        labels = None if self.labels is None else move(self.labels)
+        return Batch(inputs, observed, labels, move(self.index), move(self.key))
 
     def filled(self, values: Mapping[str, Tensor]) -> "Batch":
-        """The batch with `values` where nothing was observed; observed entries stay bit for bit, flags stay as they are."""
+        """The batch with `values` where nothing was observed; observed entries stay bit for bit, and so do the flags."""
         inputs = dict(self.inputs)
         for name, filling in values.items():
-            mine = inputs[name]
-            inputs[name] = torch.where(over_values(self.observed[name], mine), mine, filling.to(mine.dtype))
+            x = inputs[name]
+            inputs[name] = torch.where(over_values(self.observed[name], x), x, filling.to(x.dtype))
         return replace(self, inputs=inputs)
 
+    def blanked(self) -> "Batch":
+        """The batch with zeros where nothing was observed."""
+        return self.filled({name: values.new_zeros(()) for name, values in self.inputs.items()})
+
+    def as_observed(self) -> "Batch":
+        """The batch with every value marked observed, for a completed batch."""
+        return replace(self, observed={name: torch.ones_like(flags) for name, flags in self.observed.items()})
+
+    def cross_entropy(self, logits: Float[Tensor, "*r k"]) -> Float[Tensor, ""]:
+        """The mean cross-entropy of logits [b, k], or of several for each sample: [r, b, k], or flattened [r·b, k]."""
+        assert self.labels is not None
+        logits = logits.reshape(-1, logits.shape[-1])
+        return F.cross_entropy(logits, self.labels.repeat(len(logits) // len(self)))
+
+    def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raises an error unless the modalities have the shapes that an imputer was made for."""
+        own = {name: tuple(values.shape[1:]) for name, values in self.inputs.items()}
+        if own != shapes:
+            raise ValueError(f"the batch has {own}, this imputer was made for {shapes}; make one for this data")
+
     def any_observed(self) -> Bool[Tensor, "b m"]:
-        """For each modality whether any of its values was observed."""
+        """Whether any value of each modality was observed."""
         return torch.stack([flags.reshape(len(self), -1).any(1) for flags in self.observed.values()], 1)
 
     def check(self) -> "Batch":
-        """The batch itself, after making sure that every sample has evidence and every observed value is finite.
-
-        Reads values, hence waits for the device: done once where data comes in, not in every step.
-        """
+        """The batch itself if every sample has an observed value and all observed values are finite; otherwise an error.
+        This waits for the device, so it is done once where data comes in, not in every step."""
         empty = ~self.any_observed().any(1)
         if empty.any():
             raise ValueError(
                 f"nothing is observed in sample {int(self.index[empty][0])} ({int(empty.sum())} such in the batch); "
-                "drop it, or answer with the class prior"
+                "drop it, or predict the class prior"
             )
         for name, values in self.inputs.items():
             if values.is_floating_point():
@@ -130,10 +141,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Units:
-    """The evidence units of a batch: what the encoders said, and the embeddings that say whose it is and where it stands.
-
-    `tokens` = content + embedding is what enters the backbone. A unit that is not kept loses its content alone.
-    """
+    """The evidence units of a batch: the encoders' content, and the embeddings of modality and position. Their sum `tokens`
+    enters the backbone. A unit that is not kept loses only its content."""
 
     content: Float[Tensor, "b n c"]
     embedding: Float[Tensor, "n c"]
@@ -145,13 +154,13 @@ class Units:
         return self.content + self.embedding
 
     def keep(self, visible: Bool[Tensor, "b n"]) -> "Units":
-        """The units with zero in place of the content of all that are not visible."""
+        """The units with zero content wherever they are not visible."""
         return replace(self, content=torch.where(visible[..., None], self.content, 0.0))
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one ungated pass taught us about every unit; no graph attached."""
+    """The scores of all units and the logits of one ungated pass, detached from the graph."""
 
     scores: Float[Tensor, "b n"]
     logits: Float[Tensor, "b k"]
@@ -159,20 +168,21 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer, and how it came about: `evidence` and `gates` are there for methods that weigh evidence."""
+    """The logits of a batch; `evidence` and `gates` are None for methods that do not weigh evidence."""
 
     logits: Float[Tensor, "b k"]
     evidence: Evidence | None = None
     gates: Float[Tensor, "b n"] | None = None
 
 
+Tokens = Float[Tensor, "b n c"]
 Classifier = Callable[..., Tensor]
-"""(tokens [b, n, c], attn_bias broadcastable to [b, h, s, s] or None) -> logits [b, k]: all that GAUGE asks of a model."""
+"""(tokens [b, n, c], attn_bias broadcastable to [b, h, s, s] or None) -> logits [b, k]: what GAUGE needs of a model."""
 
 
 @runtime_checkable
 class SupportsAttention(Protocol):
-    """A classifier that also shows the attention of its last block."""
+    """A classifier that also returns the attention of its last block."""
 
     def __call__(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor: ...
 
@@ -181,8 +191,8 @@ class SupportsAttention(Protocol):
 
 
 class ScoreOptions(TypedDict, total=False):
-    """What a scorer may be told; each reads what it needs. `reference`: what replaces a unit (zero unless given);
-    `objective`: what is differentiated; `key`: one integer per sample for random draws."""
+    """The options of scorers; each reads what it needs. `reference` replaces a unit (zero unless given), `objective` is
+    differentiated, `key` holds one integer per sample for random draws."""
 
     reference: Tensor | None
     objective: Objective
@@ -193,15 +203,13 @@ class ScoreOptions(TypedDict, total=False):
 class Scorer(Protocol):
     """Scores the units of one ungated pass."""
 
-    def __call__(self, classifier: Classifier, tokens: Tensor, **options: Unpack[ScoreOptions]) -> Evidence: ...
+    def __call__(self, classifier: Classifier, tokens: Tokens, **options: Unpack[ScoreOptions]) -> Evidence: ...
 
 
 class Encoder(nn.Module):
-    """Turns one modality into `units` evidence units: (x, observed) -> [b, units, width].
-
-    Registered encoders are built with `(shape, width, **options)`. `stride` is the number of pixels behind one unit of an
-    encoder whose units form a grid, None for all others; `example_shape` is one input that the contract tests build it for.
-    """
+    """One modality as evidence units: (x, observed) -> [b, units, width]. Registered ones are built with `(shape, width,
+    **options)`. `stride` is the number of pixels per unit of an encoder whose units form a grid, None for all others;
+    `example_shape` is an input shape for the contract tests."""
 
     units: int
     width: int
@@ -213,7 +221,7 @@ class Backbone(nn.Module):
     """(sequence [b, s, c] with CLS first, attn_bias broadcastable to [b, h, s, s] or None) -> [b, s, c]."""
 
     def cls(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
-        """The first position of the output; override it where it costs less than the whole."""
+        """The first position of the output; override it where computing that alone is cheaper."""
         return self(sequence, attn_bias)[:, 0]
 
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
@@ -225,13 +233,13 @@ class Backbone(nn.Module):
 
 
 class Trainable(nn.Module):
-    """All that `fit` asks of a module, methods and imputers alike. One without parameters to train needs no `loss`."""
+    """What `fit` needs from a method or an imputer. One without trainable parameters needs no `loss`."""
 
     looks_across_batch: ClassVar[bool] = False
-    """Whether a sample's answer depends on the samples beside it."""
+    """Whether a sample's prediction depends on the rest of its batch."""
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms that training minimises the sum of."""
+        """The terms whose sum training minimises."""
         raise NotImplementedError(f"{type(self).__name__} has parameters to train but no loss(batch)")
 
     def end_epoch(self) -> None:
@@ -243,8 +251,8 @@ class Trainable(nn.Module):
 
 
 class Method(Trainable):
-    """A way to classify incomplete samples. Experiments build it as `Method(encoder, classifier)`, from a `UnitEncoder` and
-    a `Network`, unless it has a training plan of its own."""
+    """A classifier of incomplete samples. Experiments build it as `Method(encoder, classifier)`, from a `UnitEncoder` and a
+    `Network`, unless it has its own training plan."""
 
     def predict(self, batch: Batch) -> Prediction:
         raise NotImplementedError(f"{type(self).__name__} has no predict(batch)")
@@ -254,23 +262,21 @@ class Method(Trainable):
 
     @classmethod
     def unsupported(cls, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-        """Why the method cannot serve modalities of these shapes; None if it can."""
+        """Why the method does not support modalities of these shapes; None if it does."""
         return None
 
 
 @runtime_checkable
 class SupportsComplete(Protocol):
-    """All that a model asks of an imputer. Observed entries come back bit for bit and `observed` is unchanged."""
+    """What a model needs from an imputer. Observed entries and `observed` come back unchanged, bit for bit."""
 
     def complete(self, batch: Batch) -> Batch: ...
 
 
 class Imputer(Trainable):
-    """A registered imputer: `of(train, **options)` makes one for a training split (a `Dataset`).
-
-    The shapes of its tensors follow from the split's shapes and size and from the options alone: a saved imputer is restored
-    by `blank(like, **options)`, for any split of that form, and by loading its tensors.
-    """
+    """A registered imputer: `of(train, **options)` makes one for a training split (a `Dataset`). The shapes of its tensors
+    depend only on the options and on the shapes and size of the split, so a saved imputer is restored by loading its
+    tensors into `blank(like, **options)`, for any such split."""
 
     needs_table: ClassVar[bool] = False
     needs_image: ClassVar[bool] = False
@@ -281,10 +287,10 @@ class Imputer(Trainable):
 
     @classmethod
     def of(cls, *args: Any, **options: Any) -> Self:
-        """The imputer for a training split; each declares the options that it takes."""
+        """The imputer for a training split; each class declares its own options."""
         return cls()
 
     @classmethod
     def blank(cls, *args: Any, **options: Any) -> Self:
-        """The same with its tensors still to be loaded; override it where `of` does work that loading undoes."""
+        """The same with its tensors still to be loaded; override it where `of` computes what loading overwrites."""
         return cls.of(*args, **options)

@@ -6,21 +6,28 @@ import pytest
 import torch
 from helpers import DIM, network
 
-from gauge import registry
-from gauge.masks import parse_protocol
-from gauge.types import Encoder, Scorer
+from gauge.experiments.benchmarks import StageSettings
+from gauge.masks import parse_protocols
+from gauge.registry import BENCHMARKS, ENCODERS, IMPUTERS, KINDS, METHODS, SCORERS
+from gauge.training.metrics import METRICS
+from gauge.types import Encoder, Imputer, Method, Scorer
 
 
-@pytest.mark.parametrize("kind", registry.KINDS)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_component_is_described_in_one_line_that_fits_a_terminal(kind):
-    for name in registry.names(kind):
-        assert 10 < len(registry.describe(kind, name)) <= 130, name
-        assert registry.get(kind, name) is not None
+    for name in kind.names():
+        assert 10 < len(kind.describe(name)) <= 130, name
+        assert kind.get(name) is not None
 
 
-@pytest.mark.parametrize("name", registry.names("encoders"))
+def test_every_method_and_every_imputer_has_its_base_class():
+    assert all(issubclass(METHODS.get(name), Method) for name in METHODS.names())
+    assert all(issubclass(IMPUTERS.get(name), Imputer) for name in IMPUTERS.names())
+
+
+@pytest.mark.parametrize("name", ENCODERS.names())
 def test_an_encoder_emits_the_units_it_says(name):
-    kind = registry.get("encoders", name)
+    kind = ENCODERS.get(name)
     encoder = kind(kind.example_shape, 16)
     assert isinstance(encoder, Encoder)
     x, observed = torch.rand(3, *kind.example_shape), torch.ones(3, dtype=torch.bool)
@@ -29,25 +36,28 @@ def test_an_encoder_emits_the_units_it_says(name):
     torch.testing.assert_close(encoder.eval()(x[:1], observed[:1]), encoder(x, observed)[:1])
 
 
-@pytest.mark.parametrize("name", registry.names("scoring"))
+@pytest.mark.parametrize("name", SCORERS.names())
 def test_a_scorer_takes_every_option_and_leaves_no_graph(name):
-    score = registry.get("scoring", name)
+    score = SCORERS.get(name)
     assert isinstance(score, Scorer)
-    assert list(inspect.signature(score).parameters) == ["classifier", "tokens", "reference", "objective", "key"]
+    assert list(inspect.signature(score).parameters) == ["classifier", "tokens", "options"]
     tokens = torch.randn(4, 7, DIM, requires_grad=True)
-    evidence = score(network(), tokens, reference=torch.ones(7, DIM), objective="nll", key=torch.arange(4))
-    assert evidence.scores.shape == (4, 7)
-    assert not evidence.scores.requires_grad
-    assert not evidence.logits.requires_grad
+    options = {"reference": torch.ones(7, DIM), "objective": "nll", "key": torch.arange(4)}
+    for given in (options, {}):
+        evidence = score(network(), tokens, **given)
+        assert evidence.scores.shape == (4, 7)
+        assert not evidence.scores.requires_grad
+        assert not evidence.logits.requires_grad
 
 
-@pytest.mark.parametrize("name", registry.names("benchmarks"))
+@pytest.mark.parametrize("name", BENCHMARKS.names())
 def test_a_benchmark_names_components_that_exist_and_protocols_that_parse(name):
-    benchmark = registry.get("benchmarks", name)
+    benchmark = BENCHMARKS.get(name)
     assert benchmark.name == name
-    assert benchmark.imputer in registry.names("imputers")
-    assert {modality.encoder for modality in benchmark.modalities.values()} <= set(registry.names("encoders"))
-    assert {"imputer", "backbone", "finetune"} <= set(benchmark.settings)
-    assert [str(parse_protocol(text)) for text in benchmark.protocols] == list(benchmark.protocols)
+    assert benchmark.imputer in IMPUTERS.names()
+    assert {modality.encoder for modality in benchmark.modalities.values()} <= set(ENCODERS.names())
+    assert isinstance(benchmark.settings, StageSettings)
+    assert parse_protocols(*map(str, benchmark.protocols)) == benchmark.protocols
+    assert METRICS[str(benchmark.metric)] == benchmark.metric == benchmark.settings.finetune.metric
     with pytest.raises(ValueError, match="has no split 'all'; use train, val or test"):
         benchmark.load("all")

@@ -1,57 +1,110 @@
 """Every method and variant, however it is registered, keeps the contract that training and evaluation rely on."""
 
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 
+import numpy as np
 import pytest
 import torch
-from helpers import rows_of
+from helpers import rows_of, untrained
 
-from gauge import registry
 from gauge.data import Dataset
-from gauge.experiments.benchmarks.polymnist5k import BENCHMARK, VIEWS
-from gauge.masks import AnySubset
-from gauge.randomness import sample_keys, seeded
+from gauge.experiments.benchmarks import Benchmark, leaf99, mst, polymnist5k
+from gauge.experiments.benchmarks._image_table import image_table
+from gauge.experiments.plans import last_stage, plan_of
+from gauge.experiments.plans.gauge import VARIANTS
+from gauge.masks import AnyModalities, UpTo
+from gauge.randomness import sample_keys
+from gauge.registry import METHODS
 from gauge.training.loop import fit
 from gauge.training.settings import TrainSettings
+from gauge.training.stages import Stage
+from gauge.types import Batch, Method
 
-ROWS = [
-    (method, variant) for method in registry.names("methods") for variant in registry.module("methods", method).VARIANTS
+ROWS = [(method, variant) for method in METHODS.names() for variant in plan_of(method).variants]
+IMAGE = replace(polymnist5k.BENCHMARK.modalities["m0"], options={"channels": (2, 4, 4)})
+CODERS = {"latent": 4, "channels": (2, 4, 4), "hidden": 8}
+SIZES = {"dim": 16, "projection": 4, "vector_dim": 16, "expert_options": {"channels": (2, 4)}}
+SMALL = replace(
+    polymnist5k.BENCHMARK,
+    **SIZES,
+    modalities=dict.fromkeys(("m0", "m1", "m2"), IMAGE),
+    imputer_options=CODERS,
+)
+
+TABLE = image_table(IMAGE, {"sex": 2, "age": 1, "site": 3, "dose": 1}, width=16, depth=1, heads=2, waves=2)
+MEAN = {"imputer": "mean", "imputer_options": {}}
+TEXT = mst.BENCHMARK.imputer_options | CODERS
+WORDS = mst.BENCHMARK.modalities | {"mnist": replace(mst.BENCHMARK.modalities["mnist"], options={"hidden": 8})}
+LEAF99 = replace(leaf99.BENCHMARK, **SIZES, **TABLE | MEAN, num_classes=3)
+OTHERS = {
+    "image-and-table": LEAF99,
+    "images-and-text": replace(mst.BENCHMARK, **SIZES, modalities=WORDS, imputer_options=TEXT),
+    "one-image": replace(SMALL, modalities={"m0": IMAGE}),
+    "one-table": replace(LEAF99, modalities={"table": LEAF99.modalities["table"]}),
+}
+GRIDLESS = ("images-and-text", "one-table")
+GRIDS = [variant for variant, chosen in VARIANTS.items() if chosen.grid]
+OTHER_ROWS = [
+    (data, method, variant)
+    for data, benchmark in OTHERS.items()
+    for method, variant in ROWS
+    if plan_of(method).unsupported(benchmark) is None and not (data in GRIDLESS and variant in GRIDS)
 ]
-SMALL = replace(BENCHMARK, dim=16, imputer_options={"latent": 4, "channels": (2, 4, 4), "hidden": 8})
 
 
 @pytest.fixture(scope="module")
 def train() -> Dataset:
+    return samples(SMALL)
+
+
+def samples(benchmark: Benchmark, rows: int = 24) -> Dataset:
+    """Random values of the benchmark's shapes; a vector is a table of two categories, a number, three and a number."""
+    labels = torch.arange(rows) % benchmark.num_classes
+    shapes = {name: modality.shape for name, modality in benchmark.modalities.items()}
     draw = torch.Generator().manual_seed(0)
-    views = {name: torch.randint(256, (24, 3, 28, 28), dtype=torch.uint8, generator=draw) for name in VIEWS}
-    return Dataset("train", views, torch.arange(24) % 10)
+    inputs, observed = {}, {}
+    for name, shape in shapes.items():
+        if len(shape) == 1:
+            inputs[name] = torch.rand(rows, *shape, generator=draw) * torch.tensor([1, 1, 2, 1])
+            inputs[name][:, [0, 2]] = inputs[name][:, [0, 2]].round()
+            observed[name] = torch.rand(rows, *shape, generator=draw) > 0.2
+        elif len(shape) == 2:
+            inputs[name] = torch.from_numpy(mst.words(labels.byte().numpy(), np.random.default_rng(0)))
+        else:
+            inputs[name] = torch.randint(256, (rows, *shape), dtype=torch.uint8, generator=draw)
+    return Dataset("train", inputs, labels, observed)
 
 
-def build(stage, train):
-    with seeded(3, stage.name):
-        module = stage.build(train, *[build(need, train) for need in stage.needs])
-    if hasattr(module, "prepare"):
-        module.prepare(train)
+def build(stage: Stage, train: Dataset) -> Method:
+    module = untrained(stage, train)
+    module.prepare(train)
     return module
 
 
-@pytest.fixture(params=ROWS, ids=":".join)
-def method(request, train):
-    name, variant = request.param
-    stage = registry.module("methods", name).plan(SMALL, variant=variant, seed=0)
-    return build(stage, train).eval()
+@pytest.fixture(scope="module", params=ROWS, ids=":".join)
+def row(request, train):
+    """A stage and its method, built once for all tests of the row."""
+    stage = last_stage(SMALL, *request.param, 0)
+    return stage, build(stage, train).eval()
+
+
+@pytest.fixture
+def method(row):
+    return deepcopy(row[1])
 
 
 @pytest.fixture
 def batch(train):
     index = torch.arange(8)
     key = sample_keys(index, 0)
-    return train.batch(index, keep=AnySubset().keep(train.layout, key), key=key)
+    return train.batch(index, keep=AnyModalities().keep(train.layout, key), key=key)
 
 
 def test_loss_is_finite_and_trains_what_is_not_frozen(method, batch):
-    if not hasattr(method, "loss"):
-        assert not any(parameter.requires_grad for parameter in method.parameters())
+    if type(method).loss is Method.loss:
+        assert not method.is_trainable
         return
     loss = sum(method.train().loss(batch).values())
     loss.backward()
@@ -84,7 +137,7 @@ def test_order_of_the_batch_does_not_matter(method, batch):
 
 
 def test_a_sample_does_not_depend_on_the_others_unless_the_method_says_so(method, batch):
-    if getattr(method, "looks_across_batch", False):
+    if method.looks_across_batch:
         return
     alone = torch.cat([method.predict(rows_of(batch, torch.tensor([row]))).logits for row in range(3)])
     torch.testing.assert_close(alone, method.predict(batch).logits[:3], atol=1e-5, rtol=1e-4)
@@ -93,36 +146,70 @@ def test_a_sample_does_not_depend_on_the_others_unless_the_method_says_so(method
 @pytest.mark.parametrize("name", ["m3care", "muse"])
 @pytest.mark.parametrize("size", [1, 23], ids=["batches of one", "one left over"])
 def test_methods_that_look_across_the_batch_refuse_a_lone_sample_before_training(name, size, train):
-    method = build(registry.module("methods", name).plan(SMALL, variant=name, seed=0), train)
+    method = build(last_stage(SMALL, name, name, 0), train)
     before = {key: tensor.clone() for key, tensor in method.state_dict().items()}
     with pytest.raises(ValueError, match=f"24 samples in batches of {size} leave one alone; set another batch_size"):
         fit(method, train, settings=TrainSettings(epochs=1, batch_size=size))
     assert all(torch.equal(tensor, before[key]) for key, tensor in method.state_dict().items())
 
 
-def test_saved_state_brings_the_same_predictions_back(request, method, batch, train):
-    name, variant = request.node.callspec.params["method"]
-    stage = registry.module("methods", name).plan(SMALL, variant=variant, seed=0)
+def test_saved_state_brings_the_same_predictions_back(row, method, batch, train):
     before = method.predict(batch).logits
     state = {
         key: tensor + 0.01 if tensor.is_floating_point() else tensor for key, tensor in method.state_dict().items()
     }
     method.load_state_dict(state)
     assert not torch.equal(method.predict(batch).logits, before)
-    other = build(stage, train).eval()
+    other = build(row[0], train).eval()
     other.load_state_dict(state)
     assert torch.equal(other.predict(batch).logits, method.predict(batch).logits)
 
 
+@pytest.mark.parametrize(("data", "name", "variant"), OTHER_ROWS, ids=map(":".join, OTHER_ROWS))
+def test_the_contract_holds_for_tables_text_and_single_modalities(data, name, variant):
+    """Loss and logits are finite whatever is missing, cells or whole modalities, and missing values are never read."""
+    train, batch = other_data(data)
+    method = build(last_stage(OTHERS[data], name, variant, 0), train)
+    if method.is_trainable:
+        assert torch.isfinite(sum(method.train().loss(batch).values()))
+    logits = method.eval().predict(batch).logits
+    assert logits.shape == (len(batch), OTHERS[data].num_classes)
+    assert torch.isfinite(logits).all()
+    noise = {name: torch.full_like(values, torch.nan) for name, values in batch.inputs.items()}
+    torch.testing.assert_close(method.predict(batch.filled(noise)).logits, logits)
+
+
+@cache
+def other_data(data: str) -> tuple[Dataset, Batch]:
+    train, index = samples(OTHERS[data]), torch.arange(8)
+    key = sample_keys(index, 0)
+    return train, train.batch(index, keep=UpTo(1.0).keep(train.layout, key), key=key)
+
+
+@pytest.mark.parametrize("data", GRIDLESS)
+def test_another_grid_is_refused_where_no_encoder_makes_one(data):
+    for variant in GRIDS:
+        stage = last_stage(OTHERS[data], "gauge", variant, 0)
+        with pytest.raises(ValueError, match="none of the encoders of .* makes a grid of its images; use a grid enc"):
+            untrained(stage, other_data(data)[0])
+
+
+@pytest.mark.parametrize("data", OTHERS)
+def test_other_data_misses_something_of_every_modality_unless_it_is_the_only_one(data):
+    _, batch = other_data(data)
+    missing = {name for name, flags in batch.observed.items() if not flags.all()}
+    assert missing == (set() if data == "one-image" else set(batch.modalities))
+
+
 def test_a_method_has_a_variant_of_its_own_name_and_every_variant_a_note():
-    for name in registry.names("methods"):
-        variants = registry.module("methods", name).VARIANTS
+    for name in METHODS.names():
+        variants = plan_of(name).variants
         assert name in variants
         assert all(variant.note for variant in variants.values())
 
 
 def test_all_variants_of_a_seed_stand_on_the_same_backbone_and_imputer(train):
-    stages = [registry.module("methods", "gauge").plan(SMALL, variant=name) for name in ("v1", "v2", "gauge")]
+    stages = [last_stage(SMALL, "gauge", name, 0) for name in ("v1", "v2", "gauge")]
     keys = [[need.key(train.fingerprint) for need in stage.needs] for stage in stages]
     assert keys[0] == keys[1] == keys[2]
     assert len({stage.key(train.fingerprint) for stage in stages}) == 3

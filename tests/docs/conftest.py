@@ -22,16 +22,16 @@ class Page:
 
     def files(self) -> dict[str, str]:
         """Blocks that show a whole file, by its path in the repository."""
-        return {found["file"]: found["code"] for found in FENCE.finditer(self.text) if found["file"]}
+        return {block["file"]: block["code"] for block in FENCE.finditer(self.text) if block["file"]}
 
     def code(self) -> str:
         """All other Python blocks, on the lines where the page has them, so that an error points into the page."""
         lines = [""] * self.text.count("\n")
-        for found in FENCE.finditer(self.text):
-            if not found["file"]:
-                start = self.text.count("\n", 0, found.start("code"))
-                block = found["code"].splitlines()
-                lines[start : start + len(block)] = block
+        for block in FENCE.finditer(self.text):
+            if not block["file"]:
+                start = self.text.count("\n", 0, block.start("code"))
+                code = block["code"].splitlines()
+                lines[start : start + len(code)] = code
         return "\n".join(lines) + "\n"
 
     def run(self) -> dict[str, object]:

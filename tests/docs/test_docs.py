@@ -36,8 +36,8 @@ def extended(tmp_path_factory, page) -> Path:
 
 
 def run(extended: Path, *arguments: str) -> str:
-    places = [extended / "src", ROOT / "tests", ROOT / "tests" / "laws", ROOT / "tests" / "contracts"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places)), "OMP_NUM_THREADS": "1"}
+    folders = [extended / "src", ROOT / "tests", ROOT / "tests" / "laws", ROOT / "tests" / "contracts"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders)), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=extended, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,15 +45,21 @@ def run(extended: Path, *arguments: str) -> str:
 
 
 def test_the_files_of_extend_are_listed_as_soon_as_they_are_there(extended):
-    listed = run(extended, "-m", "gauge.cli.main", "list")
+    listed = run(extended, "-m", "gauge.cli", "list")
     assert "median         Median: every missing value" in listed
     assert "squared        Squared Taylor score" in listed
     assert "vote           Vote: a linear classifier" in listed
+    assert "my_method" not in listed
+
+
+def test_the_plugin_of_extend_is_listed_when_it_is_named(extended):
+    listed = run(extended, "-m", "gauge.cli", "list", "methods", "--plugin", "my_components.py")
+    assert "my_method      The shared network on what is observed" in listed
 
 
 def test_the_method_of_extend_trains_and_keeps_the_contracts(extended, tmp_path):
     out = ["--out", str(tmp_path), "--epochs", "1", "--protocol", "eta=0.8"]
-    assert "| vote |" in run(extended, "-m", "gauge.cli.main", "benchmark", "polymnist5k", "--method", "vote", *out)
+    assert "| vote |" in run(extended, "-m", "gauge.cli", "benchmark", "polymnist5k", "--method", "vote", *out)
     run(
         extended,
         "-m",
@@ -102,10 +108,10 @@ def test_relative_links_lead_somewhere(path):
         target, _, anchor = link.partition("#")
         if target.startswith(("https:", "mailto:")):
             continue
-        found = (path.parent / target).resolve() if target else path
-        assert found.exists(), link
-        assert found.is_relative_to(ROOT), link
-        assert not anchor or anchor in anchors(found), link
+        linked = (path.parent / target).resolve() if target else path
+        assert linked.exists(), link
+        assert linked.is_relative_to(ROOT), link
+        assert not anchor or anchor in anchors(linked), link
 
 
 def test_the_index_leads_to_every_page():

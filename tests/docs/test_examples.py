@@ -46,8 +46,8 @@ def test_own_backbone_needs_at_most_25_lines_of_code():
 
 
 def test_own_backbone_gates_twelve_units(tmp_path):
-    found = re.search(r"gates of the first sample: \[(.*)\]", output("own_backbone.py", tmp_path))
-    gates = [float(value) for value in found[1].split(", ")]
+    printed = re.search(r"gates of the first sample: \[(.*)\]", output("own_backbone.py", tmp_path))
+    gates = [float(value) for value in printed[1].split(", ")]
     assert len(gates) == 12
     assert all(0 < gate < 1 for gate in gates)
 

@@ -39,8 +39,8 @@ def test_help_starts_without_torch(tmp_path):
 
 def test_list_names_everything_also_for_machines(tmp_path):
     assert "taylor" in gauge("list", cwd=tmp_path).stdout
-    found = json.loads(gauge("list", "imputers", "--json", cwd=tmp_path).stdout)
-    assert set(found["imputers"]) == {
+    listed = json.loads(gauge("list", "imputers", "--json", cwd=tmp_path).stdout)
+    assert set(listed["imputers"]) == {
         "iterative",
         "masked_columns",
         "mean",
@@ -72,10 +72,10 @@ def test_list_names_everything_also_for_machines(tmp_path):
         (["list", "methdos"], "there is no kind of component 'methdos'; did you mean 'methods'?"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_before_anything_trains(arguments, message, tmp_path):
-    told = mistake(*arguments, cwd=tmp_path)
-    assert message in told
-    assert len(told.strip().splitlines()) == 1
+def test_a_mistake_is_reported_in_one_line_before_anything_trains(arguments, message, tmp_path):
+    said = mistake(*arguments, cwd=tmp_path)
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
@@ -103,14 +103,14 @@ def test_a_trained_model_is_evaluated_under_another_protocol(runs):
 
 def test_the_evidence_of_a_trained_model_is_audited(runs):
     (model,) = (runs / "runs" / "polymnist5k" / "stages").glob("gauge-s0-*")
-    found = json.loads(
+    audits = json.loads(
         gauge("audit", str(model), "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs).stdout
     )
-    assert found[0]["samples"] == 40
-    assert {"commit", "hardware", "fingerprint"} <= set(found[0])
-    assert "data" not in found[0]
-    assert 0 < found[0]["gate_imputed"] < 1
-    assert "gate" in found[0]["separation"]
+    assert audits[0]["samples"] == 40
+    assert {"commit", "hardware", "fingerprint"} <= set(audits[0])
+    assert "data" not in audits[0]
+    assert 0 < audits[0]["gate_imputed"] < 1
+    assert "gate" in audits[0]["separation"]
 
 
 def test_the_units_of_a_sample_are_listed_by_name(runs):
@@ -122,7 +122,7 @@ def test_the_units_of_a_sample_are_listed_by_name(runs):
     assert all(line.split()[0] == "7" for line in lines[1:])
 
 
-def test_processes_side_by_side_find_what_one_has_trained(runs):
+def test_processes_side_by_side_use_what_one_has_trained(runs):
     command = [
         "benchmark",
         "polymnist5k",
@@ -173,12 +173,16 @@ def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_
         ("finetune: 20", "settings.yaml: finetune: Input should be a valid dictionary"),
         ("finetune: {seed: 7}", "finetune: Value error, seed cannot be overridden; the experiment and the benchmark"),
         ("finetune: {metric: auc}", "finetune: Value error, metric cannot be overridden; the experiment and the"),
+        ("finetun: {epochs: 7}", "finetun: Extra inputs are not permitted, did you mean 'finetune'?"),
         ("finetune: {epoch: 7}", "finetune.epoch: Extra inputs are not permitted, did you mean 'epochs'?"),
         ("finetune: {masks: missing=nope}", "missing=nope names ['nope'], but the modalities are"),
-        ("tuning: {epochs: 7}", "settings.yaml: tuning: Extra inputs are not permitted, did you mean 'finetune'?"),
+        (
+            "tuning: {epochs: 7}",
+            "settings.yaml: tuning: Extra inputs are not permitted (settings: imputer, pretrain",
+        ),
     ],
 )
-def test_a_wrong_settings_file_is_told_before_anything_trains(settings, message, tmp_path):
+def test_a_wrong_settings_file_is_reported_before_anything_trains(settings, message, tmp_path):
     (tmp_path / "settings.yaml").write_text(settings)
     assert message in mistake("benchmark", "polymnist5k", "--config", "settings.yaml", cwd=tmp_path)
     assert not list(tmp_path.rglob("*.safetensors"))

@@ -41,21 +41,21 @@ def test_official_files_become_results_and_gates_with_names(name, write, tmp_pat
             benchmark=name, method=method, variant=variant, data=str(tmp_path / "data"), overrides=overrides
         )
 
-    found = {}
+    results = {}
     for variant in ("gauge", "masked", "v1"):
         for result, _ in workspace.run(experiment("gauge", variant), PROTOCOLS):
-            found[variant, result.protocol] = result
-    assert len(found) == 9
-    assert all(0 <= result.value <= 1 for result in found.values())
-    really = {protocol: found["gauge", protocol].data["missing"] for protocol in PROTOCOLS}
-    assert [really[protocol]["image"] for protocol in PROTOCOLS] == [0, 0, 0]
-    assert really["gamma=1"]["table"] == 1
+            results[variant, result.protocol] = result
+    assert len(results) == 9
+    assert all(0 <= result.value <= 1 for result in results.values())
+    missing = {protocol: results["gauge", protocol].data["missing"] for protocol in PROTOCOLS}
+    assert [missing[protocol]["image"] for protocol in PROTOCOLS] == [0, 0, 0]
+    assert missing["gamma=1"]["table"] == 1
     if name == "dvm":  # six adverts
         with pytest.raises(ValueError, match=r"the train split has no sample of class 0 \(280 such\)"):
             workspace.run(experiment("dymo", "dymo"), PROTOCOLS)
     else:
         dymo = {result.protocol: result.value for result, _ in workspace.run(experiment("dymo", "dymo"), PROTOCOLS)}
-        assert dymo["complete"] == found["v1", "complete"].value, "nothing to recover"
+        assert dymo["complete"] == results["v1", "complete"].value, "nothing to recover"
 
     capsys.readouterr()
     folder = workspace.job(experiment("gauge", "gauge")).model_path.parent

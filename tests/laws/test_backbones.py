@@ -243,7 +243,7 @@ class WrongAttention(Backbone):
         (multiplies, "a bias of zeros changes the output; it must be added to the attention logits before the softmax"),
         (multiplies_after_the_softmax, "a key with bias -1e9 still reaches CLS"),
         (detaches, "no gradient reaches the bias, so gates could not learn"),
-        (FastPath(), "a fused inference path misreads it; switch that path off around the call, as FromTorch does"),
+        (FastPath(), "a fused inference path misreads it; switch that path off during the call, as FromTorch does"),
         (
             returns_cls_only,
             r"the backbone maps \[3, 6, 16\] to shape \[3, 16\]; return the whole sequence",
@@ -260,7 +260,7 @@ class WrongAttention(Backbone):
         ),
         (
             WrongCls(),
-            r"cls\(sequence, attn_bias\) is not the first position of the output; make them agree",
+            r"cls\(sequence, attn_bias\) is not the first position of the output; fix it, or remove cls",
         ),
         (WrongAttention(), r"attention\(sequence, attn_bias\) must be \[b, h, s, s\] after the softmax, bias included"),
     ],
@@ -280,7 +280,7 @@ class PlainBlock(nn.Module):
 @pytest.mark.parametrize(
     ("adapter", "argument", "message"),
     [
-        (FromTorch, nn.Linear(2, 2), "FromTorch takes an nn.TransformerEncoder, not Linear; see FromFunction"),
+        (FromTorch, nn.Linear(2, 2), "FromTorch takes nn.TransformerEncoder, not Linear; see FromFunction"),
         (
             FromTorch,
             nn.TransformerEncoder(nn.TransformerEncoderLayer(DIM, 2, 32), 1, enable_nested_tensor=False),

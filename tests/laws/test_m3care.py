@@ -166,7 +166,7 @@ def test_a_missing_modality_comes_from_the_neighbours(batch):
     other = states.clone()
     other[1, 0] += 1
     for graph, reached in ((torch.tensor([[1.0, 0.5], [0.5, 1.0]]), True), (torch.eye(2), False)):
-        first, second = (method.recover(each, graph[None].double(), shown)[0, 0] for each in (states, other))
+        first, second = (method.impute(each, graph[None].double(), shown)[0, 0] for each in (states, other))
         assert torch.equal(first[1:], second[1:])
         assert torch.equal(first[0], second[0]) != reached
 
@@ -176,8 +176,8 @@ def test_rows_that_are_normalised_do_not_grow_with_the_batch(batch):
     shown = batch.any_observed()[None]
     for faithful in (False, True):
         method = m3care(faithful=faithful)
-        once = method.recover(states, graph, shown)
-        twice = method.recover(states.repeat(2, 1, 1), graph.repeat(1, 2, 2), shown.repeat(1, 2, 1))
+        once = method.impute(states, graph, shown)
+        twice = method.impute(states.repeat(2, 1, 1), graph.repeat(1, 2, 2), shown.repeat(1, 2, 1))
         assert torch.allclose(twice[:, :6], once) != faithful
 
 

@@ -119,7 +119,7 @@ def test_a_stage_whose_code_has_changed_is_trained_anew_and_the_log_says_so(tmp_
     with caplog.at_level(logging.WARNING):
         assert not run(code.format(size="3 * 2")).stale
     assert epochs == ["wobbly"] * 2
-    assert "the code of wobbly has changed since it was trained; it is trained anew" in caplog.text
+    assert "the code of wobbly has changed since it was trained; it is trained again" in caplog.text
     assert run(code.format(size="6 * 1"), reuse=True).stale
     assert epochs == ["wobbly"] * 2
 

@@ -235,7 +235,7 @@ def test_attention_score_is_what_cls_pays_to_each_unit_on_average_over_heads(net
 
 
 def test_attention_score_asks_for_a_classifier_that_offers_attention(tokens):
-    with pytest.raises(ValueError, match=r"function does not offer attention\(tokens, attn_bias\)"):
+    with pytest.raises(ValueError, match=r"function has no attention\(tokens, attn_bias\), which this score reads"):
         scorer("attention")(lambda tokens, attn_bias: tokens.sum(1), tokens)
 
 

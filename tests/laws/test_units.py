@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from helpers import DIM, incomplete_batch, noise, unit_encoder
 
 from gauge import UnitEncoder
-from gauge.model.encoders._upsampled import Upsampled
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.mlp import Mlp
 from gauge.model.encoders.resnet_grid import ResnetGrid
+from gauge.model.units import Upsampled
 
 
 @pytest.mark.parametrize("grid", [3, 5, 8])

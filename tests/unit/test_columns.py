@@ -1,4 +1,4 @@
-"""Columns of a table: what they hold is guessed rightly, gaps are gaps, and values come back in words."""
+"""Columns of a table: their kinds are inferred, missing values are found, and values come back as text."""
 
 import logging
 
@@ -37,7 +37,7 @@ def notes(count):
         ([None, "", "  "], "ignore"),
     ],
 )
-def test_what_a_column_holds_is_guessed_from_its_values(values, kind):
+def test_the_kind_of_a_column_is_inferred_from_its_values(values, kind):
     assert infer_kind(pd.Series(values))[0] == kind
 
 
@@ -46,7 +46,7 @@ def test_nan_none_nat_and_blanks_are_missing_and_nothing_else_is():
     assert missing(column).tolist() == [True] * 5 + [False] * 3
 
 
-def test_a_number_comes_back_in_words_and_an_outlier_stays_within_reach():
+def test_a_number_comes_back_as_text_and_an_outlier_is_clipped():
     values = pd.Series(np.r_[np.arange(100.0), 1e9], name="dose")
     column = Number.of(values)
     codes = column.encode(values)
@@ -63,16 +63,16 @@ def test_a_date_is_a_number_that_comes_back_as_a_date():
         column.encode(pd.Series(["soon"], name="visit"))
 
 
-def test_a_word_that_training_never_saw_is_missing_and_told(caplog):
+def test_a_category_not_seen_in_training_is_missing_and_reported(caplog):
     column = Category.of(pd.Series(["m", "f", "m"], name="sex"))
     with caplog.at_level(logging.WARNING):
         codes = column.encode(pd.Series(["f", "x", None], name="sex"))
     assert codes[0] == 0
     assert np.isnan(codes[1:]).all()
-    assert "'sex': 1 values were never seen" in caplog.text
+    assert "'sex': 1 values were not seen in training" in caplog.text
 
 
-def test_whole_numbers_as_categories_survive_the_gaps_that_turn_them_into_fractions():
+def test_integers_as_categories_are_the_same_where_missing_cells_make_them_floats():
     column = Category.of(pd.Series([1.0, 2.0, np.nan], name="ward"))
     assert column.words == ("1", "2")
     assert column.encode(pd.Series([2, 1], name="ward")).tolist() == [1, 0]
@@ -85,15 +85,15 @@ def test_rare_categories_beyond_the_limit_count_as_missing(caplog):
     assert {"c0", "c1"} <= set(column.words)
 
 
-def test_text_where_numbers_were_is_told_with_column_row_and_cure():
+def test_text_in_a_column_of_numbers_is_refused_with_column_row_and_cure():
     schema = Schema.of(pd.DataFrame({"age": [1, 2, 3]}))
-    with pytest.raises(ValueError, match="column 'age', row 1: 'old' is not a number; mend them, leave"):
+    with pytest.raises(ValueError, match="column 'age', row 1: 'old' is not a number; fix them, leave"):
         schema.encode(pd.DataFrame({"age": [4, "old"]}))
     with pytest.raises(ValueError, match="'inf' is not a number"):
         schema.encode(pd.DataFrame({"age": [4, np.inf]}))
 
 
-def test_a_few_typos_among_numbers_and_a_few_broken_pictures_are_missing_and_told(tmp_path, caplog):
+def test_a_few_typos_among_numbers_and_a_few_broken_images_are_missing_and_reported(tmp_path, caplog):
     for row in range(20):
         Image.new("RGB", (4, 4)).save(tmp_path / f"{row}.png")
     (tmp_path / "3.png").write_bytes(b"cut off")
@@ -105,7 +105,7 @@ def test_a_few_typos_among_numbers_and_a_few_broken_pictures_are_missing_and_tol
         encoded = Schema.of(frame).encode(frame, tmp_path)
     assert torch.nonzero(~encoded.observed["table"][:, 0]).flatten().tolist() == [5]
     assert torch.nonzero(~encoded.observed["image0"]).flatten().tolist() == [3, 23]
-    assert "column 'size', row 5: '~5' is not a number; they count as missing" in caplog.text
+    assert "column 'size', row 5: '~5' is not a number; counted as missing" in caplog.text
     assert "row 3:" in caplog.text
 
 
@@ -114,7 +114,7 @@ def test_a_table_without_rows_is_no_rows(tmp_path):
     assert len(schema.encode(pd.DataFrame({"age": []})).empty) == 0
 
 
-def test_every_modality_has_its_flags_and_a_row_without_anything_is_known(tmp_path):
+def test_every_modality_has_its_flags_and_rows_without_values_are_found(tmp_path):
     Image.new("RGB", (10, 6), (200, 0, 0)).save(tmp_path / "a.png")
     frame = pd.DataFrame(
         {"age": [30, None, 50], "photo": ["a.png", None, "b.png"], "note": ["red skin now", None, "no pain"]}
@@ -129,20 +129,20 @@ def test_every_modality_has_its_flags_and_a_row_without_anything_is_known(tmp_pa
     assert schema.missing_rates(encoded) == pytest.approx({"age": 1 / 3, "photo": 2 / 3, "note": 1 / 3})
 
 
-def test_a_picture_that_is_not_there_is_missing_and_counted(tmp_path, caplog):
+def test_an_image_without_a_file_is_missing_and_counted(tmp_path, caplog):
     schema = Schema.of(pd.DataFrame({"photo": ["x.png", "y.png"]}))
     with caplog.at_level(logging.WARNING):
         encoded = schema.encode(pd.DataFrame({"photo": ["x.png", "y.png"]}), tmp_path)
     assert encoded.empty.all()
-    assert "2 pictures are not there and count as missing" in caplog.text
+    assert "2 image files do not exist and count as missing" in caplog.text
 
 
-def test_a_picture_that_does_not_decode_is_told_by_column_row_and_number(tmp_path):
-    (tmp_path / "x.png").write_bytes(b"not a picture")
+def test_an_unreadable_image_is_reported_by_column_row_and_number(tmp_path):
+    (tmp_path / "x.png").write_bytes(b"not an image")
     (tmp_path / "y.png").write_bytes(b"neither")
     frame = pd.DataFrame({"photo": ["x.png", "y.png"]}, index=[7, 8])
     with pytest.raises(
-        ValueError, match="column 'photo', row 7: .*cannot be read as a picture.*, and 1 more cannot be read; mend"
+        ValueError, match="column 'photo', row 7: .*cannot be read as an image.*, and 1 more cannot be read; fix them"
     ):
         Schema.of(frame).encode(frame, tmp_path)
 
@@ -158,21 +158,21 @@ def test_a_schema_that_went_through_json_encodes_the_same():
     assert all(torch.equal(first.inputs[name], second.inputs[name]) for name in first.inputs)
 
 
-def test_a_column_that_is_gone_is_missing_in_every_row(caplog):
+def test_a_column_that_the_table_lacks_is_missing_in_every_row(caplog):
     schema = Schema.of(pd.DataFrame({"age": [1, 2], "sex": ["f", "m"]}))
     with caplog.at_level(logging.WARNING):
         encoded = schema.encode(pd.DataFrame({"age": [1, 2]}))
     assert encoded.observed["table"].tolist() == [[True, False]] * 2
-    assert "column 'sex' is not there" in caplog.text
+    assert "column 'sex' (first of 1) is not in the table; counted as missing" in caplog.text
 
 
-def test_a_wrong_kind_or_column_is_told_before_anything_is_read():
+def test_a_wrong_kind_or_column_is_refused_before_anything_is_read():
     frame = pd.DataFrame({"age": [1, 2]})
     with pytest.raises(ValueError, match="there is no column 'agee'; did you mean 'age'"):
         Schema.of(frame, {"agee": "number"})
     with pytest.raises(ValueError, match="there is no kind of column 'nmber'; did you mean 'number'"):
         Schema.of(frame, {"age": "nmber"})
-    with pytest.raises(ValueError, match="no column can be read .'age': you said so.; give"):
+    with pytest.raises(ValueError, match="no column can be used .'age': as specified.; give"):
         Schema.of(frame, {"age": "ignore"})
 
 
@@ -190,7 +190,7 @@ def test_a_table_reads_the_same_whole_and_in_parts(tmp_path, name):
     assert len(list(read_rows(path, 2))) == 3
 
 
-def test_a_file_that_is_no_table_is_told_with_its_name(tmp_path):
+def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "head.csv").write_text("a,b\n")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
@@ -202,7 +202,7 @@ def test_a_file_that_is_no_table_is_told_with_its_name(tmp_path):
         ("latin.csv", "is not written in UTF-8"),
         ("empty.csv", "cannot be read"),
         ("head.csv", "has no rows"),
-        ("twice.csv", "'a' is there twice"),
+        ("twice.csv", "'a' occurs twice"),
     ]:
         with pytest.raises(ValueError, match=f"{name}.*{reason}"):
             read_table_file(tmp_path / name)

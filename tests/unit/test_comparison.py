@@ -38,23 +38,23 @@ def result(tmp_path, row, seed, wrong, epochs=3):
 def test_differences_are_paired_by_seed_and_by_backbone_where_nothing_is_trained(tmp_path):
     ours = [result(tmp_path, "gauge", seed, wrong) for seed, wrong in enumerate((4, 6, 8, 2))]
     theirs = [result(tmp_path, "dymo", seed, wrong, epochs=0) for seed, wrong in enumerate((10, 8, 8))]
-    (found,) = paired(ours + theirs, references=("dymo",))
-    assert (found.row, found.other, found.seeds) == ("gauge", "dymo", (0, 1, 2, 3))
-    assert found.differences == pytest.approx((15, 5, 0, 20))  # seed 3 starts from backbone 0
-    assert found.mean == pytest.approx(10)
-    assert found.p_values[2] == 1.0
-    assert found.p_values[0] == pytest.approx(2 * 0.5**6)  # six samples better, none worse
-    assert 0 < found.p_over_seeds < 1
-    assert found.commit == "commit of dymo, commit of gauge"
+    (pair,) = paired(ours + theirs, references=("dymo",))
+    assert (pair.row, pair.other, pair.seeds) == ("gauge", "dymo", (0, 1, 2, 3))
+    assert pair.differences == pytest.approx((15, 5, 0, 20))  # seed 3 starts from backbone 0
+    assert pair.mean == pytest.approx(10)
+    assert pair.p_values[2] == 1.0
+    assert pair.p_values[0] == pytest.approx(2 * 0.5**6)  # six samples better, none worse
+    assert 0 < pair.p_over_seeds < 1
+    assert pair.commit == "commit of dymo, commit of gauge"
 
 
 def test_a_trained_row_is_compared_over_the_seeds_that_it_has(tmp_path):
     ours = [result(tmp_path, "gauge", seed, 4) for seed in range(4)]
     theirs = [result(tmp_path, "gauge:v2", seed, wrong) for seed, wrong in ((1, 8), (3, 6))]
-    found = {pair.row: pair for pair in paired(ours + theirs, references=("gauge:v2", "gauge"))}
-    assert found["gauge"].seeds == (1, 3)
-    assert found["gauge"].differences == pytest.approx((10, 5))
-    assert found["gauge:v2"].differences == pytest.approx((-10, -5))
+    pairs = {pair.row: pair for pair in paired(ours + theirs, references=("gauge:v2", "gauge"))}
+    assert pairs["gauge"].seeds == (1, 3)
+    assert pairs["gauge"].differences == pytest.approx((10, 5))
+    assert pairs["gauge:v2"].differences == pytest.approx((-10, -5))
 
 
 def test_a_row_is_not_compared_with_itself_nor_across_protocols(tmp_path):
@@ -64,9 +64,9 @@ def test_a_row_is_not_compared_with_itself_nor_across_protocols(tmp_path):
 
 def test_equal_differences_have_no_test_over_seeds(tmp_path):
     rows = [result(tmp_path, row, seed, wrong) for row, wrong in (("gauge", 4), ("gauge:v2", 5)) for seed in range(3)]
-    (found, _) = paired(rows)
-    assert found.p_over_seeds is None
-    assert found.deviation == 0
+    (pair, _) = paired(rows)
+    assert pair.p_over_seeds is None
+    assert pair.deviation == 0
 
 
 def test_repeated_samples_do_not_narrow_the_interval():
@@ -88,8 +88,8 @@ def test_a_table_marks_what_differs_from_gauge_beyond_chance(tmp_path):
     ours = [result(tmp_path, "gauge", seed, wrong) for seed, wrong in enumerate((4, 5, 6))]
     worse = [result(tmp_path, "dymo", seed, wrong) for seed, wrong in enumerate((14, 15, 17))]
     alike = [result(tmp_path, "gauge:v2", seed, wrong) for seed, wrong in enumerate((4, 6, 5))]
-    found = ours + worse + alike
-    table = result_table([each for each, _ in found], pairs=paired(found))
+    results = ours + worse + alike
+    table = result_table([each for each, _ in results], pairs=paired(results))
     assert table.signs == {("dymo", "eta=0.5"): "↓"}
     lines = table.markdown().splitlines()
     assert [line.endswith("↓ |") for line in lines[2:5]] == [False, True, False]

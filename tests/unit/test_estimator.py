@@ -1,84 +1,83 @@
-"""GaugeClassifier keeps scikit-learn's rules, takes any table with holes, and says what it trusted."""
+"""GaugeClassifier takes any table with missing values, explains what it trusted, and comes back from its saved folder."""
 
 import json
 import logging
 import subprocess
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from helpers import clinic, unchecked
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gauge import GaugeClassifier
+from gauge import GaugeClassifier, Imputer
+from gauge.registry import IMPUTERS
 from gauge.tabular.fitting import choose_strategy
 
-QUICK = {"epochs": 3, "random_state": 0, "verbose": False}
-UNEQUAL = {
-    "check_methods_sample_order_invariance": "float32 products of another order may differ in the seventh digit",
-    "check_methods_subset_invariance": "float32 products of another size may differ in the seventh digit",
-    "check_sample_weight_equivalence_on_dense_data": "batches and validation rows are drawn by row, so a row that is "
-    "repeated is not a row that counts twice",
-}
-
-
-@parametrize_with_checks(
-    [GaugeClassifier(epochs=8, strategy="mask", random_state=0, verbose=False)],
-    expected_failed_checks=lambda estimator: UNEQUAL,
-)
-def test_it_keeps_the_rules_of_scikit_learn(estimator, check):
-    with unchecked():
-        check(estimator)
+FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
+QUICK = FAST | {"epochs": 2}
+SAVED = Path(__file__).parents[1] / "saved"
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    return tmp_path_factory.mktemp("clinic") / "pictures"
+def images(tmp_path_factory):
+    return tmp_path_factory.mktemp("clinic") / "images"
 
 
 @pytest.fixture(scope="module")
-def table(pictures):
-    return clinic(pictures)
+def table(images):
+    return clinic(images)
 
 
 @pytest.fixture(scope="module")
-def model(table, pictures):
+def numbers(table):
+    """The columns that train fast; every row has its label in `table`."""
+    return table[["age", "site"]]
+
+
+@pytest.fixture(scope="module")
+def model(table, images):
     """Trained well enough to be right, on a table of everything."""
-    return GaugeClassifier(epochs=30, strategy="mask", image_folder=pictures, random_state=0, verbose=False).fit(
-        table, "diagnosis"
-    )
+    options = FAST | {"epochs": 12, "learning_rate": 5e-3, "image_folder": images}
+    return GaugeClassifier(strategy="mask", **options).fit(table, "diagnosis")
 
 
 @pytest.fixture(scope="module")
-def imputing(table, pictures):
-    return GaugeClassifier(strategy="impute", donors=40, image_folder=pictures, **QUICK).fit(table, "diagnosis")
+def imputing(table, images):
+    return GaugeClassifier(strategy="impute", donors=40, image_folder=images, **QUICK).fit(table, "diagnosis")
 
 
-def test_numbers_words_notes_and_pictures_with_holes_are_learned_from(model, table):
+def fit(frame, labels, **options):
+    with unchecked():  # the models above check types and shapes
+        return GaugeClassifier(**QUICK | options).fit(frame, labels)
+
+
+def test_it_learns_from_numbers_categories_texts_and_images_with_missing_values(model, table):
     kinds = {column.name: column.kind for column in model.schema_.columns}
     assert kinds == {"age": "number", "site": "category", "photo": "image", "notes": "text", "sex": "category"}
     assert model.score(table, table["diagnosis"]) > 0.8
     assert model.missing_rates_["photo"] == pytest.approx(0.3, abs=0.1)
 
 
-def test_any_column_may_be_gone_at_predict_and_strange_ones_are_ignored(model, table, caplog):
+def test_any_column_may_be_missing_at_predict_and_new_ones_are_ignored(model, numbers, caplog):
     with caplog.at_level(logging.WARNING):
-        found = model.predict_proba(table[["age", "site"]].assign(shoe_size=42))
-    assert np.allclose(found.sum(1), 1)
-    assert "column 'shoe_size' was not there in training" in caplog.text
-    assert "column 'photo' is not there (3 such)" in caplog.text
+        probabilities = model.predict_proba(numbers.assign(shoe_size=42))
+    assert np.allclose(probabilities.sum(1), 1)
+    assert "column 'shoe_size' (first of 1) was not in training and is ignored" in caplog.text
+    assert "column 'photo' (first of 3) is not in the table; counted as missing" in caplog.text
 
 
-def test_a_row_with_nothing_gets_the_class_prior_and_a_warning(model, table, caplog):
+def test_a_row_without_values_gets_the_class_prior_and_a_warning(model, caplog):
+    rows = pd.DataFrame({"age": [np.nan, 50.0], "sex": [None, "f"]})
     with caplog.at_level(logging.WARNING):
-        found = model.predict_proba(pd.DataFrame({"age": [np.nan, 50.0], "sex": [None, "f"]}))
-    assert np.allclose(found[0], model.class_prior_)
-    assert not np.allclose(found[1], model.class_prior_)
-    assert "1 rows have no value at all and get the class prior" in caplog.text
-    explained = model.explain(pd.DataFrame({"age": [np.nan, 50.0], "sex": [None, "f"]}))
-    assert {unit.state for unit in explained.rows[0].units} == {"missing"}
+        probabilities = model.predict_proba(rows)
+    assert np.allclose(probabilities[0], model.class_prior_)
+    assert not np.allclose(probabilities[1], model.class_prior_)
+    assert "1 rows have no values and get the class prior" in caplog.text
+    assert {unit.state for unit in model.explain(rows).rows[0].units} == {"missing"}
 
 
 def test_a_prediction_does_not_depend_on_the_other_rows(model, imputing, table):
@@ -88,32 +87,33 @@ def test_a_prediction_does_not_depend_on_the_other_rows(model, imputing, table):
         assert np.allclose(whole, alone, atol=1e-5)
 
 
-def test_the_same_seed_gives_the_same_classifier_and_another_one_another(table, pictures):
-    options = {"strategy": "mask", "image_folder": pictures, "epochs": 2, "verbose": False}
+def test_the_same_seed_gives_the_same_classifier_and_another_one_another(table):
+    rows, labels = table[["age", "site", "notes"]], table["diagnosis"]
     first, second, other = (
-        GaugeClassifier(**options, random_state=seed).fit(table, "diagnosis").predict_proba(table) for seed in (1, 1, 2)
+        fit(rows, labels, strategy="mask", epochs=1, random_state=seed).predict_proba(rows) for seed in (1, 1, 2)
     )
     assert np.array_equal(first, second)
     assert not np.allclose(first, other)
 
 
 def test_explanations_name_every_unit_with_its_value_gate_and_attention(model, table):
-    found = model.explain(table[:12], "diagnosis", exact=True)
-    frame = found.to_frame()
-    assert len(found) == 12
+    explanation = model.explain(table[:12], "diagnosis", exact=True)
+    frame = explanation.to_frame()
+    assert len(explanation) == 12
     assert set(frame["column"]) == {"age", "site", "photo", "notes", "sex"}
-    seen = frame[frame["state"] == "observed"]
-    assert seen["gate"].between(0, 1).all()
     assert set(frame["state"]) == {"observed", "missing"}
+    observed = frame[frame["state"] == "observed"]
+    assert observed["gate"].between(0, 1).all()
+    assert observed["effect"].notna().all()
     assert frame[frame["state"] == "missing"]["gate"].isna().all()
     row = table["notes"].notna().to_numpy()[:12].argmax()
-    words = [unit.value for unit in found.rows[row].units if unit.column == "notes"]
+    words = [unit.value for unit in explanation.rows[row].units if unit.column == "notes"]
     assert words[-2:] == ["day", str(row)]
-    assert found.rows[0].agreement is not None
-    assert seen["effect"].notna().all()
-    chances = model.predict_proba(table[:12])
-    assert np.allclose([row.after[1] for row in found.rows], chances.max(1), atol=1e-6)
-    assert [row.label for row in found.rows] == table["diagnosis"][:12].tolist()
+    assert explanation.rows[0].agreement is not None
+    units = [len(row.units) for row in explanation.rows]
+    assert np.allclose(frame["probability"], np.repeat(model.predict_proba(table[:12]).max(1), units), atol=1e-6)
+    assert frame["prediction"].tolist() == np.repeat(model.predict(table[:12]), units).tolist()
+    assert frame["label"].tolist() == np.repeat(table["diagnosis"][:12], units).tolist()
 
 
 def test_what_was_imputed_is_marked_and_comes_with_a_value(imputing, table):
@@ -126,35 +126,64 @@ def test_what_was_imputed_is_marked_and_comes_with_a_value(imputing, table):
 
 
 def test_an_explanation_is_a_page_a_fragment_and_a_slice(model, table, tmp_path):
-    found = model.explain(table[:3])
-    found.to_html(tmp_path / "evidence.html")
+    explanation = model.explain(table[:3])
+    explanation.to_html(tmp_path / "evidence.html")
     page = (tmp_path / "evidence.html").read_text(encoding="utf-8")
     assert "&lt;b&gt;melanoma&lt;/b&gt;" in page
     assert "<b>melanoma</b>" not in page
-    assert len(found[1]) == 1
-    assert found[1].rows[0] is found.rows[1]
-    assert "<html" not in found[:2]._repr_html_()
+    assert len(explanation[1]) == 1
+    assert explanation[1].rows[0] is explanation.rows[1]
+    assert "<html" not in explanation[:2]._repr_html_()
 
 
-def test_a_model_saved_in_one_process_predicts_the_same_in_another(model, imputing, table, pictures, tmp_path):
+def test_to_html_writes_the_page_whole_into_a_folder_that_did_not_exist(model, table, tmp_path):
+    path = tmp_path / "new" / "folder" / "evidence.html"
+    model.explain(table[:1]).to_html(path)
+    page = path.read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert page.endswith("</html>")
+    assert [each.name for each in path.parent.iterdir()] == ["evidence.html"]
+
+
+def test_models_saved_in_one_process_predict_the_same_in_another(model, imputing, table, images, tmp_path):
     table.to_pickle(tmp_path / "table.pkl")  # ours, not a stranger's
+    code = (
+        "import sys, numpy as np, pandas as pd; from gauge import GaugeClassifier\n"
+        "images, table, *folders = sys.argv[1:]\n"
+        "models = [GaugeClassifier.load(folder, image_folder=images) for folder in folders]\n"
+        "np.save('predicted.npy', [model.predict_proba(pd.read_pickle(table)) for model in models])"
+    )
     for name, classifier in (("mask", model), ("impute", imputing)):
         classifier.save(tmp_path / name)
-        code = (
-            "import sys, numpy as np, pandas as pd; from gauge import GaugeClassifier\n"
-            "model = GaugeClassifier.load(sys.argv[1], image_folder=sys.argv[2])\n"
-            "np.save(sys.argv[3], model.predict_proba(pd.read_pickle(sys.argv[4])))"
-        )
-        arguments = [tmp_path / name, pictures, tmp_path / "found.npy", tmp_path / "table.pkl"]
-        subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=True)
-        assert np.allclose(np.load(tmp_path / "found.npy"), classifier.predict_proba(table), atol=1e-6)
-        again = GaugeClassifier.load(tmp_path / name, image_folder=pictures)
-        assert again.explain(table[:2]).to_frame().shape == classifier.explain(table[:2]).to_frame().shape
-        assert sorted(path.name for path in (tmp_path / name).iterdir()) == [
-            "README.md",
-            "model.json",
-            "model.safetensors",
-        ]
+        again = GaugeClassifier.load(tmp_path / name, image_folder=images)
+        assert again.explain(table[:2]).to_frame().equals(classifier.explain(table[:2]).to_frame())
+        files = sorted(path.name for path in (tmp_path / name).iterdir())
+        assert files == ["README.md", "model.json", "model.safetensors"]
+    arguments = [sys.executable, "-c", code, str(images), "table.pkl", "mask", "impute"]
+    subprocess.run(arguments, cwd=tmp_path, check=True)
+    expected = [classifier.predict_proba(table) for classifier in (model, imputing)]
+    assert np.allclose(np.load(tmp_path / "predicted.npy"), expected, atol=1e-6)
+
+
+def test_a_model_saved_by_0_1_0_loads_with_a_warning_that_it_has_no_checksum(caplog):
+    with caplog.at_level(logging.WARNING):
+        old = GaugeClassifier.load(SAVED / "0.1.0")
+    assert "carries no checksum" in caplog.text
+    expected = json.loads((SAVED / "0.1.0" / "probabilities.json").read_text())
+    assert np.allclose(old.predict_proba(pd.read_csv(SAVED / "0.1.0" / "rows.csv")), expected, rtol=0, atol=1e-6)
+
+
+def test_a_flipped_byte_and_a_changed_value_are_refused(imputing, tmp_path):
+    for name in ("weights", "values"):
+        imputing.save(tmp_path / name)
+    weights, values = tmp_path / "weights" / "model.safetensors", tmp_path / "values" / "model.json"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    values.write_text(json.dumps(json.loads(values.read_text()) | {"class_prior": [0.2, 0.2, 0.6]}))
+    for path in (weights, values):
+        with pytest.raises(ValueError, match=f"{path.name} is damaged: its checksum does not match"):
+            GaugeClassifier.load(path.parent)
 
 
 def test_the_card_names_columns_classes_and_whose_rows_are_in_the_file(model, imputing, tmp_path):
@@ -184,35 +213,62 @@ def test_a_folder_that_is_no_model_is_refused(model, tmp_path):
 
 
 class Sevens:
-    """An imputer of somebody's own."""
+    """An imputer of your own: any object with this method."""
 
     def complete(self, batch):
         return batch.filled({name: values.new_full((), 7) for name, values in batch.inputs.items()})
 
 
-def test_an_imputer_of_ones_own_is_taken_but_cannot_be_saved(table, tmp_path):
-    numbers = table[["age", "site"]]
-    model = GaugeClassifier(strategy="impute", imputer=Sevens(), **QUICK).fit(numbers, table["diagnosis"])
+def test_an_imputer_of_your_own_is_used_but_cannot_be_saved(numbers, table, tmp_path):
+    model = fit(numbers, table["diagnosis"], strategy="impute", imputer=Sevens())
     assert model.predict(numbers).shape == (len(table),)
     with pytest.raises(ValueError, match="an imputer of your own .Sevens. cannot be saved"):
         model.save(tmp_path)
 
 
-@pytest.mark.parametrize("imputer", ["nearest", "mean", "zero"])
-def test_every_imputer_serves_a_table_and_survives_saving(table, tmp_path, imputer):
-    numbers = table[["age", "site", "notes"]]
-    model = GaugeClassifier(strategy="impute", imputer=imputer, **QUICK).fit(numbers, table["diagnosis"])
+class RegisteredSevens(Imputer):
+    """The same with its number in the saved state."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.register_buffer("value", torch.tensor(value))
+
+    @classmethod
+    def of(cls, train):
+        return cls(7.0)
+
+    @classmethod
+    def blank(cls, like):
+        return cls(0.0)
+
+    def complete(self, batch):
+        return batch.filled(dict.fromkeys(batch.inputs, self.value))
+
+
+@pytest.fixture
+def sevens():
+    IMPUTERS.register("sevens")(RegisteredSevens)
+    yield
+    del IMPUTERS.added["sevens"]
+
+
+@pytest.mark.parametrize("imputer", ["nearest", "mean", "zero", "sevens"])
+def test_every_registered_imputer_serves_a_table_and_survives_saving(table, tmp_path, imputer, sevens):
+    rows = table[["age", "site", "notes"]]
+    model = fit(rows, table["diagnosis"], strategy="impute", imputer=imputer, epochs=1)
     model.save(tmp_path)
-    assert np.array_equal(GaugeClassifier.load(tmp_path).predict_proba(numbers), model.predict_proba(numbers))
+    loaded = GaugeClassifier.load(tmp_path)
+    assert np.array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
+    if imputer == "sevens":
+        assert loaded.model_.imputer.imputer.value == 7
 
 
-def test_auto_tries_both_ways_and_says_what_validation_said(table, capsys):
-    options = QUICK | {"verbose": True}
-    model = GaugeClassifier(**options).fit(table[["age", "site", "sex"]], table["diagnosis"])
+def test_auto_tries_both_strategies_and_reports_their_validation_scores(table, capsys):
+    model = fit(table[["age", "site", "sex"]], table["diagnosis"], verbose=True)
     assert set(model.validation_scores_) == {"mask", "impute"}
-    told = capsys.readouterr().err
-    assert "number: age" in told
-    assert "points for imputing" in told
+    printed = capsys.readouterr().err
+    assert "number: age" in printed
+    assert "points for imputing" in printed
 
 
 def test_imputing_has_to_be_better_beyond_chance():
@@ -222,95 +278,54 @@ def test_imputing_has_to_be_better_beyond_chance():
     assert choose_strategy({"impute": 0.1}, 50) == "impute"
 
 
-def test_without_gates_it_predicts_and_has_nothing_to_explain(table):
-    model = GaugeClassifier(strategy="mask", gates=False, **QUICK).fit(table[["age", "site"]], table["diagnosis"])
-    assert model.predict(table[["age", "site"]]).shape == (len(table),)
-    with pytest.raises(ValueError, match="fitted with gates=False and has no gates to explain"):
+def test_without_gates_it_predicts_and_has_nothing_to_explain(numbers, table):
+    model = fit(numbers, table["diagnosis"], strategy="mask", gates=False, epochs=1)
+    assert model.predict(numbers).shape == (len(table),)
+    with pytest.raises(ValueError, match="this classifier has no gates to explain .gates=False."):
         model.explain(table[:2])
 
 
-def test_balancing_classes_finds_more_of_the_rare_one():
+def test_balancing_classes_predicts_more_of_the_rare_one():
     draw = np.random.default_rng(0)
     labels = (draw.random(400) < 0.08).astype(int)
     values = pd.DataFrame({"x": labels + draw.normal(0, 0.8, 400), "z": draw.normal(0, 1, 400)})
-    found = {
-        weight: GaugeClassifier(strategy="mask", class_weight=weight, epochs=10, random_state=0, verbose=False)
-        .fit(values, labels)
-        .predict(values)
+    plain, balanced = (
+        fit(values, labels, strategy="mask", class_weight=weight, epochs=4).predict(values)
         for weight in (None, "balanced")
-    }
-    assert found["balanced"][labels == 1].mean() > found[None][labels == 1].mean()
+    )
+    assert balanced[labels == 1].mean() > plain[labels == 1].mean()
 
 
-def test_rows_of_weight_zero_are_not_learned_from(table):
-    numbers, labels = table[["age", "site"]], table["diagnosis"].to_numpy()
-    weight = (labels != "wart").astype(float)
-    model = GaugeClassifier(strategy="mask", **QUICK).fit(numbers, labels, sample_weight=weight)
-    assert model.class_prior_[list(model.classes_).index("wart")] == 0
-    assert sum(model.n_rows_.values()) - int((numbers.isna().all(axis=1) & (weight == 0)).sum()) == int(weight.sum())
-
-
-def test_no_rows_get_no_answers_and_rows_of_another_kind_are_told(model, table):
+def test_no_rows_get_no_predictions_and_rows_of_another_type_are_refused(model, table):
     assert model.predict(table[:0]).shape == (0,)
     assert len(model.explain(table[:0])) == 0
-    for rows, what in (
-        ({"age": [1]}, "dict"),
-        ([{"age": 1}], "list of mappings"),
-        (table.iloc[0], "Series"),
-        ("x.csv", "str"),
-    ):
-        with pytest.raises(ValueError, match=f"the rows came as a {what}; give a DataFrame"):
+    others = {"dict": {"age": [1]}, "list of mappings": [{"age": 1}], "Series": table.iloc[0], "str": "x.csv"}
+    for name, rows in others.items():
+        with pytest.raises(ValueError, match=f"the rows are a {name}; give a DataFrame"):
             model.predict(rows)
     with pytest.raises(ValueError, match="there is no column with the labels 'nope'"):
         model.explain(table[:2], "nope")
 
 
-def test_options_are_checked_before_training_and_survive_saving(table, model, tmp_path):
-    wrong = {
-        "time_limit": "10m",
-        "epochs": 0,
-        "missing_rate": 30.0,
-        "columns": ["age"],
-        "donors": 0,
-        "class_weight": "all",
-    }
-    for name, value in wrong.items():
-        with unchecked(), pytest.raises(ValueError, match=f"The '{name}' parameter of GaugeClassifier must be"):
-            GaugeClassifier(**{name: value}).fit(table, "diagnosis")
+def test_options_survive_saving(model, tmp_path):
     model.save(tmp_path)
     again = GaugeClassifier.load(tmp_path)
-    assert (again.epochs, again.random_state, again.strategy) == (30, 0, "mask")
+    assert (again.epochs, again.random_state, again.strategy) == (12, 0, "mask")
     assert again.verdict_ == model.verdict_
-    assert "always saying" in model.verdict_
+    assert "always predicting" in model.verdict_
     assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "model.json").stat().st_mode
 
 
-def test_labels_in_another_order_than_the_table_are_told(table, caplog):
-    shuffled = table["diagnosis"].iloc[::-1]
-    with caplog.at_level(logging.WARNING):
-        fit(table[["age", "site"]], shuffled, strategy="mask")
-    assert "the index of y has another order" in caplog.text
-
-
-def test_it_serves_cross_validation_and_a_search_over_its_options(table):
-    numbers = table[["age", "site"]]
-    scores = cross_val_score(GaugeClassifier(strategy="mask", **QUICK), numbers, table["diagnosis"], cv=2)
-    assert np.isfinite(scores).all()
-    search = GridSearchCV(GaugeClassifier(strategy="mask", **QUICK), {"missing_rate": [0.2, 0.8]}, cv=2)
-    assert search.fit(numbers, table["diagnosis"]).best_params_["missing_rate"] in (0.2, 0.8)
-
-
 def test_a_time_limit_ends_training_with_a_working_model(table):
-    model = GaugeClassifier(time_limit=2.0, epochs=10_000, random_state=0, verbose=False)
-    model.fit(table[["age", "site", "sex"]], table["diagnosis"])
+    model = fit(table[["age", "site", "sex"]], table["diagnosis"], time_limit=0.5, epochs=10_000)
     assert model.epochs_["backbone"] < 10_000
     assert "the time limit ended 'backbone' after" in model.verdict_
     assert model.predict(table[:3]).shape == (3,)
 
 
-def test_training_that_was_stopped_continues_to_the_same_model(table, tmp_path):
-    numbers, labels = table[["age", "site"]], table["diagnosis"]
-    whole = GaugeClassifier(strategy="mask", **QUICK).fit(numbers, labels).predict_proba(numbers)
+def test_training_that_was_stopped_continues_to_the_same_model(numbers, table, tmp_path):
+    options, labels = QUICK | {"strategy": "mask", "epochs": 3}, table["diagnosis"]
+    whole = GaugeClassifier(**options).fit(numbers, labels).predict_proba(numbers)
 
     class StopError(Exception):
         pass
@@ -319,50 +334,13 @@ def test_training_that_was_stopped_continues_to_the_same_model(table, tmp_path):
         """Stops after the second epoch."""
 
         def _progress(self):
-            from contextlib import nullcontext
-
-            def heard(stage, epoch):
+            def on_epoch(stage, epoch):
                 if epoch.number == 2:
                     raise StopError
 
-            return nullcontext(heard)
+            return nullcontext(on_epoch)
 
     with pytest.raises(StopError):
-        Stopping(strategy="mask", **QUICK).fit(numbers, labels, folder=tmp_path)
-    again = GaugeClassifier(strategy="mask", **QUICK).fit(numbers, labels, folder=tmp_path)
+        Stopping(**options).fit(numbers, labels, folder=tmp_path)
+    again = GaugeClassifier(**options).fit(numbers, labels, folder=tmp_path)
     assert np.array_equal(again.predict_proba(numbers), whole)
-
-
-def fit(frame, labels, **options):
-    return GaugeClassifier(**QUICK, **options).fit(frame, labels)
-
-
-@pytest.mark.parametrize("labels", [["p"] * 79 + ["q"], ["p"] * 40 + ["q"] * 39 + ["r"]])
-def test_a_class_with_a_single_row_is_trained_on_and_never_validated_with(labels):
-    numbers = pd.DataFrame({"x": np.random.default_rng(0).normal(size=80)})
-    model = fit(numbers, labels, strategy="mask", metric="auc")
-    assert model.predict_proba(numbers).shape == (80, len(set(labels)))
-
-
-def test_bad_input_answers_with_the_place_and_the_cure(table):
-    numbers = table[["age", "site"]]
-    with pytest.raises(ValueError, match="there is no column 'label' with the labels; the table has"):
-        fit(table, "label")
-    with pytest.raises(ValueError, match="all labels are 'x': one class is nothing to tell apart"):
-        fit(numbers, ["x"] * len(numbers))
-    with pytest.raises(ValueError, match="the label of row 3 is missing .1 such.; leave these rows out"):
-        fit(numbers, table["diagnosis"].where(table.index != 3).astype(object))
-    with pytest.raises(ValueError, match="the table has column 'age' twice; rename or drop one"):
-        fit(pd.concat([numbers, numbers["age"]], axis=1), table["diagnosis"])
-    with pytest.raises(ValueError, match="the table has no rows"):
-        fit(numbers[:0], [])
-    with pytest.raises(ValueError, match="the table has 160 rows but there are 2 labels"):
-        fit(numbers, ["a", "b"])
-    with unchecked(), pytest.raises(ValueError, match="there is no strategy 'maks'; did you mean 'mask'"):
-        fit(numbers, table["diagnosis"], strategy="maks")
-    with pytest.raises(ValueError, match="there is no size 'huge'"):
-        fit(numbers, table["diagnosis"], size="huge")
-    with pytest.raises(ValueError, match="there is no imputer 'tip'; known: iterative, masked_columns"):
-        fit(numbers, table["diagnosis"], imputer="tip")
-    with pytest.raises(ValueError, match="no row has a value and a weight above zero"):
-        fit(numbers, table["diagnosis"], columns={"age": "image", "site": "ignore"})

@@ -1,4 +1,4 @@
-"""HAM10000: a lesion's pictures stay together, unknown facts are missing, both official layouts say the same."""
+"""HAM10000: the images of a lesion stay together, unknown facts are missing, both official layouts say the same."""
 
 import logging
 import shutil
@@ -29,7 +29,7 @@ def lesions(part):
     return (part.inputs["image"][:, 0, 60, 60].float() / 4).round().long()
 
 
-def test_pictures_facts_and_labels_are_aligned_by_name(data):
+def test_images_facts_and_labels_are_aligned_by_name(data):
     for split in ("train", "val", "test"):
         part = ham10000.read(split, data)
         lesion = lesions(part)
@@ -45,14 +45,14 @@ def test_pictures_facts_and_labels_are_aligned_by_name(data):
         assert part.inputs["table"][~observed].eq(0).all()
 
 
-def test_all_pictures_of_a_lesion_are_in_one_split_and_melanomas_in_all_of_them(data):
-    found = {split: set(lesions(ham10000.read(split, data)).tolist()) for split in ("train", "val", "test")}
-    assert {split: len(numbers) for split, numbers in found.items()} == {"train": 42, "val": 6, "test": 12}
-    assert set.union(*found.values()) == set(range(LESIONS))
-    assert [sum(number % 4 == 0 for number in found[split]) for split in ("val", "test")] == pytest.approx(
+def test_all_images_of_a_lesion_are_in_one_split_and_melanomas_in_all_of_them(data):
+    lesion_sets = {split: set(lesions(ham10000.read(split, data)).tolist()) for split in ("train", "val", "test")}
+    assert {split: len(numbers) for split, numbers in lesion_sets.items()} == {"train": 42, "val": 6, "test": 12}
+    assert set.union(*lesion_sets.values()) == set(range(LESIONS))
+    assert [sum(number % 4 == 0 for number in lesion_sets[split]) for split in ("val", "test")] == pytest.approx(
         [1, 3], abs=1
     )
-    assert sum(len(ham10000.read(split, data)) for split in found) == 80
+    assert sum(len(ham10000.read(split, data)) for split in lesion_sets) == 80
 
 
 def test_ages_are_scaled_by_the_training_rows_alone(data):
@@ -68,7 +68,7 @@ def test_ages_are_scaled_by_the_training_rows_alone(data):
     torch.testing.assert_close(test.inputs["table"][there, 0], expected[there])
 
 
-def test_the_two_official_folders_of_pictures_say_the_same_as_one(data, tmp_path):
+def test_the_two_official_folders_of_images_say_the_same_as_one(data, tmp_path):
     expected = [ham10000.read(split, data).fingerprint for split in ("train", "val", "test")]
     folder = tmp_path / "official"
     for part in (1, 2):
@@ -79,16 +79,16 @@ def test_the_two_official_folders_of_pictures_say_the_same_as_one(data, tmp_path
     assert [ham10000.read(split, folder).fingerprint for split in ("train", "val", "test")] == expected
 
 
-def test_a_wide_picture_gives_its_centre_square(data):
+def test_a_wide_image_gives_its_centre_square(data):
     name = "ISIC_0000000.jpg"
     pixels = np.zeros((450, 600, 3), np.uint8)
     pixels[:, 75:525] = 250
     Image.fromarray(pixels).save(data / "HAM10000" / "images" / name, quality=95)
     parts = [ham10000.read(split, data).inputs["image"] for split in ("train", "val", "test")]
-    assert max(int(picture.min()) for part in parts for picture in part) > 200
+    assert max(int(image.min()) for part in parts for image in part) > 200
 
 
-def test_the_picture_stays_when_the_table_goes_and_unknown_facts_never_come_back(data):
+def test_the_image_stays_when_the_table_goes_and_unknown_facts_never_come_back(data):
     train = ham10000.read("train", data)
     for protocol in ham10000.BENCHMARK.protocols:
         keep = mask_split(protocol, train.layout, len(train), seed=0, split="train")
@@ -98,23 +98,21 @@ def test_the_picture_stays_when_the_table_goes_and_unknown_facts_never_come_back
     assert not bool(batch.observed["table"].any()), "gamma=1 is the last"
 
 
-def test_a_part_of_the_pictures_is_noted_and_logged_once(data, caplog):
+def test_a_part_of_the_images_is_noted_and_logged_once(data, caplog):
     with caplog.at_level(logging.WARNING):
         assert {ham10000.read(split, data).note for split in ("train", "val", "test")} == {
-            "HAM10000 subset: 80 of 10,015 pictures"
+            "HAM10000 subset: 80 of 10,015 images"
         }
-    assert [record.message for record in caplog.records] == ["HAM10000 subset: 80 of 10,015 pictures"]
+    assert [record.message for record in caplog.records] == ["HAM10000 subset: 80 of 10,015 images"]
 
 
 def test_absent_data_is_answered_with_what_to_give(data, tmp_path):
     with pytest.raises(ValueError, match="ham10000 needs data; give --data DIR with HAM10000_metadata.csv"):
-        ham10000.read("train")
-    with pytest.raises(ValueError, match="holds no HAM10000: there is neither HAM10000/HAM10000_metadata.csv nor"):
+        ham10000.BENCHMARK.load("train")
+    with pytest.raises(ValueError, match="holds no HAM10000: nothing named HAM10000_metadata.csv in HAM10000, ."):
         ham10000.read("train", tmp_path / "nowhere")
     shutil.move(data / "HAM10000" / "images", tmp_path / "elsewhere")
-    with pytest.raises(
-        ValueError, match="has no pictures: there is none of the folders images, HAM10000_images_part_1"
-    ):
+    with pytest.raises(ValueError, match="has no images: there is none of the folders images, HAM10000_images_part_1"):
         ham10000.read("train", data)
 
 
@@ -129,7 +127,7 @@ def test_absent_data_is_answered_with_what_to_give(data, tmp_path):
         (",histo,50.0,", ",histo,fifty,", "age is 'fifty', not a number; leave unknown cells empty"),
         (",female,", ",f,", "sex is 'f'; it is one of female, male, unknown"),
         (",scalp", ",head", "localization is 'head'; it is one of abdomen, acral, back, chest, ear, face, foot"),
-        ("ISIC_0000001", "ISIC_9", "lacks ISIC_9.jpg (1 such), which the table lists; unpack all pictures there"),
+        ("ISIC_0000001", "ISIC_9", "lacks ISIC_9.jpg (1 such), which the table lists; unpack all images there"),
     ],
 )
 def test_a_wrong_table_is_answered_with_what_is_wrong(data, old, new, message):

@@ -13,7 +13,7 @@ from PIL import Image
 from gauge.experiments.benchmarks import Overrides, leaf99
 from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.squares import read_squares
-from gauge.experiments.benchmarks.readers.tables import as_cells, divide, numbers, standardised
+from gauge.experiments.benchmarks.readers.tables import divide, image_table_dataset, numbers, standardised
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.parts import Parts
 from gauge.experiments.runner import _tasks
@@ -35,7 +35,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def data(whole, tmp_path):
-    """A copy whose table may be changed; the pictures are shared."""
+    """A copy whose table may be changed; the images are shared."""
     (tmp_path / "leaf").mkdir()
     (tmp_path / "leaf" / "images").symlink_to(whole / "leaf" / "images")
     (tmp_path / "leaf" / "train.csv").write_text((whole / "leaf" / "train.csv").read_text())
@@ -47,9 +47,9 @@ def test_leaves_measures_and_labels_are_aligned_by_id_and_species_have_the_order
     ids = np.sort(LEAF_IDS)[torch.cat([part.inputs["table"][:, 0] for part in parts]).argsort().argsort()]
     species = dict(zip(LEAF_IDS, SPECIES, strict=True))
     assert torch.cat([part.labels for part in parts]).tolist() == [int(species[number][-2:]) for number in ids]
-    pictures = torch.cat([part.inputs["image"] for part in parts])
-    assert bool((pictures == pictures[:, :1]).all()), "grey"
-    np.testing.assert_allclose(pictures[:, 0, 32, 32], ids % 200, atol=1)
+    images = torch.cat([part.inputs["image"] for part in parts])
+    assert bool((images == images[:, :1]).all()), "grey"
+    np.testing.assert_allclose(images[:, 0, 32, 32], ids % 200, atol=1)
 
 
 def test_each_split_has_its_share_of_every_species(whole):
@@ -77,7 +77,7 @@ def test_no_leaf_is_in_two_splits_and_reading_again_gives_the_same(whole):
     assert leaf99.read("val", whole).fingerprint == before
 
 
-def test_gamma_1_takes_the_whole_table_and_leaves_the_picture(whole):
+def test_gamma_1_takes_the_whole_table_and_leaves_the_image(whole):
     test = leaf99.read("test", whole)
     for text, least, most in (("complete", 1.0, 1.0), ("gamma=0.5", 0.4, 0.6), ("gamma=1", 0.0, 0.0)):
         keep = mask_split(parse_protocol(text), test.layout, len(test), seed=0, split="test")
@@ -86,16 +86,16 @@ def test_gamma_1_takes_the_whole_table_and_leaves_the_picture(whole):
             assert least <= float(batch.observed["table"].float().mean()) <= most
 
 
-def test_a_picture_is_padded_with_black_to_a_centred_square(tmp_path):
+def test_an_image_is_padded_with_black_to_a_centred_square(tmp_path):
     Image.new("L", (40, 20), 200).save(tmp_path / "wide.png")
-    picture = read_squares([tmp_path / "wide.png"], 64, pad=True)[0]
-    assert (picture[:, :15] == 0).all()
-    assert (picture[:, -15:] == 0).all()
-    assert (picture[:, 17:47] == 200).all()
+    image = read_squares([tmp_path / "wide.png"], 64, pad=True)[0]
+    assert (image[:, :15] == 0).all()
+    assert (image[:, -15:] == 0).all()
+    assert (image[:, 17:47] == 200).all()
     assert (read_squares([tmp_path / "wide.png"], 64) == 200).all(), "the centre square has no border"
 
 
-def test_a_picture_of_the_right_size_is_taken_as_it_is(tmp_path):
+def test_an_image_of_the_right_size_is_taken_as_it_is(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "leaf.png")
     for pad in (False, True):
@@ -113,12 +113,12 @@ def test_a_part_of_the_leaves_is_noted_and_logged_once(whole, caplog):
 
 def test_the_folder_may_be_given_itself_and_another_is_answered_with_what_was_looked_for(whole, tmp_path):
     assert len(leaf99.read("val", whole / "leaf")) == 99
-    with pytest.raises(ValueError, match="holds no leaves: there is no images folder in leaf, leaf-classification, ."):
+    with pytest.raises(ValueError, match="holds no leaves: nothing named images in leaf, leaf-classification, ."):
         leaf99.read("train", tmp_path / "nowhere")
     with pytest.raises(ValueError, match="leaf99 needs data; give --data DIR with leaf/train.csv and leaf/images"):
-        leaf99.read("train")
+        leaf99.BENCHMARK.load("train")
     (tmp_path / "images").mkdir()
-    with pytest.raises(ValueError, match="train.csv is not there; unpack it there with the pictures"):
+    with pytest.raises(ValueError, match="train.csv does not exist; unpack it there with the images"):
         leaf99.read("train", tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_the_folder_may_be_given_itself_and_another_is_answered_with_what_was_lo
         ("\n1483,Species_00", "\n1483,Other", "has 100 species; the labelled leaves are of 99"),
         ("\n1483,Species_00", "\n1483,", "species is empty in row 1; fill it in, or leave the row out"),
         (",7.0,", ",seven,", "margin2 is 'seven', not a number; leave unknown cells empty"),
-        ("\n1483,", "\n1484,", "lacks 1484.jpg (1 such), which the table lists; unpack all pictures there"),
+        ("\n1483,", "\n1484,", "lacks 1484.jpg (1 such), which the table lists; unpack all images there"),
     ],
 )
 def test_a_wrong_table_is_answered_with_what_is_wrong(data, old, new, message):
@@ -163,7 +163,8 @@ def test_scaling_passes_over_gaps_and_they_become_zero_that_is_not_observed(tmp_
     scaled = standardised(values, np.arange(3))
     np.testing.assert_allclose(scaled[:2, 0], [-(0.5**0.5), 0.5**0.5])
     assert scaled[3, 1] == 5, "nothing to fit on"
-    cells, observed = as_cells(scaled)
+    data = image_table_dataset("train", np.zeros((4, 3, 8, 8), np.uint8), scaled, np.zeros(4, np.int64), "")
+    cells, observed = data.inputs["table"], data.observed["table"]
     assert observed.tolist() == [[True, False], [True, False], [False, False], [True, True]]
     assert cells[~observed].tolist() == [0] * 4
 
@@ -175,7 +176,7 @@ def test_every_seed_sees_a_division_of_its_own_and_the_sixth_the_first_again(who
     prints = [benchmark.load("test", whole).fingerprint for benchmark in folds]
     assert len(set(prints)) == 5
     assert prints[5] == prints[0]
-    assert all(len(found) == len(tests[0]) for found in tests)
+    assert all(len(each) == len(tests[0]) for each in tests)
 
 
 def test_each_fold_trains_stages_of_its_own(whole, tmp_path):
@@ -205,7 +206,7 @@ def test_options_of_encoders_and_another_imputer_come_by_settings():
     assert changed.modalities["image"].options == {"channels": (4, 8)}
     assert changed.imputer == "iterative"
     assert changed.imputer_options == {"cardinalities": (1,) * 192, "rounds": 2}
-    with pytest.raises(ValueError, match="there is no modality of leaf99 'picture'"):
-        leaf99.BENCHMARK.with_overrides(Overrides(modality_options={"picture": {}}))
+    with pytest.raises(ValueError, match="there is no modality of leaf99 'photo'"):
+        leaf99.BENCHMARK.with_overrides(Overrides(modality_options={"photo": {}}))
     with pytest.raises(ValueError, match="here: modality_options.image: Input should be a valid dictionary"):
         Overrides.parse({"modality_options": {"image": 3}}, "here")

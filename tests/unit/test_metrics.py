@@ -44,30 +44,30 @@ def test_delong_deviation_agrees_with_resampling():
 def test_a_method_compared_with_itself_is_undecided():
     probabilities, labels = binary(2)
     for metric in METRICS.values():
-        found = metric.compare(probabilities, probabilities, labels)
-        assert found.difference == 0
-        assert found.p_value == 1
-        assert found.interval == (0, 0)
+        comparison = metric.compare(probabilities, probabilities, labels)
+        assert comparison.difference == 0
+        assert comparison.p_value == 1
+        assert comparison.interval == (0, 0)
 
 
 def test_mcnemar_counts_only_samples_on_which_the_methods_disagree():
     labels = np.zeros(100, dtype=int)
     first, second = np.eye(2)[[1] * 12 + [0] * 88], np.eye(2)[[0] * 10 + [1] * 2 + [0] * 85 + [1] * 3]
-    found = ACCURACY.compare(first, second, labels)
-    assert found.difference == pytest.approx(0.07)
-    assert found.p_value == pytest.approx(2 * sum(np.array([1, 13, 78, 286])) / 2**13)  # 10 against 3, two-sided
+    comparison = ACCURACY.compare(first, second, labels)
+    assert comparison.difference == pytest.approx(0.07)
+    assert comparison.p_value == pytest.approx(2 * sum(np.array([1, 13, 78, 286])) / 2**13)  # 10 against 3, two-sided
 
 
 def test_p_values_of_equal_methods_are_uniform():
-    found = []
+    p_values = []
     for seed in range(60):
         labels = binary(seed)[1]
         draw = np.random.default_rng(1000 + seed)
         scores = [labels + draw.normal(size=len(labels)) for _ in range(2)]
         first, second = (np.stack([-score, score], 1) for score in scores)
-        found.append(AUC.paired(first, second, labels)[0])
-    assert 0.25 < np.mean(np.array(found) < 0.5) < 0.75
-    assert np.mean(np.array(found) < 0.05) < 0.15
+        p_values.append(AUC.paired(first, second, labels)[0])
+    assert 0.25 < np.mean(np.array(p_values) < 0.5) < 0.75
+    assert np.mean(np.array(p_values) < 0.05) < 0.15
 
 
 def test_an_auc_of_one_class_is_an_error():

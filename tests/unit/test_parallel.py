@@ -27,7 +27,7 @@ def test_shared_stages_are_trained_once_and_before_what_needs_them():
         len(stages) == len(set(stages)) == 1 + 2 + 6
     )  # imputer, backbones 0 and 1 (seed 3 starts from 0), six methods
     assert sum(task.stage is None for task in tasks) == 6
-    assert all(place > before for place, task in enumerate(tasks) for before in task.after)
+    assert all(index > before for index, task in enumerate(tasks) for before in task.after)
 
 
 def test_tasks_start_when_those_before_them_are_done():
@@ -39,11 +39,11 @@ def test_tasks_start_when_those_before_them_are_done():
         done.set_result(started[-1])
         return done
 
-    assert _run_in_order(tasks, submit, at_once=2) == {place: place for place in range(len(tasks))}
-    assert all(started.index(before) < started.index(place) for place, t in enumerate(tasks) for before in t.after)
+    assert _run_in_order(tasks, submit, at_once=2) == {index: index for index in range(len(tasks))}
+    assert all(started.index(before) < started.index(index) for index, t in enumerate(tasks) for before in t.after)
 
 
-def test_a_failure_is_told_and_nothing_new_is_started():
+def test_a_failure_is_raised_and_nothing_new_is_started():
     tasks, started = _tasks(experiments("v2", "gauge")), []
 
     def submit(task):

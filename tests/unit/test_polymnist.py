@@ -11,9 +11,9 @@ from PIL import Image
 from gauge.experiments.benchmarks import polymnist
 from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.digits import MNIST_SIZES, split_val_test
-from gauge.experiments.benchmarks.readers.polymnist import VIEWS, folder_photos, list_pictures, package_photos
+from gauge.experiments.benchmarks.readers.polymnist import VIEWS, folder_photos, list_images, package_photos
 
-BUILT = "PolyMNIST built from photos of ordinary packages, not the published pictures"
+BUILT = "PolyMNIST built from photos of ordinary packages, not the published images"
 
 
 @pytest.fixture(autouse=True)
@@ -28,10 +28,10 @@ def write_idx(path, array):
 
 def write_mnist(folder, *, each=10):
     """As many digits of each class for training as for testing, no two alike: each carries its number in its ink."""
-    for place, part in enumerate(("train", "t10k")):
+    for index, part in enumerate(("train", "t10k")):
         labels = np.tile(np.arange(10, dtype=np.uint8), each)
         images = np.zeros((len(labels), 28, 28), np.uint8)
-        images[:, 0, 0] = 255 * place
+        images[:, 0, 0] = 255 * index
         images[:, 1, :8] = 255 * ((np.arange(len(labels))[:, None] >> np.arange(8)) & 1)
         write_idx(folder / f"{part}-images-idx3-ubyte", images)
         write_idx(folder / f"{part}-labels-idx1-ubyte", labels)
@@ -48,14 +48,14 @@ def write_published(
 ):
     for split in splits:
         for view in VIEWS:
-            place = folder / split / view
-            place.mkdir(parents=True)
+            target = folder / split / view
+            target.mkdir(parents=True)
             for name in names:
                 index, label, _ = name.split(".")
-                Image.new("RGB", size, (int(index), int(label), int(view[1]))).save(place / name)
+                Image.new("RGB", size, (int(index), int(label), int(view[1]))).save(target / name)
 
 
-def test_published_pictures_come_ordered_by_label_and_index_and_paired_by_name(tmp_path):
+def test_published_images_come_ordered_by_label_and_index_and_paired_by_name(tmp_path):
     write_published(tmp_path / "PolyMNIST")
     data = polymnist.read("train", tmp_path)
     assert data.labels.tolist() == [0, 1, 1]
@@ -65,12 +65,12 @@ def test_published_pictures_come_ordered_by_label_and_index_and_paired_by_name(t
     assert data.note == "PolyMNIST subset: 3 of 60,000 train samples"
 
 
-def test_published_pictures_may_lie_in_the_folder_itself(tmp_path):
+def test_published_images_may_lie_in_the_folder_itself(tmp_path):
     write_published(tmp_path)
     assert len(polymnist.read("val", tmp_path)) == 3
 
 
-def test_without_a_val_folder_val_and_test_divide_the_published_test_pictures(tmp_path):
+def test_without_a_val_folder_val_and_test_divide_the_published_test_images(tmp_path):
     names = [f"{index}.{index % 2}.png" for index in range(20)]
     write_published(tmp_path, names=names, splits=("train", "test"))
     parts = {split: polymnist.read(split, tmp_path).inputs["m3"][:, 0, 0, 0].tolist() for split in ("val", "test")}
@@ -84,10 +84,10 @@ def test_without_a_val_folder_val_and_test_divide_the_published_test_pictures(tm
         (lambda view: (view / "9.1.png").unlink(), "m0 has 9.1.png but m2 has not (1 such); views are paired by file"),
         (lambda view: (view / "9.1.png").rename(view / "8.1.png"), "m2 has 8.1.png but m0 has not (2 such)"),
         (lambda view: (view / "9.1.png").rename(view / "nine.png"), "nine.png is not named INDEX.LABEL.png"),
-        (lambda view: (view / "9.1.png").write_bytes(b"no"), "9.1.png cannot be read as a picture"),
+        (lambda view: (view / "9.1.png").write_bytes(b"no"), "9.1.png cannot be read as an image"),
         (
             lambda view: Image.new("RGB", (28, 27)).save(view / "9.1.png"),
-            "9.1.png is 28x27 pixels; give pictures of 28x28",
+            "9.1.png is 28x27 pixels; give images of 28x28",
         ),
         (lambda view: view.rename(view.parent / "m9"), "every split of PolyMNIST has the views m0, m1, m2, m3, m4"),
     ],
@@ -100,15 +100,15 @@ def test_a_view_that_differs_from_the_others_is_named(tmp_path, change, message)
     assert message in str(caught.value)
 
 
-def test_other_files_beside_the_pictures_do_not_matter(tmp_path):
+def test_other_files_beside_the_images_do_not_matter(tmp_path):
     write_published(tmp_path)
     (tmp_path / "train" / "m1" / "Thumbs.db").touch()
-    assert list_pictures(tmp_path / "train")[0] == ["3.0.png", "9.1.png", "10.1.png"]
+    assert list_images(tmp_path / "train")[0] == ["3.0.png", "9.1.png", "10.1.png"]
 
 
-@pytest.mark.parametrize("place", ["MNIST/raw", "raw", "."])
-def test_views_built_from_mnist_show_one_class_each_with_another_handwriting(tmp_path, place):
-    write_mnist(tmp_path / place)
+@pytest.mark.parametrize("folder", ["MNIST/raw", "raw", "."])
+def test_views_built_from_mnist_show_one_class_each_with_another_handwriting(tmp_path, folder):
+    write_mnist(tmp_path / folder)
     write_photos(tmp_path / "photos")
     data = polymnist.read("train", tmp_path)
     assert data.labels.tolist() == sorted(list(range(10)) * 10)
@@ -133,7 +133,7 @@ def test_val_and_test_divide_the_test_digits_three_to_seven_in_every_class(tmp_p
     assert MNIST_SIZES["t10k"] == polymnist.SIZES["val"] + polymnist.SIZES["test"]
 
 
-def test_reading_again_gives_the_same_pictures_and_splits_differ(tmp_path):
+def test_reading_again_gives_the_same_images_and_splits_differ(tmp_path):
     write_mnist(tmp_path)
     first = [polymnist.read(split, tmp_path).fingerprint for split in ("train", "val", "test")]
     polymnist.read.cache_clear()
@@ -172,7 +172,7 @@ def test_a_folder_with_neither_layout_is_answered_with_what_was_looked_for(tmp_p
     with pytest.raises(
         ValueError, match="polymnist needs data; give --data DIR with the folder PolyMNIST as published"
     ):
-        polymnist.read("train")
+        polymnist.BENCHMARK.load("train")
 
 
 def test_too_few_digits_to_divide_are_answered_with_their_folder(tmp_path):

@@ -33,14 +33,16 @@ def test_views_show_one_class_in_different_handwriting_inverted_into_their_own_p
     for view, photo in zip(views, photos, strict=True):
         assert view.shape == (500, 3, 28, 28)
         crops = np.lib.stride_tricks.sliding_window_view(photo, (28, 28), axis=(0, 1)).reshape(-1, 3, 28, 28)
-        corner = (crops[:, :, 0, 0] == view[7, :, 0, 0]).all(1)  # no digit reaches the corner of its picture
+        corner = (crops[:, :, 0, 0] == view[7, :, 0, 0]).all(1)  # no digit reaches the corner of its image
         ink = [
             (crop != view[7]).any(0) for crop in crops[corner] if ((crop == view[7]) | (255 - crop == view[7])).all()
         ]
         same_class = digits[labels == shown[7]]
-        found = [row for row, digit in enumerate(same_class) if any(np.array_equal(mask, digit > 128) for mask in ink)]
-        assert len(found) == 1
-        inks += found
+        matching = [
+            row for row, digit in enumerate(same_class) if any(np.array_equal(mask, digit > 128) for mask in ink)
+        ]
+        assert len(matching) == 1
+        inks += matching
     assert inks[0] != inks[1]
 
 

@@ -1,8 +1,9 @@
-"""Pretrained encoders: never changed, seen through their own tokens, saved whole, refused with a cure before training."""
+"""Pretrained encoders: never changed, explained by their own tokens, saved whole, refused with a cure before training."""
 
 import json
 import shutil
 import sys
+from contextlib import chdir
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,12 @@ import pytest
 import tokenizers
 import torch
 import transformers
-from helpers import clinic, command
+from helpers import clinic, mistake, unchecked
 from torch import nn
+from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
+from gauge.cli.main import app
 from gauge.model.encoders._pretrained import AT_ONCE, PretrainedGrid, PretrainedTokens
 from gauge.tabular.columns import PretrainedText
 from gauge.tabular.pretrained import Pretrained
@@ -25,8 +28,8 @@ TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 
 
 def save_bert(folder):
-    """Knows pieces of words: 'itches' is two, and most numbers are none."""
-    numbers = {word: place for place, word in enumerate([*SPECIAL, *WORDS])}
+    """It knows pieces of words: 'itches' is two, and most numbers are unknown."""
+    numbers = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
     content = tokenizers.Tokenizer(tokenizers.models.WordPiece(numbers, unk_token="[UNK]"))
     content.normalizer = tokenizers.normalizers.Lowercase()
     content.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
@@ -65,19 +68,19 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    return tmp_path_factory.mktemp("pictures")
+def images(tmp_path_factory):
+    return tmp_path_factory.mktemp("images")
 
 
 @pytest.fixture(scope="module")
-def table(pictures):
-    return clinic(pictures, rows=80)
+def table(images):
+    return clinic(images, rows=80)
 
 
 @pytest.fixture(scope="module")
-def fitted(table, pictures, models):
+def fitted(table, images, models):
     """One classifier for each strategy."""
-    options = {"encoders": models, "image_folder": pictures, "epochs": 2, "random_state": 0, "verbose": False}
+    options = {"encoders": models, "image_folder": images, "epochs": 1, "random_state": 0, "verbose": False}
     return {
         strategy: GaugeClassifier(strategy=strategy, **options).fit(table, "diagnosis")
         for strategy in ("mask", "impute")
@@ -108,7 +111,7 @@ def test_only_the_projection_of_a_pretrained_encoder_is_trained(fitted):
 
 
 @pytest.mark.parametrize("strategy", ["mask", "impute"])
-def test_every_token_and_every_part_of_a_picture_is_a_unit(fitted, table, strategy):
+def test_every_token_and_every_part_of_an_image_is_a_unit(fitted, table, strategy):
     model = fitted[strategy]
     assert model.model_.encoder.layout == {"table": 3, "text0": 9, "image0": 16}
     assert np.allclose(model.predict_proba(table).sum(1), 1)
@@ -116,32 +119,32 @@ def test_every_token_and_every_part_of_a_picture_is_a_unit(fitted, table, strate
 
 @pytest.mark.parametrize("strategy", ["mask", "impute"])
 def test_explanations_show_the_tokens_of_the_tokenizer_and_no_special_ones(fitted, table, strategy):
-    found = fitted[strategy].explain(table)
     row = int(table["notes"].str.startswith("itches", na=False).to_numpy().argmax())
-    shown = [unit.value for unit in found.rows[row].units if unit.column == "notes"]
+    explanation = fitted[strategy].explain(table[row : row + 20])
+    shown = [unit.value for unit in explanation.rows[0].units if unit.column == "notes"]
     assert shown[:7] == ["itch", "es", "a", "lot", ",", "seen", "on"]
-    frame = found.to_frame()
+    frame = explanation.to_frame()
     imputed = frame[(frame["state"] == "imputed") & (frame["column"] == "notes")]
     assert len(imputed) == 0 if strategy == "mask" else set(imputed["value"]) <= {*WORDS, "…"}
     assert not set(frame["value"]) & set(SPECIAL)
 
 
 @pytest.mark.parametrize("strategy", ["mask", "impute"])
-def test_a_saved_classifier_needs_neither_the_models_nor_a_network(fitted, table, pictures, models, tmp_path, strategy):
+def test_a_saved_classifier_needs_neither_the_models_nor_a_network(fitted, table, images, models, tmp_path, strategy):
     model = fitted[strategy]
     before = model.predict_proba(table)
-    hidden = {path: shutil.move(path, f"{path}-gone") for path in models.values()}
+    moved = {path: shutil.move(path, f"{path}-moved") for path in models.values()}
     try:
         model.save(tmp_path / "model")
-        loaded = GaugeClassifier.load(tmp_path / "model", image_folder=pictures)
+        loaded = GaugeClassifier.load(tmp_path / "model", image_folder=images)
         assert np.array_equal(loaded.predict_proba(table), before)
         assert loaded.explain(table[:5]).to_frame().equals(model.explain(table[:5]).to_frame())
         loaded.save(tmp_path / "again")
-        again = GaugeClassifier.load(tmp_path / "again", image_folder=pictures)
+        again = GaugeClassifier.load(tmp_path / "again", image_folder=images)
         assert np.array_equal(again.predict_proba(table), before)
     finally:
-        for path, place in hidden.items():
-            shutil.move(place, path)
+        for path, moved_path in moved.items():
+            shutil.move(moved_path, path)
     assert loaded.encoders == models
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert f"- Pretrained encoders: photo: {models['photo']}, notes: {models['notes']}" in card
@@ -150,17 +153,17 @@ def test_a_saved_classifier_needs_neither_the_models_nor_a_network(fitted, table
 
 
 def test_a_text_is_read_as_the_model_alone_would_read_it(texts, models):
-    numbers, there = texts.encode(pd.Series(["grew fast", "", "itches a lot at night"]))
-    assert (texts.length, there.tolist(), numbers[1].tolist()) == (4, [True, False, True], [0] * 4)
+    numbers, available = texts.encode(pd.Series(["grew fast", "", "itches a lot at night"]))
+    assert (texts.length, available.tolist(), numbers[1].tolist()) == (4, [True, False, True], [0] * 4)
     encoder = PretrainedTokens(texts.model.network(weights=True), texts.length, texts.prefix, texts.suffix)
-    found = encoder(torch.from_numpy(numbers), torch.from_numpy(there))
+    units = encoder(torch.from_numpy(numbers), torch.from_numpy(available))
     alone = transformers.AutoModel.from_pretrained(models["notes"]).eval()
     inputs = texts.model.tokenizer("grew fast", return_tensors="pt")
     with torch.no_grad():
         states = alone(input_ids=inputs["input_ids"]).last_hidden_state
-    assert torch.allclose(found[0, :2], states[0, 1:-1], atol=1e-5)
-    assert (found[0, 2:] == 0).all()
-    assert (found[1] == 0).all()
+    assert torch.allclose(units[0, :2], states[0, 1:-1], atol=1e-5)
+    assert (units[0, 2:] == 0).all()
+    assert (units[1] == 0).all()
 
 
 def test_a_tokenizer_without_special_tokens_gets_none_and_a_long_text_is_cut(models):
@@ -170,21 +173,21 @@ def test_a_tokenizer_without_special_tokens_gets_none_and_a_long_text_is_cut(mod
     assert PretrainedText.of(pd.Series(["a " * 90]), models["notes"]).length == 64
 
 
-def test_words_that_were_imputed_are_told_from_their_numbers(texts):
+def test_imputed_words_are_decoded_from_their_numbers(texts):
     numbers, _ = texts.encode(pd.Series(["Itches zork"]))
     assert texts.decode(numbers[0].tolist()) == ["itch", "##es", "…"]
     assert texts.split("Itches zork") == ["Itch", "es", "zork"]
 
 
-def test_parts_of_a_picture_come_row_by_row_without_cls_and_scaled_as_the_model_knows_them(models):
+def test_parts_of_an_image_come_row_by_row_without_cls_and_normalised_as_the_model_expects(models):
     model = Pretrained.of_image(models["photo"])
     assert (model.side, model.mean, model.std) == (32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
     encoder = PretrainedGrid(model.network(weights=True), model.side, model.mean, model.std)
-    pictures = torch.rand(2, 3, 32, 32)
-    scaled = (pictures - torch.tensor(model.mean).view(3, 1, 1)) / torch.tensor(model.std).view(3, 1, 1)
+    pixels = torch.rand(2, 3, 32, 32)
+    scaled = (pixels - torch.tensor(model.mean).view(3, 1, 1)) / torch.tensor(model.std).view(3, 1, 1)
     with torch.no_grad():
         patches = transformers.AutoModel.from_pretrained(models["photo"]).eval()(scaled).last_hidden_state[:, 1:]
-    assert torch.allclose(encoder(pictures, torch.ones(2).bool()), patches, atol=1e-5)
+    assert torch.allclose(encoder(pixels, torch.ones(2).bool()), patches, atol=1e-5)
 
 
 def test_networks_with_feature_maps_are_averaged_to_the_same_grid(tmp_path):
@@ -194,9 +197,9 @@ def test_networks_with_feature_maps_are_averaged_to_the_same_grid(tmp_path):
     assert (model.side, model.mean) == (224, (0.5, 0.5, 0.5))
     encoder = PretrainedGrid(model.network(weights=True), 72)
     many = torch.rand(1, 3, 72, 72).expand(AT_ONCE + 1, -1, -1, -1)
-    found = encoder(many, torch.ones(AT_ONCE + 1).bool())
-    assert found.shape == (AT_ONCE + 1, 16, 24)
-    assert torch.allclose(found[0], found[-1], atol=1e-5)
+    units = encoder(many, torch.ones(AT_ONCE + 1).bool())
+    assert units.shape == (AT_ONCE + 1, 16, 24)
+    assert torch.allclose(units[0], units[-1], atol=1e-5)
     assert encoder.width == 24
 
 
@@ -216,7 +219,7 @@ def test_what_cannot_be_a_pretrained_encoder_is_refused_with_a_cure(table, model
     with pytest.raises(ValueError, match="there is no column to encode 'note'; did you mean 'notes'?"):
         fit(words, encoders={"note": models["notes"]})
     with pytest.raises(
-        ValueError, match="read columns of kind text and image, but 'site' is of kind 'category'; leave"
+        ValueError, match="read columns of kind text and image, but 'site' is of kind 'category'; remove"
     ):
         fit(words, encoders={"site": models["notes"]})
     with pytest.raises(ValueError, match="no config can be read from '.*nowhere'.*; give the name of a model on the"):
@@ -236,9 +239,9 @@ def test_what_cannot_be_a_pretrained_encoder_is_refused_with_a_cure(table, model
         fit(words, encoders={"notes": tmp_path / "empty"})
 
 
-def test_a_network_of_the_wrong_sort_is_refused_before_training(table, pictures, models):
-    with pytest.raises(ValueError, match="BertModel does not read pictures of 224 x 224 pixels .*; give a model that"):
-        fit(table[["photo", "diagnosis"]], encoders={"photo": models["notes"]}, image_folder=pictures)
+def test_a_network_of_the_wrong_kind_is_refused_before_training(table, images, models):
+    with pytest.raises(ValueError, match="BertModel does not read images of 224 x 224 pixels .*; give a model that"):
+        fit(table[["photo", "diagnosis"]], encoders={"photo": models["notes"]}, image_folder=images)
 
 
 def test_a_network_that_draws_at_random_is_refused():
@@ -246,7 +249,7 @@ def test_a_network_that_draws_at_random_is_refused():
         def forward(self, pixel_values):
             return transformers.modeling_outputs.BaseModelOutput(last_hidden_state=torch.rand(len(pixel_values), 9, 4))
 
-    with pytest.raises(ValueError, match="Guess answers differently each time; give a model"):
+    with pytest.raises(ValueError, match="Guess gives a different output each time; give a model"):
         PretrainedGrid(Guess(), 8)
 
 
@@ -262,7 +265,7 @@ def test_code_that_comes_with_a_model_is_never_run(models, tmp_path):
 
 def test_without_transformers_the_extra_is_named_and_other_tables_are_served(table, models, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ValueError, match=r"needs transformers; install it with: pip install 'gauge-ml\[hf\]'"):
+    with pytest.raises(ValueError, match=r"encoders need transformers: pip install 'gauge-ml\[hf\]'"):
         fit(table[["notes", "diagnosis"]], encoders={"notes": models["notes"]})
     assert Schema.of(table[["notes"]]).columns[0].kind == "text"
 
@@ -270,8 +273,9 @@ def test_without_transformers_the_extra_is_named_and_other_tables_are_served(tab
 def test_the_command_line_names_encoders_by_column(table, models, tmp_path):
     table[["age", "notes", "diagnosis"]].to_csv(tmp_path / "train.csv", index=False)
     fit = ["fit", "train.csv", "--target", "diagnosis", "--strategy", "mask", "--epochs", "1", "--out", "model"]
-    refused = command(*fit, "--encoder", "notes", cwd=tmp_path, check=2)
-    assert "--encoder 'notes' is not NAME=VALUE" in refused.stderr
-    command(*fit, "--encoder", f"notes={models['notes']}", cwd=tmp_path)
+    assert "--encoder 'notes' is not NAME=VALUE" in mistake(*fit, "--encoder", "notes", cwd=tmp_path)
+    with chdir(tmp_path), unchecked():
+        result = CliRunner().invoke(app, [*fit, "--encoder", f"notes={models['notes']}"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
     about = json.loads((tmp_path / "model" / "model.json").read_text())
     assert about["options"]["encoders"] == {"notes": models["notes"]}

@@ -9,7 +9,7 @@ from helpers import any_subset, dataset
 
 from gauge import TrainSettings
 from gauge.experiments import workspace as workspaces
-from gauge.experiments.benchmarks import polymnist5k
+from gauge.experiments.benchmarks import Overrides, StageOverride, polymnist5k
 from gauge.experiments.experiment import Experiment, Row
 from gauge.experiments.plans import plan_of
 from gauge.experiments.published import PUBLISHED
@@ -45,22 +45,22 @@ def result():
 
 
 def test_a_result_file_holds_every_key_and_the_predictions_behind_it(result, tmp_path):
-    found, predictions = result
-    path = found.save(tmp_path, predictions)
+    saved, predictions = result
+    path = saved.save(tmp_path, predictions)
     assert path.name == "made-any_subset-any_subset-s3-missingimage.json"
     assert list(json.loads(path.read_text())) == KEYS
-    assert Result.load(path) == found
+    assert Result.load(path) == saved
     probabilities, labels = load_predictions(path)
-    assert np.mean(probabilities.argmax(1) == labels) == found.value
-    assert found.interval[0] <= found.value <= found.interval[1]
-    assert found.data["missing"]["image"] == 1.0
-    assert 0.2 <= found.data["missing"]["signal"] <= 0.3  # really missing, and counted
+    assert np.mean(probabilities.argmax(1) == labels) == saved.value
+    assert saved.interval[0] <= saved.value <= saved.interval[1]
+    assert saved.data["missing"]["image"] == 1.0
+    assert 0.2 <= saved.data["missing"]["signal"] <= 0.3  # really missing, and counted
 
 
 def test_results_of_other_settings_never_overwrite_each_other(result, tmp_path):
-    found, predictions = result
+    saved, predictions = result
     paths = {
-        found.model_copy(update={"config": {"stage": stage}}).save(tmp_path, predictions)
+        saved.model_copy(update={"config": {"stage": stage}}).save(tmp_path, predictions)
         for stage in ("abcdef12", "123456ab")
     }
     assert {path.name[-11:] for path in paths} == {"abcdef.json", "123456.json"}
@@ -128,19 +128,19 @@ def test_a_table_shows_deviation_over_seeds_and_marks_the_best(result):
 
 
 def test_published_numbers_stand_beside_ours_where_there_are_any(result):
-    found = [
+    results = [
         result[0].model_copy(update={"method": method, "variant": method, "protocol": protocol})
         for method in ("gauge", "qmf")
         for protocol in ("eta=0.2", "eta=0.8")
     ]
-    table = result_table(found, paper=PUBLISHED["polymnist"])
+    table = result_table(results, paper=PUBLISHED["polymnist"])
     head, _, gauge, qmf, *_ = table.markdown().splitlines()
     assert head == "| accuracy, % | eta=0.2 | eta=0.8 | eta=0.8, paper |"
     assert gauge.endswith("| 97.61 |")
     assert qmf.endswith("| – |")
     assert "eta=0.8, paper" in table.latex()
     assert "<th>eta=0.8, paper</th>" in table.html()
-    assert "paper" not in result_table(found).markdown()
+    assert "paper" not in result_table(results).markdown()
 
 
 def test_published_numbers_are_of_rows_and_conditions_that_can_be_run():
@@ -157,8 +157,9 @@ def test_what_training_costs_counts_steps_and_validations(tmp_path, monkeypatch)
     monkeypatch.setattr(stages, "seconds_per_step", lambda *_: 1.0)
     looked = []
     monkeypatch.setattr(stages, "seconds_per_validation", lambda *given: looked.append(given) or 100.0)
-    settings = dict.fromkeys(("imputer", "backbone", "finetune"), {"epochs": 2, "batch_size": 500})
-    asked = Experiment(benchmark="polymnist5k", overrides=settings)
+    settings = StageOverride(epochs=2, batch_size=500)
+    overrides = Overrides(imputer=settings, backbone=settings, finetune=settings)
+    asked = Experiment(benchmark="polymnist5k", overrides=overrides)
     workspace = Workspace(tmp_path, "cpu")
     epochs, steps = 2, -(-len(workspace.split(polymnist5k.BENCHMARK, "train")) // 500)
     expected = dict.fromkeys(("imputer-mopoe", "backbone-s0", "gauge-s0"), epochs * (steps + 100.0))

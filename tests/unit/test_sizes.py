@@ -67,13 +67,13 @@ def test_the_imputer_of_celeba_has_the_published_size():
 
 def sides(network: nn.Sequential, x: Tensor) -> list[int]:
     """The side after every convolution or block."""
-    found: list[int] = []
+    emitted: list[int] = []
     kinds = (residual.ResidualBlock, nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d)
     for layer in network:
         if isinstance(layer, kinds):
-            layer.register_forward_hook(lambda module, inputs, output: found.append(output.shape[-1]))
+            layer.register_forward_hook(lambda module, inputs, output: emitted.append(output.shape[-1]))
     network.eval()(x)
-    return found
+    return emitted
 
 
 def test_residual_networks_halve_and_double_as_published():

@@ -24,7 +24,7 @@ def parameters(module: nn.Module) -> int:
 def test_the_encoder_of_a_table_has_the_published_size_and_so_has_its_projection(cardinalities, size):
     with torch.device("meta"):
         encoder = Tabular((len(cardinalities),), 256, cardinalities)
-        vector = ENCODERS.get("tabular_vector")((len(cardinalities),), 256, cardinalities)
+        vector = ENCODERS.get("tabular_vector")((len(cardinalities),), 256, cardinalities=cardinalities)
     assert parameters(encoder) == size
     assert parameters(UnitEncoder({"table": encoder}, 256).project) == 131_328
     assert parameters(vector) == size + 131_328
@@ -91,8 +91,8 @@ def test_parameters_are_named_as_torchvision_names_them():
 
 @pytest.fixture
 def state():
-    found = ResNet((3, 64, 64), 18).state_dict()
-    old = {name: torch.rand_like(values) for name, values in found.items() if "num_batches" not in name}
+    fresh = ResNet((3, 64, 64), 18).state_dict()
+    old = {name: torch.rand_like(values) for name, values in fresh.items() if "num_batches" not in name}
     return old | {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}
 
 

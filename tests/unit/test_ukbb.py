@@ -83,8 +83,8 @@ def test_the_folder_may_be_given_itself(data):
 
 def test_absent_data_and_a_wrong_label_are_answered_with_the_cure(data, tmp_path):
     with pytest.raises(ValueError, match="infarction needs data; give --data DIR with UKBB/cardiac_segmentations/"):
-        infarction.read("train")
-    with pytest.raises(ValueError, match="holds no data of cad: there is no tabular_lengths_reordered.pt in UKBB/card"):
+        infarction.BENCHMARK.load("train")
+    with pytest.raises(ValueError, match="holds no data of cad: nothing named tabular_lengths_reordered.pt in UKBB/c"):
         cad.read("train", tmp_path / "nowhere")
     torch.save([0, 2, 1], data / FOLDERS[0] / "cardiac_labels_CAD_val.pt")
     with pytest.raises(ValueError, match="the label in row 2 is 2; classes are 0 to 1"):

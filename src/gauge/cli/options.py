@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their texts are read."""
+"""Options shared by several commands, and how they are parsed."""
 
 import re
 from pathlib import Path
@@ -16,26 +16,19 @@ def _load_plugins(files: list[Path] | None) -> list[Path] | None:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1; a GPU is used when there is one.")]
-Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for so many epochs, for a quick look.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1. Default: a GPU if there is one.")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for this many epochs, for a quick look.")]
 Protocols = Annotated[
     list[str] | None, typer.Option("--protocol", help="Conditions to evaluate, e.g. eta=0.8; may be repeated.")
 ]
-Plugins = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--plugin",
-        callback=_load_plugins,
-        is_eager=True,
-        help="Python file with components of your own; may be repeated.",
-    ),
-]
+PLUGIN = "Python file with components of your own; may be repeated."
+Plugins = Annotated[list[Path] | None, typer.Option("--plugin", callback=_load_plugins, is_eager=True, help=PLUGIN)]
 TimeLimit = Annotated[str | None, typer.Option(help="Stop after about this long, e.g. 8m or 1h30m.")]
 TrainedModel = Annotated[Path, typer.Argument(help="Folder of a trained stage: WORKSPACE/stages/NAME.")]
 
 
 def seconds(text: str) -> float:
-    """8m, 90s, 1h30m."""
+    """The duration in 90s, 8m or 1h30m."""
     parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
     if not text or not parts:
         raise ValueError(f"time limit {text!r} is not a duration; write for example 90s, 8m or 1h30m")
@@ -44,9 +37,11 @@ def seconds(text: str) -> float:
 
 
 def named(option: str, texts: list[str] | None, example: str) -> dict[str, str]:
-    """NAME=VALUE, as many as there are; a value may hold more equals signs."""
-    pairs = [text.partition("=") for text in texts or []]
-    for name, _, value in pairs:
+    """The values of NAME=VALUE by name; a value may contain equals signs."""
+    values = {}
+    for text in texts or []:
+        name, _, value = text.partition("=")
         if not name or not value:
             raise ValueError(f"{option} {name!r} is not NAME=VALUE; write for example {example}")
-    return {name: value for name, _, value in pairs}
+        values[name] = value
+    return values

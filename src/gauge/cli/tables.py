@@ -1,4 +1,4 @@
-"""The commands for a table of one's own: inspect, fit, predict, explain. Heavy imports wait until they are needed."""
+"""The commands for your own table: inspect, fit, predict, explain. Heavy imports are deferred until they are needed."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ Table = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .jsonl or .par
 Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--column", help="What a column holds, NAME=number|category|text|image|ignore; may be repeated."),
+    typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|ignore; may be repeated."),
 ]
 Encoders = Annotated[
     list[str] | None,
@@ -40,18 +40,17 @@ def inspect(
     column: Kinds = None,
     out: Annotated[Path | None, typer.Option(help="Where to draw what is missing together, .png or .svg.")] = None,
 ) -> None:
-    """What a table holds: the kind of every column, what is missing, what is missing together, and problems."""
+    """The kind of every column, what is missing, what is missing together, and problems."""
     from gauge.reports.figures import draw_missingness
     from gauge.tabular.files import read_table_file
     from gauge.tabular.inspection import inspect_table
 
-    found = inspect_table(
-        read_table_file(table), target=target, kinds=named("--column", column, KIND), folder=table.parent
-    )
-    print(found.text())
+    kinds = named("--column", column, KIND)
+    inspection = inspect_table(read_table_file(table), target=target, kinds=kinds, folder=table.parent)
+    print(inspection.text())
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        draw_missingness(found.together, out)
+        draw_missingness(inspection.together, out)
         print(f"\nwhat is missing together: {out}")
 
 
@@ -64,18 +63,18 @@ def fit(
     strategy: Annotated[str, typer.Option(help="auto, mask or impute.")] = "auto",
     imputer: Annotated[str, typer.Option(help="masked_columns, nearest, mean or zero.")] = "masked_columns",
     size: Annotated[str, typer.Option(help="small, medium or large.")] = "small",
-    metric: Annotated[str, typer.Option(help="What validation looks at: auto, accuracy or auc.")] = "auto",
-    balanced: Annotated[bool, typer.Option("--balanced", help="Let every class count the same.")] = False,
+    metric: Annotated[str, typer.Option(help="Metric for validation: auto, accuracy or auc.")] = "auto",
+    balanced: Annotated[bool, typer.Option("--balanced", help="Weight all classes equally.")] = False,
     missing_rate: Annotated[float | None, typer.Option(min=0, max=1, help="Largest share that training hides.")] = None,
-    donors: Annotated[int, typer.Option(min=1, help="Training rows whose pictures and texts fill gaps.")] = 1000,
+    donors: Annotated[int, typer.Option(min=1, help="Training rows kept to impute images and texts from.")] = 1000,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of the backbone.")] = None,
     time_limit: TimeLimit = None,
-    seed: Annotated[int, typer.Option(help="Another seed, another model.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     device: Device = None,
 ) -> None:
-    """Train a classifier on a table with holes: numbers, categories, texts and paths of pictures.
+    """Train a classifier on a table with missing values: numbers, categories, texts and paths of images.
 
-    Interrupt it whenever you like: the same command continues.
+    It can be interrupted at any time: the same command continues.
     """
     _check_new(out)
     from gauge.tabular.estimator import GaugeClassifier
@@ -107,67 +106,67 @@ def fit(
 def predict(
     model: Model,
     table: Table,
-    out: Annotated[Path | None, typer.Option(help="Where predictions go, .csv. Default: the terminal.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the predictions, .csv. Default: the terminal.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
     device: Device = None,
 ) -> None:
-    """The class of every row and the probability of each, whatever is missing. Reads large files in parts."""
+    """The class of every row and the probability of each class. Large files are read in parts."""
     if out is not None and out.suffix != ".csv":
-        raise ValueError(f"{out} should end in .csv, which predictions are written as")
+        raise ValueError(f"{out} should end in .csv, the format of predictions")
     if out is not None and out.resolve() == table.resolve():
-        raise ValueError(f"{out} is the table itself, which would be lost; choose another file")
+        raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
     from gauge.tabular.files import read_rows
     from gauge.training.checkpoint import write_bytes
 
     classifier = _load(model, table, device)
+    count = 0
 
-    def write(file: Any) -> int:
-        count = 0
+    def write(file: Any) -> None:
+        nonlocal count
         for part in read_rows(table, ROWS_AT_ONCE):
             answers = _answers(classifier, part, keep or [])
             file.write(answers.to_csv(index_label="row", header=not count).encode())
             count += len(part)
-        return count
 
     if out is None:
         write(sys.stdout.buffer)
-        return
-    counted: list[int] = []
-    write_bytes(out, lambda file: counted.append(write(file)))
-    print(f"{counted[0]} predictions in {out}")
+    else:
+        write_bytes(out, write)
+        print(f"{count} predictions in {out}")
 
 
 def explain(
     model: Model,
     table: Table,
-    out: Annotated[Path, typer.Option(help="Where it goes: .html to look at, .csv to count.")],
-    rows: Annotated[str, typer.Option(help="FIRST:LAST, the last not included.")] = "0:20",
-    exact: Annotated[bool, typer.Option("--exact", help="Also leave every unit out for real, and see.")] = False,
+    out: Annotated[Path, typer.Option(help="File for the explanation: .html for a page, .csv for a table.")],
+    rows: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:20",
+    exact: Annotated[bool, typer.Option("--exact", help="Also measure the effect of leaving out each unit.")] = False,
     device: Device = None,
 ) -> None:
-    """Which evidence was trusted in every row: a page with gates, scores and attention, or a table of them."""
+    """Which evidence was trusted in every row: a page or a table of gates, scores and attention."""
     if out.suffix not in (".html", ".htm", ".csv"):
         raise ValueError(f"{out} should end in .html or .csv")
+    first_last = re.fullmatch(r"(\d+):(\d+)", rows)
+    if not first_last:
+        raise ValueError(f"--rows {rows!r} is not FIRST:LAST; write for example 0:20")
     from gauge.tabular.files import read_table_file
 
     classifier = _load(model, table, device)
-    first, last = _range(rows)
-    chosen = read_table_file(table).iloc[first:last]
+    chosen = read_table_file(table).iloc[int(first_last[1]) : int(first_last[2])]
     if not len(chosen):
-        raise ValueError(f"rows {rows} of {table} are none; choose others")
-    labels = classifier.target_ if classifier.target_ in chosen else None
-    found = classifier.explain(chosen, labels, exact=exact)
+        raise ValueError(f"{table} has no rows {rows}; choose others")
+    explanation = classifier.explain(chosen, classifier.target_ if classifier.target_ in chosen else None, exact=exact)
     if out.suffix == ".csv":
-        found.to_frame().to_csv(out, index=False)
+        explanation.to_frame().to_csv(out, index=False)
     else:
-        found.to_html(out)
-    print(f"the evidence of {len(found)} rows is in {out}")
+        explanation.to_html(out)
+    print(f"the evidence of {len(explanation)} rows is in {out}")
 
 
 def _check_new(out: Path) -> None:
-    """Nothing of anybody's is overwritten: the folder is new, empty, or one in which a fit was interrupted."""
+    """Nothing is overwritten: the folder is new, empty, or that of an interrupted fit."""
     if (out / "model.json").exists():
-        raise ValueError(f"{out} holds a model already; choose another folder, or delete it")
+        raise ValueError(f"{out} already holds a model; choose another folder, or delete it")
     if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {TRAINING}):
         raise ValueError(f"{out} is {'not empty' if out.is_dir() else 'a file'}; choose a new folder for the model")
 
@@ -179,26 +178,15 @@ def _load(model: Path, table: Path, device: str | None) -> "GaugeClassifier":
 
 
 def _answers(classifier: "GaugeClassifier", part: "pd.DataFrame", keep: list[str]) -> "pd.DataFrame":
-    import pandas as pd
-
-    columns: dict[str, Any] = {
-        name: part[pick({column: column for column in part.columns}, name, "column to keep")] for name in keep
-    }
-    chances = classifier.predict_proba(part)
-    columns |= {"prediction": classifier.classes_[chances.argmax(1)]}
-    columns |= {f"p({label})": chances[:, place].round(6) for place, label in enumerate(classifier.classes_)}
-    return pd.DataFrame(columns, index=part.index)
-
-
-def _range(text: str) -> tuple[int, int]:
-    parts = re.fullmatch(r"(\d+):(\d+)", text)
-    if not parts:
-        raise ValueError(f"--rows {text!r} is not FIRST:LAST; write for example 0:20")
-    return int(parts[1]), int(parts[2])
+    for name in keep:
+        pick(dict.fromkeys(part.columns), name, "column to keep")
+    probabilities = classifier.predict_proba(part)
+    answers = part[keep].assign(prediction=classifier.classes_[probabilities.argmax(1)])
+    return answers.assign(
+        **{f"p({label})": column.round(6) for label, column in zip(classifier.classes_, probabilities.T, strict=True)}
+    )
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command()(inspect)
-    app.command()(fit)
-    app.command()(predict)
-    app.command()(explain)
+    for command in (inspect, fit, predict, explain):
+        app.command()(command)

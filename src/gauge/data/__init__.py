@@ -1,4 +1,4 @@
-"""Reading and shaping: whatever comes from disk or a package ends up as a Dataset, which makes Batches."""
+"""Dataset holds one split of the data and makes Batches of it."""
 
 from gauge.data.dataset import Dataset
 

@@ -1,7 +1,4 @@
-"""Training augmentation: pictures and tables of a batch changed at random, on the device they are on.
-
-Every draw is a function of the sample's key, so a picture is changed in the same way whatever else is in its batch.
-"""
+"""Training augmentation: random changes of the images and tables of a batch, each drawn by its sample's key."""
 
 import math
 from collections.abc import Sequence
@@ -22,11 +19,11 @@ LONGEST = 4 / 3  # sides of a crop, the longer to the shorter
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What may happen to a training sample; with chance `applied` it does, to picture and table together.
+    """Random changes of a training sample, made to image and table together with probability `applied`.
 
-    `jitter` is how far brightness, contrast and saturation may be from 1, `hue` how far the hue may turn (1: once around),
-    both with chance `jittered`. `rotate` is an angle in degrees, drawn with chance `rotated`. `crop` limits the share of
-    the area that is kept. `corrupt` is a share of the columns. The others are chances; `upend` flips top and bottom.
+    `jitter` is the largest deviation of brightness, contrast and saturation from 1, `hue` the largest turn of the hue (1:
+    once around), both with probability `jittered`. `rotate` is the largest angle in degrees, with probability `rotated`,
+    `crop` the range of the kept area, `corrupt` a share of the columns. The others are probabilities.
     """
 
     jitter: float = 0.0
@@ -38,7 +35,7 @@ class Augmentation:
     rotated: float = 0.0
     crop: tuple[float, float] = (1.0, 1.0)
     flip: float = 0.0
-    upend: float = 0.0
+    upend: float = 0.0  # flips top and bottom
     corrupt: float = 0.3
     applied: float = 0.95
 
@@ -62,8 +59,8 @@ AUGMENTATIONS = {
 
 
 def augment(batch: Batch, name: str) -> Batch:
-    """The batch with its samples changed at random: pictures of three channels, whose values are from 0 to 1, and tables
-    with a flag for each cell. What is missing stays as it is.
+    """The batch with random changes of images (three channels, values from 0 to 1) and of tables with a flag for each cell.
+    Missing values stay unchanged.
 
     >>> batch = Batch({"photo": torch.rand(4, 3, 8, 8)}, {"photo": torch.tensor([True, True, True, False])})
     >>> same = augment(batch, "cars").inputs["photo"] == batch.inputs["photo"]
@@ -87,86 +84,85 @@ def augment(batch: Batch, name: str) -> Batch:
 def corrupt(
     table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"], key: Int[Tensor, "b"], share: float
 ) -> Float[Tensor, "b f"]:
-    """The table with that share of each sample's observed cells, rounded down, from samples of the batch.
+    """The table with that share of each sample's observed cells, rounded down, replaced by cells of other samples.
 
-    NOTE[PAPER] tip-marginals: published code draws a replacement from all values of the column in the split; ours
-    from those observed in the batch.
+    NOTE[PAPER] tip-marginals: published code draws replacements from the column in the whole split; ours from the batch.
     """
     counts = (share * torch.arange(table.shape[1] + 1, dtype=torch.float64, device=table.device)).long()
     chosen = choose(derive(key, "corrupted"), observed, counts)
     count = observed.sum(0)
-    donors = (~observed).to(torch.uint8).argsort(dim=0, stable=True)  # those that have a value, then the others
-    place = (uniform(derive(key, "donors"), table.shape[1]) * count).long().minimum(count - 1).clamp_min(0)
-    return torch.where(chosen, table.gather(0, donors.gather(0, place)), table)
+    donors = (~observed).to(torch.uint8).argsort(dim=0, stable=True)  # samples with a value first
+    position = (uniform(derive(key, "donors"), table.shape[1]) * count).long().minimum(count - 1).clamp_min(0)
+    return torch.where(chosen, table.gather(0, donors.gather(0, position)), table)
 
 
-def _change(picture: Float[Tensor, "b 3 h w"], how: Augmentation, key: Int[Tensor, "b"]) -> Float[Tensor, "b 3 h w"]:
-    """NOTE[PAPER] augmentation-order: the library that published code uses draws the order of brightness, contrast,
-    saturation and hue anew for each picture, and rotates hearts before their colours change; here the order is fixed."""
+def _change(image: Float[Tensor, "b 3 h w"], how: Augmentation, key: Int[Tensor, "b"]) -> Float[Tensor, "b 3 h w"]:
+    """NOTE[PAPER] augmentation-order: the library of the published code draws the order of brightness, contrast, saturation
+    and hue for each image, and rotates hearts before changing their colours; here the order is fixed."""
     if how.jittered:
         whether, *draws = _draws(key, "colour", 5)
-        picture = torch.where(whether < how.jittered, _jitter(picture, how, draws), picture)
+        image = torch.where(whether < how.jittered, _jitter(image, how, draws), image)
     if how.grayscale:
         (whether,) = _draws(key, "grayscale", 1)
-        picture = torch.where(whether < how.grayscale, _gray(picture), picture)
+        image = torch.where(whether < how.grayscale, _gray(image), image)
     if how.blur:
         whether, sigma = _draws(key, "blur", 2)
-        picture = torch.where(whether < how.blur, _blur(picture, _between(*SIGMA, sigma)), picture)
-    return _move(picture, how, _draws(key, "place", 8)).clamp(0, 1)
+        image = torch.where(whether < how.blur, _blur(image, _between(*SIGMA, sigma)), image)
+    return _move(image, how, _draws(key, "place", 8)).clamp(0, 1)
 
 
-def _jitter(picture: Tensor, how: Augmentation, draws: Sequence[Tensor]) -> Tensor:
+def _jitter(image: Tensor, how: Augmentation, draws: Sequence[Tensor]) -> Tensor:
     light, contrast, saturation = (_between(max(0.0, 1 - how.jitter), 1 + how.jitter, draw) for draw in draws[:3])
-    picture = (picture * light).clamp(0, 1)
-    picture = torch.lerp(_gray(picture).mean((2, 3), keepdim=True), picture, contrast).clamp(0, 1)
-    picture = torch.lerp(_gray(picture), picture, saturation).clamp(0, 1)
-    return _turn_hue(picture, _between(-how.hue, how.hue, draws[3])) if how.hue else picture
+    image = (image * light).clamp(0, 1)
+    image = torch.lerp(_gray(image).mean((2, 3), keepdim=True), image, contrast).clamp(0, 1)
+    image = torch.lerp(_gray(image), image, saturation).clamp(0, 1)
+    return _turn_hue(image, _between(-how.hue, how.hue, draws[3])) if how.hue else image
 
 
-def _gray(picture: Tensor) -> Float[Tensor, "b 1 h w"]:
-    red, green, blue = picture.split(1, 1)
+def _gray(image: Tensor) -> Float[Tensor, "b 1 h w"]:
+    red, green, blue = image.split(1, 1)
     return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
-def _turn_hue(picture: Tensor, turn: Tensor) -> Tensor:
-    """There and back between RGB and HSV. The hue is in sixths of a turn: red 0, green 2, blue 4."""
-    value, largest = picture.max(1, keepdim=True)
-    chroma = value - picture.amin(1, keepdim=True)
-    others = (picture.roll(-1, 1) - picture.roll(1, 1)).gather(1, largest)  # green - blue where red is largest
+def _turn_hue(image: Tensor, turn: Tensor) -> Tensor:
+    """From RGB to HSV and back. The hue is in sixths of a turn: red 0, green 2, blue 4."""
+    value, largest = image.max(1, keepdim=True)
+    chroma = value - image.amin(1, keepdim=True)
+    others = (image.roll(-1, 1) - image.roll(1, 1)).gather(1, largest)  # green - blue where red is largest
     hue = 2 * largest + others / chroma.clamp_min(1e-8) + 6 * turn
     away = (5 - 2 * torch.arange(3, device=hue.device)[:, None, None] + hue) % 6
     return value - chroma * away.minimum(4 - away).clamp(0, 1)
 
 
-def _blur(picture: Tensor, sigma: Tensor) -> Tensor:
-    """A Gaussian of its own for each picture, first across, then down."""
-    reach = min(KERNEL // 2, *(side - 1 for side in picture.shape[2:]))
-    distance = torch.arange(-reach, reach + 1, device=picture.device)
+def _blur(image: Tensor, sigma: Tensor) -> Tensor:
+    """A separate Gaussian for each image, first across, then down."""
+    reach = min(KERNEL // 2, *(side - 1 for side in image.shape[2:]))
+    distance = torch.arange(-reach, reach + 1, device=image.device)
     kernel = (-0.5 * (distance / sigma).square()).softmax(-1).repeat_interleave(3, 0)
-    flat = F.pad(picture, (reach,) * 4, mode="reflect").flatten(0, 1)[None]
+    flat = F.pad(image, (reach,) * 4, mode="reflect").flatten(0, 1)[None]
     for each in (kernel, kernel.mT):
         flat = F.conv2d(flat, each, groups=len(kernel))
-    return flat.view_as(picture)
+    return flat.view_as(image)
 
 
-def _move(picture: Tensor, how: Augmentation, draws: Sequence[Tensor]) -> Tensor:
-    """Crop, rotation and flips as one map from the places of the new picture to those of the old one."""
+def _move(image: Tensor, how: Augmentation, draws: Sequence[Tensor]) -> Tensor:
+    """Crop, rotation and flips as one map from positions in the new image to those in the old one."""
     rotated, angle, area, shape, left, top, flip, upend = (draw[:, 0] for draw in draws)
-    height, width = picture.shape[2:]
+    height, width = image.shape[2:]
     angle = torch.where(rotated < how.rotated, _between(-how.rotate, how.rotate, angle), 0.0).deg2rad()
     area = _between(*how.crop, area)
-    shape = torch.exp(_between(-1.0, 1.0, shape) * (-area.log()).clamp_max(math.log(LONGEST)))  # one that fits
+    shape = torch.exp(_between(-1.0, 1.0, shape) * (-area.log()).clamp_max(math.log(LONGEST)))  # within the image
     wide, high = (area * shape).sqrt(), (area / shape).sqrt()
-    x = _between(-1.0, 1.0, left) * (1 - wide) + wide * _centres(width, picture.device)
-    y = _between(-1.0, 1.0, top) * (1 - high) + high * _centres(height, picture.device)[:, None]
+    x = _between(-1.0, 1.0, left) * (1 - wide) + wide * _centres(width, image.device)
+    y = _between(-1.0, 1.0, top) * (1 - high) + high * _centres(height, image.device)[:, None]
     across = angle.cos() * x - angle.sin() * y * (height / width)
     down = angle.sin() * x * (width / height) + angle.cos() * y
     grid = torch.stack([torch.where(flip < how.flip, -across, across), torch.where(upend < how.upend, -down, down)], -1)
-    return F.grid_sample(picture, grid, padding_mode="reflection", align_corners=False)
+    return F.grid_sample(image, grid, padding_mode="reflection", align_corners=False)
 
 
 def _centres(pixels: int, device: torch.device) -> Float[Tensor, "{pixels}"]:
-    """Where pixels are between -1 and 1."""
+    """The centres of pixels between -1 and 1."""
     return (2 * torch.arange(pixels, device=device) + 1) / pixels - 1
 
 

@@ -1,4 +1,4 @@
-"""Many small pictures from disk into one array of bytes, decoded by several threads."""
+"""Small images from disk as one array of bytes, decoded by several threads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,52 +8,47 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-CHUNK = 64  # pictures per task
+CHUNK = 64  # images per task
 
 Size = tuple[int, int]
 Box = tuple[int, int, int, int]
+Images = UInt8[np.ndarray, "n 3 {side} {side}"]
 
 
-def read_images(
-    paths: Sequence[Path], side: int, *, crops: Mapping[Size, Box] | None = None
-) -> UInt8[np.ndarray, "n 3 {side} {side}"]:
-    """The RGB pictures in order, `side` pixels high and wide.
-
-    A picture of a (width, height) in `crops` is cut to that box (left, top, right, bottom) and resized, bicubic.
-    """
+def read_images(paths: Sequence[Path], side: int, *, crops: Mapping[Size, Box] | None = None) -> Images:
+    """The RGB images in order, `side` pixels high and wide. An image whose (width, height) is in `crops` is cropped to that
+    box (left, top, right, bottom) and resized (bicubic)."""
     crops = crops or {}
 
     def square(path: Path) -> np.ndarray:
-        picture = open_image(path)
-        if picture.size in crops:
-            picture = picture.crop(crops[picture.size]).resize((side, side), Image.Resampling.BICUBIC)
-        if picture.size != (side, side):
+        image = open_image(path)
+        if image.size in crops:
+            image = image.crop(crops[image.size]).resize((side, side), Image.Resampling.BICUBIC)
+        if image.size != (side, side):
             usable = " or ".join(f"{width}x{height}" for width, height in [(side, side), *crops])
-            raise ValueError(f"{path} is {picture.width}x{picture.height} pixels; give pictures of {usable}")
-        return np.asarray(picture).transpose(2, 0, 1)
+            raise ValueError(f"{path} is {image.width}x{image.height} pixels; give images of {usable}")
+        return np.asarray(image).transpose(2, 0, 1)
 
     return gather(paths, side, square)
 
 
-def gather(
-    paths: Sequence[Path], side: int, square: Callable[[Path], np.ndarray]
-) -> UInt8[np.ndarray, "n 3 {side} {side}"]:
-    """What `square` makes of every path, in order."""
-    pictures = np.empty((len(paths), 3, side, side), np.uint8)
+def gather(paths: Sequence[Path], side: int, square: Callable[[Path], np.ndarray]) -> Images:
+    """The results of `square` for all paths, in order."""
+    images = np.empty((len(paths), 3, side, side), np.uint8)
 
     def fill(start: int) -> None:
         for row, path in enumerate(paths[start : start + CHUNK], start):
-            pictures[row] = square(path)
+            images[row] = square(path)
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(fill, range(0, len(paths), CHUNK)))
-    return pictures
+    return images
 
 
 def open_image(path: Path) -> Image.Image:
-    """The picture as RGB, decoded."""
+    """The decoded image, as RGB."""
     try:
-        with Image.open(path) as picture:
-            return picture.convert("RGB")
-    except (OSError, SyntaxError) as error:  # Pillow's for files that are absent, of another kind or broken
-        raise ValueError(f"{path} cannot be read as a picture ({error}); replace it") from error
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except (OSError, SyntaxError) as error:  # from Pillow, for files that are missing, damaged or not images
+        raise ValueError(f"{path} cannot be read as an image ({error}); replace it") from error

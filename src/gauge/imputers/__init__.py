@@ -1,1 +1,1 @@
-"""One file for each imputer: `complete(batch)` fills what is missing. Made for data by `Imputer.of(train, **options)`."""
+"""One file for each imputer: `complete(batch)` imputes missing values. Made by `Imputer.of(train, **options)`."""

@@ -1,4 +1,4 @@
-"""Iterative: a table's missing cells by regressions on its other columns, round after round; all else from donors.
+"""Iterative: missing table cells by repeated regressions on the other columns; other modalities from donors.
 
     x_j = intercept_j + Σ_{k before j} coefficient_jk x_k + Σ_{k after j} coefficient_jk (x_k of the round before)
 
@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - scikit-learn asks for it
 from sklearn.impute import IterativeImputer
 from sklearn.linear_model import BayesianRidge
-from torch import Tensor
+from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
@@ -30,14 +30,10 @@ __all__ = ["Iterative"]
 
 
 class Iterative(Imputer):
-    """Fitted by scikit-learn, applied by torch: the same numbers on any device, and the host never waits for one.
-
-    Numbers start from the mean of their column, categories from its mode; a row without any cell keeps these, where
-    scikit-learn would let the rounds run. Categories are imputed as numbers, rounded at the end and kept within their
-    column. Whole modalities (images, texts) come from the nearest of some training samples, as `nearest` has it.
-
-    A batch costs two small kernels for each round and column, however many rows it has. They compute in float64, which
-    neither autocast nor TF32 touches.
+    """Fitted by scikit-learn and applied by torch in float64: the same numbers on any device, without waiting for it.
+    Numbers start from the mean of their column, categories from its mode; a row without observed cells keeps these, where
+    scikit-learn would run the rounds. Categories are imputed as numbers, then rounded and clamped to their column's range.
+    Whole modalities (images, texts) are imputed as in `nearest`.
 
     >>> inputs = {"blood": torch.tensor([[1.0, 2.0], [2, 4], [3, 6], [4, 8]])}
     >>> train = Dataset("train", inputs, torch.zeros(4).long(), {"blood": torch.ones(4, 2).bool()})
@@ -55,14 +51,11 @@ class Iterative(Imputer):
         self.name, self.donors = table, donors
         self.columns = ColumnLayout(cardinalities)
         count = len(cardinalities)
-        self.register_buffer("start", torch.zeros(count).double())
-        self.register_buffer("order", torch.arange(count))
-        self.register_buffer("coefficients", torch.zeros(rounds, count, count).double())
-        self.register_buffer("intercepts", torch.zeros(rounds, count).double())
-        self.start: Tensor
-        self.order: Tensor
-        self.coefficients: Tensor  # these two in the order of imputation, of cells less their start
-        self.intercepts: Tensor
+        self.start = nn.Buffer(torch.zeros(count).double())
+        self.order = nn.Buffer(torch.arange(count))
+        # in the order of imputation, for cells minus their start
+        self.coefficients = nn.Buffer(torch.zeros(rounds, count, count).double())
+        self.intercepts = nn.Buffer(torch.zeros(rounds, count).double())
 
     @classmethod
     def of(
@@ -75,19 +68,20 @@ class Iterative(Imputer):
         rows: int = 2000,
         seed: int = 0,
     ) -> Self:
-        """The table is the modality whose cells have flags of their own. Columns hold numbers unless `cardinalities` says
-        how many categories they have. At most `rows` rows are learned from, with that share of each row's cells `masked`.
-        Much of that does harm: a column is then learned from guesses that were made of it."""
+        """The table is the modality whose cells have their own flags. Columns are numeric unless `cardinalities` gives their
+        number of categories. At most `rows` rows are used, with the share `masked` of each row's cells hidden: a large one
+        does harm, because columns are then learned from their own imputed values."""
         if not 0 <= masked < 1:
             raise ValueError(f"masked is the share of a row's cells to hide, from 0 to below 1, not {masked}")
         imputer = cls.blank(train, cardinalities, rounds=rounds, seed=seed)
         table, sizes = imputer.name, check_columns(train.shapes[imputer.name], cardinalities)
         cells, observed = as_values(train.inputs[table]).cpu().double(), train.observed[table].cpu()
-        imputer.start.copy_(_start(cells, observed, sizes))
+        columns = zip(cells.T, observed.T, sizes, strict=True)
+        start = [_start(column[flags], size) for column, flags, size in columns]
+        imputer.start.copy_(torch.tensor(start, dtype=cells.dtype))
         chosen = permutation(len(train), seed, "rows")[:rows]
-        there = observed[chosen]
-        there = there & ~choose(sample_keys(chosen, seed, "masked"), there, share_of(masked, len(sizes)))
-        imputer._learn(torch.where(there, cells[chosen] - imputer.start, torch.nan))
+        hidden = choose(sample_keys(chosen, seed, "masked"), observed[chosen], share_of(masked, len(sizes)))
+        imputer._learn(torch.where(observed[chosen] & ~hidden, cells[chosen] - imputer.start, torch.nan))
         return imputer.to(train.device)
 
     @classmethod
@@ -99,16 +93,10 @@ class Iterative(Imputer):
         return cls(table, sizes, find_donors(like, seed=seed), rounds=rounds)
 
     def _learn(self, cells: Float[Tensor, "rows f"]) -> None:
-        """From cells less their start: a start of zero is the mean of some columns and the mode of others."""
+        """Fits the regressions to cells minus their start, so that zero is a column's mean or mode."""
         rounds, count = self.intercepts.shape
-        imputer = IterativeImputer(
-            BayesianRidge(),
-            max_iter=rounds,
-            tol=0,
-            initial_strategy="constant",
-            fill_value=0,
-            keep_empty_features=True,
-        )
+        start = {"initial_strategy": "constant", "fill_value": 0, "keep_empty_features": True}
+        imputer = IterativeImputer(BayesianRidge(), max_iter=rounds, tol=0, **start)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # all rounds are meant to run
             steps = imputer.fit(cells.numpy()).imputation_sequence_
@@ -128,29 +116,21 @@ class Iterative(Imputer):
         table, observed = cells_of(batch, self.name)
         values = self._settled(table.to(self.start.dtype) - self.start, observed) + self.start
         values = torch.where(observed.any(1, keepdim=True), values, self.start)
-        columns = self.columns
-        values = columns.in_order(columns.codes(values), values[:, columns.numbers])
+        values = self.columns.in_order(self.columns.codes(values), values[:, self.columns.numbers])
         return filled(batch, self.name, values, self.donors)
 
     def _settled(self, cells: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b f"]:
-        """Cells less their start, after all rounds."""
+        """The cells minus their start, after all rounds."""
         missing = ~observed.T[self.order]
         columns = cells.T[self.order].masked_fill(missing, 0.0)
         for coefficients, intercepts in zip(self.coefficients, self.intercepts, strict=True):
-            for column, gaps, own, intercept in zip(columns, missing, coefficients, intercepts, strict=True):
-                torch.where(gaps, torch.addmv(intercept, columns.T, own), column, out=column)
+            for column, mask, own, intercept in zip(columns, missing, coefficients, intercepts, strict=True):
+                torch.where(mask, torch.addmv(intercept, columns.T, own), column, out=column)
         return columns[self.order.argsort()].T
 
 
-def _start(
-    cells: Float[Tensor, "rows f"], observed: Bool[Tensor, "rows f"], sizes: Sequence[int]
-) -> Float[Tensor, "f"]:
+def _start(values: Float[Tensor, "rows"], size: int) -> float:
     """The mean of a column's numbers or the mode of its categories; 0 where nothing was observed."""
-
-    def start(seen: Tensor, size: int) -> float:
-        if size > 1:
-            return float(np.bincount(seen.round().long().clamp(0, size - 1).numpy(), minlength=size).argmax())
-        return float(seen.sum()) / max(1, len(seen))
-
-    columns = zip(cells.T, observed.T, sizes, strict=True)
-    return torch.tensor([start(values[there], size) for values, there, size in columns], dtype=cells.dtype)
+    if size > 1:
+        return float(np.bincount(values.round().long().clamp(0, size - 1).numpy(), minlength=size).argmax())
+    return float(values.sum()) / max(1, len(values))

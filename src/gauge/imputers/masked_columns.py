@@ -1,10 +1,10 @@
-"""Masked columns: a table's missing cells by a Transformer that learned to fill hidden ones; all else from donors."""
+"""Masked columns: missing table cells by a Transformer trained to restore hidden ones; other modalities from donors."""
 
 from collections.abc import Sequence
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.imputers._table import cells_of, filled, find_donors, find_table
@@ -17,9 +17,8 @@ __all__ = ["MaskedColumns"]
 
 
 class MaskedColumns(Imputer):
-    """TIP's table half, without an image: half of a row's observed cells from the other half. One deterministic pass.
-
-    Whole modalities (images, texts) come from the nearest of some training samples, as `nearest` has it.
+    """TIP without an image: trained to restore half of a row's observed cells from the other half. Whole modalities (images,
+    texts) are imputed as in `nearest`.
 
     >>> inputs = {"blood": torch.tensor([[0.0, 0.3], [2, 0.1], [1, 0.7], [2, 0.5]])}
     >>> train = Dataset("train", inputs, torch.zeros(4).long(), {"blood": torch.ones(4, 2).bool()})
@@ -45,8 +44,7 @@ class MaskedColumns(Imputer):
         self.table = TabularTransformer(cardinalities, width, depth=depth, heads=heads)
         self.heads = CellHeads(self.table.columns, width)
         self.donors = donors
-        self.register_buffer("masked", share_of(masked, len(cardinalities)), persistent=False)
-        self.masked: Tensor
+        self.masked = nn.Buffer(share_of(masked, len(cardinalities)), persistent=False)
 
     @classmethod
     def of(
@@ -57,14 +55,14 @@ class MaskedColumns(Imputer):
         seed: int = 0,
         **sizes: float,
     ) -> Self:
-        """The table is the modality whose cells have flags of their own. Columns hold numbers unless `cardinalities` says
-        how many categories they have. `sizes`: width, depth, heads, and the share that is hidden in training, masked."""
+        """The table is the modality whose cells have their own flags. Columns are numeric unless `cardinalities` gives their
+        number of categories. `sizes`: width, depth, heads, and the share `masked` of cells hidden in training."""
         table = find_table(train, "masked_columns")
-        others = find_donors(train, donors, seed)
-        return cls(table, check_columns(train.shapes[table], cardinalities), others, **sizes)  # type: ignore[arg-type]
+        columns = check_columns(train.shapes[table], cardinalities)
+        return cls(table, columns, find_donors(train, donors, seed), **sizes)  # type: ignore[arg-type]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """A missing cell is neither read, nor hidden, nor scored."""
+        """Missing cells are neither read, hidden nor scored."""
         table, observed = cells_of(batch, self.name)
         hidden = choose(derive(batch.key, "masked"), observed, self.masked)
         states = self.table(table, observed & ~hidden)[:, 1:]

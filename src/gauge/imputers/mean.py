@@ -1,4 +1,4 @@
-"""Mean: every missing value becomes the mean of what training samples have observed there."""
+"""Mean: every missing value becomes the mean of the observed training values."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -13,7 +13,7 @@ __all__ = ["Mean"]
 
 
 class Mean(Imputer):
-    """One mean for each feature or pixel; 0 where no training sample has a value."""
+    """One mean for each feature or pixel; 0 where no training value is observed."""
 
     def __init__(self, means: Mapping[str, Tensor]) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
     q(z | S) = N(μ, v),   1/v = Σ_{m in S} 1/v_m (+ 1 when S is the full set),   μ = v Σ_{m in S} μ_m / v_m
     loss = Σ_m w_m · -log p(x_m | z, y_m) + β (mean_S KL q(z | S) + β_style Σ_m u_m KL q(y_m | x_m)),   KL to N(0, I)
 
-z is shared; y_m is the style of one modality, in models that have it.
+z is shared; y_m is the style of one modality, in models with styles.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,18 +17,9 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.masks import subsets
-from gauge.model.nn.conv import (
-    CHANNELS,
-    conv_image,
-    conv_image_decoder,
-    conv_text,
-    conv_text_decoder,
-    conv_vector,
-    conv_vector_decoder,
-)
+from gauge.model.nn import conv, residual
 from gauge.model.nn.likelihoods import Categorical, Laplace, Likelihood
 from gauge.model.nn.mlp import mlp, mlp_decoder
-from gauge.model.nn.residual import residual_image, residual_image_decoder, residual_text, residual_text_decoder
 from gauge.model.nn.streams import side_by_side
 from gauge.randomness import derive, normal, uniform
 from gauge.registry import pick
@@ -36,13 +27,13 @@ from gauge.types import Batch, Imputer, over_values
 
 __all__ = ["MoPoE", "Coder", "Balance"]
 
-WIDEST = 5.0  # log-variance that no trained posterior comes near
+WIDEST = 5.0  # log-variance, far above that of any trained posterior
 
 
 @dataclass(frozen=True)
 class Coder:
-    """How one modality is read and written: encoder x -> [b, 2·latent + 2·style] (mean and log-variance of each), decoder
-    [b, style + latent] -> what the likelihood makes of it."""
+    """How one modality is encoded and decoded: encoder x -> [b, 2·latent + 2·style] (mean and log-variance of each), decoder
+    [b, style + latent] -> the input of the likelihood."""
 
     shape: tuple[int, ...]
     encoder: nn.Module
@@ -52,7 +43,7 @@ class Coder:
 
 @dataclass(frozen=True)
 class Balance:
-    """What training weighs against what; a modality that is not named weighs 1."""
+    """The weights of the loss terms; modalities that are not named have weight 1."""
 
     beta: float = 2.5
     beta_style: float = 1.0
@@ -61,7 +52,7 @@ class Balance:
 
 
 class Kind(NamedTuple):
-    """How a coder is made for a shape and a number of outputs or inputs."""
+    """The constructors of a coder, given a shape and the number of outputs or inputs."""
 
     encoder: Callable[[Sequence[int], int], nn.Module]
     decoder: Callable[[Sequence[int], int], nn.Module]
@@ -69,28 +60,26 @@ class Kind(NamedTuple):
 
 
 def known_coders(channels: Sequence[int], hidden: int | None, reversed_text: bool) -> dict[str, Kind]:
-    """Name -> encoder, decoder and likelihood; sizes are the published ones where they cannot be chosen."""
+    """Name -> encoder, decoder and likelihood, with the published sizes where they are not options."""
     text = Categorical(reversed_text)
     return {
         "conv_image": Kind(
-            partial(conv_image, channels=channels, hidden=hidden or 512),
-            partial(conv_image_decoder, channels=channels),
+            partial(conv.conv_image, channels=channels, hidden=hidden or 512),
+            partial(conv.conv_image_decoder, channels=channels),
             Laplace(),
         ),
         "mlp": Kind(partial(mlp, hidden=hidden or 400), partial(mlp_decoder, hidden=hidden or 400), Laplace()),
-        "conv_vector": Kind(conv_vector, conv_vector_decoder, Laplace()),
-        "conv_text": Kind(conv_text, conv_text_decoder, text),
-        "residual_image": Kind(residual_image, residual_image_decoder, Laplace()),
-        "residual_text": Kind(residual_text, residual_text_decoder, text),
+        "conv_vector": Kind(conv.conv_vector, conv.conv_vector_decoder, Laplace()),
+        "conv_text": Kind(conv.conv_text, conv.conv_text_decoder, text),
+        "residual_image": Kind(residual.residual_image, residual.residual_image_decoder, Laplace()),
+        "residual_text": Kind(residual.residual_text, residual.residual_text_decoder, text),
     }
 
 
 class MoPoE(Imputer):
-    """One coder for every modality, one latent for all of them, and `style` further numbers for each.
-
-    Trained on the stratified mixture of all 2^M - 1 subset posteriors. Imputation takes the one posterior of what a
-    sample has observed, one draw from it that depends on the sample's key alone (or its mean), and decodes only what is
-    missing; a style is drawn from N(0, I).
+    """One coder for every modality, one latent for all of them, and `style` further numbers for each. Trained on the
+    stratified mixture of all 2^M - 1 subset posteriors. Imputation decodes one draw, by the sample's key, from the
+    posterior of its observed modalities (or the mean of that); styles are drawn from N(0, I).
 
     NOTE[PAPER] imputer-noise: the published imputer draws anew on every call, also at test time; ours is seeded per
     sample and epoch, so that every method sees the same completed input.
@@ -109,16 +98,12 @@ class MoPoE(Imputer):
         self.encoders = nn.ModuleDict({name: coder.encoder for name, coder in coders.items()})
         self.decoders = nn.ModuleDict({name: coder.decoder for name, coder in coders.items()})
         self.likelihoods = {name: coder.likelihood for name, coder in coders.items()}
-        self.style = style
-        self.balance = balance or Balance()
-        self.sample = sample
+        self.style, self.balance, self.sample = style, balance or Balance(), sample
         for name in (*self.balance.weights, *self.balance.style_weights):
             pick(self.shapes, name, "modality")
         style_weights = torch.tensor([self.balance.style_weights.get(name, 1.0) for name in coders])
-        self.register_buffer("style_weights", style_weights, persistent=False)
-        self.register_buffer("subsets", subsets(len(coders)), persistent=False)
-        self.style_weights: Tensor
-        self.subsets: Tensor
+        self.style_weights = nn.Buffer(style_weights, persistent=False)
+        self.subsets = nn.Buffer(subsets(len(coders)), persistent=False)
 
     @classmethod
     def of(
@@ -128,42 +113,32 @@ class MoPoE(Imputer):
         coders: Mapping[str, str] | None = None,
         *,
         style: int = 0,
-        channels: Sequence[int] = CHANNELS,
+        channels: Sequence[int] = conv.CHANNELS,
         hidden: int | None = None,
         sample: bool = True,
         reversed_text: bool = False,
         **balance: Any,
     ) -> Self:
-        """`coders` says by name how a modality is read and written, as a PolyMNIST image where it is not named.
-
-        `channels` and `hidden` are sizes of `conv_image` and `mlp`, the published ones unless told otherwise. The
-        decoder of `mlp` gives values from 0 to 1. `reversed_text` is the published likelihood of text. The rest are
-        the fields of `Balance`.
-        """
+        """`coders` names the coder of each modality (`conv_image` by default). `channels` and `hidden` are sizes of
+        `conv_image` and `mlp`, by default the published ones; the decoder of `mlp` returns values from 0 to 1.
+        `reversed_text` is the published likelihood of text. The other options are the fields of `Balance`."""
         chosen = coders or {}
         for name in chosen:
             pick(train.shapes, name, "modality")
         known = known_coders(channels, hidden, reversed_text)
         kinds = {name: pick(known, chosen.get(name, "conv_image"), "coder") for name in train.shapes}
-        encoders = {
-            name: _fitted(name, kinds[name].encoder, shape, 2 * (latent + style))
+        outputs = 2 * (latent + style)
+        encoders = {name: _fitted(name, kinds[name].encoder, shape, outputs) for name, shape in train.shapes.items()}
+        made = {
+            name: Coder(shape, encoders[name], kinds[name].decoder(shape, latent + style), kinds[name].likelihood)
             for name, shape in train.shapes.items()
         }
-        return cls(
-            {
-                name: Coder(shape, encoders[name], kinds[name].decoder(shape, latent + style), kinds[name].likelihood)
-                for name, shape in train.shapes.items()
-            },
-            style=style,
-            balance=Balance(**{name: value for name, value in balance.items() if value is not None}),
-            sample=sample,
-        )
+        weights = Balance(**{name: value for name, value in balance.items() if value is not None})
+        return cls(made, style=style, balance=weights, sample=sample)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Reconstruction from the stratified mixture, and β times the mean KL over all subsets with anything observed.
-
-        Sums over dimensions, means over the batch; a modality that is missing is neither read nor scored.
-        """
+        """Reconstruction from the stratified mixture, and β times the mean KL over all subsets with observed modalities.
+        Sums over dimensions, means over the batch. Missing modalities are neither read nor scored."""
         batch = self._readable(batch)
         mean, precision, styles = self._experts(batch)
         observed = batch.any_observed()
@@ -175,9 +150,8 @@ class MoPoE(Imputer):
         strata = self._strata(batch, valid)
         rows = torch.arange(len(batch), device=strata.device)
         z = self._draw(batch.key, mu[strata, rows], variance[strata, rows])
-        costs = [
-            partial(self._cost, batch, name, z, style) for name, style in zip(self.shapes, styles.unbind(), strict=True)
-        ]
+        parts = zip(self.shapes, styles.unbind(), strict=True)
+        costs = [partial(self._cost, batch, name, z, style) for name, style in parts]
         terms = {"reconstruction": torch.stack(side_by_side(costs)).sum(), "kl": self.balance.beta * kl.mean()}
         if self.style:
             terms["style"] = self.balance.beta * self.balance.beta_style * self._style_kl(styles, observed)
@@ -194,12 +168,8 @@ class MoPoE(Imputer):
     def posterior(
         self, batch: Batch, visible: Bool[Tensor, "*s b m"] | None = None
     ) -> tuple[Float[Tensor, "*s b z"], Float[Tensor, "*s b z"]]:
-        """Mean and variance of the latent given what each sample has observed, or given the modalities in `visible`.
-
-        A sample without any evidence is an error. Only batches on the CPU are looked at for it: on a GPU the look would
-        make the device wait, and `Dataset` and `predict` have looked before.
-        """
-        clean = self._readable(batch if batch.key.is_cuda else batch.check())
+        """Mean and variance of the latent given the observed modalities of each sample, or those in `visible`."""
+        clean = self._readable(batch if batch.key.is_cuda else batch.check())  # on a GPU the check would wait for it
         mean, precision, _ = self._experts(clean)
         return self._product(mean, precision, clean.any_observed() if visible is None else visible)
 
@@ -207,7 +177,7 @@ class MoPoE(Imputer):
     def complete(self, batch: Batch) -> Batch:
         mean, variance = self.posterior(batch)
         z = self._draw(batch.key, mean, variance) if self.sample else mean
-        if z.is_cuda:  # to pick rows would make the device wait; decoding them all does not
+        if z.is_cuda:  # selecting rows would wait for the device; decoding all rows does not
             decoded = side_by_side([partial(self._mean, name, z, batch.key) for name in self.shapes])
             return batch.filled(dict(zip(self.shapes, decoded, strict=True)))
         filling = {}
@@ -220,45 +190,36 @@ class MoPoE(Imputer):
         return batch.filled(filling)
 
     def _mean(self, name: str, z: Tensor, key: Tensor) -> Tensor:
-        """What a modality is taken to be, given a latent."""
+        """The mean of a modality, given a latent."""
         return self.likelihoods[name].mean(self._decoded(name, z, key))
 
     def _readable(self, batch: Batch) -> Batch:
         """The batch with its modalities in this model's order, and zeros where nothing was observed."""
-        shapes = {name: tuple(values.shape[1:]) for name, values in batch.inputs.items()}
-        if shapes != self.shapes:
-            names = sorted(name for name in {*shapes, *self.shapes} if shapes.get(name) != self.shapes.get(name))
-            differences = [f"{name!r} is {_text(shapes, name)}, not {_text(self.shapes, name)}" for name in names]
-            raise ValueError(
-                f"the batch is not what this imputer was made for: {', '.join(differences)}; make one for this data"
-            )
-        observed = {name: batch.observed[name] for name in self.shapes}
-        inputs = {name: batch.inputs[name] for name in self.shapes}
-        zeros = {name: values.new_zeros(()) for name, values in inputs.items()}
-        return replace(batch, inputs=inputs, observed=observed).filled(zeros)
+        batch.check_shapes(self.shapes)
+        inputs, observed = ({name: tensors[name] for name in self.shapes} for tensors in (batch.inputs, batch.observed))
+        return replace(batch, inputs=inputs, observed=observed).blanked()
 
     def _experts(
         self, batch: Batch
     ) -> tuple[Float[Tensor, "m b z"], Float[Tensor, "m b z"], Float[Tensor, "m b styles"]]:
-        """Each modality's own Gaussian, mean and precision, and mean and log-variance of its style side by side."""
+        """Mean and precision of each modality's Gaussian, and mean and log-variance of its style side by side."""
         codes = torch.stack(side_by_side([partial(self.encoders[name], batch.inputs[name]) for name in self.shapes]))
         content, styles = codes.split([codes.shape[-1] - 2 * self.style, 2 * self.style], -1)
         mean, log_variance = content.chunk(2, -1)
         style_mean, style_log_variance = styles.chunk(2, -1)
-        styles = torch.cat([style_mean, tamed(style_log_variance)], -1)
-        return mean, 1 / (tamed(log_variance).exp() + 1e-8), styles
+        return mean, 1 / (tamed(log_variance).exp() + 1e-8), torch.cat([style_mean, tamed(style_log_variance)], -1)
 
     def _product(
         self, mean: Float[Tensor, "m b z"], precision: Float[Tensor, "m b z"], members: Bool[Tensor, "*s b m"]
     ) -> tuple[Float[Tensor, "*s b z"], Float[Tensor, "*s b z"]]:
-        """The precision-weighted product of the member experts; the full set also holds the N(0, I) prior."""
+        """The precision-weighted product of the member experts; the full set includes the N(0, I) prior."""
         weight = members.to(mean.dtype)
         prior = members.all(-1, keepdim=True).to(mean.dtype) + (~members.any(-1, keepdim=True)).to(mean.dtype)
         total = torch.einsum("...bm,mbz->...bz", weight, precision) + prior
         return torch.einsum("...bm,mbz->...bz", weight, precision * mean) / total, 1 / total
 
     def _strata(self, batch: Batch, valid: Bool[Tensor, "s b"]) -> Tensor:
-        """The subset each row is decoded from: equal contiguous shares of the (shuffled) batch, the rest to the full set."""
+        """The subset each row is decoded from: equal shares of the (shuffled) batch, the rest from the full set."""
         count = len(self.subsets)
         rows = torch.arange(len(batch), device=batch.key.device)
         share = len(batch) // count
@@ -274,7 +235,7 @@ class MoPoE(Imputer):
     def _decoded(
         self, name: str, z: Float[Tensor, "b z"], key: Int[Tensor, "b"], style: Float[Tensor, "b styles"] | None = None
     ) -> Tensor:
-        """What the decoder makes of a latent; a style is drawn from its posterior where there is one, else from N(0, I)."""
+        """The decoder's output for a latent; a style is drawn from its posterior if there is one, else from N(0, I)."""
         if not self.style:
             return self.decoders[name](z)
         drawn = normal(derive(key, "style", name), self.style)
@@ -292,13 +253,12 @@ class MoPoE(Imputer):
 
 
 def tamed(log_variance: Tensor) -> Tensor:
-    """Up to 5 as it is, beyond that growing as a logarithm: finite when exponentiated, and never without a gradient.
+    """Unchanged up to 5, logarithmic beyond: finite when exponentiated, with a gradient everywhere.
 
     NOTE[PAPER] wide-posteriors: published code has no limit. The deep CelebA encoders reach 60 within three steps, and the
-    loss is lost; a trained posterior lies below 0, where nothing changes.
+    loss becomes infinite; trained posteriors lie below 0, where nothing changes.
     """
-    over = (log_variance - WIDEST).clamp_min(0)
-    return log_variance.clamp_max(WIDEST) + over.log1p()
+    return log_variance.clamp_max(WIDEST) + (log_variance - WIDEST).clamp_min(0).log1p()
 
 
 def _fitted(name: str, encoder: Callable[..., nn.Module], shape: Sequence[int], outputs: int) -> nn.Module:
@@ -306,7 +266,3 @@ def _fitted(name: str, encoder: Callable[..., nn.Module], shape: Sequence[int], 
         return encoder(shape, outputs)
     except ValueError as error:
         raise ValueError(f"the coder of modality {name!r} does not fit: {error}") from error
-
-
-def _text(shapes: Mapping[str, Sequence[int]], name: str) -> str:
-    return str(list(shapes[name])) if name in shapes else "absent"

@@ -1,4 +1,4 @@
-"""Nearest (hot deck): what is missing comes from the training sample most alike in what both have observed."""
+"""Nearest (hot deck): missing values come from the training sample most similar in the jointly observed values."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -17,17 +17,14 @@ DISTANCES_AT_ONCE = 2**24
 
 
 class Nearest(Imputer):
-    """Real values from real donors. Likeness is the mean squared difference over jointly observed features, each
-    modality scaled to unit variance and weighted equally; integers (tokens, categories) count as equal or different.
-    A feature is taken from the nearest donor that has it.
-    """
+    """The distance is the mean squared difference over jointly observed features, with each modality scaled to unit variance
+    and weighted equally; integers are equal or different. Each feature comes from the nearest donor that has it."""
 
     def __init__(self, donors: Mapping[str, Tensor], observed: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.modalities = tuple(donors)
         for name, values in donors.items():
-            there = over_values(observed[name], values)
-            values = torch.where(there, values, torch.zeros((), dtype=values.dtype, device=values.device))
+            values = torch.where(over_values(observed[name], values), values, values.new_zeros(()))
             self.register_buffer(f"values_{name}", values)
             self.register_buffer(f"observed_{name}", observed[name])
             self.register_buffer(f"scale_{name}", _scale(as_values(values), observed[name]))
@@ -41,47 +38,37 @@ class Nearest(Imputer):
         )
 
     def complete(self, batch: Batch) -> Batch:
-        donors = len(self.get_buffer(f"observed_{self.modalities[0]}"))
-        widest = max(self._flags(name).shape[1] for name in self.modalities)
-        chunks = torch.arange(len(batch), device=batch.index.device).split(
-            max(1, DISTANCES_AT_ONCE // (donors * widest))
-        )
-        filled: dict[str, list[Tensor]] = {name: [] for name in self.modalities}
-        for rows in chunks:
-            distance = self._distance(batch, rows)
-            for name in self.modalities:
-                filled[name].append(self._borrow(name, distance))
-        return batch.filled({name: torch.cat(parts) for name, parts in filled.items()})
+        largest = max(self._donors(name)[1].numel() for name in self.modalities)
+        chunks = torch.arange(len(batch), device=batch.index.device).split(max(1, DISTANCES_AT_ONCE // largest))
+        distances = (self._distance(batch, rows) for rows in chunks)
+        parts = [{name: self._borrow(name, distance) for name in self.modalities} for distance in distances]
+        return batch.filled({name: torch.cat([part[name] for part in parts]) for name in self.modalities})
+
+    def _donors(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
+        """The donors' values, their flags, and the scale of the values."""
+        values, observed, scale = (self.get_buffer(f"{part}_{name}") for part in ("values", "observed", "scale"))
+        return as_values(values), observed, scale
 
     def _distance(self, batch: Batch, rows: Tensor) -> Tensor:
-        """[rows, donors]: the mean over the modalities that both have something of."""
-        total: Tensor | float = 0.0
-        shared: Tensor | float = 0.0
+        """[rows, donors]: the mean over the modalities in which both have observed values."""
+        total = shared = torch.zeros((), device=rows.device)
         for name in self.modalities:
-            mine, observed = batch.inputs[name][rows], batch.observed[name][rows]
-            theirs = as_values(self.get_buffer(f"values_{name}"))
-            difference, count = _joint(
-                mine, observed, theirs, self.get_buffer(f"observed_{name}"), self.get_buffer(f"scale_{name}")
-            )
+            difference, count = _joint(batch.inputs[name][rows], batch.observed[name][rows], *self._donors(name))
             total = total + difference / count.clamp_min(1)
             shared = shared + (count > 0)
-        assert isinstance(total, Tensor)
-        assert isinstance(shared, Tensor)
         return torch.where(shared > 0, total / shared.clamp_min(1), torch.finfo(torch.float32).max)
 
     def _borrow(self, name: str, distance: Tensor) -> Tensor:
-        values, flags = as_values(self.get_buffer(f"values_{name}")), self._flags(name)
+        values, observed, _ = self._donors(name)
+        flags = observed.reshape(len(observed), -1)
         donor = torch.where(flags, distance[..., None], torch.inf).argmin(1)
         if flags.shape[1] == 1:
             return values[donor[:, 0]]
         return values[donor, torch.arange(flags.shape[1], device=donor.device)]
 
-    def _flags(self, name: str) -> Tensor:
-        return self.get_buffer(f"observed_{name}").reshape(len(self.get_buffer(f"observed_{name}")), -1)
-
 
 def _scale(values: Tensor, observed: Tensor) -> Tensor:
-    """1 / deviation: for each column of a table, for the whole of anything larger; 1 for integers."""
+    """1 / deviation, for each column of a table or over all other values; 1 for integers."""
     if not values.is_floating_point():
         return torch.ones((), device=values.device)
     weight = over_values(observed, values).expand_as(values).float()
@@ -93,7 +80,7 @@ def _scale(values: Tensor, observed: Tensor) -> Tensor:
 
 
 def _joint(x: Tensor, x_observed: Tensor, y: Tensor, y_observed: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Summed differences over jointly observed features, and their number, for every pair."""
+    """The summed differences over jointly observed features, and the number of these, for every pair."""
     x_flags = over_values(x_observed, x).expand_as(x).flatten(1)
     y_flags = over_values(y_observed, y).expand_as(y).flatten(1)
     x_weight, y_weight = x_flags.float(), y_flags.float()

@@ -1,4 +1,4 @@
-"""Oracle: reads the truth that a benchmark has hidden; the ceiling of what any imputer could do."""
+"""Oracle: returns the true values that a benchmark has hidden; an upper bound for every imputer."""
 
 from typing import Self
 
@@ -9,7 +9,7 @@ __all__ = ["Oracle"]
 
 
 class Oracle(Imputer):
-    """Benchmarks hide values by their flags alone, so the truth still stands in the batch. For measuring only."""
+    """Benchmarks hide values only by their flags, so the batch still holds the true ones. For measurements only."""
 
     reads_hidden_values = True
 

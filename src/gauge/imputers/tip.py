@@ -1,8 +1,8 @@
-"""TIP: a table's missing cells from what is left of it and from an image, by a pre-trained Transformer (Du et al. 2024).
+"""TIP: missing table cells from the other cells and an image, by a pre-trained Transformer (Du et al. 2024).
 
     loss = (contrast + matching + reconstruction) / 3
 
-contrast: image and table of a sample find each other among the batch; matching: does this table belong to this image;
+contrast: image and table of a sample are matched within the batch; matching: does this table belong to this image;
 reconstruction: half of a sample's cells from the other half and the image.
 """
 
@@ -31,8 +31,8 @@ __all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Width, depth and heads of both Transformers, depth of the ResNet (0: a few convolutions instead) and the state file
-    that it starts from, width of the space of the contrast; with `waves` columns of numbers have weights of their own."""
+    """Width, depth and heads of both Transformers, depth of the ResNet (0: a few convolutions instead) and its initial
+    state file, width of the contrast's space; with `waves` numeric columns have their own weights."""
 
     width: int = 512
     depth: int = 4
@@ -45,7 +45,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """The contrast's temperature, and the shares of a sample's observed cells that are hidden and that are corrupted."""
+    """The temperature of the contrast, and the shares of a sample's observed cells that are hidden or corrupted."""
 
     temperature: float = 0.1
     masked: float = 0.5
@@ -53,7 +53,7 @@ class Pretraining:
 
 
 class Roles(NamedTuple):
-    """What is the table, what is the image, and the shape of each."""
+    """The names of the table and the image, and the shape of each modality."""
 
     table: str
     image: str
@@ -61,11 +61,10 @@ class Roles(NamedTuple):
 
 
 class TIP(Imputer):
-    """Fills the table alone: a sample without its image is an error. One deterministic pass, in eval mode.
+    """Imputes only the table, in one deterministic pass; a sample without its image is an error.
 
-    NOTE[PAPER] tip-categories: published code takes the likeliest category of all columns and clamps it into the column,
-    which makes it the first or last one when it belonged elsewhere; ours is the likeliest of the column's own.
-    `unrestricted=True` is the published choice.
+    NOTE[PAPER] tip-categories: published code takes the most likely category of all columns and clamps it to the column's
+    range (`unrestricted=True`); ours is the most likely category of the column itself.
 
     >>> inputs = {"photo": torch.rand(4, 3, 8, 8), "data": torch.tensor([[0.0, 0.3], [2, 0.1], [1, 0.7], [2, 0.5]])}
     >>> train = Dataset("train", inputs, torch.zeros(4).long())
@@ -74,8 +73,7 @@ class TIP(Imputer):
     ['contrast', 'matching', 'reconstruction']
     """
 
-    needs_table = True
-    needs_image = True
+    needs_table = needs_image = True
 
     def __init__(
         self,
@@ -88,8 +86,7 @@ class TIP(Imputer):
     ) -> None:
         super().__init__()
         sizes = sizes or Sizes()
-        self.roles = roles
-        self.pretraining = pretraining or Pretraining()
+        self.roles, self.pretraining = roles, pretraining or Pretraining()
         transformer = {"depth": sizes.depth, "heads": sizes.heads}
         shape = roles.shapes[roles.image]
         self.photo = ResNet(shape, sizes.resnet, sizes.weights) if sizes.resnet else ConvMap(shape)
@@ -100,8 +97,7 @@ class TIP(Imputer):
         self.project_image = _projector(self.photo.channels, sizes.projection)
         self.project_table = _projector(sizes.width, sizes.projection)
         self.match = nn.Linear(sizes.width, 2)
-        self.register_buffer("masked", share_of(self.pretraining.masked, len(cardinalities)), persistent=False)
-        self.masked: Tensor
+        self.masked = nn.Buffer(share_of(self.pretraining.masked, len(cardinalities)), persistent=False)
 
     @classmethod
     def of(
@@ -114,22 +110,16 @@ class TIP(Imputer):
         unrestricted: bool = False,
         **options: Any,
     ) -> Self:
-        """Table and image need no names where the data has one of each. Columns hold numbers unless `cardinalities` says
-        how many categories they have. The other options are the fields of `Sizes` and `Pretraining`.
-        """
+        """`table` and `image` need no names if the data has one of each. Columns are numeric unless `cardinalities` gives
+        their number of categories. The other options are the fields of `Sizes` and `Pretraining`."""
         sizes = {each.name: options.pop(each.name) for each in fields(Sizes) if each.name in options}
         roles = _roles(train, table, image)
         _check_images(train.observed[roles.image], roles.image, torch.arange(len(train), device=train.device))
-        return cls(
-            roles,
-            check_columns(roles.shapes[roles.table], cardinalities),
-            sizes=Sizes(**sizes),
-            pretraining=Pretraining(**options),
-            unrestricted=unrestricted,
-        )
+        columns, pretraining = check_columns(roles.shapes[roles.table], cardinalities), Pretraining(**options)
+        return cls(roles, columns, sizes=Sizes(**sizes), pretraining=pretraining, unrestricted=unrestricted)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """A missing cell is neither read, nor corrupted or hidden, nor scored."""
+        """Missing cells are neither read, corrupted, hidden nor scored."""
         image, table, observed = self._readable(batch)
         hidden = choose(derive(batch.key, "masked"), observed, self.masked)
         tables = torch.cat([corrupt(table, observed, batch.key, self.pretraining.corrupted), table])
@@ -159,24 +149,16 @@ class TIP(Imputer):
         return batch.filled({self.roles.table: self.heads(states)})
 
     def _readable(self, batch: Batch) -> tuple[Float[Tensor, "b ch h w"], Float[Tensor, "b f"], Bool[Tensor, "b f"]]:
-        """Image and table with zeros where nothing was observed, and a flag for each cell.
-
-        Only batches on the CPU are looked at for missing images: on a GPU the look would make the device wait.
-        """
-        shapes = {name: tuple(values.shape[1:]) for name, values in batch.inputs.items()}
-        if shapes != self.roles.shapes:
-            raise ValueError(
-                f"the batch has {_text(shapes)}, this imputer was made for {_text(self.roles.shapes)}; "
-                "make one for this data"
-            )
-        if not batch.key.is_cuda:
+        """Image and table with zeros where nothing was observed, and a flag for each cell."""
+        batch.check_shapes(self.roles.shapes)
+        if not batch.key.is_cuda:  # on a GPU the check would wait for the device
             _check_images(batch.observed[self.roles.image], self.roles.image, batch.index)
-        clean = batch.filled({name: values.new_zeros(()) for name, values in batch.inputs.items()})
-        table = clean.inputs[self.roles.table]
-        return clean.inputs[self.roles.image], table, by_cell(batch.observed[self.roles.table], table)
+        clean = batch.blanked().inputs
+        table = clean[self.roles.table]
+        return clean[self.roles.image], table, by_cell(batch.observed[self.roles.table], table)
 
     def _likeness(self, features: Float[Tensor, "b c h w"], table: Float[Tensor, "b s d"]) -> Float[Tensor, "b b"]:
-        """How well each image (row) and each table (column) fit, in units of the temperature."""
+        """The similarity of each image (row) and table (column), divided by the temperature."""
         image = self.project_image(features.mean((2, 3)))
         table = self.project_table(table[:, 0])
         with torch.autocast(image.device.type, enabled=False):
@@ -184,8 +166,8 @@ class TIP(Imputer):
 
 
 def hard_negatives(likeness: Float[Tensor, "b b"], key: Int[Tensor, "b"]) -> Int[Tensor, "b"]:
-    """For every row another column, with probability proportional to softmax(likeness) + 1e-4; the largest of
-    log p + Gumbel noise is such a draw."""
+    """For every row another column, with probability proportional to softmax(likeness) + 1e-4, drawn as the largest
+    log p + Gumbel noise."""
     weight = likeness.detach().softmax(1) + 1e-4
     gumbel = -(-uniform(key, len(weight)).log()).log()
     itself = torch.eye(len(weight), dtype=torch.bool, device=weight.device)
@@ -204,13 +186,12 @@ def _roles(train: Dataset, table: str | None, image: str | None) -> Roles:
     flags = train.layout
     tables = [name for name, shape in train.shapes.items() if flags[name] is not None or len(shape) == 1]
     images = [name for name, shape in train.shapes.items() if len(shape) == 3 and flags[name] is None]
-    for name in (table, image):
-        if name is not None:
-            pick(train.shapes, name, "modality")
+    for name in filter(None, (table, image)):
+        pick(train.shapes, name, "modality")
     chosen = (table or _only(tables, "table"), image or _only(images, "image"))
     others = set(train.shapes) - set(chosen)
     if others:
-        raise ValueError(f"TIP reads one table and one image; the data also has {sorted(others)}: leave it out")
+        raise ValueError(f"TIP reads one table and one image; the data also has {sorted(others)}: remove it")
     return Roles(*chosen, train.shapes)
 
 
@@ -225,9 +206,5 @@ def _check_images(observed: Tensor, name: str, index: Tensor) -> None:
     if missing.any():
         raise ValueError(
             f"sample {int(index[missing][0])} has no {name!r} ({int(missing.sum())} such); TIP completes tables from "
-            "images and cannot go without: drop these samples or choose another imputer"
+            "images and needs all of them; drop these samples or choose another imputer"
         )
-
-
-def _text(shapes: dict[str, tuple[int, ...]]) -> str:
-    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())

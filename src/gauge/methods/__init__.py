@@ -1,1 +1,1 @@
-"""One file for each method: a module with `loss(batch)` and `predict(batch)`, and a `plan` of the stages that train it."""
+"""One file for each method, a `Method` with `loss(batch)` and `predict(batch)`; `experiments/plans` says how it trains."""

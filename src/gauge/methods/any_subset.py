@@ -1,4 +1,4 @@
-"""Any-subset backbone: one Transformer trained on random subsets of its modalities; what is missing is masked.
+"""Any-subset backbone: one Transformer trained on random subsets of its modalities; missing units are masked.
 
 L = mean CE + [epoch >= 3] · mean -log softmax_c(s(f, p_c) / 0.1)[y], with f the projected CLS state and p_c the mean of
 all f of class c in the epoch before.
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.masks import draw_subsets, subsets
+from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.gates import hiding_bias
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
@@ -30,23 +30,23 @@ Distance = Literal["cosine", "euclidean"]
 
 @dataclass(frozen=True)
 class Metric:
-    """How features compare: `place` puts a projection into the space, `similarity` relates it to the prototypes of all
-    classes, `distance` to one centre each."""
+    """How features are compared: `embed` maps projections into the feature space, `similarity` compares features with the
+    prototypes of all classes, `distance` with one centre each."""
 
-    place: Callable[[Tensor], Tensor]
+    embed: Callable[[Tensor], Tensor]
     similarity: Callable[[Tensor, Tensor], Tensor]
     distance: Callable[[Tensor, Tensor], Tensor]
 
 
 METRICS = {
     "cosine": Metric(
-        place=lambda features: F.normalize(features, dim=-1),
+        embed=lambda features: F.normalize(features, dim=-1),
         similarity=lambda features, prototypes: features @ prototypes.T,
         distance=lambda features, centres: (1 - (features * centres).sum(-1)).clamp_min(0),
     ),
     "euclidean": Metric(
-        place=lambda features: features,
-        # -‖f - p‖² without its ‖f‖², which all classes share
+        embed=lambda features: features,
+        # -‖f - p‖² without ‖f‖², which is the same for all classes
         similarity=lambda features, prototypes: 2 * features @ prototypes.T - prototypes.square().sum(-1),
         distance=lambda features, centres: (features - centres).norm(dim=-1),
     ),
@@ -54,13 +54,10 @@ METRICS = {
 
 
 class AnySubset(Method):
-    """Every step classifies the batch under several subsets that it shares, from one encoding of each modality.
+    """Every step encodes each modality once and classifies the batch under several subsets. Hidden units lose their content
+    and attention ignores them. Buffers are updated in place, so that steps can be captured as CUDA graphs.
 
-    A hidden unit has lost its content and every attention ignores it. Training steps may be captured as CUDA graphs:
-    what an epoch learns is kept in buffers that are written in place.
-
-    NOTE[PAPER] prototypes: means of unit vectors and, as published, not normalised again; a class that an epoch never
-    shows keeps its prototype.
+    NOTE[PAPER] prototypes: means of unit vectors, as published not normalised again; a class without samples keeps its own.
     """
 
     def __init__(
@@ -74,33 +71,25 @@ class AnySubset(Method):
     ) -> None:
         super().__init__()
         pick(METRICS, distance, "distance")
-        self.encoder = encoder
-        self.classifier = classifier
+        self.encoder, self.classifier = encoder, classifier
         self.projection = nn.Linear(classifier.head.in_features, projection)
-        self.subsets_per_step = subsets_per_step
-        self.distance = distance
+        self.subsets_per_step, self.distance = subsets_per_step, distance
         classes = classifier.head.out_features
-        self.register_buffer("subsets", subsets(len(encoder.layout)), persistent=False)
-        self.register_buffer("prototypes", torch.zeros(classes, projection))
-        self.register_buffer("epochs", torch.tensor(0))
-        self.register_buffer("sums", torch.zeros(classes, projection))
-        self.register_buffer("counts", torch.zeros(classes))
-        self.subsets: Tensor
-        self.prototypes: Tensor
-        self.epochs: Tensor
-        self.sums: Tensor
-        self.counts: Tensor
+        self.subsets = nn.Buffer(subsets(len(encoder.layout)), persistent=False)
+        self.prototypes = nn.Buffer(torch.zeros(classes, projection))
+        self.epochs = nn.Buffer(torch.tensor(0))
+        self.sums = nn.Buffer(torch.zeros(classes, projection))
+        self.counts = nn.Buffer(torch.zeros(classes))
 
     @property
     def metric(self) -> Metric:
         return METRICS[self.distance]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy and prototype term, averaged over distinct subsets that are drawn uniformly once for the batch."""
-        units = self.encoder(batch)
-        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
-        logits, features = self.represent(*under_subsets(units, chosen))
+        """Cross-entropy and prototype term, averaged over distinct random subsets, drawn once for the batch."""
         assert batch.labels is not None
+        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
+        logits, features = self.represent(*under_subsets(self.encoder(batch), chosen))
         labels = batch.labels.repeat(len(chosen))
         return {"task": F.cross_entropy(logits, labels), "prototype": self._prototype_term(features, labels)}
 
@@ -109,12 +98,10 @@ class AnySubset(Method):
         units = self.encoder(batch.check())
         return Prediction(self.represent(units, units.observed)[0])
 
-    def represent(
-        self, units: Units, visible: Bool[Tensor, "b n"]
-    ) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b p"]]:
-        """Logits and features of the visible units, from one pass."""
+    def represent(self, units: Units, visible: Bool[Tensor, "b n"]) -> tuple[Float[Tensor, "b k"], Tensor]:
+        """Logits and features [b, p] of the visible units, from one pass."""
         state = self.classifier.features(units.keep(visible).tokens, hiding_bias(visible))
-        return self.classifier.head(state), self.metric.place(self.projection(state))
+        return self.classifier.head(state), self.metric.embed(self.projection(state))
 
     @torch.no_grad()
     def end_epoch(self) -> None:
@@ -126,7 +113,7 @@ class AnySubset(Method):
         self.epochs.add_(1)
 
     def _prototype_term(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Zero times a finite number in the first epochs: the term is always computed, so that every step is the same."""
+        """Always computed, and multiplied by zero in the first epochs, so that all steps are the same CUDA graph."""
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(self.prototypes.dtype)
             if self.training:
@@ -138,14 +125,13 @@ class AnySubset(Method):
 
 
 def under_subsets(units: Units, chosen: Bool[Tensor, "r m"]) -> tuple[Units, Bool[Tensor, "rb n"]]:
-    """The units once for every subset, and which of them are visible there: all that are observed where it leaves none."""
-    visible = chosen[:, None, units.modality] & units.observed
-    visible = torch.where(visible.any(-1, keepdim=True), visible, units.observed).flatten(0, 1)
+    """The units repeated for every subset, and which of them are visible under it (see `visible_under`)."""
+    visible = visible_under(units.observed, chosen[:, units.modality]).flatten(0, 1)
     content, observed = units.content.repeat(len(chosen), 1, 1), units.observed.repeat(len(chosen), 1)
     return replace(units, content=content, observed=observed), visible
 
 
 def one_hot(labels: Int[Tensor, "b"], like: Float[Tensor, "k ..."]) -> Float[Tensor, "b k"]:
-    """A column for each row of `like`. A product with it sums by class, in the same order at every run; `index_add_` on a
-    GPU would not."""
+    """One column for each row of `like`. Sums by class are products with it, which are reproducible on a GPU, where
+    `index_add_` is not."""
     return (labels[:, None] == torch.arange(len(like), device=like.device)).to(like.dtype)

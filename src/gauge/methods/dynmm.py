@@ -1,4 +1,4 @@
-"""DynMM: a gate picks for every sample one of the single-modality classifiers or the one that reads all modalities.
+"""DynMM: a gate chooses for each sample one of the single-modality classifiers or the one that reads all modalities.
 
 g = softmax(gate([x_1; ...; x_M])), made one-hot with a straight-through gradient; logits = Σ_i g_i · branch_i;
 L = CE + 0.1 · mean g_multimodal.
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gauge.methods.concat import Concat
-from gauge.methods.late_fusion import LateFusion, as_observed
+from gauge.methods.late_fusion import LateFusion
 from gauge.model.frozen import Frozen
 from gauge.types import Batch, Method, Prediction, SupportsComplete
 
@@ -22,10 +22,9 @@ COST = 0.1  # of the branch that reads everything, as published
 
 
 class DynMM(Method):
-    """A hard choice between M + 1 trained branches, by the vectors of the single-modality ones.
+    """A hard choice between M + 1 trained branches, made from the vectors of the single-modality ones.
 
-    NOTE[PAPER] dynmm-frozen: published branches get no gradient but stay in training mode, with dropout on and BatchNorm
-    statistics drifting; ours stay in eval mode.
+    NOTE[PAPER] dynmm-frozen: published branches get no gradient but stay in training mode; ours stay in eval mode.
     """
 
     def __init__(self, unimodal: LateFusion, concat: Concat, imputer: SupportsComplete) -> None:
@@ -34,9 +33,8 @@ class DynMM(Method):
         self.concat = concat.eval().requires_grad_(False)
         self.imputer = Frozen(imputer)
         widths = tuple(unimodal.widths.values())
-        self.gate = nn.Sequential(
-            nn.Linear(sum(widths), max(widths)), nn.ReLU(), nn.Linear(max(widths), len(widths) + 1)
-        )
+        hidden = max(widths)
+        self.gate = nn.Sequential(nn.Linear(sum(widths), hidden), nn.ReLU(), nn.Linear(hidden, len(widths) + 1))
 
     def train(self, mode: bool = True) -> Self:
         """The branches stay in eval mode."""
@@ -46,22 +44,21 @@ class DynMM(Method):
         return self
 
     def forward(self, batch: Batch) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b branches"]]:
-        """The logits of the chosen branches, and the choice: one-hot in value, a softmax to the gradient."""
+        """The logits of the chosen branches, and the choice: one-hot, with the gradient of a softmax."""
         with torch.no_grad():
             opinions = self.unimodal.read(batch)
             branches = torch.cat([opinions.logits, self.concat(batch)[:, None]], 1)
         scores = self.gate(torch.cat(opinions.vectors, 1))
-        possible = F.pad(opinions.there, (0, 1), value=True)
+        possible = F.pad(opinions.available, (0, 1), value=True)
         soft = scores.masked_fill(~possible, -torch.inf).softmax(1)
         hard = torch.zeros_like(soft).scatter(1, soft.argmax(1, keepdim=True), 1.0)
         choice = hard + (soft - soft.detach())
         return (choice[..., None] * branches).sum(1), choice
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        assert batch.labels is not None
         logits, choice = self(batch)
-        return {"task": F.cross_entropy(logits, batch.labels), "cost": COST * choice[:, -1].mean()}
+        return {"task": batch.cross_entropy(logits), "cost": COST * choice[:, -1].mean()}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
-        return Prediction(self(as_observed(self.imputer.complete(batch.check())))[0])
+        return Prediction(self(self.imputer.complete(batch.check()).as_observed())[0])

@@ -1,4 +1,4 @@
-"""GAUGE: complete the input, score every evidence unit, gate the attention, predict; the paper's method."""
+"""GAUGE: complete the input, score every evidence unit, gate the attention, predict (the paper's method)."""
 
 from gauge.model.gauge import Gauge
 

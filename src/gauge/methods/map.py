@@ -1,4 +1,4 @@
-"""MAP: missing-aware prompts. The subset that a sample shows chooses learned tokens that join it at every block.
+"""MAP: missing-aware prompts. The observed subset of a sample selects learned tokens that join it at every block.
 
 h_0 = [CLS, units]; h_i = block_i([h_{i-1}, prompts_{S,i}]), so the sequence grows by the prompts of each block.
 L = CE of the CLS state of the last block; † averages it over K random subsets in every step.
@@ -7,9 +7,8 @@ L = CE of the CLS state of the last block; † averages it over K random subsets
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
@@ -25,14 +24,13 @@ __all__ = ["MAP"]
 
 LENGTHS = {33: 8, 91: 16}  # prompts by the number of units: DVM's, then CAD's and Infarction's
 FEW, MANY = 4, 12  # for all others: up to FEW_UNITS units (MST, CelebA), and more (PolyMNIST)
-FILLING = 1.0  # of the content of missing units, like the all-ones picture of the original
+FILLING = 1.0  # content of missing units, like the all-ones image of the original
 
 
 def prompt_length(units: int) -> int:
-    """How many prompts join `units` units at each block.
+    """The number of prompts that join `units` units at each block.
 
-    NOTE[PAPER] map-prompts: published lengths are set for each benchmark; here the number of units decides, and the
-    published benchmarks get theirs.
+    NOTE[PAPER] map-prompts: published lengths are set for each benchmark; here the number of units gives the same ones.
 
     >>> [prompt_length(units) for units in (2, 3, 20, 33, 91)]
     [4, 4, 12, 8, 16]
@@ -41,12 +39,11 @@ def prompt_length(units: int) -> int:
 
 
 class MAP(Method):
-    """The shared network with `length` prompts for each subset and block (`prompt_length` when 0); everything trains.
+    """The shared network with `length` prompts for each subset and block (`prompt_length` when 0). With `subsets_per_step=0`
+    all observed modalities are visible: complete data then trains only one subset's prompts.
 
-    With `subsets_per_step` = 0 the batch is seen as it is: on complete data the prompts of all other subsets never train.
-
-    NOTE[PAPER] map-from-scratch: the original freezes a large pre-trained Transformer and trains prompts and head; as in
-    DyMo's comparison, all of it trains here, from scratch.
+    NOTE[PAPER] map-from-scratch: the original freezes a large pre-trained Transformer; as in DyMo's comparison, everything
+    is trained from scratch here.
     """
 
     def __init__(
@@ -55,27 +52,18 @@ class MAP(Method):
         super().__init__()
         if not isinstance(classifier.backbone, Transformer):
             raise ValueError(
-                f"MAP adds prompts before every block, which {type(classifier.backbone).__name__} does not show; use "
+                f"MAP adds prompts before every block, which {type(classifier.backbone).__name__} does not expose; use "
                 "gauge.model.backbones.transformer.Transformer"
             )
-        self.encoder = encoder
-        self.classifier = classifier
+        self.encoder, self.classifier = encoder, classifier
         self.subsets_per_step = subsets_per_step
-        self.register_buffer("subsets", subsets(len(encoder.layout)), persistent=False)
-        self.subsets: Tensor
-        length = length or prompt_length(sum(encoder.layout.values()))
-        self.prompts = small_parameter(
-            len(self.subsets), len(classifier.backbone.blocks), length, len(classifier.cls_token)
-        )
+        self.subsets = nn.Buffer(subsets(len(encoder.layout)), persistent=False)
+        length, blocks = length or prompt_length(sum(encoder.layout.values())), len(classifier.backbone.blocks)
+        self.prompts = small_parameter(len(self.subsets), blocks, length, len(classifier.cls_token))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        assert batch.labels is not None
-        units = self.encoder(batch)
-        if not self.subsets_per_step:
-            return {"task": F.cross_entropy(self.classify(units, units.observed), batch.labels)}
         chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
-        logits = self.classify(*under_subsets(units, chosen))
-        return {"task": F.cross_entropy(logits, batch.labels.repeat(len(chosen)))}
+        return {"task": batch.cross_entropy(self.classify(*under_subsets(self.encoder(batch), chosen)))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -83,14 +71,13 @@ class MAP(Method):
         return Prediction(self.classify(units, units.observed))
 
     def classify(self, units: Units, visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b k"]:
-        """The logits of the visible units. Prompts have no position, so they may stand last: CLS stays first."""
+        """The logits of the visible units. Prompts have no position, so they can come last and CLS stays first."""
         prompts = self.prompts[subset_code(visible, units.modality, len(self.encoder.layout))]
         filled = replace(units, content=torch.where(visible[..., None], units.content, FILLING))
-        cls = (self.classifier.cls_token + self.classifier.cls_position).expand(len(visible), 1, -1)
-        sequence = torch.cat([cls, filled.tokens], 1)
+        sequence = self.classifier.sequence(filled.tokens)
         assert isinstance(self.classifier.backbone, Transformer)
         blocks = self.classifier.backbone.blocks
-        for place, block in enumerate(blocks, 1):
-            reads = 1 if place == len(blocks) else None
-            sequence = block(torch.cat([sequence, prompts[:, place - 1]], 1), reads=reads)
+        for index, block in enumerate(blocks):
+            reads = 1 if index == len(blocks) - 1 else None
+            sequence = block(torch.cat([sequence, prompts[:, index]], 1), reads=reads)
         return self.classifier.head(sequence[:, 0])

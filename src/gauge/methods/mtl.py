@@ -1,4 +1,4 @@
-"""MTL: every subset of the modalities is a task with a CLS token of its own, and every step trains all of them.
+"""MTL: every subset of the modalities is a task with its own CLS token, and every step trains all of them.
 
 L = mean over all 2^M - 1 subsets S of CE(f(x_S, CLS_S), y). Missing units are zero; CLS does not see them, the others do.
 """
@@ -6,7 +6,7 @@ L = mean over all 2^M - 1 subsets S of CE(f(x_S, CLS_S), y). Missing units are z
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from gauge.masks import subsets
 from gauge.methods.any_subset import under_subsets
@@ -20,10 +20,9 @@ __all__ = ["MTL"]
 
 
 class MTL(Method):
-    """The parts of a network, with a table of CLS tokens in place of its one.
+    """The shared network with one CLS token for each subset.
 
-    NOTE[PAPER] mtl-encode-once: the published code runs the encoders again for every subset. Here all subsets share one
-    encoding; encoders with dropout or BatchNorm then see one sample of the noise in a step.
+    NOTE[PAPER] mtl-encode-once: published code runs the encoders for every subset; here all subsets share one encoding.
     """
 
     def __init__(self, encoder: UnitEncoder, classifier: Network) -> None:
@@ -32,14 +31,11 @@ class MTL(Method):
         self.backbone, self.head = classifier.backbone, classifier.head
         self.cls_position = classifier.cls_position
         self.cls_tokens = small_parameter(2 ** len(encoder.layout) - 1, len(classifier.cls_token))
-        self.register_buffer("subsets", subsets(len(encoder.layout)), persistent=False)
-        self.subsets: Tensor
+        self.subsets = nn.Buffer(subsets(len(encoder.layout)), persistent=False)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy over all subsets. A sample that lacks a part of one counts there with what it has."""
-        assert batch.labels is not None
-        logits = self.classify(*under_subsets(self.encoder(batch), self.subsets))
-        return {"task": F.cross_entropy(logits, batch.labels.repeat(len(self.subsets)))}
+        """Cross-entropy over all subsets, each with what it leaves of a sample's observed modalities."""
+        return {"task": batch.cross_entropy(self.classify(*under_subsets(self.encoder(batch), self.subsets)))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -50,18 +46,16 @@ class MTL(Method):
         """The logits of the visible units, by the CLS token of their subset."""
         task = subset_code(visible, units.modality, len(self.encoder.layout))
         cls = (self.cls_tokens[task] + self.cls_position)[:, None]
-        sequence, bias = torch.cat([cls, units.keep(visible).tokens], 1), cls_hiding_bias(visible)
-        if hasattr(self.backbone, "cls"):
-            return self.head(self.backbone.cls(sequence, bias))
-        return self.head(self.backbone(sequence, bias)[:, 0])
+        sequence = torch.cat([cls, units.keep(visible).tokens], 1)
+        return self.head(self.backbone.cls(sequence, cls_hiding_bias(visible)))
 
 
 def cls_hiding_bias(visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 s s"]:
-    """Takes invisible units out of the attention of CLS alone."""
+    """Hides invisible units from the attention of CLS alone."""
     return F.pad(hiding_bias(visible), (0, 0, 0, visible.shape[1]))
 
 
 def subset_code(visible: Bool[Tensor, "b n"], modality: Int[Tensor, "n"], modalities: int) -> Int[Tensor, "b"]:
-    """The number, from 0 to 2^M - 2, of the subset of modalities that each sample shows: bit m stands for modality m."""
+    """The number, from 0 to 2^M - 2, of the subset of modalities that each sample shows: the bits less 1."""
     bits = torch.arange(modalities, device=visible.device)
     return (shown_modalities(visible, modality, modalities) * 2**bits).sum(1) - 1

@@ -1,4 +1,4 @@
-"""MultiAE: one joint code of whatever is observed, learnt by decoding every modality from it (Ngiam et al. 2011).
+"""MultiAE: one joint code of the observed modalities, learnt by decoding every modality from it (Ngiam et al. 2011).
 
 z(S) = W2 relu(W1 [v_1 ... v_M]) with v_m the vector of modality m, zero outside S. Pre-training, over random subsets S:
 Σ_m l_m(x_m, decoder_m(z(S))), the mean squared error of numbers and the mean -Σ x log p of text. Then, the encoders frozen:
@@ -10,11 +10,10 @@ from functools import partial
 from typing import Self
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from gauge.masks import draw_subsets, subsets
+from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.nn.likelihoods import Categorical, Likelihood
 from gauge.model.nn.streams import side_by_side
 from gauge.model.units import VectorEncoder
@@ -24,10 +23,10 @@ __all__ = ["MultiAE", "AutoEncoder"]
 
 
 class AutoEncoder(Trainable):
-    """Encoders, joint code and decoders: from any subset, all modalities.
+    """Encoders, joint code and decoders: reconstructs all modalities from any subset.
 
-    NOTE[PAPER] recovery-gaps: published training splits are complete; here what a sample lacks is neither read nor asked
-    for, and a subset of which it has nothing shows all it has.
+    NOTE[PAPER] recovery-gaps: published training splits are complete; here missing values are neither read nor scored, and a
+    subset of which a sample has nothing shows all it has (`visible_under`).
     """
 
     def __init__(
@@ -43,50 +42,44 @@ class AutoEncoder(Trainable):
         self.encoder = encoder
         layers = nn.Linear(count * width, width), nn.ReLU(), nn.Linear(width, width)
         self.fuse = nn.Sequential(nn.Flatten(-2), *layers)  # [..., m, c] -> [..., c]
-        self.decoders = nn.ModuleDict(decoders)
-        self.likelihoods = dict(likelihoods)
+        self.decoders, self.likelihoods = nn.ModuleDict(decoders), dict(likelihoods)
         self.subsets_per_step = subsets_per_step
-        self.register_buffer("subsets", subsets(count), persistent=False)
-        self.subsets: Tensor
+        self.subsets = nn.Buffer(subsets(count), persistent=False)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The errors of all modalities, averaged over distinct subsets that are drawn once for the batch."""
-        batch = batch.filled({name: values.new_zeros(()) for name, values in batch.inputs.items()})
-        vectors, there = self.encoder(batch)
-        visible = visible_under(there, draw_subsets(batch.key, self.subsets, self.subsets_per_step))
+        """The errors of all modalities, averaged over distinct subsets drawn once for the batch."""
+        batch = batch.blanked()
+        vectors, available = self.encoder(batch)
+        visible = visible_under(available, draw_subsets(batch.key, self.subsets, self.subsets_per_step))
         codes = self.fuse(torch.where(visible[..., None], vectors, 0.0)).flatten(0, 1)
         errors = side_by_side([partial(self._error, name, codes, batch) for name in self.decoders])
         return {"reconstruction": torch.stack(errors).sum()}
 
     def _error(self, name: str, codes: Float[Tensor, "rb c"], batch: Batch) -> Float[Tensor, ""]:
         repeats = len(codes) // len(batch)
-        x = batch.inputs[name].repeat(repeats, *[1] * (batch.inputs[name].ndim - 1))
-        observed = over_values(batch.observed[name].repeat(repeats, *[1] * (batch.observed[name].ndim - 1)), x)
-        decoded, likelihood, asked = self.decoders[name](codes), self.likelihoods[name], observed.expand_as(x)
+        x, flags = (torch.cat([values] * repeats) for values in (batch.inputs[name], batch.observed[name]))
+        observed, decoded, likelihood = over_values(flags, x), self.decoders[name](codes), self.likelihoods[name]
+        scored = observed.expand_as(x)
         if isinstance(likelihood, Categorical):
-            return likelihood.cost(decoded, x, observed).sum() / asked[..., 0].sum().clamp_min(1)
-        return torch.where(observed, decoded - x, 0.0).square().sum() / asked.sum().clamp_min(1)
+            return likelihood.cost(decoded, x, observed).sum() / scored[..., 0].sum().clamp_min(1)
+        return torch.where(observed, decoded - x, 0.0).square().sum() / scored.sum().clamp_min(1)
 
 
 class MultiAE(Method):
-    """A linear classifier on the pre-trained code. The code goes on learning, the encoders of the modalities do not.
+    """A linear classifier on the pre-trained code, which is trained further; the encoders are not. With `subsets_per_step`
+    (the † of tables) a step averages over that many random subsets, otherwise it uses all observed modalities.
 
-    With `subsets_per_step` (the † of tables) a step averages over that many random subsets; else it sees what there is.
-
-    NOTE[PAPER] frozen-parts: published code leaves frozen networks in training mode, so their BatchNorm statistics drift
-    and dropout stays on (CelebA); here they stay in eval mode.
+    NOTE[PAPER] frozen-parts: published code leaves frozen networks in training mode; here they stay in eval mode.
     """
 
     def __init__(
         self, encoder: VectorEncoder, fuse: nn.Module, num_classes: int, *, subsets_per_step: int | None = None
     ) -> None:
         super().__init__()
-        self.encoder = encoder.eval().requires_grad_(False)
-        self.fuse = fuse
+        self.encoder, self.fuse = encoder.eval().requires_grad_(False), fuse
         self.head = nn.Linear(encoder_width(encoder), num_classes)
         self.subsets_per_step = subsets_per_step
-        self.register_buffer("subsets", subsets(len(encoder.encoders)), persistent=False)
-        self.subsets: Tensor
+        self.subsets = nn.Buffer(subsets(len(encoder.encoders)), persistent=False)
 
     def train(self, mode: bool = True) -> Self:
         """The encoders stay in eval mode."""
@@ -95,9 +88,8 @@ class MultiAE(Method):
         return self
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        assert batch.labels is not None
-        logits = self(batch, chosen_subsets(batch, self.subsets, self.subsets_per_step))
-        return {"task": F.cross_entropy(logits.flatten(0, 1), batch.labels.repeat(len(logits)))}
+        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
+        return {"task": batch.cross_entropy(self(batch, chosen))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -105,19 +97,8 @@ class MultiAE(Method):
 
     def forward(self, batch: Batch, chosen: Bool[Tensor, "r m"]) -> Float[Tensor, "r b k"]:
         with torch.no_grad():
-            vectors, there = self.encoder(batch)
-        return self.head(self.fuse(torch.where(visible_under(there, chosen)[..., None], vectors, 0.0)))
-
-
-def chosen_subsets(batch: Batch, table: Bool[Tensor, "s m"], count: int | None) -> Bool[Tensor, "r m"]:
-    """`count` random subsets for the batch, or the full one alone when None."""
-    return table[-1:] if count is None else draw_subsets(batch.key, table, count)
-
-
-def visible_under(there: Bool[Tensor, "b m"], chosen: Bool[Tensor, "r m"]) -> Bool[Tensor, "r b m"]:
-    """What is there of every subset: all that is where it would leave nothing."""
-    visible = chosen[:, None] & there
-    return torch.where(visible.any(-1, keepdim=True), visible, there)
+            vectors, available = self.encoder(batch)
+        return self.head(self.fuse(torch.where(visible_under(available, chosen)[..., None], vectors, 0.0)))
 
 
 def encoder_width(encoder: VectorEncoder) -> int:

@@ -1,4 +1,4 @@
-"""MUSE: a graph of the batch's samples and the modalities they have; contrasted with a copy that has fewer edges.
+"""MUSE: a graph of the batch's samples and their modalities, contrasted with a copy that has fewer edges.
 
 Edge between sample i and each observed modality m: e_im = linear_m(vector); sample nodes start at 1, modality nodes are
 learned. Each layer, in both directions: h_v <- ReLU(U [mean over edges (u, v) of ReLU(V [h_u, e]), h_v]), and between
@@ -37,22 +37,19 @@ class Layer(nn.Module):
         source: Float[Tensor, "*r u c"],
         target: Float[Tensor, "*r v c"],
         edges: Float[Tensor, "*r v u c"],
-        there: Bool[Tensor, "*r v u"],
+        available: Bool[Tensor, "*r v u"],
     ) -> Float[Tensor, "*r v c"]:
-        """The new states of the targets; the mean over no edge is zero."""
+        """The new states of the targets; the mean over no edges is zero."""
         messages = _relu(self.message, source.unsqueeze(-3).expand_as(edges), edges)
-        weight = there[..., None].to(messages.dtype)
+        weight = available[..., None].to(messages.dtype)
         return _relu(self.update, (messages * weight).sum(-2) / weight.sum(-2).clamp_min(1), target)
 
 
 class Muse(Method):
-    """Nothing is imputed: a missing modality is an edge that is not there.
+    """Nothing is imputed: a missing modality is a missing edge. Samples meet in the modality nodes, so the prediction for a
+    sample depends on its batch. As published, the classifier reads only the graph with all edges.
 
-    Samples meet in the modality nodes, so the answer for a sample depends on the batch it is predicted with. As published
-    the classifier learns from the graph with all edges only; the copy reaches it through the contrast alone.
-
-    NOTE[PAPER] muse-single-edge: the copy keeps 1 to n - 1 of a sample's n edges, which says nothing of n = 1; a single
-    edge stays.
+    NOTE[PAPER] muse-single-edge: the copy keeps 1 to n - 1 of a sample's n edges, which leaves n = 1 open; here it is kept.
     """
 
     looks_across_batch = True
@@ -66,14 +63,13 @@ class Muse(Method):
         self.edge_updates = nn.ModuleList(nn.Linear(3 * dim, dim) for _ in range(LAYERS - 1))
         self.dropout = nn.Dropout(DROPOUT)
         self.projection = nn.Linear(dim, dim)
-        self.classifier = nn.Sequential(
-            nn.Linear(dim, dim), nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(dim, num_classes)
-        )
+        layers = nn.Linear(dim, dim), nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(dim, num_classes)
+        self.classifier = nn.Sequential(*layers)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         assert batch.labels is not None
-        edges, there = self._edges(batch)
-        states = self.samples(edges, torch.stack([there, fewer(there, batch.key)]))
+        edges, available = self._edges(batch)
+        states = self.samples(edges, torch.stack([available, fewer(available, batch.key)]))
         full, dropped = F.normalize(self.projection(states).tanh(), dim=-1)
         within, across = full @ full.T / TEMPERATURE, full @ dropped.T / TEMPERATURE
         itself = torch.arange(len(batch), device=across.device)
@@ -81,45 +77,44 @@ class Muse(Method):
         unsupervised = F.cross_entropy(across, itself) + F.cross_entropy(across.T, itself)
         supervised = F.binary_cross_entropy_with_logits(torch.stack([within, across]), alike.expand(2, -1, -1))
         return {
-            "task": F.cross_entropy(self.classifier(states[0]), batch.labels),
+            "task": batch.cross_entropy(self.classifier(states[0])),
             "unsupervised": 0.25 * unsupervised,
             "supervised": 0.5 * supervised,
         }
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
-        edges, there = self._edges(batch.check())
-        return Prediction(self.classifier(self.samples(edges, there[None])[0]))
+        edges, available = self._edges(batch.check())
+        return Prediction(self.classifier(self.samples(edges, available[None])[0]))
 
-    def samples(self, edges: Float[Tensor, "b m c"], there: Bool[Tensor, "r b m"]) -> Float[Tensor, "r b c"]:
-        """The final states of the sample nodes in graphs that share edge features and differ in which edges are there."""
-        inward = edges.expand(len(there), -1, -1, -1)
+    def samples(self, edges: Float[Tensor, "b m c"], available: Bool[Tensor, "r b m"]) -> Float[Tensor, "r b c"]:
+        """The final states of the sample nodes in graphs that share edge features but not which edges are available."""
+        inward = edges.expand(len(available), -1, -1, -1)
         outward = inward.transpose(1, 2)
-        samples, modalities = torch.ones_like(inward[:, :, 0]), self.nodes.expand(len(there), -1, -1)
+        samples, modalities = torch.ones_like(inward[:, :, 0]), self.nodes.expand(len(available), -1, -1)
         for number, layer in enumerate(self.layers):
             if number:
                 samples, modalities = self.dropout(samples), self.dropout(modalities)
                 change = self.edge_updates[number - 1]
                 inward = _edge(change, modalities, samples, inward)
                 outward = _edge(change, samples, modalities, outward)
-            samples, modalities = (
-                layer(modalities, samples, inward, there),
-                layer(samples, modalities, outward, there.transpose(1, 2)),
-            )
+            states = layer(modalities, samples, inward, available)
+            modalities = layer(samples, modalities, outward, available.transpose(1, 2))
+            samples = states
         return samples
 
     def _edges(self, batch: Batch) -> tuple[Float[Tensor, "b m c"], Bool[Tensor, "b m"]]:
-        vectors, there = self.encoder(batch)
-        return torch.stack([layer(x) for layer, x in zip(self.inputs, vectors.unbind(1), strict=True)], 1), there
+        vectors, available = self.encoder(batch)
+        return torch.stack([layer(x) for layer, x in zip(self.inputs, vectors.unbind(1), strict=True)], 1), available
 
 
-def fewer(there: Bool[Tensor, "b m"], key: Int[Tensor, "b"]) -> Bool[Tensor, "b m"]:
+def fewer(available: Bool[Tensor, "b m"], key: Int[Tensor, "b"]) -> Bool[Tensor, "b m"]:
     """With probability ½ all edges of a sample, else 1 to n - 1 of its n, every number and every choice equally likely."""
-    draws = uniform(derive(key, "edges"), 2 + there.shape[1])
-    most = (there.sum(1) - 1).clamp_min(1)
+    draws = uniform(derive(key, "edges"), 2 + available.shape[1])
+    most = (available.sum(1) - 1).clamp_min(1)
     count = (1 + draws[:, 1] * most).long().minimum(most)
-    ranks = draws[:, 2:].masked_fill(~there, 2.0).argsort(1).argsort(1)
-    return there & ((draws[:, :1] < KEEP_ALL) | (ranks < count[:, None]))
+    ranks = draws[:, 2:].masked_fill(~available, 2.0).argsort(1).argsort(1)
+    return available & ((draws[:, :1] < KEEP_ALL) | (ranks < count[:, None]))
 
 
 def _edge(change: nn.Module, source: Tensor, target: Tensor, edges: Tensor) -> Tensor:

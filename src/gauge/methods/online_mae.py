@@ -1,9 +1,9 @@
-"""OnlineMAE: restore dropped modalities by a masked auto-encoder of modality vectors, classify what it restores.
+"""OnlineMAE: a masked auto-encoder of modality vectors restores dropped modalities, a classifier reads its output.
 
     X = LN_m(vector of m);   X̂ = decoder(encoder(kept tokens, memory), mask token elsewhere);   logits = head(CLS | X̂)
     loss = CE + mean over dropped tokens of |X̂ - standardised X|² / c
 
-(ActionMAE, Woo et al. 2023.) n modalities are kept, n uniform on 1 .. M-1 for a batch, which ones is drawn for each sample.
+(ActionMAE, Woo et al. 2023.) n modalities are kept: n is drawn from 1 .. M-1 for a batch, which ones for each sample.
 """
 
 import torch
@@ -21,19 +21,16 @@ from gauge.types import Batch, Method, Prediction
 
 __all__ = ["OnlineMAE", "MaskedAutoEncoder"]
 
-VARIANCE_FLOOR = 1e-6  # of a token that is standardised
+VARIANCE_FLOOR = 1e-6  # of standardised tokens
 
 
 class MaskedAutoEncoder(nn.Module):
-    """(tokens, kept) -> all tokens, those that were kept too. What is not kept is never read.
-
-    Attention hides dropped tokens from the encoder, which equals taking them out; so every sample may keep its own number.
-    """
+    """(tokens, kept) -> all tokens, including the kept ones. Attention hides dropped tokens from the encoder, which equals
+    removing them, so each sample may keep its own number."""
 
     def __init__(self, tokens: int, dim: int, *, memory: int, heads: int, depth: int) -> None:
         super().__init__()
-        self.memory = small_parameter(memory, dim)
-        self.mask_token = small_parameter(dim)
+        self.memory, self.mask_token = small_parameter(memory, dim), small_parameter(dim)
         self.positions = small_parameter(memory + tokens, dim)
         self.encoder, self.encoder_norm = Transformer(dim, heads=heads, depth=depth), nn.LayerNorm(dim)
         self.decoder, self.decoder_norm = Transformer(dim, heads=heads, depth=depth), nn.LayerNorm(dim)
@@ -48,12 +45,11 @@ class MaskedAutoEncoder(nn.Module):
 
 
 class OnlineMAE(Method):
-    """A vector for each modality becomes a token; the classifier reads what the auto-encoder makes of all tokens.
+    """The vector of each modality becomes a token; the classifier reads the auto-encoder's output for all tokens. In
+    training the auto-encoder restores available modalities that were dropped; the targets are their own tokens.
 
-    In training it restores modalities that are there and were dropped, and is compared with what the encoders say of them.
-
-    NOTE[PAPER] online-mae-target: published code also teaches the encoders to be easy to restore; tokens that are all the
-    same are the easiest, and training can end there. Here the target is taken as it is, unless `moving_target`.
+    NOTE[PAPER] online-mae-target: published code also trains the encoders to be easy to restore; identical tokens are the
+    easiest, and training can collapse to them. Here the target is detached, unless `moving_target`.
     """
 
     def __init__(
@@ -71,40 +67,35 @@ class OnlineMAE(Method):
             nn.Sequential(nn.Linear(width, dim) if width != dim else nn.Identity(), nn.LayerNorm(dim))
             for _ in encoder.encoders
         )
-        self.autoencoder = autoencoder
-        self.classifier = classifier
+        self.autoencoder, self.classifier = autoencoder, classifier
         self.positions = small_parameter(len(self.project), dim)
         self.moving_target = moving_target
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        assert batch.labels is not None
-        tokens, there = self.tokens(batch)
-        kept = draw_kept(batch.key, there)
+        tokens, available = self.tokens(batch)
+        kept = draw_kept(batch.key, available)
         restored = self.autoencoder(tokens, kept)
         target = tokens if self.moving_target else tokens.detach()
         target = F.layer_norm(target, tokens.shape[-1:], eps=VARIANCE_FLOOR)
-        dropped = (there & ~kept).to(restored.dtype)
+        dropped = (available & ~kept).to(restored.dtype)
         errors = (restored - target).square().mean(-1) * dropped
-        logits = self.classifier(restored + self.positions)
-        return {
-            "task": F.cross_entropy(logits, batch.labels),
-            "reconstruction": errors.sum() / dropped.sum().clamp_min(1),
-        }
+        task = batch.cross_entropy(self.classifier(restored + self.positions))
+        return {"task": task, "reconstruction": errors.sum() / dropped.sum().clamp_min(1)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
         return Prediction(self.classifier(self.autoencoder(*self.tokens(batch.check())) + self.positions))
 
     def tokens(self, batch: Batch) -> tuple[Float[Tensor, "b m c"], Bool[Tensor, "b m"]]:
-        """One token for each modality, and which are there."""
-        vectors, there = self.encoder(batch)
+        """One token for each modality, and which are available."""
+        vectors, available = self.encoder(batch)
         parts = zip(self.project, vectors.unbind(1), strict=True)
-        return torch.stack([project(vector) for project, vector in parts], 1), there
+        return torch.stack([project(vector) for project, vector in parts], 1), available
 
 
-def draw_kept(key: Int[Tensor, "b"], there: Bool[Tensor, "b m"]) -> Bool[Tensor, "b m"]:
-    """n of what is there, or all of it where it is less: n is one draw for the batch, which ones a draw for each sample."""
-    count = there.shape[1]
+def draw_kept(key: Int[Tensor, "b"], available: Bool[Tensor, "b m"]) -> Bool[Tensor, "b m"]:
+    """n available modalities, or all if there are fewer: n is drawn once for the batch, which ones for each sample."""
+    count = available.shape[1]
     keep = 1 + (uniform(derive(key[:1], "kept count"), 1)[0] * (count - 1)).long().clamp_max(max(count - 2, 0))
-    ranks = uniform(derive(key, "kept"), count).masked_fill(~there, 2.0).argsort(1).argsort(1)
-    return there & (ranks < keep)
+    ranks = uniform(derive(key, "kept"), count).masked_fill(~available, 2.0).argsort(1).argsort(1)
+    return available & (ranks < keep)

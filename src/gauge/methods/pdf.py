@@ -1,4 +1,4 @@
-"""PDF: each modality's classifier is weighted by its predicted confidence, at test time corrected by how sure it sounds.
+"""PDF: modality classifiers weighted by their predicted confidence, corrected at test time by how certain they are.
 
 c_m predicts p_m(y). holo_m = Σ_{j≠m} ln c_j / Σ_j ln c_j. Training: w = softmax_m(c_m + holo_m), fused = Σ_m sg(w_m) · l_m,
 L = CE(fused) + Σ_m CE(l_m) + Σ_m mean |c_m - sg(p_m(y))|. Test: w = softmax_m((c_m + holo_m) · min(1, u_m / mean_{j≠m} u_j))
@@ -6,11 +6,10 @@ with u_m = mean_k |p_m(k) - 1/K|.
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.methods.late_fusion import LateFusion, Opinions, as_observed
+from gauge.methods.late_fusion import LateFusion, Opinions
 from gauge.model.frozen import Frozen
 from gauge.types import Batch, Method, Prediction, SupportsComplete
 
@@ -20,15 +19,12 @@ FLOOR = 1e-8  # as published, everywhere
 
 
 class PDF(Method):
-    """Late fusion in which a small network for each modality predicts how likely its classifier is right.
-
-    Those networks are linear up to their sigmoid, as published; they read the vectors and do not train them.
-    """
+    """Late fusion in which a small network for each modality predicts how likely its classifier is right. These networks are
+    linear up to the sigmoid, as published, and do not train the vectors they read."""
 
     def __init__(self, classifiers: LateFusion, imputer: SupportsComplete) -> None:
         super().__init__()
-        self.classifiers = classifiers
-        self.imputer = Frozen(imputer)
+        self.classifiers, self.imputer = classifiers, Frozen(imputer)
         self.confidences = nn.ModuleDict(
             {
                 name: nn.Sequential(nn.Linear(d, 2 * d), nn.Linear(2 * d, d), nn.Linear(d, 1), nn.Sigmoid())
@@ -37,25 +33,24 @@ class PDF(Method):
         )
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        assert batch.labels is not None
         opinions = self.classifiers.read(batch)
-        confidence, losses = self.confidence(opinions), opinions.losses(batch.labels)
+        confidence, losses = self.confidence(opinions), opinions.losses(batch)
         weights = fusion_weights(confidence, opinions).detach()
         right = (-losses.detach()).exp()
         return {
-            "task": F.cross_entropy((weights[..., None] * opinions.logits).sum(1), batch.labels),
+            "task": batch.cross_entropy((weights[..., None] * opinions.logits).sum(1)),
             "modalities": opinions.total(losses),
             "confidence": opinions.total((confidence - right).abs()),
         }
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
-        opinions = self.classifiers.read(as_observed(self.imputer.complete(batch.check())))
+        opinions = self.classifiers.read(self.imputer.complete(batch.check()).as_observed())
         weights = fusion_weights(self.confidence(opinions), opinions, reliability(opinions.logits))
         return Prediction((weights[..., None] * opinions.logits).sum(1))
 
     def confidence(self, opinions: Opinions) -> Float[Tensor, "b m"]:
-        """c: how likely every modality's classifier is right, by its vector."""
+        """c: the predicted probability that each modality's classifier is right, from its vector."""
         pairs = zip(self.confidences.values(), opinions.vectors, strict=True)
         return torch.cat([network(vector.detach()) for network, vector in pairs], 1)
 
@@ -63,15 +58,15 @@ class PDF(Method):
 def fusion_weights(
     confidence: Float[Tensor, "b m"], opinions: Opinions, reliability: Float[Tensor, "b m"] | float = 1.0
 ) -> Float[Tensor, "b m"]:
-    """Softmax, over the modalities that are there, of their own confidence and the share that speaks against the others."""
-    logs = torch.where(opinions.there, (confidence + FLOOR).log(), 0.0)
+    """The softmax of c_m + holo_m, times the reliability, over the available modalities."""
+    logs = torch.where(opinions.available, (confidence + FLOOR).log(), 0.0)
     total = logs.sum(1, keepdim=True)
     support = (confidence + (total - logs) / (total + FLOOR)) * reliability
-    return support.masked_fill(~opinions.there, -torch.inf).softmax(1)
+    return support.masked_fill(~opinions.available, -torch.inf).softmax(1)
 
 
 def reliability(logits: Float[Tensor, "b m k"]) -> Float[Tensor, "b m"]:
-    """How far every modality's answer is from uniform, beside the mean of the others; at most 1."""
+    """min(1, u_m / mean of the others), with u_m the distance of each modality's prediction from uniform."""
     distance = (logits.softmax(-1) - 1 / logits.shape[-1]).abs().mean(-1)
     others = distance.sum(1, keepdim=True) - distance
     return (distance * (logits.shape[1] - 1) / (others + FLOOR)).clamp_max(1)

@@ -1,4 +1,4 @@
-"""QMF: each modality's classifier speaks with the confidence its energy gives it, ranked like its past losses.
+"""QMF: each modality's classifier is weighted by a confidence from its energy, trained to rank like its past losses.
 
 conf_m = logsumexp(l_m) / 10, fused = Σ_m sg(conf_m) · l_m; L = CE(fused) + Σ_m CE(l_m) + Σ_m L_rank,m. With r the losses a
 sample has gathered so far, from 0 to 1 over the split, and j the sample after i in the batch,
@@ -6,11 +6,10 @@ L_rank = mean max(0, sign(r_i - r_j) · (conf_i - conf_j) - |r_i - r_j|).
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from gauge.methods.late_fusion import LateFusion, Opinions, as_observed, masked_mean
+from gauge.methods.late_fusion import LateFusion, Opinions, masked_mean
 from gauge.model.frozen import Frozen
 from gauge.types import Batch, Method, Prediction, SupportsComplete
 
@@ -21,41 +20,37 @@ RANGE_FLOOR = 1e-12  # of a history in which all samples are equal
 
 
 class QMF(Method):
-    """Late fusion by confidence. `rows` is the size of the training split, whose losses `history` adds up.
+    """Late fusion by confidence. `history` accumulates the losses of the training split, which has `rows` samples.
 
     NOTE[PAPER] qmf-accumulation: the published code takes an optimizer step every 24 batches; ours after every batch.
 
-    NOTE[PAPER] qmf-slack: the ranking loss that QMF starts from adds |r_i - r_j| as a margin. QMF's published code, and
-    DyMo's, subtract it, which makes it slack; so do we.
+    NOTE[PAPER] qmf-slack: |r_i - r_j| is a margin in the original ranking loss; as in QMF's code it is subtracted here.
     """
 
     def __init__(self, classifiers: LateFusion, imputer: SupportsComplete, *, rows: int) -> None:
         super().__init__()
-        self.classifiers = classifiers
-        self.imputer = Frozen(imputer)
-        self.register_buffer("history", torch.zeros(rows, len(classifiers.widths)))
-        self.history: Tensor
+        self.classifiers, self.imputer = classifiers, Frozen(imputer)
+        self.history = nn.Buffer(torch.zeros(rows, len(classifiers.widths)))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """A step in training mode first adds its losses to the history, then ranks by it, as published."""
-        assert batch.labels is not None
+        """In training mode a step first adds its losses to the history, then ranks by it, as published."""
         opinions = self.classifiers.read(batch)
-        losses = opinions.losses(batch.labels)
+        losses = opinions.losses(batch)
         if self.training:
-            gathered = self.history[batch.index] + torch.where(opinions.there, losses.detach(), 0.0)
+            gathered = self.history[batch.index] + torch.where(opinions.available, losses.detach(), 0.0)
             self.history.index_copy_(0, batch.index, gathered.to(self.history.dtype))
         return {
-            "task": F.cross_entropy(fuse(opinions), batch.labels),
+            "task": batch.cross_entropy(fuse(opinions)),
             "modalities": opinions.total(losses),
-            "ranking": ranking(confidence(opinions.logits), self._difficulty(batch.index), opinions.there),
+            "ranking": ranking(confidence(opinions.logits), self._difficulty(batch.index), opinions.available),
         }
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
-        return Prediction(fuse(self.classifiers.read(as_observed(self.imputer.complete(batch.check())))))
+        return Prediction(fuse(self.classifiers.read(self.imputer.complete(batch.check()).as_observed())))
 
     def _difficulty(self, index: Int[Tensor, "b"]) -> Float[Tensor, "b m"]:
-        """r: what the samples have lost so far, from 0 (least in the split) to 1."""
+        """r: the accumulated losses of the samples, from 0 (lowest of the split) to 1."""
         least, most = self.history.aminmax(dim=0)
         return (self.history[index] - least) / (most - least).clamp_min(RANGE_FLOOR)
 
@@ -65,15 +60,15 @@ def confidence(logits: Float[Tensor, "b m k"]) -> Float[Tensor, "b m"]:
 
 
 def fuse(opinions: Opinions) -> Float[Tensor, "b k"]:
-    """The logits of all modalities that are there, by confidence; no gradient reaches the confidence here."""
-    weights = torch.where(opinions.there, confidence(opinions.logits).detach(), 0.0)
+    """The logits of the available modalities, weighted by confidence; no gradient reaches the confidence here."""
+    weights = torch.where(opinions.available, confidence(opinions.logits).detach(), 0.0)
     return (weights[..., None] * opinions.logits).sum(1)
 
 
 def ranking(
-    confidence: Float[Tensor, "b m"], difficulty: Float[Tensor, "b m"], there: Bool[Tensor, "b m"]
+    confidence: Float[Tensor, "b m"], difficulty: Float[Tensor, "b m"], available: Bool[Tensor, "b m"]
 ) -> Float[Tensor, ""]:
-    """What a sample is more confident than its easier neighbour by, beyond their distance; over pairs that are there."""
+    """How much more confident a sample is than its easier neighbour, beyond their distance; over available pairs."""
     apart = difficulty - difficulty.roll(-1, 0)
     excess = apart.sign() * (confidence - confidence.roll(-1, 0)) - apart.abs()
-    return masked_mean(excess.clamp_min(0), there & there.roll(-1, 0)).sum()
+    return masked_mean(excess.clamp_min(0), available & available.roll(-1, 0)).sum()

@@ -1,4 +1,4 @@
-"""explain(): every unit of a batch with its score, its gate, and the attention it got before and after."""
+"""explain(): the score and the gate of every unit of a batch, and the attention it received before and after gating."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchExplanation:
-    """What GAUGE made of a batch. `completed` holds the input as the encoders read it, imputed values included;
-    `classifier` is the network as it saw the units, for whoever wants to ask it more."""
+    """How GAUGE read a batch. `completed` is the input with imputed values, as the encoders read it; `classifier` is the
+    network that read the units, for further queries."""
 
     completed: Batch
     units: Units
@@ -31,27 +31,26 @@ class BatchExplanation:
     classifier: SupportsAttention
 
     def to_frame(self, names: Mapping[str, Sequence[str]]) -> "pd.DataFrame":
-        """One line for every unit of every sample. `names` holds those of the units of each modality, in their order."""
+        """One row for every unit of every sample. `names` holds the names of the units of each modality, in order."""
         import pandas as pd
 
-        modality, unit = zip(*[(name, each) for name, mine in names.items() for each in mine], strict=True)
-        samples, units = self.gates.shape
-        measured = {
+        modality, unit = zip(*[(name, each) for name, units in names.items() for each in units], strict=True)
+        samples, count = self.gates.shape
+        columns = {
+            "sample": self.completed.index.repeat_interleave(count),
+            "modality": modality * samples,
+            "unit": unit * samples,
             "observed": self.units.observed,
             "score": self.evidence.scores,
             "gate": self.gates,
             "attention_before": self.attention_before,
             "attention_after": self.attention_after,
         }
-        columns = {"sample": self.completed.index.repeat_interleave(units), "modality": modality * samples}
-        columns |= {"unit": unit * samples} | {key: values.flatten() for key, values in measured.items()}
-        return pd.DataFrame(
-            {key: values.cpu() if isinstance(values, Tensor) else values for key, values in columns.items()}
-        )
+        return pd.DataFrame({name: x.flatten().cpu() if isinstance(x, Tensor) else x for name, x in columns.items()})
 
 
 def part_names(count: int) -> list[str]:
-    """The parts of an image, row by row from top left; a number where they form no square.
+    """The names of the parts of an image, row by row from the top left; numbers where they form no square.
 
     >>> part_names(4)[1], part_names(3)[1]
     ('row 1, column 2', '2')
@@ -64,7 +63,7 @@ def part_names(count: int) -> list[str]:
 
 @torch.no_grad()
 def explain(method: Gauge, batch: Batch) -> BatchExplanation:
-    """The evidence behind the predictions for a batch; attention is the last block's, from CLS, averaged over heads."""
+    """The evidence behind the predictions for a batch; attention is that of CLS in the last block, averaged over heads."""
     method.eval()
     reading = method.read(batch.check())
     prediction = method.decide(reading)

@@ -1,4 +1,4 @@
-"""Frozen: an imputer in eval mode for ever, its parameters and buffers beyond the reach of training."""
+"""Frozen: an imputer that always stays in eval mode, whose parameters and buffers are never trained."""
 
 from collections.abc import Callable
 from typing import Self
@@ -10,11 +10,8 @@ from gauge.types import Batch, SupportsComplete
 
 
 class Frozen(nn.Module):
-    """`requires_grad=False` alone would leave BatchNorm statistics drifting and dropout on once the model trains.
-
-    The imputer moves with the model between devices, but it is no part of the model's parameters or saved state: it
-    was trained, and is kept, on its own.
-    """
+    """With `requires_grad=False` alone, BatchNorm statistics would drift and dropout stay on while the model trains. The
+    imputer moves with the model between devices but is not part of its parameters or state: it is saved separately."""
 
     def __init__(self, imputer: SupportsComplete) -> None:
         super().__init__()

@@ -1,6 +1,5 @@
 """Scores -> gates -> attention bias: N-adaptive normalisation (Eq. 6), gate (Eq. 7), key-wise bias (Eq. 9)."""
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -15,24 +14,20 @@ GATE_FLOOR = 1e-9  # ε_g of Eq. 9, app. B.3
 FEW_UNITS = 3  # Eq. 6: up to this many units keep their raw scores
 
 Normalization = Literal["adaptive", "zscore", "raw"]
+Scores = Float[Tensor, "b n"]
+Visible = Bool[Tensor, "b n"] | None
 
 
 def uses_zscore(count: int, normalization: Normalization = "adaptive") -> bool:
-    """Whether `count` units are standardised; a layout's count is fixed, so a model never changes branch."""
+    """Whether the scores of `count` units are standardised (the count, hence the branch, is fixed for a model)."""
     if normalization not in ("adaptive", "zscore", "raw"):
         raise ValueError(f"normalization {normalization!r} is unknown; use 'adaptive', 'zscore' or 'raw'")
     return normalization == "zscore" or (normalization == "adaptive" and count > FEW_UNITS)
 
 
-def normalize_scores(
-    scores: Float[Tensor, "b n"],
-    normalization: Normalization = "adaptive",
-    *,
-    visible: Bool[Tensor, "b n"] | None = None,
-) -> Float[Tensor, "b n"]:
-    """(score - mean) / max(σ, ε) within each sample when it has more than three units, the raw scores otherwise.
-
-    σ is the unbiased estimate. `visible` leaves hidden units out of the statistics, where missing units are masked.
+def normalize_scores(scores: Scores, normalization: Normalization = "adaptive", *, visible: Visible = None) -> Scores:
+    """(score - mean) / max(σ, ε) within each sample when it has more than three units, the raw scores otherwise. σ is the
+    unbiased estimate; units outside `visible` are left out of the statistics.
 
     >>> normalize_scores(torch.tensor([[1.0, 2.0, 3.0, 4.0]])).sum().abs().item() < 1e-6
     True
@@ -47,13 +42,11 @@ def normalize_scores(
     return (scores - mean) / variance.sqrt().clamp_min(SCORE_FLOOR)
 
 
-def pool_by_modality(
-    scores: Float[Tensor, "b n"], modality: Int[Tensor, "n"], *, visible: Bool[Tensor, "b n"] | None = None
-) -> Float[Tensor, "b n"]:
-    """Every unit gets the mean of its modality's (visible) units: one gate per modality.
+def pool_by_modality(scores: Scores, modality: Int[Tensor, "n"], *, visible: Visible = None) -> Scores:
+    """Every unit gets the mean score of its modality's (visible) units: one gate per modality.
 
-    NOTE[PAPER] modality-gate: the paper says that v3 "shares one gate across all units of a modality" and not how; we
-    average the normalised unit scores, so the branch of Eq. 6 is chosen by the number of units, not of modalities.
+    NOTE[PAPER] modality-gate: the paper does not say how v3 "shares one gate across all units of a modality"; here the
+    normalised unit scores are averaged, so the number of units, not of modalities, chooses the branch of Eq. 6.
     """
     weight = torch.ones_like(scores) if visible is None else visible.float()
     same = (modality[:, None] == modality).to(scores.dtype)
@@ -72,38 +65,33 @@ class Gate(nn.Module):
         self.threshold = nn.Parameter(torch.tensor(float(threshold)))
         self.log_temperature = nn.Parameter(torch.tensor(0.0))
 
-    def forward(self, scores: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def forward(self, scores: Scores) -> Scores:
         return torch.sigmoid((scores - self.threshold) / self.log_temperature.exp())
 
 
-def attention_bias(gates: Float[Tensor, "b n"]) -> Float[Tensor, "b 1 1 s"]:
-    """log max(gate, 1e-9) on every key, 0 for CLS: multiplies a key's unnormalised attention weight by its gate.
-
-    Always float32; attention casts it to the precision of its queries last.
-    """
-    bias = gates.float().clamp_min(GATE_FLOOR).log()
-    return F.pad(bias, (1, 0))[:, None, None, :]
+def attention_bias(gates: Scores) -> Float[Tensor, "b 1 1 s"]:
+    """log max(gate, 1e-9) for every key, 0 for CLS, in float32: multiplies a key's unnormalised attention by its gate."""
+    return F.pad(gates.float().clamp_min(GATE_FLOOR).log(), (1, 0))[:, None, None, :]
 
 
 def hiding_bias(visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 1 s"]:
-    """Takes invisible units out of every attention; CLS is always visible."""
-    with torch.inference_mode(False):  # the scoring pass differentiates beside it, also for callers in inference mode
-        bias = torch.where(visible.clone(), 0.0, -1e9)
-        return F.pad(bias, (1, 0))[:, None, None, :]
+    """Hides invisible units from attention; CLS is always visible."""
+    with torch.inference_mode(False):  # the scoring pass differentiates through it, also for callers in inference mode
+        return F.pad(torch.where(visible.clone(), 0.0, -1e9), (1, 0))[:, None, None, :]
 
 
 class Biased:
-    """A classifier that adds a standing bias, such as `hiding_bias`, to whatever bias it is given."""
+    """A classifier that adds a fixed bias, such as `hiding_bias`, to the bias it is given."""
 
-    def __init__(self, classifier: SupportsAttention, standing: Tensor) -> None:
-        self.classifier, self.standing = classifier, standing
+    def __init__(self, classifier: SupportsAttention, fixed: Tensor) -> None:
+        self.classifier, self.fixed = classifier, fixed
 
     def __call__(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
-        return self._with(self.classifier, tokens, attn_bias)
+        return self.classifier(tokens, self._bias(tokens, attn_bias))
 
     def attention(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
-        return self._with(self.classifier.attention, tokens, attn_bias)
+        return self.classifier.attention(tokens, self._bias(tokens, attn_bias))
 
-    def _with(self, call: Callable[..., Tensor], tokens: Tensor, attn_bias: Tensor | None) -> Tensor:
-        standing = self.standing.repeat(len(tokens) // len(self.standing), 1, 1, 1)  # exact effects stack replacements
-        return call(tokens, standing if attn_bias is None else standing + attn_bias)
+    def _bias(self, tokens: Tensor, attn_bias: Tensor | None) -> Tensor:
+        fixed = self.fixed.repeat(len(tokens) // len(self.fixed), 1, 1, 1)  # exact effects stack replacements
+        return fixed if attn_bias is None else fixed + attn_bias

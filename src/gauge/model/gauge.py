@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gauge.model.frozen import Frozen
@@ -30,20 +29,18 @@ __all__ = ["Gauge", "Gating"]
 
 logger = logging.getLogger(__name__)
 
-
-DISTRUST = 2.0  # where `informed` starts, in deviations of a sample's scores: what was imputed begins nearly shut
+DISTRUST = 2.0  # start of `informed`, in deviations of a sample's scores: gates of imputed units start nearly closed
 CHOICES = (("granularity", ("unit", "modality", "imputed", "none")), ("read", ("backbone", "encoder")))
 
 
 @dataclass(frozen=True)
 class Gating:
-    """How evidence becomes gates; every ablation of the paper is one of these values.
+    """How evidence becomes gates, including every ablation of the paper.
 
-    `granularity`: a gate per unit, one per modality (v3), one learned gate for all imputed units whatever their scores, or
-    none at all (v1, v2). `read`: where a unit stands when it
-    is scored, as it enters the backbone or before the embeddings are added, when its replacement keeps its place.
-    `reference`: what replaces a unit there, zero when None. `informed` lowers the scores of all imputed units by one learned
-    number: scores do not tell what is real, but the model may know (not in the paper).
+    `granularity`: one gate per unit, one per modality (v3), one learned gate for all imputed units regardless of scores, or
+    none (v1, v2). `read`: units are scored as they enter the backbone, or before the embeddings are added, so that a
+    replaced unit keeps them. `reference` replaces a unit there (zero when None). `informed` lowers the scores of all imputed
+    units by one learned number (not in the paper).
 
     NOTE[PAPER] where-units-are-read: the paper leaves it open; the gradient is the same, the displacement is not.
     """
@@ -64,8 +61,8 @@ class Gating:
 
 @dataclass(frozen=True)
 class Reading:
-    """A batch as the network reads it: its completed input, its units, and the classifier that sees those in `visible`
-    (all of them when None)."""
+    """A batch as the network reads it: the completed input, its units, and the classifier that sees the units in `visible`
+    (all when None)."""
 
     completed: Batch
     units: Units
@@ -74,10 +71,8 @@ class Reading:
 
 
 class Gauge(Method):
-    """A gated classifier over a frozen imputer. Without an imputer missing units are hidden, and the rest is gated.
-
-    Encoders run once a step; the scoring pass and the gated pass share their tokens.
-    """
+    """A gated classifier over a frozen imputer. Without an imputer, missing units are hidden and the others gated. Encoders
+    run once per step; the scoring pass and the gated pass share their tokens."""
 
     def __init__(
         self,
@@ -88,8 +83,7 @@ class Gauge(Method):
         gating: Gating | None = None,
     ) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.classifier = classifier
+        self.encoder, self.classifier = encoder, classifier
         self.imputer = None if imputer is None else Frozen(imputer)
         self.gating = gating or Gating()
         score = self.gating.score
@@ -102,12 +96,11 @@ class Gauge(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the gated prediction (Eq. 10)."""
-        assert batch.labels is not None
-        return {"task": F.cross_entropy(self(batch).logits, batch.labels)}
+        return {"task": batch.cross_entropy(self(batch).logits)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
-        """The prediction for a batch whose values have been checked, with evidence and gates."""
+        """The prediction with evidence and gates; the values of the batch and the scores are checked."""
         prediction = self(batch.check())
         if prediction.evidence is not None:
             self._check(prediction.evidence, batch)
@@ -132,13 +125,8 @@ class Gauge(Method):
         if self.gating.granularity == "imputed":
             gates = torch.where(units.observed, 1.0, self.gate(torch.zeros_like(units.observed, dtype=torch.float32)))
             return Prediction(classifier(units.tokens, attention_bias(gates)), None, gates)
-        evidence = self.score(
-            classifier,
-            units.tokens,
-            reference=self.reference(units),
-            objective=self.gating.objective,
-            key=reading.completed.key,
-        )
+        reference, objective, key = self.reference(units), self.gating.objective, reading.completed.key
+        evidence = self.score(classifier, units.tokens, reference=reference, objective=objective, key=key)
         scores = normalize_scores(evidence.scores, self.gating.normalization, visible=visible)
         if self.gating.granularity == "modality":
             scores = pool_by_modality(scores, units.modality, visible=visible)
@@ -148,7 +136,7 @@ class Gauge(Method):
         return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
 
     def reference(self, units: Units) -> Tensor | None:
-        """What replaces a unit, as the backbone sees it."""
+        """The replacement of a unit, as the backbone sees it."""
         reference = self.gating.reference
         if self.gating.read == "backbone":
             return reference
@@ -162,6 +150,4 @@ class Gauge(Method):
                 "the batch); look for exploding weights or for a score that divides by zero"
             )
         if evidence.scores.shape[1] > 1 and (evidence.scores.std(1) < SCORE_FLOOR).all():
-            logger.warning(
-                "all evidence scores lie within %g of each other: the gates cannot tell units apart", SCORE_FLOOR
-            )
+            logger.warning("all evidence scores are within %g: the gates cannot tell units apart", SCORE_FLOOR)

@@ -14,8 +14,7 @@ from gauge.types import Backbone
 class Network(nn.Module):
     """(tokens, attn_bias) -> logits: prepends CLS, runs the backbone, reads the first position.
 
-    The backbone is a `Backbone`, or any function of (sequence, attn_bias); `check_backbone` tells whether it keeps the
-    contract. It is asked for the CLS state alone.
+    The backbone is a `Backbone` or any function of (sequence, attn_bias); `check_backbone` tests its contract.
 
     >>> from gauge.model.backbones.transformer import Transformer
     >>> network = Network(Transformer(16, heads=2, depth=2), dim=16, num_classes=3)
@@ -27,7 +26,7 @@ class Network(nn.Module):
         super().__init__()
         self.backbone = backbone if isinstance(backbone, Backbone) else FromFunction(backbone)
         self.cls_token = small_parameter(dim)
-        self.cls_position = small_parameter(dim)  # one slot of the published position table belongs to CLS
+        self.cls_position = small_parameter(dim)  # the published position table has a row for CLS
         self.head = nn.Linear(dim, num_classes)
 
     def forward(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b k"]:
@@ -35,12 +34,13 @@ class Network(nn.Module):
 
     def features(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
         """The CLS state that the head reads."""
-        return self.backbone.cls(self._sequence(tokens), attn_bias)
+        return self.backbone.cls(self.sequence(tokens), attn_bias)
 
     def attention(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
-        """The attention of the last block, where the backbone offers it."""
-        return self.backbone.attention(self._sequence(tokens), attn_bias)
+        """The attention of the last block, if the backbone offers it."""
+        return self.backbone.attention(self.sequence(tokens), attn_bias)
 
-    def _sequence(self, tokens: Tensor) -> Tensor:
+    def sequence(self, tokens: Float[Tensor, "b n c"]) -> Float[Tensor, "b s c"]:
+        """The tokens after CLS."""
         cls = (self.cls_token + self.cls_position).to(tokens.dtype).expand(len(tokens), 1, -1)
         return torch.cat([cls, tokens], 1)

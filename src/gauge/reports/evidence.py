@@ -17,14 +17,14 @@ State = Literal["observed", "imputed", "missing"]
 STATES: tuple[State, ...] = get_args(State)
 
 FOLD = 12  # lines of a table that are always shown
-MOST = 20  # columns in the table of absences
+MOST = 20  # rows and columns in the table of attention where a column is not observed
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One evidence unit of one row. `name` is its column, and the word or the place in the picture where a column has many
-    units; `value` what the model was given there, as text. A `missing` unit was hidden from the model: it has no gate, no
-    score and no attention. `effect` is the exact one, where it was asked for."""
+    """One evidence unit of one row. `name` is its column, or the word or part of an image where a column has many units;
+    `value` is what the model was given, as text. A `missing` unit was hidden from the model: it has no gate, no score and no
+    attention. `effect` is the exact one, if it was measured."""
 
     column: str
     kind: Kind
@@ -38,18 +38,18 @@ class Unit:
     effect: float | None = None
 
     def __post_init__(self) -> None:
-        for field_name, allowed in (("kind", get_args(Kind)), ("state", STATES)):
-            if (given := getattr(self, field_name)) not in allowed:
-                raise ValueError(f"unit {self.name!r} has {field_name} {given!r}; use one of {', '.join(allowed)}")
-        for field_name in ("score", "gate"):
-            if (getattr(self, field_name) is None) != (self.state == "missing"):
+        for name, allowed in (("kind", get_args(Kind)), ("state", STATES)):
+            if (value := getattr(self, name)) not in allowed:
+                raise ValueError(f"unit {self.name!r} has {name} {value!r}; use one of {', '.join(allowed)}")
+        for name in ("score", "gate", "attention_before", "attention_after", "effect"):
+            value = getattr(self, name)
+            if name in ("score", "gate") and (value is None) != (self.state == "missing"):
                 raise ValueError(
-                    f"unit {self.name!r} is {self.state} and its {field_name} is {getattr(self, field_name)}; "
-                    f"give None where a unit is missing, and a {field_name} everywhere else"
+                    f"unit {self.name!r} is {self.state} and its {name} is {value}; "
+                    f"give None where a unit is missing, and a {name} everywhere else"
                 )
-        for field_name in ("score", "gate", "attention_before", "attention_after", "effect"):
-            if (given := getattr(self, field_name)) is not None and not isfinite(given):
-                raise ValueError(f"{field_name} of unit {self.name!r} is {given}; give a finite value")
+            if value is not None and not isfinite(value):
+                raise ValueError(f"{name} of unit {self.name!r} is {value}; give a finite value")
         if self.gate is not None and not 0 <= self.gate <= 1:
             raise ValueError(
                 f"the gate of unit {self.name!r} is {self.gate:g}; a gate lies between 0 and 1, so pass gates, not scores"
@@ -57,26 +57,26 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Picture:
+class GridImage:
     """What the model saw of an image column, in RGB, and how many rows and columns its units form from top left."""
 
     pixels: UInt8[np.ndarray, "h w 3"]
     grid: tuple[int, int]
 
     def __post_init__(self) -> None:
-        figures.check_picture(self.pixels, "the picture")
+        figures.check_image(self.pixels, "the image")
 
 
 @dataclass(frozen=True)
 class RowEvidence:
-    """One row: the class predicted for it with its probability, without the gates and with them, and all its units in the
-    order of the columns. `agreement` is the rank correlation of scores and exact effects. `label` is the true class."""
+    """One row: the predicted class with its probability, without and with the gates, and all units in the order of the
+    columns. `agreement` is the rank correlation of scores and exact effects, `label` the true class."""
 
     title: str
     before: tuple[str, float]
     after: tuple[str, float]
     units: tuple[Unit, ...]
-    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    images: Mapping[str, GridImage] = field(default_factory=dict)
     label: str | None = None
     agreement: float | None = None
 
@@ -85,33 +85,28 @@ class RowEvidence:
             raise ValueError(f"row {self.title!r} has no units; give at least one")
         for _, probability in (self.before, self.after):
             if not 0 <= probability <= 1:
-                raise ValueError(
-                    f"row {self.title!r} has probability {probability:g}; it lies between 0 and 1, so give no percentages"
-                )
+                raise ValueError(f"row {self.title!r} has probability {probability:g}; give a value from 0 to 1")
         for column in _columns(self):
-            if kinds := {unit.kind for unit in column.units} - {column.kind}:
-                raise ValueError(
-                    f"column {column.name!r} of row {self.title!r} has units of kind {column.kind} and {min(kinds)}; "
-                    "give a column one kind"
-                )
-            if column.kind != "image" or column.state == "missing":
-                continue
-            if column.name not in self.pictures:
-                raise ValueError(
-                    f"row {self.title!r} has units of image column {column.name!r} but no picture of it; "
-                    f"add pictures[{column.name!r}]"
-                )
-            height, width = self.pictures[column.name].grid
-            if len(column.units) != height * width:
-                raise ValueError(
-                    f"image column {column.name!r} of row {self.title!r} has {len(column.units)} units but its grid is "
-                    f"{height} x {width}; give one unit for each place"
-                )
+            self._check_column(column)
+
+    def _check_column(self, column: "_Column") -> None:
+        where = f"column {column.name!r} of row {self.title!r}"
+        if kinds := {unit.kind for unit in column.units} - {column.kind}:
+            raise ValueError(f"{where} has units of kind {column.kind} and {min(kinds)}; give a column one kind")
+        if column.kind != "image" or column.state == "missing":
+            return
+        if column.name not in self.images:
+            raise ValueError(f"image {where} has units but no image; add images[{column.name!r}]")
+        height, width = self.images[column.name].grid
+        if len(column.units) != height * width:
+            raise ValueError(
+                f"image {where} has {len(column.units)} units but a grid of {height} x {width}; give one unit for each part"
+            )
 
 
 @dataclass(frozen=True)
 class EvidencePage:
-    """All that the page shows. `facts`: how it came about (model, version, date)."""
+    """The content of the page. `facts` say how the model was trained."""
 
     title: str
     lead: str
@@ -124,66 +119,51 @@ class EvidencePage:
 
 
 def render(page: EvidencePage) -> str:
-    """The whole HTML document: it asks for nothing from elsewhere, and every text is shown, never run."""
+    """The whole HTML document: it loads nothing from elsewhere, and every text is escaped."""
     changed = [number for number, row in enumerate(page.rows, 1) if row.before[0] != row.after[0]]
-    return _rendered(
-        "_page.html", page.rows, page=page, changed=changed, overview=overview(page.rows), absences=absences(page.rows)
-    )
+    summary = {"overview": overview(page.rows), "unobserved": unobserved(page.rows)}
+    return _rendered("_page.html", page.rows, page=page, changed=changed, **summary)
 
 
 def render_rows(rows: Sequence[RowEvidence]) -> str:
-    """The rows alone, to stand in a notebook: their styles reach nothing outside them."""
+    """The rows alone, for a notebook: their styles affect nothing else."""
     return _rendered("_fragment.html", rows)
 
 
 def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str:
     views = [_View(row) for row in rows]
-    return template("evidence.html").render(
-        layout=layout,
-        views=views,
-        effects=any(view.effects for view in views),
-        by_gate=by_gate,
-        states=STATES,
-        fold=FOLD,
-        most=MOST,
-        **values,
-    )
+    values |= {"effects": any(view.effects for view in views), "by_gate": by_gate, "states": STATES}
+    return template("evidence.html").render(layout=layout, views=views, fold=FOLD, most=MOST, **values)
 
 
-@dataclass(frozen=True)
-class _Column:
-    """All units of one column in one row. It counts as observed, or else as imputed, when one of its units is."""
+class _Column(NamedTuple):
+    """All units of one column in one row. It counts as observed, or else as imputed, if one of its units does."""
 
     name: str
-    units: tuple[Unit, ...]
-
-    @property
-    def kind(self) -> Kind:
-        return self.units[0].kind
-
-    @property
-    def state(self) -> State:
-        return min((unit.state for unit in self.units), key=STATES.index)
-
-    @property
-    def gate(self) -> float | None:
-        gates = [unit.gate for unit in self.units if unit.gate is not None]
-        return float(np.mean(gates)) if gates else None
-
-    @property
-    def attention_before(self) -> float:
-        return sum(unit.attention_before for unit in self.units)
-
-    @property
-    def attention_after(self) -> float:
-        return sum(unit.attention_after for unit in self.units)
+    units: list[Unit]
+    kind: Kind
+    state: State
+    gate: float | None
+    attention_before: float
+    attention_after: float
 
 
 def _columns(row: RowEvidence) -> list[_Column]:
-    found: dict[str, list[Unit]] = {}
+    columns: dict[str, list[Unit]] = {}
     for unit in row.units:
-        found.setdefault(unit.column, []).append(unit)
-    return [_Column(name, tuple(units)) for name, units in found.items()]
+        columns.setdefault(unit.column, []).append(unit)
+    return [
+        _Column(
+            name,
+            units,
+            units[0].kind,
+            min((unit.state for unit in units), key=STATES.index),
+            float(np.mean(gates)) if (gates := [unit.gate for unit in units if unit.gate is not None]) else None,
+            sum(unit.attention_before for unit in units),
+            sum(unit.attention_after for unit in units),
+        )
+        for name, units in columns.items()
+    ]
 
 
 def by_gate(units: Iterable[Unit]) -> list[Unit]:
@@ -202,10 +182,11 @@ class _View:
         self.row, self.columns = row, _columns(row)
         self.cells = by_gate(unit for unit in row.units if unit.kind in ("number", "category"))
         self.rich = [column for column in self.columns if column.kind in ("text", "image")]
-        self.absent = {state: [column.name for column in self.columns if column.state == state] for state in STATES[1:]}
+        self.not_observed = {
+            state: [column.name for column in self.columns if column.state == state] for state in STATES[1:]
+        }
         self.score, self.effect = largest("score"), largest("effect")
         self.attention = largest("attention_before", "attention_after")
-        self.decimals = figures.three_digits(self.score)
         self.effects = any(unit.effect is not None for unit in row.units)
 
 
@@ -215,8 +196,8 @@ def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
 
 
 def overview(rows: Sequence[RowEvidence]) -> pd.DataFrame:
-    """A line for each column, the highest mean gate where observed first: mean gates where observed and where imputed (None
-    where it never was), the share of rows in each state, and the mean attention after gating over all rows.
+    """A line for each column, the highest mean gate where observed first: the mean gates where observed and where imputed
+    (None if never), the share of rows in each state, and the mean attention after gating over all rows.
 
     A column of many units has their mean gate and the sum of their attention; one without units in a row is missing there.
     """
@@ -231,9 +212,8 @@ def overview(rows: Sequence[RowEvidence]) -> pd.DataFrame:
     return lines.astype(object).where(lines.notna(), None)
 
 
-class Absence(NamedTuple):
-    """Where predictions look without `column`: the mean attention after gating on every column, over the so many `rows` in
-    which this one is imputed or missing."""
+class Unobserved(NamedTuple):
+    """The mean attention after gating on every column, over the `rows` rows in which `column` is imputed or missing."""
 
     column: str
     rows: int
@@ -244,14 +224,14 @@ class Absence(NamedTuple):
         return max(self.attention.values())
 
 
-def absences(rows: Sequence[RowEvidence]) -> list[Absence]:
-    """The columns most often absent first, with the columns that get most attention first; at most `MOST` of both."""
-    absent = _table(rows, "state").fillna("missing") != "observed"
+def unobserved(rows: Sequence[RowEvidence]) -> list[Unobserved]:
+    """The least often observed columns first, with the columns that get most attention first; at most `MOST` of both."""
+    mask = _table(rows, "state").fillna("missing") != "observed"
     attention = _table(rows, "attention_after").fillna(0.0)
-    watched = attention[attention.mean().nlargest(MOST).index]
-    often = absent.sum().nlargest(MOST)
-
-    def without(name: str) -> dict[str, float]:
-        return dict(zip(watched.columns, watched[absent[name]].mean().tolist(), strict=True))
-
-    return [Absence(str(name), int(count), without(str(name))) for name, count in often.items() if count > 0]
+    attention = attention[attention.mean().nlargest(MOST).index]
+    counts = mask.sum().nlargest(MOST)
+    return [
+        Unobserved(str(name), int(count), {str(key): float(mean) for key, mean in attention[mask[name]].mean().items()})
+        for name, count in counts.items()
+        if count > 0
+    ]

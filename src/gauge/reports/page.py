@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -16,10 +17,10 @@ __all__ = ["Curves", "Estimate", "ModalityEvidence", "Report", "Row", "SampleEvi
 
 @dataclass(frozen=True)
 class ModalityEvidence:
-    """One modality of one sample. `grid`: how many rows and columns its units form, counted from top left.
+    """One modality of one sample. Its units form a `grid` of rows and columns, counted from top left.
 
-    `image`, in RGB, is what the model was given, imputed when not observed; `truth` the real picture hidden from it,
-    where known. `attention_before` and `attention_after` are from CLS, without and with the gates.
+    `image`, in RGB, is what the model was given, imputed if not observed; `truth` is the real image, if it was hidden.
+    `attention_before` and `attention_after` are from CLS, without and with the gates.
     """
 
     name: str
@@ -33,10 +34,9 @@ class ModalityEvidence:
     attention_after: Float[np.ndarray, "n"]
 
     def __post_init__(self) -> None:
-        for name in ("image", "truth"):
-            image = getattr(self, name)
+        for name, image in (("image", self.image), ("truth", self.truth)):
             if image is not None:
-                figures.check_picture(image, f"the {name} of {self.name!r}")
+                figures.check_image(image, f"the {name} of {self.name!r}")
         rows, columns = self.grid
         for name in ("scores", "gates", "attention_before", "attention_after"):
             values = getattr(self, name)
@@ -49,14 +49,14 @@ class ModalityEvidence:
                 raise ValueError(f"{name} of {self.name!r} holds {values[~np.isfinite(values)][0]}; give finite values")
         if not ((self.gates >= 0) & (self.gates <= 1)).all():
             raise ValueError(
-                f"the gates of {self.name!r} run from {self.gates.min():g} to {self.gates.max():g}; a gate lies "
-                "between 0 and 1, so pass gates, not scores"
+                f"the gates of {self.name!r} run from {self.gates.min():g} to {self.gates.max():g}; a gate lies between 0 "
+                "and 1, so pass gates, not scores"
             )
 
 
 @dataclass(frozen=True)
 class SampleEvidence:
-    """One sample, and the class predicted for it with its probability, without the gates and with them."""
+    """One sample, and its predicted class with the probability, without and with the gates."""
 
     title: str
     label: str
@@ -64,22 +64,14 @@ class SampleEvidence:
     after: tuple[str, float]
     modalities: tuple[ModalityEvidence, ...]
 
-    @property
-    def largest_score(self) -> float:
-        return max(float(np.abs(modality.scores).max()) for modality in self.modalities) or 1.0
-
-    @property
-    def largest_attention(self) -> float:
-        return max(float(max(m.attention_before.max(), m.attention_after.max())) for m in self.modalities) or 1.0
-
-    @property
-    def score_decimals(self) -> int:
-        return figures.three_digits(self.largest_score)
+    def largest(self, *names: str) -> float:
+        """The largest absolute value of these quantities, which scales their bars; 1 if all are 0."""
+        return max(float(np.abs(getattr(each, name)).max()) for each in self.modalities for name in names) or 1.0
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the results: `note` says in a short sentence what it is. A featured row is set apart from the rest."""
+    """One row of the results; `note` describes it in a short sentence. A featured row is highlighted."""
 
     name: str
     note: str
@@ -89,8 +81,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """All that the page shows. `verdict`: sentences on what the intervals can and cannot decide. `facts`: how the
-    numbers came about (commit, hardware, seed, data, time). Curves are named like the rows they belong to.
+    """The content of the page. `verdict`: sentences on what the intervals can and cannot decide. `facts`: the provenance
+    of the numbers (commit, hardware, seed, data, time). Curves have the names of the rows they belong to.
 
     >>> row = Row("GAUGE", "imputed and gated", ((95.0, 93.5, 96.2),))
     >>> Report("Demo", "One method.", columns=("complete",), rows=(row,)).extent(0)
@@ -115,35 +107,25 @@ class Report:
                 )
             for value, low, high in row.cells:
                 if not low <= value <= high:
-                    raise ValueError(
-                        f"row {row.name!r} has {value:g} outside its interval [{low:g}, {high:g}]; "
-                        "give (value, low, high)"
-                    )
+                    interval = f"its interval [{low:g}, {high:g}]"
+                    raise ValueError(f"row {row.name!r} has {value:g} outside {interval}; give (value, low, high)")
         names = [row.name for row in self.rows]
         for name in self.curves.lines if self.curves else ():
             if name not in names:
                 raise ValueError(f"the curve of {name!r} belongs to no row; rows: {', '.join(names)}")
 
     def extent(self, column: int) -> tuple[float, float]:
-        """Where the intervals of a column begin, and how much they span."""
+        """The lowest end of a column's intervals, and the span up to the highest."""
         low, high = min(row.cells[column][1] for row in self.rows), max(row.cells[column][2] for row in self.rows)
         return low, (high - low) or 1.0
 
 
 def render_report(report: Report) -> str:
-    """The page: it asks for nothing from elsewhere, and every text of the report is shown, never run."""
-    charts = {name: Markup(_chart(report, width, name)) for name, width in (("wide", 720), ("narrow", 350))}
+    """The HTML document: it loads nothing from elsewhere, and every text is escaped."""
+    charts: dict[str, Markup] = {}
+    if report.curves is not None:
+        rows, featured = [row.name for row in report.rows], {row.name for row in report.rows if row.featured}
+        for name, width in (("wide", 720), ("narrow", 350)):
+            options: dict[str, Any] = {"featured": featured, "metric": report.metric, "width": width, "prefix": name}
+            charts[name] = Markup(figures.accuracy_curve(report.curves, rows, **options))
     return template("page.html").render(page=report, charts=charts)
-
-
-def _chart(report: Report, width: int, name: str) -> str:
-    if report.curves is None:
-        return ""
-    return figures.accuracy_curve(
-        report.curves,
-        [row.name for row in report.rows],
-        featured={row.name for row in report.rows if row.featured},
-        metric=report.metric,
-        width=width,
-        prefix=name,
-    )

@@ -1,4 +1,4 @@
-"""The HTML templates of all reports: every text is escaped, and a name nobody gave is an error."""
+"""The HTML templates of all reports: every text is escaped, and an undefined name is an error."""
 
 from functools import cache
 
@@ -17,10 +17,6 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(
-        colours=figures.COLOURS,
-        series=figures.series,
-        picture=figures.picture,
-        gate_colour=figures.gate_colour,
-    )
+    environment.globals |= {"colours": figures.COLOURS, "series": figures.series, "three_digits": figures.three_digits}
+    environment.globals |= {"data_address": figures.data_address, "gate_colour": figures.gate_colour}
     return environment.get_template(name)

@@ -14,21 +14,19 @@ from torch import Tensor
 from gauge.model.explain import explain, part_names
 from gauge.model.gauge import Gauge
 from gauge.model.scoring.exact import exact_effects
-from gauge.reports.evidence import EvidencePage, Picture, RowEvidence, State, Unit, render, render_rows
+from gauge.reports.evidence import EvidencePage, GridImage, RowEvidence, State, Unit, render, render_rows
 from gauge.tabular.columns import Column, Words
 from gauge.tabular.schema import Encoded, Schema
 from gauge.training.checkpoint import write_text
 from gauge.types import Batch
 
-__all__ = ["Explanation", "Reader"]
-
 TITLE = "Row "
-SHOWN = 20  # rows in a notebook; a page has them all
+SHOWN = 20  # rows in a notebook; a page shows all
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """The evidence of some rows: `explanation[3]` is that of one, `explanation[:5]` of five; `rows` holds the values."""
+    """The evidence of some rows, as values in `rows`; `explanation[3]` and `explanation[:5]` select one and five of them."""
 
     rows: tuple[RowEvidence, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -39,44 +37,35 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, place: int | slice) -> "Explanation":
-        chosen = self.rows[place] if isinstance(place, slice) else (self.rows[place],)
-        return Explanation(chosen, self.facts)
+    def __getitem__(self, index: int | slice) -> "Explanation":
+        return Explanation(self.rows[index] if isinstance(index, slice) else (self.rows[index],), self.facts)
 
     def __iter__(self) -> Iterator["Explanation"]:
-        return (self[place] for place in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
     def to_frame(self) -> pd.DataFrame:
         """One line for every unit of every row."""
+        names = ("row", "label", "prediction", "probability", "prediction_ungated", "probability_ungated")
         lines = []
         for row in self.rows:
-            answer = {
-                "row": row.title.removeprefix(TITLE),
-                "label": row.label,
-                "prediction": row.after[0],
-                "probability": row.after[1],
-            }
-            ungated = {"prediction_ungated": row.before[0], "probability_ungated": row.before[1]}
-            lines += [{**answer, **ungated, **asdict(unit)} for unit in row.units]
+            answer = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.after, *row.before), strict=True))
+            lines += [answer | asdict(unit) for unit in row.units]
         return pd.DataFrame(lines)
 
     def to_html(self, path: str | Path) -> None:
-        """One file that works offline: a summary over all rows, then every row."""
-        page = EvidencePage(
-            "Which evidence was trusted?",
-            f"Predicting {self.facts.get('Predicts', 'the label')}. Every value, word and part of a picture has a gate: how "
-            "much of it the prediction could use.",
-            self.rows,
-            self.facts,
+        """Write one file that works offline: a summary of all rows, then every row."""
+        lead = (
+            f"Predicting {self.facts.get('Predicts', 'the label')}. Every value, word and part of an image has a gate: how "
+            "much of it the prediction could use."
         )
-        write_text(Path(path), render(page))
+        write_text(Path(path), render(EvidencePage("Which evidence was trusted?", lead, self.rows, self.facts)))
 
     def _repr_html_(self) -> str:
         return render_rows(self.rows[:SHOWN])
 
 
 class Part(NamedTuple):
-    """What a unit stands for: its column, its name there, its value in words, and whether that was observed."""
+    """What a unit stands for: its column, its name there, its value as text, and whether it was observed."""
 
     column: Column
     name: str
@@ -86,7 +75,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """Puts what a model made of its units into words. `prior` is its answer to a row without any value."""
+    """Explains the predictions of a model in terms of the table. `prior` is its prediction for a row without values."""
 
     schema: Schema
     model: Gauge
@@ -96,93 +85,81 @@ class Reader:
     def rows(
         self, frame: pd.DataFrame, encoded: Encoded, *, labels: Sequence[str] | None = None, exact: bool = False
     ) -> tuple[RowEvidence, ...]:
-        """The evidence of all rows, in their order; `exact` adds what leaving a unit out would really do."""
-        found: dict[int, RowEvidence] = {}
+        """The evidence of all rows, in order; `exact` adds the measured effect of leaving out each unit."""
+        rows: dict[int, RowEvidence] = {}
         for batch in encoded.batches(next(self.model.parameters()).device):
-            rows = self._batch(frame, batch, exact=exact)
-            found |= dict(zip(batch.index.tolist(), rows, strict=True))
+            rows |= zip(batch.index.tolist(), self._batch(frame, batch, exact=exact), strict=True)
+        answer = str(self.classes[int(self.prior.argmax())]), float(self.prior.max())
+        units = tuple(_missing(column) for column in self.schema.columns)
         for row in np.flatnonzero(encoded.empty).tolist():
-            answer = str(self.classes[int(self.prior.argmax())]), float(self.prior.max())
-            units = tuple(_missing(column) for column in self.schema.columns)
-            found[row] = RowEvidence(f"{TITLE}{frame.index[row]}", answer, answer, units)
+            rows[row] = RowEvidence(f"{TITLE}{frame.index[row]}", answer, answer, units)
         if labels is not None:
-            found = {row: replace(evidence, label=labels[row]) for row, evidence in found.items()}
-        return tuple(found[row] for row in range(len(frame)))
+            rows = {row: replace(evidence, label=labels[row]) for row, evidence in rows.items()}
+        return tuple(rows[row] for row in range(len(frame)))
 
     def _batch(self, frame: pd.DataFrame, batch: Batch, *, exact: bool) -> list[RowEvidence]:
-        found = explain(self.model, batch)
-        measured = [found.evidence.scores, found.gates, found.attention_before, found.attention_after]
+        explained = explain(self.model, batch)
+        measured = [explained.evidence.scores, explained.gates, explained.attention_before, explained.attention_after]
         if exact:
-            reference = self.model.reference(found.units)
-            measured.append(exact_effects(found.classifier, found.units.tokens, reference=reference))
+            reference = self.model.reference(explained.units)
+            measured.append(exact_effects(explained.classifier, explained.units.tokens, reference=reference))
         numbers = torch.stack(measured, 2).double().cpu().numpy()
-        before, after = self._answers(found.evidence.logits), self._answers(found.logits)
-        completed, observed = (
-            {name: values.cpu().numpy() for name, values in each.items()}
-            for each in (found.completed.inputs, batch.observed)
+        before, after = self._answers(explained.evidence.logits), self._answers(explained.logits)
+        values, flags = (
+            {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+            for tensors in (explained.completed.inputs, batch.observed)
         )
         rows = []
-        for place, row in enumerate(batch.index.tolist()):
-            values, flags = ({name: each[place] for name, each in part.items()} for part in (completed, observed))
-            units = self._units(self._parts(frame.iloc[row], values, flags), numbers[place])
-            pictures = self._pictures(values, flags)
+        for index, row in enumerate(batch.index.tolist()):
+            inputs, observed = ({name: each[index] for name, each in arrays.items()} for arrays in (values, flags))
+            units = self._units(self._parts(frame.iloc[row], inputs, observed), numbers[index])
+            images = self._images(inputs, observed)
             title, agreement = f"{TITLE}{frame.index[row]}", _agreement(units) if exact else None
-            rows.append(RowEvidence(title, before[place], after[place], units, pictures, agreement=agreement))
+            rows.append(RowEvidence(title, before[index], after[index], units, images, agreement=agreement))
         return rows
 
     def _answers(self, logits: Tensor) -> list[tuple[str, float]]:
-        chances, places = logits.double().softmax(1).max(1)
-        return [
-            (str(self.classes[place]), chance) for place, chance in zip(places.tolist(), chances.tolist(), strict=True)
-        ]
+        probabilities, indices = logits.double().softmax(1).max(1)
+        return list(zip((str(self.classes[i]) for i in indices.tolist()), probabilities.tolist(), strict=True))
 
     def _parts(
-        self, row: pd.Series, values: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]
+        self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]
     ) -> list[Part | None]:
-        """What every unit stands for, in the order of the units; None for the blank end of a text."""
+        """What every unit stands for, in the order of the units; None for the padding of a text."""
         parts: list[Part | None] = []
         for modality, (first, *_) in self.schema.modalities.items():
-            there, given, count = observed[modality], values[modality], self.model.encoder.layout[modality]
+            values, flags, count = inputs[modality], observed[modality], self.model.encoder.layout[modality]
             if modality == "table":
-                columns = self.schema.table
-                words = [
-                    _shown(row[column.name]) if flag else column.decode(float(value))
-                    for column, value, flag in zip(columns, given, there, strict=True)
+                parts += [
+                    Part(cell, cell.name, _shown(row[cell.name]) if flag else cell.decode(float(value)), bool(flag))
+                    for cell, value, flag in zip(self.schema.table, values, flags, strict=True)
                 ]
-                mine = [Part(c, c.name, word, bool(flag)) for c, word, flag in zip(columns, words, there, strict=True)]
             elif isinstance(first, Words):
-                words = first.split(str(row[first.name])) if there else first.decode(given.tolist())
-                mine = [Part(first, word, word, bool(there)) for word in words]
+                words = first.split(str(row[first.name])) if flags else first.decode(values.tolist())
+                parts += [Part(first, word, word, bool(flags)) for word in words] + [None] * (count - len(words))
             else:
-                mine = [Part(first, name, "", bool(there)) for name in part_names(count)]
-            parts += [*mine, *[None] * (count - len(mine))]
+                parts += [Part(first, name, "", bool(flags)) for name in part_names(count)]
         return parts
 
     def _units(self, parts: Sequence[Part | None], numbers: np.ndarray) -> tuple[Unit, ...]:
-        """In the order of the columns. What was missing and hidden is told once for each column."""
+        """In the order of the columns. A column that was missing and not imputed is one unit."""
         units: dict[str, list[Unit]] = {column.name: [] for column in self.schema.columns}
         for part, measured in zip(parts, numbers.tolist(), strict=True):
-            if part is None:
-                continue
-            mine = units[part.column.name]
-            if part.observed or self.model.imputer is not None:
+            if part is not None and (part.observed or self.model.imputer is not None):
                 state: State = "observed" if part.observed else "imputed"
-                mine.append(Unit(part.column.name, part.column.kind, part.name, part.value, state, *measured))
-            elif not mine:
-                mine.append(_missing(part.column))
-        for column in self.schema.columns:
-            units[column.name] = units[column.name] or [_missing(column)]
-        return tuple(unit for mine in units.values() for unit in mine)
+                unit = Unit(part.column.name, part.column.kind, part.name, part.value, state, *measured)
+                units[part.column.name].append(unit)
+        return tuple(unit for column in self.schema.columns for unit in units[column.name] or [_missing(column)])
 
-    def _pictures(self, values: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> dict[str, Picture]:
-        """The pictures that the model saw, by their columns."""
-        found = {}
+    def _images(self, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> dict[str, GridImage]:
+        """The images that the model was given, by column."""
+        images = {}
         for modality, (column, *_) in self.schema.modalities.items():
             if column.kind == "image" and (observed[modality] or self.model.imputer is not None):
                 side = round(self.model.encoder.layout[modality] ** 0.5)
-                pixels = (values[modality].transpose(1, 2, 0) * 255).round().astype(np.uint8)
-                found[column.name] = Picture(pixels, (side, side))
-        return found
+                pixels = (inputs[modality].transpose(1, 2, 0) * 255).round().astype(np.uint8)
+                images[column.name] = GridImage(pixels, (side, side))
+        return images
 
 
 def _shown(value: Any) -> str:
@@ -195,9 +172,8 @@ def _missing(column: Column) -> Unit:
 
 
 def _agreement(units: Sequence[Unit]) -> float | None:
-    """How scores and exact effects rank alike; None where there is nothing to rank."""
+    """The rank correlation of scores and exact effects; None where there is nothing to rank."""
     pairs = [(unit.score, abs(unit.effect)) for unit in units if unit.score is not None and unit.effect is not None]
-    if len(pairs) < 3:
+    if len(pairs) < 3 or any(len(set(values)) == 1 for values in zip(*pairs, strict=True)):
         return None
-    found = float(spearmanr(*zip(*pairs, strict=True)).statistic)
-    return None if np.isnan(found) else found
+    return float(spearmanr(*zip(*pairs, strict=True)).statistic)

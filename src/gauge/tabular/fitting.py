@@ -1,7 +1,4 @@
-"""How a model for a table is trained: a backbone that has met missing values, then gates on masked or on imputed input.
-
-Validation decides between the two, unless the strategy is given.
-"""
+"""Training on a table: a backbone, then gates on masked or on imputed input, whichever validates better."""
 
 import inspect
 import time
@@ -28,7 +25,7 @@ from gauge.tabular.columns import Column, Image, PretrainedText, Text
 from gauge.tabular.pretrained import Pretrained
 from gauge.tabular.schema import Schema
 from gauge.training.loop import Epoch
-from gauge.training.metrics import ACCURACY, Metric
+from gauge.training.metrics import Metric
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import OnEpoch, Stage, StageStore
 from gauge.types import Batch, Encoder, Imputer, Method, Prediction, SupportsComplete
@@ -36,12 +33,12 @@ from gauge.types import Batch, Encoder, Imputer, Method, Prediction, SupportsCom
 Strategy = Literal["mask", "impute"]
 
 STEPS = 800  # of the backbone, about
-SHARES = {"imputer": 0.2, "backbone": 0.6, "mask": 0.8, "impute": 1.0}  # of the time limit, by the end of each stage
+SHARES = {"imputer": 0.2, "backbone": 0.6, "mask": 0.8, "impute": 1.0}  # of the time limit, used up by each stage's end
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large the networks are: width, heads and depth of the backbone, channels of the image encoder."""
+    """Width, heads and depth of the backbone, and the channels of the image encoder."""
 
     dim: int
     heads: int
@@ -58,24 +55,24 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides how a model is trained. `rate` is the largest share of values that training hides; `imputer` a
-    registered name or any object with `complete(batch)`; `seconds` the time limit."""
+    """The options of a training run. `rate` is the largest share of values that training hides, `imputer` a registered
+    name or any object with `complete(batch)`, `seconds` the time limit."""
 
-    size: str = "small"
-    strategies: tuple[Strategy, ...] = ("mask", "impute")
-    imputer: str | SupportsComplete = "masked_columns"
-    gates: bool = True
-    rate: float = 0.5
-    epochs: int | None = None
-    batch_size: int | None = None
-    learning_rate: float = 2e-3
-    metric: Metric = ACCURACY
-    donors: int = 1000
-    seed: int = 0
-    seconds: float | None = None
+    size: str
+    strategies: tuple[Strategy, ...]
+    imputer: str | SupportsComplete
+    gates: bool
+    rate: float
+    epochs: int | None
+    batch_size: int | None
+    learning_rate: float
+    metric: Metric
+    donors: int
+    seed: int
+    seconds: float | None
 
     def settings(self, rows: int, validated: bool) -> TrainSettings:
-        """Of the backbone: enough epochs for about 800 steps, more on large tables."""
+        """Those of the backbone: enough epochs for about 800 steps, more for large tables."""
         batch = self.batch_size or min(256, max(32, rows // 16))
         epochs = self.epochs or min(100, max(20, STEPS * batch // rows))
         masks = UpTo(self.rate)
@@ -95,18 +92,18 @@ class Recipe:
 
 @dataclass(frozen=True)
 class FittedModel:
-    """The model that was chosen, the validation score of every strategy that was tried, from 0 to 1, the epochs of every
-    stage, and those that the time limit ended: after how many epochs of how many."""
+    """The chosen model, the validation scores of the strategies from 0 to 1, the epochs of every stage, and for stages that
+    the time limit ended the epochs done and planned."""
 
     model: Gauge
     strategy: Strategy
-    scores: Mapping[Strategy, float | None]
-    epochs: Mapping[str, int]
-    cut_short: Mapping[str, tuple[int, int]]
+    scores: dict[Strategy, float | None]
+    epochs: dict[str, int]
+    cut_short: dict[str, tuple[int, int]]
 
 
 class Weighted(Method):
-    """A classifier in whose loss every training sample counts as much as its weight says."""
+    """A classifier whose training samples are weighted in the loss."""
 
     def __init__(self, model: Gauge, weights: Tensor) -> None:
         super().__init__()
@@ -125,7 +122,7 @@ class Weighted(Method):
 
 
 class Given(Imputer):
-    """An imputer of the user's own, as it is."""
+    """An imputer that is not a module."""
 
     def __init__(self, imputer: SupportsComplete) -> None:
         super().__init__()
@@ -137,7 +134,7 @@ class Given(Imputer):
 
 @dataclass
 class TimeLimit:
-    """Ends stages early so that all of them together take about `seconds`, and notes which."""
+    """Ends stages early so that all of them together take about `seconds`, and records which."""
 
     seconds: float | None
     on_epoch: OnEpoch
@@ -162,51 +159,38 @@ def train_model(
     train: Dataset,
     val: Dataset | None,
     weights: Tensor,
-    folder: Path | None = None,
-    on_epoch: OnEpoch = lambda stage, epoch: None,
+    folder: Path | None,
+    on_epoch: OnEpoch,
 ) -> FittedModel:
-    """Train a backbone, then every strategy from it, and keep the one that validates better. `weights` says how much each
-    training row counts; with a folder an interrupted training continues."""
+    """The better strategy, by validation, of those trained from one backbone. `weights` are those of the training rows;
+    with a folder an interrupted training continues."""
     limit = TimeLimit(recipe.seconds, on_epoch)
     store = StageStore(train, val, folder, limit)
-    settings = recipe.settings(len(train), val is not None)
-    trained = {name: store.trained(stage) for name, stage in plan(schema, classes, recipe, settings, weights).items()}
+    stages = plan(schema, classes, recipe, recipe.settings(len(train), val is not None), weights)
+    trained = {stage.name: store.trained(stage) for stage in stages}
     scores = {strategy: trained[strategy].about["score"] for strategy in recipe.strategies}
     best = choose_strategy(scores, 0 if val is None else len(val))
     model = trained[best].module
     assert isinstance(model, Weighted)
-    epochs = {name: each.about["epochs"] for name, each in trained.items()}
-    return FittedModel(model.model.eval(), best, scores, epochs, dict(limit.cut_short))
+    epochs = {name: stage.about["epochs"] for name, stage in trained.items()}
+    return FittedModel(model.model.eval(), best, scores, epochs, limit.cut_short)
 
 
-def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, weights: Tensor) -> dict[str, Stage]:
-    """The backbone and every strategy, which stand on it and on the imputer."""
-    backbone = Stage(
-        "backbone",
-        make_backbone,
-        {"schema": schema, "classes": classes, "size": pick(SIZES, recipe.size, "size"), "weights": weights},
-        settings,
-    )
+def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, weights: Tensor) -> list[Stage]:
+    """The backbone, and the strategies that build on it and on the imputer."""
+    size = pick(SIZES, recipe.size, "size")
+    arguments = {"schema": schema, "classes": classes, "size": size, "weights": weights}
+    backbone = Stage("backbone", make_backbone, arguments, settings)
+    arguments = {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed}
     alone = {"epochs": max(1, settings.epochs // 3), "masks": Complete(), "selection": (), "patience": None}
-    imputer = Stage(
-        "imputer",
-        make_imputer,
-        {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed},
-        settings.model_copy(update=alone),
-    )
+    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=alone))
     shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4, "patience": None}
-    needs = {"mask": (backbone,), "impute": (backbone, imputer)}
-    strategies: dict[str, Stage] = {
-        strategy: Stage(
-            strategy,
-            make_gated,
-            {"gating": gating_of(strategy, recipe.gates), "weights": weights},
-            settings.model_copy(update=shorter),
-            needs[strategy],
-        )
-        for strategy in recipe.strategies
-    }
-    return {"backbone": backbone, **strategies}
+    stages = [backbone]
+    for strategy in recipe.strategies:
+        arguments = {"gating": gating_of(strategy, recipe.gates), "weights": weights}
+        needs = (backbone,) if strategy == "mask" else (backbone, imputer)
+        stages.append(Stage(strategy, make_gated, arguments, settings.model_copy(update=shorter), needs))
+    return stages
 
 
 def make_backbone(train: Dataset, *, schema: Schema, classes: int, size: Size, weights: Tensor) -> Weighted:
@@ -214,7 +198,6 @@ def make_backbone(train: Dataset, *, schema: Schema, classes: int, size: Size, w
 
 
 def make_imputer(train: Dataset, *, imputer: str | SupportsComplete, schema: Schema, donors: int, seed: int) -> Imputer:
-    """Untrained, where it is one that trains."""
     if not isinstance(imputer, str):
         return imputer if isinstance(imputer, Imputer) else Given(imputer)
     kind, options = imputer_for(imputer, schema, donors=donors, seed=seed)
@@ -228,8 +211,8 @@ def make_gated(
 
 
 def imputer_for(name: str, schema: Schema, **known: Any) -> tuple[type[Imputer], dict[str, Any]]:
-    """The registered imputer and those of the known options that it asks for. Where there is no table, donors stand in for
-    an imputer that fills one."""
+    """The registered imputer and those of the known options that it takes; `nearest` replaces one that needs a table where
+    there is none."""
     kind = IMPUTERS.get(name)
     if kind.needs_table and not schema.table:
         kind = IMPUTERS.get("nearest")
@@ -246,9 +229,9 @@ def build(
     imputer: SupportsComplete | None = None,
     pretrained: bool = False,
 ) -> Gauge:
-    """The network for these columns, untrained: one unit for every column of the table, word, and part of an image.
+    """The untrained network for these columns: one unit for every number, category, word and part of an image.
 
-    `pretrained` reads the weights of pretrained encoders; a saved classifier brings them along.
+    `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file.
     """
     encoders: dict[str, Encoder] = {}
     for modality, columns in schema.modalities.items():
@@ -274,19 +257,19 @@ def _encoder(column: Column, size: Size, pretrained: bool) -> Encoder:
 
 
 def gating_of(strategy: Strategy, gates: bool) -> Gating:
-    """A gate for every unit; where missing values are imputed the gates also know which."""
+    """A gate for every unit; with imputation the gates also know which values were imputed."""
     return Gating(informed=strategy == "impute") if gates else Gating(granularity="none")
 
 
 def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:
-    """Imputing has to be better than masking, which invents nothing, by more than the standard error of so many rows.
+    """Imputing, if it is better than masking by more than the standard error of this many rows; otherwise masking.
 
     >>> choose_strategy({"mask": 0.90, "impute": 0.91}, 100), choose_strategy({"mask": 0.90, "impute": 0.95}, 100)
     ('mask', 'impute')
     """
-    if "mask" not in scores or len(scores) == 1:
+    if len(scores) == 1:
         return next(iter(scores))
     mask, impute = scores["mask"], scores["impute"]
     if mask is None or impute is None:
         return "mask"
-    return "impute" if impute - mask > (mask * (1 - mask) / rows) ** 0.5 and impute > mask else "mask"
+    return "impute" if impute - mask > (mask * (1 - mask) / rows) ** 0.5 else "mask"

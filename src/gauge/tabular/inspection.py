@@ -1,6 +1,6 @@
-"""inspect_table(): what a table holds before anything is trained on it, and what may go wrong."""
+"""inspect_table(): the kinds, missing values and problems of a table, before anything is trained on it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +12,12 @@ from gauge.tabular.columns import CATEGORIES, TOLERATED, holds_dates, infer_kind
 
 MOSTLY_MISSING = 0.95
 FEW = 10  # rows of a class
-LINKED = 0.5  # correlation of gaps that is worth a word
+LINKED = 0.5  # correlation of missingness that is reported
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """A line for every column, how the gaps of columns go together (from -1 to 1), and what to look at."""
+    """One line for every column, the correlations of their missingness, and problems."""
 
     columns: pd.DataFrame
     together: pd.DataFrame
@@ -31,76 +31,64 @@ class Inspection:
         linked = sorted((pair for pair in pairs if pair[0] > LINKED), reverse=True)[:10]
         lines += ["missing together:"] if linked else []
         lines += [f"  {first} and {other} (correlation {value:.2f})" for value, first, other in linked]
-        lines += (
-            ["problems:", *(f"  {problem}" for problem in self.problems)] if self.problems else ["no problems found"]
-        )
-        return "\n".join(lines)
+        lines += ["problems:"] if self.problems else ["no problems found"]
+        return "\n".join([*lines, *(f"  {problem}" for problem in self.problems)])
 
 
 def inspect_table(
-    frame: pd.DataFrame,
-    *,
-    target: str | None = None,
-    kinds: Mapping[str, str] | None = None,
-    folder: Path | None = None,
+    frame: pd.DataFrame, *, target: str | None = None, kinds: Mapping[str, str] | None = None, folder: Path = Path()
 ) -> Inspection:
-    """Pictures are looked for in `folder`; `target` holds the labels, `kinds` says what is known of columns."""
-    frame = frame.rename(columns=str)
-    for name in (*(kinds or {}), *([] if target is None else [target])):
+    """`target` holds the labels, `kinds` overrides the inferred kinds, image paths are relative to `folder`."""
+    frame, kinds = frame.rename(columns=str), kinds or {}
+    for name in (*kinds, *([] if target is None else [target])):
         pick(dict.fromkeys(frame.columns), name, "column")
-    problems = [] if target is None else _target_problems(frame[target])
-    repeated = int(frame.astype(str).duplicated().sum())
-    if repeated:
-        problems.append(f"{repeated} rows are exact copies of others; if they fall into training and test, scores lie")
-    lines, gaps = [], {}
+    problems = [] if target is None else list(_target_problems(frame[target]))
+    if copies := int(frame.astype(str).duplicated().sum()):
+        problems.append(
+            f"{copies} rows are exact copies of others; if they end up in training and test, scores mislead"
+        )
+    lines, missingness = [], {}
     for name in frame.columns.drop(target) if target else frame.columns:
-        column = frame[name]
-        gone = missing(column)
-        kind, note = infer_kind(column)
-        kind, note = (kinds[name], "as you said") if name in (kinds or {}) else (kind, note)  # type: ignore[index]
+        column, mask = frame[name], missing(frame[name])
+        kind, note = (kinds[name], "as specified") if name in kinds else infer_kind(column)
         if kind == "image":
-            absent = ~gone & ~column.map(lambda value: (Path(folder or "") / str(value)).is_file()).astype(bool)
-            if absent.any():
-                problems.append(f"{name}: {int(absent.sum())} pictures are not there, first {column[absent].iloc[0]!r}")
-            gone = gone | absent
-        if kind == "number":
-            odd = column[~gone & not_numbers(column)]
-            if len(odd):
-                told = f"{str(odd.iloc[0])!r} (row {odd.index[0]})"
-                fate = "they will count as missing" if len(odd) <= TOLERATED * (~gone).sum() else "too many to go on"
-                problems.append(
-                    f"{name}: {len(odd)} of {int((~gone).sum())} values are not numbers, e.g. {told}; {fate}"
-                )
-        if gone.mean() > MOSTLY_MISSING:
-            problems.append(f"{name}: {100 * gone.mean():.0f} % are missing; there is little to learn from it")
-        if kind == "category" and column[~gone].nunique() > CATEGORIES:
-            problems.append(f"{name}: more than {CATEGORIES} categories; rare ones will count as missing")
-        example = str(column[~gone].iloc[0])[:40] if (~gone).any() else ""
-        lines.append((name, kind, f"{100 * gone.mean():.1f} %", column[~gone].astype(str).nunique(), example, note))
-        gaps[name] = gone.to_numpy(float)
-    varied = pd.DataFrame({name: gone for name, gone in gaps.items() if 0 < gone.mean() < 1})
+            no_file = ~mask & ~column.map(lambda value: (folder / str(value)).is_file()).astype(bool)
+            if no_file.any():
+                problems.append(f"{name}: {no_file.sum()} image files do not exist, first {column[no_file].iloc[0]!r}")
+            mask = mask | no_file
+        values = column[~mask]
+        problems += [f"{name}: {problem}" for problem in _column_problems(kind, values, mask.mean())]
+        example = str(values.iloc[0])[:40] if len(values) else ""
+        lines.append((name, kind, f"{100 * mask.mean():.1f} %", values.astype(str).nunique(), example, note))
+        missingness[name] = mask.to_numpy(float)
+    varied = pd.DataFrame({name: flags for name, flags in missingness.items() if 0 < flags.mean() < 1})
     table = pd.DataFrame(lines, columns=["column", "kind", "missing", "distinct", "example", "note"])
     return Inspection(table, varied.corr(), problems, len(frame))
 
 
-def not_numbers(column: pd.Series) -> pd.Series:
-    """Which values are neither missing nor readable as numbers; none where they are dates."""
-    if holds_dates(column):
-        return pd.Series(False, column.index)
-    return ~missing(column) & pd.to_numeric(column.where(~missing(column)), errors="coerce").isna()
+def _column_problems(kind: str, values: pd.Series, missing_rate: float) -> Iterator[str]:
+    if kind == "number" and not holds_dates(values):
+        wrong = values[pd.to_numeric(values, errors="coerce").isna()]
+        if len(wrong):
+            outcome = "they count as missing" if len(wrong) <= TOLERATED * len(values) else "too many to train on"
+            example = f"{str(wrong.iloc[0])!r} (row {wrong.index[0]})"
+            yield f"{len(wrong)} of {len(values)} values are not numbers, e.g. {example}; {outcome}"
+    if missing_rate > MOSTLY_MISSING:
+        yield f"{100 * missing_rate:.0f} % are missing; there is little to learn from it"
+    if kind == "category" and values.nunique() > CATEGORIES:
+        yield f"more than {CATEGORIES} categories; rare ones count as missing"
 
 
-def _target_problems(labels: pd.Series) -> list[str]:
-    gone = missing(labels)
-    problems = [f"{labels.name}: {int(gone.sum())} labels are missing; leave these rows out"] if gone.any() else []
-    counts = labels[~gone].value_counts()
+def _target_problems(labels: pd.Series) -> Iterator[str]:
+    values = labels[~missing(labels)]
+    if len(values) < len(labels):
+        yield f"{labels.name}: {len(labels) - len(values)} labels are missing; drop these rows"
+    counts = values.value_counts()
     if len(counts) < 2:
-        problems.append(f"{labels.name}: there is only one class")
+        yield f"{labels.name}: there is only one class"
     few = counts[counts < FEW]
     if len(few):
-        problems.append(
-            f"{labels.name}: {len(few)} of {len(counts)} classes have fewer than {FEW} rows, e.g. {str(few.index[0])!r}"
-        )
-    if pd.api.types.is_float_dtype(labels) and not np.all(labels[~gone] % 1 == 0):
-        problems.append(f"{labels.name}: fractions are no classes; put them into bins first")
-    return problems
+        example = repr(str(few.index[0]))
+        yield f"{labels.name}: {len(few)} of {len(counts)} classes have fewer than {FEW} rows, e.g. {example}"
+    if pd.api.types.is_float_dtype(labels) and not np.all(values % 1 == 0):
+        yield f"{labels.name}: fractions are not classes; bin them first"

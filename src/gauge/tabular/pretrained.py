@@ -1,4 +1,4 @@
-"""Hugging Face models by name or path: all that is asked of transformers, which is imported when a column needs it."""
+"""Hugging Face models by name or path: the only module that uses transformers, imported when a column needs it."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +13,9 @@ SIDE = 224  # pixels, where a config does not say
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A model without its weights, which came by the name or path `source`; code of its own is never run.
+    """A model by its name or path, without weights; code that comes with it is never run.
 
-    A text has a tokenizer; `mean` and `std` scale the colours of a picture, from 0 to 1, to what the network knows.
+    Text models have a tokenizer; `mean` and `std` normalise the colours of images, which run from 0 to 1.
     """
 
     source: str
@@ -27,11 +27,11 @@ class Pretrained:
     @classmethod
     def of_text(cls, source: str) -> "Pretrained":
         config = _config(source)
-        with _told(source, "tokenizer"):
-            tokenizer = _transformers().AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        with _readable(source, "tokenizer") as library:
+            tokenizer = library.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         if not tokenizer.is_fast or len(tokenizer) <= len(tokenizer.all_special_ids):
             raise ValueError(
-                f"{source!r} has no tokenizer.json, the one form of a tokenizer that is read and saved; "
+                f"{source!r} has no tokenizer.json, the only tokenizer format that is supported; "
                 "save a fast tokenizer beside the model, with tokenizer.save_pretrained"
             )
         return cls(source, config, tokenizer=tokenizer)
@@ -47,59 +47,59 @@ class Pretrained:
 
     @property
     def side(self) -> int:
-        """How high and wide pictures are."""
+        """Height and width of its images."""
         size = self.config.get("image_size") or SIDE
         return size if isinstance(size, int) else int(size[0])
 
     def network(self, *, weights: bool) -> Any:
-        """The network, in float32; without `weights` they are random, to be loaded from elsewhere."""
-        library = _transformers()
-        with _told(self.source, "network"):
+        """The network in float32; without `weights` they are random, to be loaded later."""
+        with _readable(self.source, "network") as library:
             if weights:
                 return library.AutoModel.from_pretrained(self.source, trust_remote_code=False).float()
             config = library.AutoConfig.for_model(**self.config)
             return library.AutoModel.from_config(config, trust_remote_code=False).float()
 
     def to_json(self) -> dict[str, Any]:
-        """All but the tokenizer, which is files."""
+        """Everything but the tokenizer, which is saved as files."""
         return {name: value for name, value in vars(self).items() if name != "tokenizer"}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], tokenizer: Path) -> "Pretrained":
-        """`tokenizer` is the folder where it lies, if there is one."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
-        }
+        """`tokenizer` is its folder, which image models do not have."""
+        values = with_tuples(content)
         if tokenizer.is_dir():
-            fast = _transformers().PreTrainedTokenizerFast
-            with _told(str(tokenizer), "tokenizer"):
+            with _readable(str(tokenizer), "tokenizer") as library:
+                fast = library.PreTrainedTokenizerFast
                 values["tokenizer"] = fast.from_pretrained(str(tokenizer), local_files_only=True)
         return cls(**values)
+
+
+def with_tuples(content: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON content with tuples in place of lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
 
 
 def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise ValueError(
-            "a pretrained encoder needs transformers; install it with: pip install 'gauge-ml[hf]'"
-        ) from error
+        raise ValueError("pretrained encoders need transformers: pip install 'gauge-ml[hf]'") from error
     return transformers
 
 
 def _config(source: str) -> dict[str, Any]:
-    library = _transformers()
-    with _told(source, "config"):
+    with _readable(source, "config") as library:
         config: dict[str, Any] = library.AutoConfig.from_pretrained(source, trust_remote_code=False).to_dict()
     config.pop("_name_or_path", None)
     return config
 
 
 @contextmanager
-def _told(source: str, what: str) -> Iterator[None]:
-    """The many ways in which transformers says that something is not there, in one."""
+def _readable(source: str, what: str) -> Iterator[Any]:
+    """The transformers library; its various errors for something that cannot be read become one."""
+    library = _transformers()
     try:
-        yield
+        yield library
     except (OSError, ValueError, KeyError, ImportError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Saved classifiers: a folder with weights (safetensors), everything else (JSON) and a model card. Nothing in it runs."""
+"""Saved classifiers: a folder with weights (safetensors), everything else (JSON) and a model card. None of it is code."""
 
 import hashlib
 import json
@@ -16,7 +16,6 @@ from gauge.tabular.fitting import SIZES, build, gating_of, imputer_for
 from gauge.tabular.schema import Schema
 from gauge.training import checkpoint
 from gauge.training.device import pick_device
-from gauge.types import Imputer
 
 if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier
@@ -26,22 +25,39 @@ logger = logging.getLogger(__name__)
 FORMAT = "gauge-classifier-3"
 UNCHECKED = "gauge-classifier-2"  # of gauge-ml 0.1.0: the same without checksums
 ABOUT, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
-ELSEWHERE = ("device", "image_folder", "verbose", "encoders")  # options that belong to a machine, or are kept otherwise
+ELSEWHERE = ("device", "image_folder", "verbose", "encoders")  # options of a machine, or saved in another way
 FITTED = (
-    "strategy_",
-    "validation_scores_",
-    "epochs_",
-    "n_rows_",
-    "missing_rates_",
-    "n_features_in_",
-    "target_",
-    "cut_short_",
-    "largest_class_",
+    *("strategy_", "validation_scores_", "epochs_", "n_rows_", "missing_rates_"),
+    *("n_features_in_", "target_", "cut_short_", "largest_class_"),
 )
+CARD_TEXT = """\
+# A GAUGE classifier
+
+Predicts {target}, one of {count} classes: {classes}.
+
+```python
+from gauge import GaugeClassifier
+
+model = GaugeClassifier.load("this folder")
+model.predict(table)
+```
+
+## Training
+
+{facts}
+- Versions: torch {torch}, format {format}
+- Training rows in the file: {donors}
+
+## Columns
+
+| column | kind | missing in training |
+|---|---|---|
+{columns}
+"""
 
 
 def save(model: "GaugeClassifier", folder: Path) -> None:
-    """The weights first and `model.json` last: a folder with it is whole."""
+    """Write the weights first and `model.json` last: a folder that has it is complete."""
     if not isinstance(model.imputer, str):
         raise ValueError(
             f"an imputer of your own ({type(model.imputer).__name__}) cannot be saved; register it, and fit with its name"
@@ -60,9 +76,8 @@ def save(model: "GaugeClassifier", folder: Path) -> None:
         "options": _options(model) | {"encoders": model.schema_.encoders or None},
         "fitted": {name: getattr(model, name) for name in FITTED},
     }
-    tensors = _prefixed("model.", model.model_)
-    if model.model_.imputer is not None:
-        tensors |= _prefixed("imputer.", model.model_.imputer.imputer)
+    tensors = {f"model.{name}": tensor for name, tensor in model.model_.state_dict().items()}
+    tensors |= {f"imputer.{name}": tensor for name, tensor in _imputer_state(model).items()}
     checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
     model.schema_.save_tokenizers(folder / TOKENIZERS)
     checkpoint.write_text(folder / CARD, card(model))
@@ -88,7 +103,9 @@ def load(
     tensors, _ = checkpoint.load(path)
     imputer = None
     if model.strategy_ == "impute":
-        imputer = _imputer(model)
+        assert isinstance(model.imputer, str)
+        imputer_kind, options = imputer_for(model.imputer, model.schema_, donors=model.donors, seed=about["seed"])
+        imputer = imputer_kind.blank(model.schema_.blank(model.n_rows_["train"]), **options)
         checkpoint.load_into(imputer, _part("imputer.", tensors), path)
     gating = gating_of(model.strategy_, model.gates)
     model.model_ = build(model.schema_, len(model.classes_), SIZES[model.size], gating=gating, imputer=imputer)
@@ -98,54 +115,32 @@ def load(
 
 
 def card(model: "GaugeClassifier") -> str:
-    """What somebody who finds the folder has to know."""
-    columns = [
-        f"| {column.name} | {column.kind} | {100 * model.missing_rates_[column.name]:.0f} % |"
-        for column in model.schema_.columns
-    ]
-    ignored = [f"| {name} | ignored: {reason} | |" for name, reason in model.schema_.ignored.items()]
-    facts = [f"- {name}: {value}" for name, value in model._facts().items()]
-    donors = _donors(model)
-    return "\n".join(
-        [
-            "# A GAUGE classifier",
-            "",
-            f"Predicts {model.target_ or 'the label'}, one of {len(model.classes_)} classes: "
-            f"{', '.join(map(str, model.classes_[:20]))}{' ...' if len(model.classes_) > 20 else ''}.",
-            "",
-            "```python",
-            "from gauge import GaugeClassifier",
-            "",
-            'model = GaugeClassifier.load("this folder")',
-            "model.predict(table)",
-            "```",
-            "",
-            "## How it came about",
-            "",
-            *facts,
-            f"- Versions: torch {torch.__version__}, format {FORMAT}",
-            f"- Training rows in the file: {donors or 'none'}",
-            "",
-            "## Columns",
-            "",
-            "| column | kind | missing in training |",
-            "|---|---|---|",
-            *columns,
-            *ignored,
-            "",
-        ]
+    """The README of a saved model."""
+    rates = model.missing_rates_
+    columns = [f"| {each.name} | {each.kind} | {100 * rates[each.name]:.0f} % |" for each in model.schema_.columns]
+    columns += [f"| {name} | ignored: {reason} | |" for name, reason in model.schema_.ignored.items()]
+    more = " ..." if len(model.classes_) > 20 else ""
+    counts = [len(values) for name, values in _imputer_state(model).items() if "observed_" in name]
+    donors = f"{counts[0]} (imputer {model.imputer}: values for other rows are taken from them)" if counts else "none"
+    return CARD_TEXT.format(
+        target=model.target_ or "the label",
+        count=len(model.classes_),
+        classes=", ".join(map(str, model.classes_[:20])) + more,
+        facts="\n".join(f"- {name}: {value}" for name, value in model._facts().items()),
+        torch=torch.__version__,
+        format=FORMAT,
+        donors=donors,
+        columns="\n".join(columns),
     )
 
 
-def _donors(model: "GaugeClassifier") -> str:
-    """Whose values the hot deck would hand on."""
-    state = {} if model.model_.imputer is None else _prefixed("", model.model_.imputer.imputer)
-    counts = [len(values) for name, values in state.items() if "observed_" in name]
-    return f"{counts[0]} (imputer {model.imputer}: their values fill what other rows miss)" if counts else ""
+def _imputer_state(model: "GaugeClassifier") -> dict[str, Tensor]:
+    imputer = None if model.model_.imputer is None else model.model_.imputer.imputer
+    return imputer.state_dict() if isinstance(imputer, nn.Module) else {}
 
 
 def _options(model: "GaugeClassifier") -> dict[str, Any]:
-    """All options that JSON can hold; the others are at their default again when it is loaded."""
+    """All options that JSON can represent; the others are back at their default in a loaded model."""
 
     def survives(value: Any) -> bool:
         try:
@@ -153,8 +148,8 @@ def _options(model: "GaugeClassifier") -> dict[str, Any]:
         except TypeError:
             return False
 
-    found = {name: value for name, value in model.get_params(deep=False).items() if name not in ELSEWHERE}
-    return {name: value for name, value in found.items() if survives(value)}
+    options = model.get_params(deep=False)
+    return {name: value for name, value in options.items() if name not in ELSEWHERE and survives(value)}
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -167,12 +162,10 @@ def _about(folder: Path) -> dict[str, Any]:
         about = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
-    if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNCHECKED):
-        other = about.get("format") if isinstance(about, dict) else None
-        raise ValueError(
-            f"{path} has format {other!r}, this version reads {FORMAT!r}; fit it again, or use the other version"
-        )
-    if about["format"] == UNCHECKED:
+    form = about.get("format") if isinstance(about, dict) else None
+    if form not in (FORMAT, UNCHECKED):
+        raise ValueError(f"{path} has format {form!r}, this version reads {FORMAT!r}; fit again, or use that version")
+    if form == UNCHECKED:
         logger.warning("%s was saved by gauge-ml 0.1.0 and carries no checksum; save it again to add one", folder)
     elif about.pop("sha256", None) != _checksum(about):
         raise ValueError(f"{path} is damaged: its checksum does not match; save the classifier again")
@@ -181,19 +174,6 @@ def _about(folder: Path) -> dict[str, Any]:
 
 def _checksum(about: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
-def _imputer(model: "GaugeClassifier") -> Imputer:
-    """The imputer that the classifier was fitted with, its tensors still to be loaded."""
-    assert isinstance(model.imputer, str)
-    kind, options = imputer_for(model.imputer, model.schema_, donors=model.donors, seed=model.recipe_.seed)
-    return kind.blank(model.schema_.blank(model.n_rows_["train"]), **options)
-
-
-def _prefixed(prefix: str, part: object) -> dict[str, Tensor]:
-    """Its state under a prefix; what is no module has none."""
-    state = part.state_dict() if isinstance(part, nn.Module) else {}
-    return {f"{prefix}{name}": tensor for name, tensor in state.items()}
 
 
 def _part(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""DataFrames with missing values as modalities: which columns are read, and how rows become tensors."""
+"""Schema: which columns of a table are used, and how its rows become the modalities of a model."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -14,52 +14,46 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.registry import pick
-from gauge.tabular.columns import (
-    COLUMNS,
-    KINDS,
-    PRETRAINED,
-    Category,
-    Cell,
-    Column,
-    Image,
-    Number,
-    PretrainedText,
-    Words,
-    infer_kind,
-    missing,
-)
-from gauge.tabular.pretrained import Pretrained
+from gauge.tabular.columns import COLUMNS, PRETRAINED, Cell, Column, Image, PretrainedText, Words, infer_kind, missing
+from gauge.tabular.pretrained import Pretrained, with_tuples
 from gauge.types import Batch
 
 logger = logging.getLogger(__name__)
 
+LISTED = 20  # columns of a kind that are named in a summary
+
 
 @dataclass(frozen=True)
 class Encoded:
-    """A table's rows as modalities, and which rows have nothing at all."""
+    """The rows of a table as modalities, and which rows have no values."""
 
     inputs: dict[str, Tensor]
     observed: dict[str, Tensor]
     empty: np.ndarray
 
-    def rows(self, chosen: np.ndarray) -> "Encoded":
-        index = torch.from_numpy(chosen)
-        inputs, observed = ({name: each[index] for name, each in part.items()} for part in (self.inputs, self.observed))
-        return Encoded(inputs, observed, self.empty[chosen])
+    def _rows(self, rows: np.ndarray) -> list[dict[str, Tensor]]:
+        index = torch.from_numpy(rows)
+        return [{name: each[index] for name, each in tensors.items()} for tensors in (self.inputs, self.observed)]
+
+    def dataset(self, split: str, rows: np.ndarray, labels: np.ndarray) -> Dataset:
+        """Some of the rows; `labels` are those of all."""
+        inputs, observed = self._rows(rows)
+        return Dataset(split, inputs, torch.from_numpy(labels[rows]).long(), observed)
 
     def batches(self, device: torch.device, size: int = 1024) -> Iterator[Batch]:
-        """The rows that have something, `size` at a time; `index` is their place in the table."""
+        """The rows that have values, `size` at a time; `index` is their position in the table."""
         full = np.flatnonzero(~self.empty)
         for start in range(0, len(full), size):
-            part = self.rows(full[start : start + size])
-            inputs = {name: as_values(values) for name, values in part.inputs.items()}
-            yield Batch(inputs, part.observed, index=torch.from_numpy(full[start : start + size])).to(device)
+            rows = full[start : start + size]
+            inputs, observed = self._rows(rows)
+            inputs = {name: as_values(values) for name, values in inputs.items()}
+            yield Batch(inputs, observed, index=torch.from_numpy(rows)).to(device)
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns that are read, and why others are not. Numbers and categories form one modality, `table`, with a flag
-    for each cell; every text and image column is one of its own: `text0`, `image0`, `image1` ...
+    """The columns in use, and why others are ignored. Numbers and categories form one modality, `table`, with a flag for
+    each cell; every text and image column is a modality of its own: `text0`, `image0`, `image1` ...
 
     >>> schema = Schema.of(pd.DataFrame({"age": [41, None, 7], "sex": ["f", "m", ""]}))
     >>> [(column.name, column.kind) for column in schema.columns], schema.cardinalities
@@ -75,108 +69,103 @@ class Schema:
         frame: pd.DataFrame,
         kinds: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
-        *,
-        side: int = 64,
     ) -> "Schema":
-        """From the training rows; `kinds` says what a column holds where guessing would be wrong, `encoders` which
-        pretrained model reads it."""
+        """Inferred from the training rows; `kinds` overrides inferred ones, `encoders` are pretrained models by column."""
         kinds, encoders = dict(kinds or {}), dict(encoders or {})
+        names = dict.fromkeys(map(str, frame.columns))
         for name, kind in kinds.items():
-            pick(dict.fromkeys(map(str, frame.columns)), name, "column")
-            pick(dict.fromkeys(KINDS), kind, "kind of column")
+            pick(names, name, "column")
+            pick({**COLUMNS, "ignore": None}, kind, "kind of column")
         for name in encoders:
-            pick(dict.fromkeys(map(str, frame.columns)), name, "column to encode")
+            pick(names, name, "column to encode")
         columns: list[Column] = []
         ignored: dict[str, str] = {}
         for label in frame.columns:
             name, values = str(label), frame[label].rename(str(label))
-            kind, reason = (kinds[name], "you said so") if name in kinds else infer_kind(values)
+            kind, reason = (kinds[name], "as specified") if name in kinds else infer_kind(values)
             if name in encoders and kind not in PRETRAINED:
                 raise ValueError(
                     f"pretrained encoders read columns of kind {' and '.join(PRETRAINED)}, but {name!r} is of kind "
-                    f"{kind!r}; leave it out of encoders=, or say what it holds in columns="
+                    f"{kind!r}; remove it from encoders=, or set its kind in columns="
                 )
-            if kind == "ignore":
-                ignored[name] = reason
-            elif missing(values).all():
-                ignored[name] = "it is empty"
+            if kind == "ignore" or missing(values).all():
+                ignored[name] = reason if kind == "ignore" else "it is empty"
             elif name in encoders:
                 columns.append(PRETRAINED[kind].of(values, str(encoders[name])))
             else:
-                columns.append(Image(name, side) if kind == "image" else COLUMNS[kind].of(values))
+                columns.append(Image(name) if kind == "image" else COLUMNS[kind].of(values))
         if not columns:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
-            raise ValueError(
-                f"no column can be read ({reasons}); give at least one that varies, or name kinds in columns="
-            )
+            raise ValueError(f"no column can be used ({reasons}); give one that varies, or set kinds with columns=")
         return cls(tuple(columns), ignored)
 
     @property
     def table(self) -> tuple[Cell, ...]:
         """The columns of numbers and categories."""
-        return tuple(column for column in self.columns if isinstance(column, Number | Category))
+        return tuple(column for column in self.columns if isinstance(column, Cell))
 
     @property
     def modalities(self) -> dict[str, tuple[Column, ...]]:
-        """The columns behind each modality."""
-        found: dict[str, tuple[Column, ...]] = {"table": self.table} if self.table else {}
+        """The columns of each modality."""
+        modalities: dict[str, tuple[Column, ...]] = {"table": self.table} if self.table else {}
         for kind in ("text", "image"):
             same = [column for column in self.columns if column.kind == kind]
-            found |= {f"{kind}{place}": (column,) for place, column in enumerate(same)}
-        return found
+            modalities |= {f"{kind}{index}": (column,) for index, column in enumerate(same)}
+        return modalities
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
-        """How many categories each column of the table has, 1 for numbers."""
+        """The number of categories of each column of the table, 1 for numbers."""
         return tuple(column.cardinality for column in self.table)
 
     @property
     def encoders(self) -> dict[str, str]:
-        """The names or paths of pretrained models, by the columns that they read."""
+        """The names or paths of pretrained models, by column."""
         models = {column.name: getattr(column, "model", None) for column in self.columns}
         return {name: model.source for name, model in models.items() if model}
 
-    def encode(self, frame: pd.DataFrame, folder: Path | None = None) -> Encoded:
-        """The rows as tensors; pictures are looked for in `folder`. A column that is gone counts as missing."""
-        gone = [column.name for column in self.columns if column.name not in frame]
-        if gone:
-            logger.warning("column %r is not there (%d such); it counts as missing in every row", gone[0], len(gone))
-        found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    def summary(self) -> list[str]:
+        """The columns by kind, and those that are ignored."""
+        lines = []
+        for kind in COLUMNS:
+            if names := [column.name for column in self.columns if column.kind == kind]:
+                more = f" ... ({len(names)} in all)" if len(names) > LISTED else ""
+                lines.append(f"{kind}: {', '.join(names[:LISTED])}{more}")
+        return lines + [f"ignored: {name} ({reason})" for name, reason in self.ignored.items()]
+
+    def encode(self, frame: pd.DataFrame, folder: Path = Path()) -> Encoded:
+        """The rows as tensors; image paths are relative to `folder`. A column that the table lacks counts as missing."""
+        names = [column.name for column in self.columns]
+        if lacking := [name for name in names if name not in frame]:
+            logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
+        frame = frame.reindex(columns=names)
+        encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         for modality, (first, *_) in self.modalities.items():
             if isinstance(first, Image):
-                found[modality] = first.encode(self._column(frame, first), folder or Path())
+                encoded[modality] = first.encode(frame[first.name], folder)
             elif isinstance(first, Words):
-                found[modality] = first.encode(self._column(frame, first))
+                encoded[modality] = first.encode(frame[first.name])
             else:
-                cells = np.stack([column.encode(self._column(frame, column)) for column in self.table], 1)
-                there = ~np.isnan(cells)
-                found[modality] = np.where(there, cells, 0.0).astype(np.float32), there
-        inputs = {modality: torch.from_numpy(values) for modality, (values, _) in found.items()}
-        observed = {modality: torch.from_numpy(there) for modality, (_, there) in found.items()}
-        filled = torch.stack([_cells(flags).any(1) for flags in observed.values()]).any(0)
-        return Encoded(inputs, observed, ~filled.numpy())
+                cells = np.stack([column.encode(frame[column.name]) for column in self.table], 1)
+                encoded[modality] = np.where(np.isnan(cells), 0.0, cells).astype(np.float32), ~np.isnan(cells)
+        inputs = {modality: torch.from_numpy(values) for modality, (values, _) in encoded.items()}
+        observed = {modality: torch.from_numpy(flags) for modality, (_, flags) in encoded.items()}
+        empty = ~torch.cat([_per_column(flags) for flags in observed.values()], 1).any(1)
+        return Encoded(inputs, observed, empty.numpy())
 
     def blank(self, rows: int) -> Dataset:
-        """A split of this form with nothing in it, for imputers whose tensors are still to be loaded."""
-        empty = pd.DataFrame({column.name: [np.nan] for column in self.columns}, dtype=object)
-        encoded = self.encode(empty)
+        """A split of this form without content, for imputers whose tensors are loaded afterwards."""
+        encoded = self.encode(pd.DataFrame({column.name: [np.nan] for column in self.columns}, dtype=object))
         inputs = {name: values.expand(rows, *values.shape[1:]) for name, values in encoded.inputs.items()}
-        observed = {
-            name: torch.ones(rows, *flags.shape[1:], dtype=torch.bool) for name, flags in encoded.observed.items()
-        }
+        observed = {name: flags.new_ones(rows, *flags.shape[1:]) for name, flags in encoded.observed.items()}
         return Dataset("train", inputs, torch.zeros(rows, dtype=torch.long), observed)
-
-    def _column(self, frame: pd.DataFrame, column: Column) -> pd.Series:
-        if column.name in frame:
-            return frame[column.name]
-        return pd.Series(np.nan, frame.index, name=column.name, dtype=object)
 
     def missing_rates(self, encoded: Encoded) -> dict[str, float]:
         """The share of rows in which each column is missing."""
         rates: dict[str, float] = {}
         for modality, columns in self.modalities.items():
-            flags = _cells(encoded.observed[modality]).float()
-            rates |= dict(zip((column.name for column in columns), (1 - flags.mean(0)).tolist(), strict=True))
+            flags = _per_column(encoded.observed[modality]).float()
+            rates |= zip((column.name for column in columns), (1 - flags.mean(0)).tolist(), strict=True)
         return {column.name: rates[column.name] for column in self.columns}
 
     def to_json(self) -> dict[str, Any]:
@@ -187,27 +176,23 @@ class Schema:
         return {"columns": columns, "ignored": dict(self.ignored)}
 
     def save_tokenizers(self, folder: Path) -> None:
-        """What `to_json` leaves out: a folder for each pretrained text, by its place among the columns."""
-        for place, column in enumerate(self.columns):
+        """Write what `to_json` leaves out: a folder for each pretrained text, named by the position of its column."""
+        for index, column in enumerate(self.columns):
             if isinstance(column, PretrainedText):
-                column.model.tokenizer.save_pretrained(folder / str(place))
+                column.model.tokenizer.save_pretrained(folder / str(index))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], tokenizers: Path = Path()) -> "Schema":
         columns = []
-        for place, each in enumerate(content["columns"]):
-            values: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value for name, value in each.items()
-            }
+        for index, column in enumerate(content["columns"]):
+            values = with_tuples(column)
             kind, model = values.pop("kind"), values.pop("model", None)
             if model:
-                model = Pretrained.from_json(model, tokenizers / str(place))
-                columns.append(PRETRAINED[kind](**values, model=model))
-            else:
-                columns.append(COLUMNS[kind](**values))
+                values["model"] = Pretrained.from_json(model, tokenizers / str(index))
+            columns.append((PRETRAINED if model else COLUMNS)[kind](**values))
         return cls(tuple(columns), dict(content["ignored"]))
 
 
-def _cells(flags: Tensor) -> Tensor:
+def _per_column(flags: Tensor) -> Tensor:
     """One flag for each column of a modality."""
     return flags[:, None] if flags.ndim == 1 else flags

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file each, its JSON in the header, written in one step, checked on load."""
+"""Checkpoints: one safetensors file each, with JSON in its header, written in one step, checked on load."""
 
 import hashlib
 import json
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 logger = logging.getLogger(__name__)
@@ -20,29 +20,28 @@ FORMAT = "gauge-checkpoint-1"
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write tensors and what is known about them. Whoever looks finds the old file or the new one, never half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
+    """Write tensors and the record `about` them, in one step."""
     content = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about)
-    save_file(content, part, metadata={"format": FORMAT, "about": text, "sha256": _checksum(content, text)})
-    mask = os.umask(0)
-    os.umask(mask)
-    part.chmod(0o666 & ~mask)  # safetensors lets nobody else read it
-    _replace(part, path)
+    metadata = {"format": FORMAT, "about": text, "sha256": _checksum(content, text)}
+    write_bytes(path, lambda file: file.write(safetensors.torch.save(content, metadata)))
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a checkpoint and what is known about them; nothing in the file is executed."""
-    with _opened(path, "cpu") as file:
+    """The tensors of a checkpoint and the record about them; nothing in the file is executed."""
+    with _opened(path) as (file, metadata):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        metadata = file.metadata() or {}
-    known = about(path)
     if "sha256" not in metadata:
         logger.warning("%s carries no checksum: it was written by gauge-ml 0.1.0", path)
     elif metadata["sha256"] != _checksum(tensors, metadata["about"]):
         raise ValueError(f"{path} is damaged: its checksum does not match; delete it to train that stage again")
-    return {name: tensor.to(device) for name, tensor in tensors.items()}, known
+    return {name: tensor.to(device) for name, tensor in tensors.items()}, json.loads(metadata["about"])
+
+
+def about(path: Path) -> dict[str, Any]:
+    """The record about the tensors of a checkpoint, without reading them."""
+    with _opened(path) as (_, metadata):
+        return json.loads(metadata["about"])
 
 
 def _checksum(tensors: Mapping[str, Tensor], about: str) -> str:
@@ -53,22 +52,16 @@ def _checksum(tensors: Mapping[str, Tensor], about: str) -> str:
     return digest.hexdigest()
 
 
-def about(path: Path) -> dict[str, Any]:
-    """What is known about a checkpoint, without reading its tensors."""
-    with _opened(path, "cpu") as file:
-        metadata = file.metadata() or {}
-    if metadata.get("format") != FORMAT:
-        raise ValueError(f"{path} has format {metadata.get('format')!r}, this version reads {FORMAT!r}")
-    return json.loads(metadata["about"])
-
-
 @contextmanager
-def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     if not Path(path).is_file():
         raise ValueError(f"there is no checkpoint {path}")
     try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
-            yield file
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise ValueError(f"{path} has format {metadata.get('format')!r}, this version reads {FORMAT!r}")
+            yield file, metadata
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"{path} is damaged or not a checkpoint ({error}); delete it to train that stage again"
@@ -76,7 +69,7 @@ def _opened(path: Path, device: torch.device | str) -> Iterator[Any]:
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Put tensors into the module; every name and shape has to fit."""
+    """Load tensors into the module; every name, dtype and shape has to fit."""
     own = module.state_dict()
     problems = [f"{name} is missing" for name in own if name not in tensors]
     problems += [f"{name} is not part of the model" for name in tensors if name not in own]
@@ -101,19 +94,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file that appears under its name once it is whole."""
+    """Write a file in one step: a reader sees the old file or the new one, never half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
             write(file)
+            file.flush()
+            os.fsync(file.fileno())
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _replace(part, path)
-
-
-def _replace(part: Path, path: Path) -> None:
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
     os.replace(part, path)

@@ -1,15 +1,15 @@
-"""Which device work runs on."""
+"""The device that work runs on."""
 
 import torch
 
 
 def pick_device(name: torch.device | str | None) -> torch.device:
-    """The device of that name, a GPU when there is one and no name is given."""
+    """The device of that name; without a name, a GPU if there is one."""
     return choose_device(name, torch.cuda.device_count())
 
 
 def choose_device(name: torch.device | str | None, gpus: int) -> torch.device:
-    """The device of that name on a machine with so many GPUs.
+    """The device of that name on a machine with this number of GPUs.
 
     >>> choose_device(None, gpus=0), choose_device(None, gpus=2), choose_device("cuda:1", gpus=2)
     (device(type='cpu'), device(type='cuda'), device(type='cuda', index=1))

@@ -17,10 +17,8 @@ MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Class probabilities of a split in order, its labels, and how much was really missing.
-
-    `repeats` is how often the split was gone through, each time under another subset; the rows follow each other.
-    """
+    """Class probabilities of a split in order, its labels, and the share that was missing. The rows of the split repeat
+    `repeats` times, each time under another subset."""
 
     probabilities: np.ndarray
     labels: np.ndarray
@@ -35,7 +33,7 @@ class Predictions:
 
 
 def masked_batches(data: Dataset, protocol: Protocol, size: int, chosen: Tensor | None = None) -> Iterator[Batch]:
-    """The split, or the chosen ones of its samples, each with the mask and the noise that all methods share."""
+    """The split, or the chosen samples of it, each with the mask and the noise that all methods share."""
     keep = mask_split(protocol, data.layout, len(data), seed=MASK_SEED, split=data.split)
     keep = {name: flags.to(data.device) for name, flags in keep.items()}
     return data.batches(size, keep=keep, seed=MASK_SEED, chosen=chosen)
@@ -44,17 +42,16 @@ def masked_batches(data: Dataset, protocol: Protocol, size: int, chosen: Tensor 
 def predict_split(
     method: Method, data: Dataset, protocol: Protocol | str, *, batch_size: int | None = None
 ) -> Predictions:
-    """Every sample, with the masks that all methods share. The method is left in eval mode.
+    """Predictions for every sample, with the masks that all methods share. The method is left in eval mode.
 
-    A method whose answer depends on the rest of the batch sees batches of 512 wherever it runs, as published.
+    A method whose answer depends on the rest of the batch sees batches of 512 on every device, as published.
     """
     method.eval()
     large = data.device.type == "cuda" and not method.looks_across_batch
-    batch_size = batch_size or (4096 if large else 512)
-    each = passes(parse_protocol(protocol) if isinstance(protocol, str) else protocol, data.layout)
+    protocols = passes(parse_protocol(protocol) if isinstance(protocol, str) else protocol, data.layout)
     logits, observed = [], []
-    for one in each:
-        for batch in masked_batches(data, one, batch_size):
+    for each in protocols:
+        for batch in masked_batches(data, each, batch_size or (4096 if large else 512)):
             logits.append(method.predict(batch).logits)
             observed.append(batch.observed)
     probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()
@@ -64,4 +61,4 @@ def predict_split(
             f"the prediction for sample {row} of {data.split} is not finite; the model's weights are broken"
         )
     missing = missing_rates({name: torch.cat([flags[name] for flags in observed]) for name in data.inputs})
-    return Predictions(probabilities, np.tile(data.labels.cpu().numpy(), len(each)), missing, len(each))
+    return Predictions(probabilities, np.tile(data.labels.cpu().numpy(), len(protocols)), missing, len(protocols))

@@ -26,14 +26,14 @@ from gauge.training.step import Step, make_adam, training_step
 from gauge.types import Method, Trainable
 
 MIN_GAIN = 1e-4  # what counts as an improvement for patience
-LARGE = 2**20  # bytes: a larger state is saved only
-SAVE_SECONDS = 10  # so often, a smaller one after every epoch
+LARGE = 2**20  # bytes: a smaller state is saved after every epoch
+SAVE_SECONDS = 10  # between two saves of a larger one
 LAST = "last.safetensors"
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch brought."""
+    """The outcome of one epoch."""
 
     number: int
     of: int
@@ -44,7 +44,7 @@ class Epoch:
 
 @dataclass
 class Progress:
-    """Where training stands; saved with every checkpoint."""
+    """The state of training; saved with every checkpoint."""
 
     epoch: int = 0
     best_score: float | None = None
@@ -65,11 +65,11 @@ def fit(
     code: str = "",
     record: bool = True,
 ) -> Progress:
-    """Train a method or an imputer; it ends with its best epoch's weights, or the last's without `selection`.
+    """Train a method or an imputer; it ends with the weights of its best epoch, or of the last one without `selection`.
 
-    It ends early when `on_epoch` returns True. With a folder, training leaves `last.safetensors` there, and a second call
-    continues from it if settings, data and `code` are the same; an exception that `on_epoch` raises to stop it loses no
-    finished epoch. `record=False` launches every step anew on a GPU too.
+    Training stops early when `on_epoch` returns True. With a folder, its state is saved there as `last.safetensors`, and a
+    second call continues from it if settings, data and `code` are the same; no finished epoch is lost if `on_epoch` raises.
+    `record=False` turns off CUDA graphs.
     """
     if settings.selection and val is None:
         selection = ", ".join(map(str, settings.selection))
@@ -80,28 +80,27 @@ def fit(
     # with a constant rate a longer run is the shorter one continued
     identity = settings.model_dump(mode="json", exclude={"epochs"} if settings.schedule == "constant" else None)
     run = {"settings": identity, "data": train.fingerprint, "code": code}
-    progress, best = _resume(method, optimizer, folder, train.device, run)
-    keeper = _Keeper(folder, method, optimizer, run)
+    saver = _Saver(folder, method, optimizer, run)
+    progress, best = saver.resume(train.device)
     step = Step(method, optimizer, train, settings, record=record)
-    while progress.epoch < settings.epochs and not _patience_is_over(progress, settings):
+    while progress.epoch < settings.epochs and (settings.patience is None or progress.waited < settings.patience):
         started = time.perf_counter()
         with seeded(settings.seed, "epoch", progress.epoch), _arithmetic(settings, train.device):
             losses = _train_epoch(step, progress.epoch)
             score = _validate(method, val, settings) if val is not None and settings.selection else None
         progress.epoch += 1
         if _improved(progress, score):
-            best = _state(method)
+            best = {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
         epoch = Epoch(progress.epoch, settings.epochs, losses, score, time.perf_counter() - started)
         progress.history.append(asdict(epoch))
-        keeper.save(progress, best)
+        saver.save(progress, best)
         try:
-            enough = on_epoch(epoch)
+            if on_epoch(epoch) is True:
+                break
         except BaseException:
-            keeper.save(progress, best, now=True)
+            saver.save(progress, best, now=True)
             raise
-        if enough is True:
-            break
-    keeper.save(progress, best, now=True)
+    saver.save(progress, best, now=True)
     if best is not None:
         checkpoint.load_into(method, best, Path("the best epoch"))
     method.eval()
@@ -119,7 +118,7 @@ def _check_batches(method: Trainable, train: Dataset, settings: TrainSettings) -
 
 
 def seconds_per_step(method: Trainable, train: Dataset, settings: TrainSettings, *, steps: int = 2) -> float:
-    """How long a training step takes, after one to warm up; the module is changed by it."""
+    """The duration of a training step, after one to warm up; the module is changed by it."""
     step = training_step(method, train, settings, record=False)
     index = torch.arange(min(settings.batch_size, len(train)), device=train.device)
     key = sample_keys(index, settings.seed)
@@ -131,7 +130,7 @@ def seconds_per_step(method: Trainable, train: Dataset, settings: TrainSettings,
 
 
 def seconds_per_validation(method: Trainable, val: Dataset, settings: TrainSettings, *, samples: int = 64) -> float:
-    """How long it takes to validate, from the answers for a few samples."""
+    """The duration of a validation, estimated from a few samples."""
     if not settings.selection or not isinstance(method, Method):
         return 0.0
     few = torch.arange(min(samples, len(val)), device=val.device)
@@ -148,19 +147,20 @@ def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
     order = permutation(len(train), settings.seed, "order", epoch, device=train.device)
     keys = sample_keys(order, settings.seed, "train", epoch)
     steps = order.split(settings.batch_size)
-    totals: list[dict[str, Tensor]] = []
-    for number, (index, key) in enumerate(zip(steps, keys.split(settings.batch_size), strict=True)):
-        totals.append(step(index, key, _learning_rate(settings, epoch + number / len(steps))))
+    totals = [
+        step(index, key, _learning_rate(settings, epoch + number / len(steps)))
+        for number, (index, key) in enumerate(zip(steps, keys.split(settings.batch_size), strict=True))
+    ]
     method.end_epoch()
-    # looked at once an epoch: a look at every step would make the device wait
+    # checked once an epoch: a check at every step would make the device wait
     losses = {name: torch.stack([terms[name] for terms in totals]) for name in totals[0]}
     for name, values in losses.items():
         wrong = (~torch.isfinite(values)).nonzero()
         if len(wrong):
-            place = int(wrong[0])
+            batch = int(wrong[0])
             raise FloatingPointError(
-                f"loss {name!r} is {float(values[place])} in epoch {epoch + 1}, batch {place + 1} of {len(steps)} (samples "
-                f"{steps[place][:5].tolist()} ...); lower the learning rate ({settings.learning_rate:g}) or look at them"
+                f"loss {name!r} is {float(values[batch])} in epoch {epoch + 1}, batch {batch + 1} of {len(steps)} (samples "
+                f"{steps[batch][:5].tolist()} ...); lower the learning rate ({settings.learning_rate:g}) or look at them"
             )
     if not bool(torch.stack([torch.isfinite(parameter).all() for parameter in method.parameters()]).all()):
         raise FloatingPointError(f"weights are no longer finite after epoch {epoch + 1}; lower the learning rate")
@@ -185,7 +185,7 @@ def _validate(method: Trainable, val: Dataset, settings: TrainSettings) -> float
 
 
 def _improved(progress: Progress, score: float | None) -> bool:
-    """Take note of a validation score; True when it is the best so far."""
+    """Update the progress by a validation score; True if it is the best so far."""
     if score is None:
         return False
     if progress.patience_score is None or score >= progress.patience_score + MIN_GAIN:
@@ -198,16 +198,8 @@ def _improved(progress: Progress, score: float | None) -> bool:
     return True
 
 
-def _patience_is_over(progress: Progress, settings: TrainSettings) -> bool:
-    return settings.patience is not None and progress.waited >= settings.patience
-
-
-def _state(method: Trainable) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
-
-
-class _Keeper:
-    """Leaves what training can be continued from in a folder, in one file that is replaced as a whole."""
+class _Saver:
+    """Saves the state of training to a folder, as one file that is replaced as a whole, and continues from it."""
 
     def __init__(
         self, folder: Path | None, method: Trainable, optimizer: torch.optim.Optimizer, run: dict[str, Any]
@@ -217,7 +209,7 @@ class _Keeper:
         self.large = sum(tensor.nbytes for tensor in method.state_dict().values()) > LARGE
 
     def save(self, progress: Progress, best: dict[str, Tensor] | None, *, now: bool = False) -> None:
-        """After every epoch, a large state only now and then; `now` at any rate."""
+        """Save after an epoch; a large state only from time to time, unless `now`."""
         waits = self.large and not now and time.monotonic() < self.saved_at + SAVE_SECONDS
         if self.folder is None or progress.epoch == self.saved_epoch or waits:
             return
@@ -230,42 +222,35 @@ class _Keeper:
         checkpoint.write_text(self.folder / "metrics.jsonl", history)
         self.saved_epoch, self.saved_at = progress.epoch, time.monotonic()
 
-
-def _resume(
-    method: Trainable,
-    optimizer: torch.optim.Optimizer,
-    folder: Path | None,
-    device: torch.device,
-    run: dict[str, Any],
-) -> tuple[Progress, dict[str, Tensor] | None]:
-    """Put module and optimizer where an earlier call left them; a fresh start when there was none."""
-    if folder is None or not (folder / LAST).exists():
-        return Progress(), None
-    path = folder / LAST
-    tensors, about = checkpoint.load(path, device)
-    model, best, slots = (_part(prefix, tensors) for prefix in ("model.", "best.", "optimizer."))
-    checkpoint.load_into(method, model, path)
-    if about["run"] != run:
-        changed = [name for name, value in run["settings"].items() if about["run"]["settings"].get(name) != value]
-        changed += [name for name in ("data", "code") if about["run"].get(name) != run[name]]
-        raise ValueError(
-            f"{path} belongs to a run with other {', '.join(changed)}; use another folder, or delete it to start anew"
-        )
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in slots.items():
-        number, slot = name.split(".")
-        state.setdefault(int(number), {})[slot] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    return Progress(**about["progress"]), best or None
-
-
-def _part(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    def resume(self, device: torch.device) -> tuple[Progress, dict[str, Tensor] | None]:
+        """Restore module and optimizer; returns the progress and the weights of the best epoch, if there is one."""
+        if self.folder is None or not (self.folder / LAST).exists():
+            return Progress(), None
+        path = self.folder / LAST
+        tensors, about = checkpoint.load(path, device)
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = tensor
+        checkpoint.load_into(self.method, parts["model"], path)
+        if about["run"] != self.run:
+            saved, run = about["run"], self.run
+            changed = [name for name, value in run["settings"].items() if saved["settings"].get(name) != value]
+            changed += [name for name in ("data", "code") if saved.get(name) != run[name]]
+            raise ValueError(
+                f"{path} belongs to a run with other {', '.join(changed)}; use another folder, or delete it to start anew"
+            )
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in parts["optimizer"].items():
+            number, slot = name.split(".")
+            state.setdefault(int(number), {})[slot] = tensor
+        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+        return Progress(**about["progress"]), parts["best"] or None
 
 
 @contextmanager
 def _arithmetic(settings: TrainSettings, device: torch.device) -> Iterator[None]:
-    """Matrix products as precise, and algorithms as repeatable, as the settings ask."""
+    """The precision of matrix products and the determinism that the settings ask for."""
     if settings.deterministic and device.type == "cuda" and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
         raise ValueError("deterministic=True on a GPU needs the environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
     repeatable, precision = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()

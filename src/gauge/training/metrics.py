@@ -1,4 +1,4 @@
-"""Metrics with 95 % intervals, and the paired comparison of two methods on the same samples; thin over scikit-learn."""
+"""Metrics with 95 % intervals, and the paired comparison of two methods on the same samples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ Score = Callable[[np.ndarray, np.ndarray], float]
 
 @dataclass(frozen=True)
 class Metric:
-    """A number from 0 to 1 for class probabilities and labels. `sampling` gives the interval for the sampling of the test
-    set, `paired` a p-value and its test for two methods on the same samples; a bootstrap and none where they are None."""
+    """A number from 0 to 1 for class probabilities and labels. `sampling` is an interval in closed form, or None;
+    `paired` gives the p-value and the name of the test for two methods on the same samples."""
 
     name: str
     score: Score
@@ -27,10 +27,7 @@ class Metric:
         return self.name
 
     def interval(self, probabilities: np.ndarray, labels: np.ndarray, *, repeats: int = 1) -> Interval:
-        """A 95 % interval for the sampling of the test set.
-
-        With `repeats` the same samples follow each other so many times; they are resampled as wholes.
-        """
+        """A 95 % interval for the sampling of the test set. Samples whose rows repeat are resampled with all of them."""
         closed = self.sampling(probabilities, labels) if repeats == 1 else None
         if closed is not None:
             return closed
@@ -40,7 +37,7 @@ class Metric:
         return _quantiles([self.score(probabilities[chosen], labels[chosen]) for chosen in rows])
 
     def compare(self, first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> "Comparison":
-        """Second minus first, with a bootstrap interval and the paired test."""
+        """Second minus first method, with a bootstrap interval and the paired test."""
 
         def difference(rows: np.ndarray | slice) -> float:
             return self.score(second[rows], labels[rows]) - self.score(first[rows], labels[rows])
@@ -70,8 +67,8 @@ def _wilson(probabilities: np.ndarray, labels: np.ndarray) -> Interval:
 
 
 def _mcnemar(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> tuple[float, str]:
-    right, also = first.argmax(1) == labels, second.argmax(1) == labels
-    better, worse = int((also & ~right).sum()), int((right & ~also).sum())
+    before, after = first.argmax(1) == labels, second.argmax(1) == labels
+    better, worse = int((after & ~before).sum()), int((before & ~after).sum())
     return (float(binomtest(better, better + worse).pvalue) if better + worse else 1.0), "McNemar (exact)"
 
 
@@ -111,15 +108,15 @@ def _quantiles(values: list[float]) -> Interval:
 
 
 def _resamples(labels: np.ndarray) -> list[np.ndarray]:
-    """Bootstrap rows, drawn within each class so that every resample holds them all; always the same ones."""
+    """The rows of each bootstrap resample, drawn within each class with a fixed seed."""
     draw = np.random.default_rng(0)
     classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     return [np.concatenate([draw.choice(rows, len(rows)) for rows in classes]) for _ in range(RESAMPLES)]
 
 
 def _delong(scores: list[np.ndarray], labels: np.ndarray) -> np.ndarray:
-    """The covariance of the AUCs of several scores on the same samples (DeLong et al. 1988); one sample of a class tells
-    nothing of it."""
+    """The covariance of the AUCs of several scores on the same samples (DeLong et al. 1988); infinite where a class has
+    one sample."""
     positive, negative = labels == 1, labels != 1
     if min(positive.sum(), negative.sum()) < 2:
         return np.diag(np.full(len(scores), np.inf))

@@ -1,17 +1,17 @@
-"""Progress bars on stderr: one for each stage that trains, with its score and the time left."""
+"""Progress bars on stderr, one for each stage, with its score and the time left."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from gauge.training.loop import Epoch
 
 
 @contextmanager
 def stage_progress() -> Iterator[Callable[[str, Epoch], None]]:
-    """Something to hand to a Workspace as `on_epoch`."""
+    """The `on_epoch` callback of a Workspace, as a context."""
     columns = (
         TextColumn("{task.description:24}"),
         BarColumn(bar_width=24),
@@ -20,7 +20,7 @@ def stage_progress() -> Iterator[Callable[[str, Epoch], None]]:
         TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, object] = {}
+        tasks: dict[str, TaskID] = {}
 
         def on_epoch(stage: str, epoch: Epoch) -> None:
             note = ", ".join(f"{name} {value:.4g}" for name, value in epoch.losses.items())
@@ -28,6 +28,6 @@ def stage_progress() -> Iterator[Callable[[str, Epoch], None]]:
                 note = f"validation {100 * epoch.score:.1f} %"
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=epoch.of, note=note)
-            bars.update(tasks[stage], completed=epoch.number, note=note)  # type: ignore[arg-type]
+            bars.update(tasks[stage], completed=epoch.number, note=note)
 
         yield on_epoch

@@ -1,4 +1,4 @@
-"""Where a number comes from: commit, versions and hardware."""
+"""Provenance of numbers: commit, versions and hardware."""
 
 import os
 import platform
@@ -14,26 +14,24 @@ from gauge import __version__
 
 @cache
 def commit() -> str:
-    """The commit this code stands at, with `+changes` when files differ from it; the version when it is installed."""
+    """The commit of this code, with `+changes` if files differ from it; the version if it is installed."""
     if "GAUGE_COMMIT" in os.environ:  # a copy without its history
         return os.environ["GAUGE_COMMIT"]
-    here = Path(__file__).parents[1]
+    folder = str(Path(__file__).parents[1])
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", folder, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        git = ["git", "-C", str(here)]
-        tracked = subprocess.run([*git, "ls-files", "--error-unmatch", __file__], capture_output=True, check=False)
-        if tracked.returncode:
-            return f"gauge-ml {__version__}"
-        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run(
-            [*git, "status", "--porcelain", "--", str(here)], capture_output=True, text=True, check=True
-        )
-        return head + ("+changes" if changed.stdout.strip() else "")
+        git("ls-files", "--error-unmatch", __file__)
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", folder) else "")
     except (OSError, subprocess.CalledProcessError):
         return f"gauge-ml {__version__}"
 
 
 def hardware(device: torch.device) -> dict[str, Any]:
-    """What it ran on."""
+    """The hardware and the version of torch."""
     facts: dict[str, Any] = {"cpu": _cpu_name(), "threads": torch.get_num_threads(), "torch": torch.__version__}
     if device.type == "cuda":
         facts["gpu"] = torch.cuda.get_device_name(device)

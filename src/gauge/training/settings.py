@@ -1,7 +1,7 @@
 """Typed settings: YAML in and out, unknown keys are errors."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -25,13 +25,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 class Settings(BaseModel):
-    """Immutable, strict about names, and told apart by value."""
+    """Immutable settings that refuse unknown names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], where: str) -> Self:
-        """The settings in a mapping; every mistake is reported with its place."""
+        """The settings in a mapping; every mistake is reported with the name of the setting."""
         try:
             return cls.model_validate(content)
         except ValidationError as error:
@@ -59,26 +59,19 @@ def _mistake(settings: type[BaseModel], names: tuple[int | str, ...], message: s
     return f"{'.'.join(map(str, names))}: {message}{hint}"
 
 
-def _parsed(value: object) -> object:
-    return parse_protocol(value) if isinstance(value, str) else value
+def _text_form(parse: Callable[[str], object]) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
-def _named(value: object) -> object:
-    return pick(METRICS, value, "metric") if isinstance(value, str) else value
-
-
-ProtocolField = Annotated[Protocol, BeforeValidator(_parsed), PlainSerializer(str)]
-"""A missingness protocol, written as its text form."""
-MetricField = Annotated[Metric, BeforeValidator(_named), PlainSerializer(str)]
-"""A metric, written as its name."""
+ProtocolField = Annotated[Protocol, _text_form(parse_protocol), PlainSerializer(str)]
+MetricField = Annotated[Metric, _text_form(lambda name: pick(METRICS, name, "metric")), PlainSerializer(str)]
 Augment = Literal["", "cars", "hearts", "lesions", "leaves", "cars-tip", "hearts-tip", "lesions-tip", "leaves-tip"]
 
 
 class TrainSettings(Settings):
     """How one stage trains. `masks` is the protocol of the training batches; `selection` lists the protocols whose mean
-    validation metric chooses the checkpoint (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
-    factors of matrix products, bf16 runs the whole forward pass in half precision. `augment` names how training samples are
-    changed at random (`AUGMENTATIONS`)."""
+    validation metric chooses the best epoch (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
+    factors of matrix products, bf16 runs the forward pass in half precision. `augment` is one of `AUGMENTATIONS`."""
 
     epochs: int = Field(ge=0)
     batch_size: int = Field(default=256, ge=1)

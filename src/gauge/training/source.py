@@ -1,7 +1,7 @@
 """What a trained stage depends on: its arguments as plain values, and the source of the code that reads them.
 
-The source counts as its syntax tree without docstrings, so paths, comments and formatting do not matter, and neither does
-the Python version. A module stands for itself and for all modules of its package that it imports, directly or not.
+The source is compared as a syntax tree without docstrings, so paths, comments, formatting and the version of Python do not
+matter. The code of a module includes all modules of its package that it imports, directly or indirectly.
 """
 
 import ast
@@ -20,6 +20,7 @@ import numpy as np
 from pydantic import BaseModel
 from torch import Tensor, nn
 
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
@@ -29,9 +30,9 @@ def digest(value: Plain) -> str:
 
 
 def plain(value: Any) -> Plain:
-    """The value as JSON can hold it: equal values give equal results and different ones different results.
+    """The value in a form that JSON can hold; different values have different forms.
 
-    >>> plain({"rate": 0.5, "shape": (3, 4), "loss": torch.nn.MSELoss})
+    >>> plain({"rate": 0.5, "shape": (3, 4), "loss": nn.MSELoss})
     {'rate': 0.5, 'shape': [3, 4], 'loss': 'torch.nn.modules.loss:MSELoss'}
     """
     match value:
@@ -57,7 +58,7 @@ def code(*values: Any) -> dict[str, str]:
 
 
 def _content(value: Any) -> dict[str, Any]:
-    """What tells a value from others of its class."""
+    """What distinguishes a value from others of its class."""
     if isinstance(value, Tensor | np.ndarray):
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
         content = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
@@ -110,21 +111,20 @@ def _closure(module: str) -> dict[str, str]:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         hashes[name] = digest(_syntax(tree))
-        found = [each for node in ast.walk(tree) for each in _imported(node, name, path)]
-        waiting += [each for each in found if each.startswith((f"{package}.", "gauge."))]
+        imported = [each for node in ast.walk(tree) for each in _imported(node, name, path)]
+        waiting += [each for each in imported if each.startswith((f"{package}.", "gauge."))]
     return hashes
 
 
 def _path(module: str) -> Path | None:
-    """The file of a module; None for what is no file of Python, or outside gauge and plugins."""
-    loaded = sys.modules.get(module)
-    origin = getattr(loaded, "__file__", None)
-    if loaded is None:
+    """The Python file of a module, if it has one."""
+    if module in sys.modules:
+        origin = getattr(sys.modules[module], "__file__", None)
+    else:
         try:
-            spec = importlib.util.find_spec(module)
+            origin = getattr(importlib.util.find_spec(module), "origin", None)
         except (ImportError, ValueError):  # `from package import name`, where the name is no module
             return None
-        origin = spec.origin if spec else None
     return Path(origin) if origin and origin.endswith(".py") else None
 
 
@@ -138,17 +138,15 @@ def _imported(node: ast.AST, module: str, path: Path) -> list[str]:
     if node.level:
         parents = module.split(".")
         above = node.level - (path.name == "__init__.py")
-        base = ".".join([*parents[: len(parents) - above], *([base] if base else [])])
+        base = ".".join(filter(None, [*parents[: len(parents) - above], base]))
     return [base, *(f"{base}.{alias.name}" for alias in node.names)]
 
 
 def _syntax(node: Any) -> Plain:
-    """A syntax tree as lists, without docstrings and without what only some versions of Python write down."""
+    """A syntax tree as lists, without docstrings and without fields that only some versions of Python have."""
     if isinstance(node, ast.AST):
         content = {name: value for name, value in ast.iter_fields(node) if value not in (None, []) and name != "ctx"}
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
-            node, clean=False
-        ):
+        if isinstance(node, Documented) and ast.get_docstring(node, clean=False):
             content["body"] = content["body"][1:]
         return [type(node).__name__, *([name, _syntax(value)] for name, value in content.items())]
     if isinstance(node, list):

@@ -1,14 +1,14 @@
-"""Stages: what trains, on which settings, standing on what; each is trained once, kept, and loaded after that.
+"""Stages: things to train that stand on each other; each is trained once, stored, and loaded after that.
 
-A stage is kept under the hash of everything it is built from: the arguments, the settings, the data, and the stages it
-stands on. The code that trained it is recorded beside it: when that code has changed since, the stage is trained anew.
+A stage is stored under the hash of everything it is built from: its arguments, its settings, the data, and the stages it
+needs. The code that trained it is recorded with it: if that code has changed, the stage is trained again.
 """
 
 import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,13 @@ from gauge.types import Method, Trainable
 logger = logging.getLogger(__name__)
 
 OnEpoch = Callable[[str, Epoch], object]
-"""Called with a stage's name and what its last epoch brought; True ends the stage early."""
+"""Called with the name of a stage after each epoch; True ends the stage early."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One thing to train: `make(train, *trained needs, **arguments)`, with `make` a class or a function of a module."""
+    """One thing to train: `make(train, *needs, **arguments)`, with the trained modules of `needs`. `make` is a class or a
+    function of a module."""
 
     name: str
     make: Callable[..., Trainable]
@@ -39,7 +40,7 @@ class Stage:
     needs: tuple["Stage", ...] = ()
 
     def all(self) -> list["Stage"]:
-        """This stage after all that it stands on, each once."""
+        """All stages that this one needs, each once and in order, then the stage itself."""
         stages: dict[str, Stage] = {}
         for need in self.needs:
             stages |= {stage.identity: stage for stage in need.all()}
@@ -47,11 +48,11 @@ class Stage:
 
     @cached_property
     def identity(self) -> str:
-        """The hash of what is built and how it trains, whatever the data."""
+        """The hash of what is built and how it trains, without the data."""
         return self.key("")
 
     def key(self, data: str) -> str:
-        """The hash that this stage is kept under, for data with that fingerprint."""
+        """The hash that this stage is stored under, for data with that fingerprint."""
         return source.digest(
             {
                 "make": source.plain(self.make),
@@ -65,15 +66,14 @@ class Stage:
     @cached_property
     def code(self) -> str:
         """The hash of the code that decides what this stage learns."""
-        own = source.code(self.make, self.arguments, fit)
-        return source.digest([own, *(need.code for need in self.needs)])
+        return source.digest([source.code(self.make, self.arguments, fit), *(need.code for need in self.needs)])
 
     def build(self, train: Dataset, needs: list[Trainable]) -> Trainable:
         with seeded(self.settings.seed, "build", self.name):
             return self.make(train, *needs, **self.arguments)
 
     def seconds_per_epoch(self, train: Dataset, val: Dataset | None) -> float:
-        """Measured on a few steps, with nothing trained that it stands on."""
+        """The duration of an epoch, measured on a few steps with untrained needs."""
         module = self._untrained(train)
         if not module.is_trainable:
             return 0.0
@@ -89,7 +89,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Trained:
-    """A stage's module, and the record of its training. `stale`: the code has changed since."""
+    """The module of a stage and the record of its training. `stale`: the code has changed since."""
 
     module: Trainable
     about: Mapping[str, Any]
@@ -98,9 +98,9 @@ class Trained:
 
 @dataclass
 class StageStore:
-    """Trains stages on one pair of splits and keeps them, in a folder or, without one, in memory.
+    """Trains stages on one pair of splits and stores them, in a folder or, without one, in memory.
 
-    With `reuse` a stage is kept although the code that trained it has changed.
+    With `reuse`, stages are used although the code that trained them has changed.
     """
 
     train: Dataset
@@ -111,14 +111,14 @@ class StageStore:
     _memory: dict[str, tuple[dict[str, Tensor], dict[str, Any]]] = field(default_factory=dict)
 
     def path(self, stage: Stage) -> Path | None:
-        """Where the trained stage is kept."""
+        """The file of the trained stage."""
         return None if self.folder is None else self.folder / f"{stage.name}-{self.key(stage)}" / "model.safetensors"
 
     def key(self, stage: Stage) -> str:
         return stage.key(f"{self.train.fingerprint} {self.val.fingerprint if self.val else ''}")
 
     def about(self, stage: Stage) -> dict[str, Any] | None:
-        """The record of the stage's training; None while it is not trained, or not by this code."""
+        """The record of the stage's training; None if it is not trained, or was trained by other code."""
         path = self.path(stage)
         if path is None:
             return self._memory[self.key(stage)][1] if self.key(stage) in self._memory else None
@@ -128,7 +128,7 @@ class StageStore:
         return about if about["trained"]["code"] == stage.code or self.reuse else None
 
     def trained(self, stage: Stage) -> Trained:
-        """The stage, trained now or at some earlier time; a fresh copy of its module at every call."""
+        """The stage, trained or loaded; every call returns a new module."""
         needs = [self.trained(need) for need in stage.needs]
         module = stage.build(self.train, [need.module for need in needs]).to(self.train.device)
         about = self.about(stage)
@@ -142,37 +142,21 @@ class StageStore:
         return Trained(module.eval(), about, stale)
 
     def _train(self, stage: Stage, module: Trainable) -> dict[str, Any]:
-        path = self.path(stage)
-        folder = None if path is None else path.parent
+        path, settings, progress = self.path(stage), stage.settings, Progress()
         if path is not None:
             self._discard_stale(stage, path)
-        progress = Progress()
         if module.is_trainable:
+            val, folder = self.val if settings.selection else None, path and path.parent
+            on_epoch = partial(self.on_epoch, stage.name)
             progress = fit(
-                module,
-                self.train,
-                self.val if stage.settings.selection else None,
-                settings=stage.settings,
-                folder=folder,
-                on_epoch=lambda epoch: self.on_epoch(stage.name, epoch),
-                code=stage.code,
+                module, self.train, val, settings=settings, folder=folder, on_epoch=on_epoch, code=stage.code
             )
         if isinstance(module, Method):
             module.eval().prepare(self.train)
-        about = self._record(stage, progress)
-        if path is None or folder is None:
-            state = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
-            self._memory[self.key(stage)] = state, about
-        else:
-            checkpoint.save(path, module.state_dict(), about)
-            (folder / LAST).unlink(missing_ok=True)
-        return about
-
-    def _record(self, stage: Stage, progress: Progress) -> dict[str, Any]:
-        return {
+        about = {
             "stage": stage.name,
             "config": source.plain(stage.arguments),
-            "settings": stage.settings.model_dump(mode="json"),
+            "settings": settings.model_dump(mode="json"),
             "epochs": progress.epoch,
             "best": progress.best_epoch,
             "score": progress.best_score,
@@ -180,14 +164,20 @@ class StageStore:
             "train_rows": len(self.train),
             "trained": {"commit": commit(), "code": stage.code, "hardware": hardware(self.train.device)},
         }
+        if path is None:
+            state = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+            self._memory[self.key(stage)] = state, about
+        else:
+            checkpoint.save(path, module.state_dict(), about)
+            (path.parent / LAST).unlink(missing_ok=True)
+        return about
 
     def _discard_stale(self, stage: Stage, path: Path) -> None:
-        """Say that a stage is trained anew because its code has changed, and drop what the old code left."""
+        """Delete what other code has trained, with a warning."""
         last = path.parent / LAST
-        stale = path.exists()
-        if last.exists() and checkpoint.about(last)["run"].get("code") != stage.code:
-            stale = True
+        interrupted = last.exists() and checkpoint.about(last)["run"].get("code") != stage.code
+        if interrupted:
             last.unlink()
-        if stale:
-            logger.warning("the code of %s has changed since it was trained; it is trained anew", stage.name)
+        if interrupted or path.exists():
+            logger.warning("the code of %s has changed since it was trained; it is trained again", stage.name)
             path.unlink(missing_ok=True)

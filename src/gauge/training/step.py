@@ -1,7 +1,7 @@
-"""One training step, from the indices and keys of a batch to the optimizer: launched kernel by kernel, or recorded.
+"""One training step, from the indices and keys of a batch to the optimizer.
 
-Networks this small wait for kernel launches, not for arithmetic. On a GPU a training step is therefore recorded once as a
-CUDA graph and replayed.
+Networks this small spend their time on kernel launches, not on arithmetic. On a GPU a training step is therefore recorded
+once as a CUDA graph and replayed.
 """
 
 import logging
@@ -18,11 +18,11 @@ from gauge.types import Trainable
 
 logger = logging.getLogger(__name__)
 
-EAGER_STEPS = 3  # before a step is recorded: they allocate what it needs
+EAGER_STEPS = 3  # before a step is recorded, to allocate memory
 
 
 def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> torch.optim.Adam:
-    """On a GPU the learning rate is a tensor: a recorded step reads it anew at every replay."""
+    """Adam for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step reads anew."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
     if device.type != "cuda":
         return torch.optim.Adam(trained, lr=settings.learning_rate, fused=True)
@@ -31,10 +31,10 @@ def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) 
 
 
 class Step:
-    """One training step, from the indices and keys of a batch to the optimizer; returns the loss terms.
+    """Runs a training step for the indices and keys of a batch; returns the loss terms.
 
-    On a GPU full batches run eagerly a few times and are then recorded and replayed; what is left over at the end of an
-    epoch runs eagerly. Where recording fails, steps stay eager and a warning says why.
+    On a GPU, full batches run eagerly a few times and are then recorded and replayed; smaller ones always run eagerly. If
+    recording fails, all steps stay eager, with a warning.
     """
 
     def __init__(
@@ -78,15 +78,15 @@ class Step:
         return {name: term.detach().float() for name, term in terms.items()}
 
     def _run_aside(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """Off the default stream, as a step has to run before it can be recorded; convolutions find their fastest form."""
+        """A step off the default stream, as it has to run before it is recorded; cuDNN chooses its algorithms here."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside), self._fastest():
+        with torch.cuda.stream(aside), self._cudnn():
             terms = self._run(index, key)
         torch.cuda.current_stream().wait_stream(aside)
         return terms
 
-    def _fastest(self) -> AbstractContextManager[None]:
+    def _cudnn(self) -> AbstractContextManager[None]:
         fixed = self.settings.deterministic
         return torch.backends.cudnn.flags(enabled=True, benchmark=not fixed, deterministic=fixed)
 
@@ -97,14 +97,13 @@ class Step:
         before = generator.clone_state()
         graph = torch.cuda.CUDAGraph()
         try:
-            with self._fastest(), torch.cuda.graph(graph):
+            with self._cudnn(), torch.cuda.graph(graph):
                 self.terms = self._run(self.index, self.key)
         except RuntimeError as error:
-            generator.graphsafe_set_state(before)  # the old one still believes that it is being recorded
+            generator.graphsafe_set_state(before)  # the current state is still marked as recording
             self.optimizer.zero_grad(set_to_none=True)
-            logger.warning(
-                "this step cannot be recorded as a CUDA graph and runs eagerly: %s", str(error).split("\n")[0]
-            )
+            reason = str(error).partition("\n")[0]
+            logger.warning("this step cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
             self.record = False
             return False
         finally:
@@ -114,6 +113,6 @@ class Step:
 
 
 def training_step(method: Trainable, train: Dataset, settings: TrainSettings, *, record: bool = True) -> Step:
-    """The step that `fit` repeats, with an optimizer of its own: (index, key, learning rate) -> loss terms."""
+    """The step that `fit` repeats, with its own optimizer: (index, key, learning rate) -> loss terms."""
     method.to(train.device).train()
     return Step(method, make_adam(method, settings, train.device), train, settings, record=record)

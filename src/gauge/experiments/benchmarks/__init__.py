@@ -17,9 +17,8 @@ from gauge.training.settings import Settings, TrainSettings
 
 @dataclass(frozen=True)
 class Modality:
-    """What one modality looks like, and the encoder that reads it; `vector` is the encoder for methods that want it as one
-    vector, with the same options unless it has `vector_options`; the same encoder where there is no other. `columns` names
-    its units, where they are columns of a table."""
+    """The shape of one modality, and its encoder. Methods that need a single vector use the encoder `vector`, if given,
+    with `vector_options` or the same options. `columns` are the names of units that are columns of a table."""
 
     shape: tuple[int, ...]
     encoder: str
@@ -29,26 +28,23 @@ class Modality:
     columns: tuple[str, ...] = ()
 
 
-# kept as they end: together they are perfect on complete samples long before each is as good as it gets
+# without selection: together they are perfect on complete samples long before each one is at its best
 EXPERTS = TrainSettings(epochs=10, schedule="cosine", patience=None, precision="tf32")
 
-
-STAGES = ("imputer", "backbone", "finetune", "experts", "baseline", "pretrain")  # the last two after those they follow
+STAGES = ("imputer", "backbone", "finetune", "experts", "baseline", "pretrain")  # the last two default to earlier ones
 
 
 class StageOverride(TrainSettings):
-    """Some settings of a stage; only those that were given count. Seed and metric are decided by the experiment and the
-    benchmark."""
+    """Some settings of a stage; only those that are given apply. The seed belongs to the experiment and the metric to the
+    benchmark, so they cannot be overridden."""
 
     epochs: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _without_seed_and_metric(self) -> "StageOverride":
-        fixed = {"seed", "metric"} & self.model_fields_set
+        fixed = ", ".join(sorted({"seed", "metric"} & self.model_fields_set))
         if fixed:
-            raise ValueError(
-                f"{', '.join(sorted(fixed))} cannot be overridden; the experiment and the benchmark decide"
-            )
+            raise ValueError(f"{fixed} cannot be overridden; the experiment and the benchmark decide")
         return self
 
     def applied_to(self, settings: TrainSettings) -> TrainSettings:
@@ -62,14 +58,10 @@ class ImputerOverride(Settings):
 
     name: str | None = None
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
 
 class Overrides(Settings):
-    """What a configuration file may change of a benchmark: settings of its stages, options of its imputer and of the
-    encoders of its modalities, and how many backbones fine-tuning starts from."""
+    """What a configuration file can change: settings of stages, options of the imputer and of the encoders of modalities,
+    and the number of backbones."""
 
     imputer: StageOverride | None = None
     pretrain: StageOverride | None = None
@@ -86,19 +78,17 @@ class Overrides(Settings):
         return {name: getattr(self, name) for name in STAGES if getattr(self, name) is not None}
 
     def with_epochs(self, epochs: int) -> "Overrides":
-        """The same with every stage trained for so many epochs."""
-        changed = {name: StageOverride.model_validate({**self._given(name), "epochs": epochs}) for name in STAGES}
-        return self.model_copy(update=changed)
-
-    def _given(self, stage: str) -> dict[str, Any]:
-        override = getattr(self, stage)
-        return {} if override is None else override.model_dump(mode="json", exclude_unset=True)
+        """The same overrides, with this number of epochs for every stage."""
+        stages = {name: {"epochs": epochs} for name in STAGES}
+        for name, override in self.stages.items():
+            stages[name] = override.model_dump(mode="json", exclude_unset=True) | stages[name]
+        return self.model_copy(update={name: StageOverride.model_validate(each) for name, each in stages.items()})
 
 
 @dataclass(frozen=True)
 class StageSettings:
-    """How each stage of a benchmark trains. `baseline`, methods with a network of their own, is as the backbone unless it
-    has settings of its own; `pretrain`, what some of them start from, as the imputer; `experts` are the classifiers of
+    """How each stage of a benchmark trains. `baseline`, for methods with their own network, defaults to the settings of the
+    backbone, and `pretrain`, for what some of them start from, to those of the imputer. `experts` are the classifiers of
     single modalities."""
 
     imputer: TrainSettings
@@ -132,14 +122,13 @@ class StageSettings:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Data, protocol and sizes of one comparison: all that distinguishes it from the next.
+    """Data, sizes, training settings and protocols of one comparison.
 
-    `settings` holds how each stage trains. The image encoders of the classifiers of single modalities take
-    `expert_options`. `vector_dim` is the width of a modality as one vector, `dim` where it is 0. `protocols` are the
-    conditions it is evaluated under. Fine-tuning with seed s starts from backbone s mod `backbones`. `projection` is the
-    width of the space in which the backbone learns class prototypes. `small_init` starts Linear and Embedding weights at
-    N(0, 0.02²) instead of torch's default. Where one division into splits would decide too much there are several `folds`;
-    seed s sees fold s mod `folds`.
+    `read(split, data)` reads a split; `files` says what the folder `data` has to hold, where one is needed. `vector_dim` is
+    the width of a modality as one vector, `dim` by default; `projection` that of the space of class prototypes, by default
+    half of `dim`. The image encoders of `experts` take `expert_options`. Fine-tuning with seed s starts from backbone
+    s mod `backbones`, on the division into splits s mod `folds`. `small_init` starts Linear and Embedding weights at
+    N(0, 0.02²) instead of torch's default.
     """
 
     name: str
@@ -147,14 +136,15 @@ class Benchmark:
     num_classes: int
     dim: int
     heads: int
-    depth: int
-    subsets_per_step: int
-    projection: int
     imputer: str
     imputer_options: Mapping[str, Any]
     protocols: tuple[Protocol, ...]
     settings: StageSettings
     read: Callable[..., Dataset]
+    files: str = ""
+    depth: int = 2
+    subsets_per_step: int = 2
+    projection: int = 0
     metric: Metric = ACCURACY
     small_init: bool = True
     backbones: int = 3
@@ -164,13 +154,15 @@ class Benchmark:
     fold: int = 0
 
     def __post_init__(self) -> None:
-        """One metric: what is reported also selects."""
-        object.__setattr__(self, "settings", self.settings.with_metric(self.metric))
+        object.__setattr__(self, "projection", self.projection or self.dim // 2)
+        object.__setattr__(self, "settings", self.settings.with_metric(self.metric))  # what is reported also selects
 
     def load(self, split: str, data: Path | None = None) -> Dataset:
         """The train, val or test split."""
         if split not in ("train", "val", "test"):
             raise ValueError(f"{self.name} has no split {split!r}; use train, val or test")
+        if data is None and self.files:
+            raise ValueError(f"{self.name} needs data; give --data DIR with {self.files}")
         return self.read(split, data) if self.folds == 1 else self.read(split, data, self.fold)
 
     def for_seed(self, seed: int) -> "Benchmark":
@@ -183,22 +175,17 @@ class Benchmark:
         for name, changes in overrides.modality_options.items():
             before = pick(modalities, name, f"modality of {self.name}")
             modalities[name] = replace(before, options={**before.options, **changes})
-        imputer, options = self.imputer, dict(self.imputer_options)
-        if overrides.imputer_options is not None:
-            imputer = overrides.imputer_options.name or self.imputer
-            options = {**self._options_for(imputer), **overrides.imputer_options.options}
-        return replace(
+        changed = replace(
             self,
             settings=self.settings.overridden(overrides.stages),
-            imputer=imputer,
-            imputer_options=options,
             modalities=modalities,
             backbones=overrides.backbones or self.backbones,
         )
-
-    def _options_for(self, imputer: str) -> dict[str, Any]:
-        """The options of its own imputer; another one gets what describes the data, if it asks for it."""
-        if imputer == self.imputer:
-            return dict(self.imputer_options)
-        asked = inspect.signature(IMPUTERS.get(imputer).of).parameters
-        return {name: value for name, value in self.imputer_options.items() if name in {"cardinalities"} & set(asked)}
+        if overrides.imputer_options is None:
+            return changed
+        imputer, options = overrides.imputer_options.name or self.imputer, dict(self.imputer_options)
+        if imputer != self.imputer:  # only what describes the data, if the other imputer takes it
+            accepted = {"cardinalities"} & inspect.signature(IMPUTERS.get(imputer).of).parameters.keys()
+            options = {name: options[name] for name in accepted & options.keys()}
+        options |= overrides.imputer_options.model_extra or {}
+        return replace(changed, imputer=imputer, imputer_options=options)

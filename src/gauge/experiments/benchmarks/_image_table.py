@@ -1,4 +1,4 @@
-"""What benchmarks with a picture and a table share: how the table is read and imputed, and how their stages train."""
+"""What benchmarks with an image and a table share: encoder and imputer of the table, and how their stages train."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,12 +19,12 @@ def image_table(
     resnet: int = 50,
     waves: int = 0,
 ) -> dict[str, Any]:
-    """Fields of a `Benchmark`. `columns` tells how many categories each has, 1 for a number; `width`, `depth` and `heads`
-    are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of that depth;
-    the paper's unless told otherwise.
+    """Fields of a `Benchmark`. `columns` gives the number of categories of each column, 1 for a number; `width`, `depth` and
+    `heads` are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of depth
+    `resnet`. The defaults are the paper's.
 
-    With `waves` columns of numbers have weights of their own, and the backbone reads cells one by one: on a few hundred
-    rows a Transformer on top of another one learns next to nothing.
+    With `waves`, numeric columns have their own weights and the backbone reads cells one by one: on a few hundred rows, a
+    Transformer on top of another one learns next to nothing.
     """
     cardinalities = tuple(columns.values())
     sizes = {"depth": depth, "heads": heads} | ({"waves": waves} if waves else {})
@@ -35,7 +35,6 @@ def image_table(
         "modalities": {"image": image, "table": table},
         "imputer": "tip",
         "imputer_options": {"cardinalities": cardinalities, "width": width, **sizes, "resnet": resnet},
-        "subsets_per_step": 2,
         "protocols": GAMMA_PROTOCOLS,
     }
 
@@ -43,15 +42,15 @@ def image_table(
 def image_table_settings(
     augment: str, epochs: dict[str, int], *, batch_size: int = 256, finetune_rate: float = 1e-4, precision: str = "tf32"
 ) -> StageSettings:
-    """`epochs` of imputer, backbone, experts and finetune; `augment` names how training samples are changed, and with `-tip`
-    those of the imputer."""
+    """Settings with these `epochs` of imputer, backbone, experts and finetune; the imputer is trained with the augmentation
+    `augment` + "-tip"."""
     shared: dict[str, Any] = {"batch_size": batch_size, "augment": augment, "precision": precision}
     selected = shared | {"selection": GAMMA_PROTOCOLS}
-    kept_as_it_ends = shared | {"schedule": "cosine", "patience": None}
-    imputer = kept_as_it_ends | {"augment": f"{augment}-tip"}
+    unselected = shared | {"schedule": "cosine", "patience": None}
+    imputer = unselected | {"augment": f"{augment}-tip"}
     return StageSettings(
         imputer=TrainSettings(epochs=epochs["imputer"], learning_rate=3e-4, **imputer),
         backbone=TrainSettings(epochs=epochs["backbone"], learning_rate=3e-4, **selected),
-        experts=TrainSettings(epochs=epochs["experts"], **kept_as_it_ends),
+        experts=TrainSettings(epochs=epochs["experts"], **unselected),
         finetune=TrainSettings(epochs=epochs["finetune"], learning_rate=finetune_rate, masks=AnyCells(), **selected),
     )

@@ -7,14 +7,14 @@ from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.benchmarks._image_table import image_table, image_table_settings
 from gauge.experiments.benchmarks.readers.tip import SIDE
-from gauge.experiments.benchmarks.readers.ukbb import COLUMNS, read_heart
+from gauge.experiments.benchmarks.readers.ukbb import COLUMNS, FOLDERS, LENGTHS, read_heart
 from gauge.training.metrics import AUC
 
 __all__ = ["BENCHMARK"]
 
 
 @cache
-def read(split: str, data: Path | None = None) -> Dataset:
+def read(split: str, data: Path) -> Dataset:
     """One split in the order of its files."""
     return read_heart("CAD", split, data, train_rows=3_482)
 
@@ -25,11 +25,10 @@ BENCHMARK = Benchmark(
     num_classes=2,
     dim=256,
     heads=8,
-    depth=2,
-    projection=128,
     settings=image_table_settings(
         "hearts", {"imputer": 500, "backbone": 300, "experts": 60, "finetune": 300}, batch_size=128, finetune_rate=1e-3
     ),
     read=read,
+    files=f"{FOLDERS[0]}/{LENGTHS}",
     metric=AUC,
 )

@@ -1,4 +1,4 @@
-"""CelebA: is the hair blond, from a face and from a text that lists its attributes."""
+"""CelebA: is the hair blond, from an image of a face and a text that lists its attributes."""
 
 from functools import cache
 from pathlib import Path
@@ -9,7 +9,9 @@ from gauge.data import Dataset
 from gauge.data.images import read_images
 from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
 from gauge.experiments.benchmarks.readers.celeba import TEXT_LENGTH, attribute_texts, read_attributes, read_partition
+from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.notes import join_notes, part_note
+from gauge.experiments.benchmarks.readers.squares import find_images
 from gauge.experiments.benchmarks.readers.text import ALPHABET, one_hot
 from gauge.masks import AnyModalities, parse_protocols
 from gauge.training.settings import TrainSettings
@@ -25,15 +27,9 @@ CROPS = {(178, 218): (15, 35, 162, 182)}  # DyMo's: 147 pixels a side
 
 
 @cache
-def read(split: str, data: Path | None = None) -> Dataset:
+def read(split: str, data: Path) -> Dataset:
     """One split, in the order of the file names; tables and images are aligned by image_id."""
-    if data is None:
-        raise ValueError(
-            f"celeba needs data; give --data DIR with {FACES}, list_attr_celeba and list_eval_partition (.csv or .txt)"
-        )
-    folder = next((path for path in (data / "CelebA", data) if (path / FACES).is_dir()), None)
-    if folder is None:
-        raise ValueError(f"{data} holds no CelebA: there is neither CelebA/{FACES} nor {FACES}")
+    folder = find_folder(data, ("CelebA", "."), FACES, "CelebA")
     attributes, partition = read_attributes(folder), read_partition(folder)
     if LABEL not in attributes:
         raise ValueError(f"{folder}: the attributes have no {LABEL}, which is the label; give the official table")
@@ -45,23 +41,12 @@ def read(split: str, data: Path | None = None) -> Dataset:
         )
     chosen = attributes[partition == PARTS[split]]
     inputs = {
-        "img": torch.from_numpy(read_images(_paths(folder / FACES, list(chosen.index)), SIDE, crops=CROPS)),
+        "img": torch.from_numpy(read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops=CROPS)),
         "text": torch.from_numpy(one_hot(attribute_texts(chosen), TEXT_LENGTH)),
     }
     labels = torch.from_numpy(chosen[LABEL].to_numpy(copy=True)).long()
-    return Dataset(
-        split, inputs, labels, note=join_notes(part_note("CelebA subset", len(attributes), IMAGES, "images"))
-    )
-
-
-def _paths(folder: Path, names: list[str]) -> list[Path]:
-    present = {path.name for path in folder.iterdir()}
-    missing = [name for name in names if name not in present]
-    if missing:
-        raise ValueError(
-            f"{folder} lacks {missing[0]} ({len(missing)} such), which the tables list; unpack all images there"
-        )
-    return [folder / name for name in names]
+    note = join_notes(part_note("CelebA subset", len(attributes), IMAGES, "images"))
+    return Dataset(split, inputs, labels, note=note)
 
 
 PROTOCOLS = parse_protocols("complete", "missing=img", "missing=text")
@@ -75,9 +60,6 @@ BENCHMARK = Benchmark(
     num_classes=2,
     dim=32,
     heads=2,
-    depth=2,
-    subsets_per_step=2,
-    projection=16,
     imputer="mopoe",
     imputer_options={
         "latent": 32,
@@ -95,4 +77,5 @@ BENCHMARK = Benchmark(
         finetune=TrainSettings(epochs=20, masks=AnyModalities(), selection=PROTOCOLS, precision="tf32"),
     ),
     read=read,
+    files=f"{FACES}, list_attr_celeba and list_eval_partition (.csv or .txt)",
 )

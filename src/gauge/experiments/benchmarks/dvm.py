@@ -1,4 +1,4 @@
-"""DVM: which of 286 car models an advert shows, from its picture and 17 facts about the car."""
+"""DVM: which of 286 car models an advert shows, from its image and 17 facts about the car."""
 
 from functools import cache
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.benchmarks._image_table import image_table, image_table_settings
-from gauge.experiments.benchmarks.readers.tip import SIDE, Files, find_folder, read_split
+from gauge.experiments.benchmarks.readers.tip import SIDE, Files, read_split
 
 __all__ = ["BENCHMARK"]
 
@@ -22,43 +22,33 @@ CLASSES = 286
 
 
 @cache
-def read(split: str, data: Path | None = None) -> Dataset:
+def read(split: str, data: Path) -> Dataset:
     """One split in the order of its files.
 
     NOTE[PAPER] dvm-classes: the paper counts 283 car models; the published labels have 286.
     """
-    folder = find_folder(data, "dvm", FOLDERS, LENGTHS)
-    assert data is not None  # find_folder has said so
     files = Files(
         f"dvm_features_{split}_noOH_all_views_physical_jittered_50_reordered.csv",
         f"labels_model_all_{split}_all_views.pt",
         f"{split}_paths_all_views.pt",
         LENGTHS,
     )
-    return read_split(
-        split,
-        folder,
-        files,
-        cardinalities=tuple(COLUMNS.values()),
-        num_classes=CLASSES,
-        official=ROWS[split],
-        data=data,
-    )
+    sizes = {"num_classes": CLASSES, "official": ROWS[split]}
+    return read_split(split, data, files, what="data of dvm", folders=FOLDERS, columns=COLUMNS, **sizes)
 
 
 # NOTE[PAPER] tip-schedule: TIP warms up for ten epochs and decays weights (1.5e-6, hearts 1e-4); here neither is done.
-# NOTE[PAPER] finetune-augmentation: the paper does not say whether fine-tuning changes pictures and tables at random, as
-# published training of all that it starts from and compares with does (hearts too); here it does.
-# NOTE[PAPER] imagenet-weights: the published image encoder (hearts too) starts from ImageNet; here it does when its option
-# `weights` names torchvision's file, and from random weights otherwise, as no download is made.
+# NOTE[PAPER] finetune-augmentation: the paper does not say whether fine-tuning augments images and tables, as the published
+# training of all that it starts from and compares with does (hearts too); here it does.
+# NOTE[PAPER] imagenet-weights: the published image encoder (hearts too) starts from ImageNet; here it does if its option
+# `weights` names torchvision's file, and from random weights otherwise, as nothing is downloaded.
 BENCHMARK = Benchmark(
     name="dvm",
     **image_table(Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"), COLUMNS),
     num_classes=CLASSES,
     dim=256,
     heads=8,
-    depth=2,
-    projection=128,
     settings=image_table_settings("cars", {"imputer": 500, "backbone": 300, "experts": 10, "finetune": 300}),
     read=read,
+    files=f"{FOLDERS[0]}/{LENGTHS}",
 )

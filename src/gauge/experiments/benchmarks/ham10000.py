@@ -1,23 +1,31 @@
-"""HAM10000: is a skin lesion a melanoma, from its picture and the patient's age, sex and place of the lesion."""
+"""HAM10000: is a skin lesion a melanoma, from its image and the patient's age, sex and the site of the lesion."""
 
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.benchmarks._image_table import image_table, image_table_settings
-from gauge.experiments.benchmarks.readers.notes import join_notes, part_note
-from gauge.experiments.benchmarks.readers.squares import find, read_squares
-from gauge.experiments.benchmarks.readers.tables import as_cells, codes, divide, numbers, read_table, standardised
+from gauge.experiments.benchmarks.readers.folders import find_folder
+from gauge.experiments.benchmarks.readers.notes import part_note
+from gauge.experiments.benchmarks.readers.squares import find_images, read_squares
+from gauge.experiments.benchmarks.readers.tables import (
+    codes,
+    divide,
+    image_table_dataset,
+    numbers,
+    read_table,
+    standardised,
+)
 from gauge.training.metrics import AUC
 
 __all__ = ["BENCHMARK"]
 
-PICTURES = 10_015
+IMAGES = 10_015
 SIDE = 128
+TABLE = "HAM10000_metadata.csv"
 READ = ("lesion_id", "image_id", "dx", "age", "sex", "localization")  # dx_type hints at the diagnosis
 DIAGNOSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
 SEXES = ("female", "male")
@@ -29,44 +37,27 @@ FOLDERS = ("images", "HAM10000_images_part_1", "HAM10000_images_part_2")
 
 
 @cache
-def read(split: str, data: Path | None = None) -> Dataset:
-    """One split, in the order of the names of the pictures; all pictures of a lesion are in one split."""
-    if data is None:
-        raise ValueError("ham10000 needs data; give --data DIR with HAM10000_metadata.csv and the folders of pictures")
-    folder = next((path for path in (data / "HAM10000", data) if (path / "HAM10000_metadata.csv").is_file()), None)
-    if folder is None:
-        raise ValueError(
-            f"{data} holds no HAM10000: there is neither HAM10000/HAM10000_metadata.csv nor HAM10000_metadata.csv"
-        )
+def read(split: str, data: Path) -> Dataset:
+    """One split, in the order of the image names; all images of a lesion are in one split."""
+    folder = find_folder(data, ("HAM10000", "."), TABLE, "HAM10000")
     folders = [folder / name for name in FOLDERS if (folder / name).is_dir()]
     if not folders:
-        raise ValueError(f"{folder} has no pictures: there is none of the folders {', '.join(FOLDERS)}")
-    path = folder / "HAM10000_metadata.csv"
+        raise ValueError(f"{folder} has no images: there is none of the folders {', '.join(FOLDERS)}")
+    path = folder / TABLE
     table = read_table(path, READ, key="image_id", filled=("lesion_id", "dx"))
     labels = (codes(table["dx"], DIAGNOSES, path, unknown=None) == DIAGNOSES.index("mel")).astype(np.int64)
     lesions = table["lesion_id"].astype("category").cat.codes.to_numpy()
     parts = split_lesions(lesions, labels, path)
-    values = np.column_stack(
-        [
-            standardised(numbers(table[["age"]], path), parts["train"]),
-            codes(table["sex"], SEXES, path),
-            codes(table["localization"], PLACES, path),
-        ]
-    )
+    age = standardised(numbers(table[["age"]], path), parts["train"])
+    values = np.column_stack([age, codes(table["sex"], SEXES, path), codes(table["localization"], PLACES, path)])
     rows = parts[split]
-    cells, observed = as_cells(values[rows])
-    pictures = read_squares(find(folders, [f"{name}.jpg" for name in table["image_id"][rows]]), SIDE)
-    return Dataset(
-        split,
-        {"image": torch.from_numpy(pictures), "table": cells},
-        torch.from_numpy(labels[rows]),
-        {"table": observed},
-        join_notes(part_note("HAM10000 subset", len(table), PICTURES, "pictures")),
-    )
+    images = read_squares(find_images(folders, [f"{name}.jpg" for name in table["image_id"][rows]]), SIDE)
+    note = part_note("HAM10000 subset", len(table), IMAGES, "images")
+    return image_table_dataset(split, images, values[rows], labels[rows], note)
 
 
 def split_lesions(lesions: np.ndarray, labels: np.ndarray, source: Path) -> dict[str, np.ndarray]:
-    """The rows of each split: 70, 10 and 20 % of the lesions, of melanomas and of others alike, with all their pictures."""
+    """The rows of each split: 70, 10 and 20 % of the lesions, stratified by melanoma, with all their images."""
     melanoma = np.zeros(lesions.max() + 1, dtype=np.int64)
     np.maximum.at(melanoma, lesions, labels)
     parts = divide(melanoma, source, val=0.1, test=0.2)
@@ -86,14 +77,10 @@ BENCHMARK = Benchmark(
     num_classes=2,
     dim=128,
     heads=4,
-    depth=2,
-    projection=64,
     settings=image_table_settings(
-        "lesions",
-        {"imputer": 60, "backbone": 50, "experts": 30, "finetune": 20},
-        batch_size=128,
-        precision="bf16",
+        "lesions", {"imputer": 60, "backbone": 50, "experts": 30, "finetune": 20}, batch_size=128, precision="bf16"
     ),
     read=read,
+    files=f"{TABLE} and the folders of images",
     metric=AUC,
 )

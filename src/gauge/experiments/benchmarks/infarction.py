@@ -12,7 +12,7 @@ __all__ = ["BENCHMARK"]
 
 
 @cache
-def read(split: str, data: Path | None = None) -> Dataset:
+def read(split: str, data: Path) -> Dataset:
     """One split in the order of its files."""
     return read_heart("Infarction", split, data, train_rows=1_552)
 

@@ -9,7 +9,8 @@ from jaxtyping import Int, UInt8
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
-from gauge.experiments.benchmarks.readers.digits import MNIST_FOLDERS, find_mnist, mnist_split, svhn_split
+from gauge.experiments.benchmarks.readers.digits import MNIST_FILE, MNIST_FOLDERS, mnist_split, svhn_split
+from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.notes import join_notes
 from gauge.experiments.benchmarks.readers.text import ALPHABET, one_hot
 from gauge.masks import AnyModalities, parse_protocols
@@ -25,16 +26,9 @@ REPEATS = 20  # pairs made of each digit
 
 
 @cache
-def read(split: str, data: Path | None = None) -> Dataset:
+def read(split: str, data: Path) -> Dataset:
     """One split, always the same for the same files under `data`."""
-    if data is None:
-        raise ValueError("mst needs data; give --data DIR with MNIST/raw and SVHN/train_32x32.mat, test_32x32.mat")
-    folder = find_mnist(data)
-    if folder is None:
-        raise ValueError(
-            f"{data} holds no MNIST: there is no train-images-idx3-ubyte (plain or .gz) in {', '.join(MNIST_FOLDERS)}"
-        )
-    mnist, mnist_note = mnist_split(folder, split)
+    mnist, mnist_note = mnist_split(find_folder(data, MNIST_FOLDERS, MNIST_FILE, "MNIST"), split)
     svhn, svhn_note = svhn_split(data / "SVHN", split)
     draw = np.random.default_rng(SEEDS[split])
     left, right = pair(mnist.labels, svhn.labels, draw)
@@ -52,7 +46,7 @@ def pair(
 ) -> tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]]:
     """Rows of two sets of digits that show the same class, ordered by class.
 
-    For each class as many digits as both have, taken from the front, in 20 independent random orders on either side.
+    For each class, the first digits of each set, as many as both sets have, in 20 independent random orders.
     """
     rows: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for digit in range(10):
@@ -64,10 +58,10 @@ def pair(
 
 
 def words(labels: UInt8[np.ndarray, "n"], draw: np.random.Generator) -> UInt8[np.ndarray, "n 8 71"]:
-    """The digits as words between spaces, one-hot; the last place always stays blank.
+    """The digits as words between spaces, one-hot; the last position is always blank.
 
-    NOTE[PAPER] mst-text-start: the published code draws where a word starts anew on every access, also at test time; here
-    it is drawn once for each sample.
+    NOTE[PAPER] mst-text-start: the published code draws the start of a word on every access, also at test time; here it is
+    drawn once for each sample.
     """
     texts = [(" " * start + word).ljust(TEXT_LENGTH) for word in WORDS for start in range(TEXT_LENGTH)]
     lengths = np.array([len(word) for word in WORDS])
@@ -95,9 +89,6 @@ BENCHMARK = Benchmark(
     num_classes=10,
     dim=32,
     heads=2,
-    depth=2,
-    subsets_per_step=2,
-    projection=16,
     imputer="mopoe",
     imputer_options={
         "latent": 20,
@@ -113,4 +104,5 @@ BENCHMARK = Benchmark(
         ),
     ),
     read=read,
+    files="MNIST/raw and SVHN/train_32x32.mat, test_32x32.mat",
 )

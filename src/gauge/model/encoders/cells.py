@@ -12,7 +12,7 @@ __all__ = ["Cells"]
 
 
 class Cells(Encoder):
-    """Columns hold numbers unless `cardinalities` says how many categories they have; every column has weights of its own.
+    """Each column has its own weights. Columns are numeric unless `cardinalities` gives their number of categories.
 
     >>> Cells((3,), 32, cardinalities=(4, 1, 1)).units
     3

@@ -13,7 +13,7 @@ __all__ = ["Columns"]
 
 
 class Columns(Encoder):
-    """Each column is read on its own, so a missing cell touches its own unit only.
+    """Each column is read separately, so a missing cell affects only its own unit.
 
     >>> Columns((17,), 32).units
     17
@@ -23,8 +23,7 @@ class Columns(Encoder):
 
     def __init__(self, shape: Sequence[int], width: int) -> None:
         super().__init__()
-        (self.units,) = shape
-        self.width = width
+        (self.units,), self.width = shape, width
         self.direction = nn.Parameter(torch.randn(self.units, width) * width**-0.5)
         self.offset = small_parameter(self.units, width)
         self.mix = nn.Linear(width, width)

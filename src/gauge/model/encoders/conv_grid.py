@@ -22,13 +22,10 @@ class ConvGrid(Encoder):
 
     def __init__(self, shape: Sequence[int], width: int, channels: Sequence[int] = CHANNELS) -> None:
         super().__init__()
-        self.width = width
-        self.stride = 2 ** (len(channels) + 1)
+        self.width, self.stride = width, 2 ** (len(channels) + 1)
         self.units = (trunk_sides(square_side(shape), len(channels))[-1] // 2) ** 2
         if not self.units:
-            raise ValueError(
-                f"images of side {shape[1]} are too small for {len(channels)} halvings and a pool; use fewer"
-            )
+            raise ValueError(f"side {shape[1]} is too small for {len(channels)} halvings and a pool; use fewer")
         self.trunk = conv_trunk((shape[0], *channels))
         self.read_out = nn.Sequential(nn.Conv2d(channels[-1], width, 1), nn.MaxPool2d(2))
 

@@ -1,14 +1,12 @@
 """Image of side 32 -> one unit: four convolutions of stride 2 and one Linear (MST's SVHN)."""
 
-from collections.abc import Sequence
-
-from gauge.model.encoders._vector import Vector
+from gauge.model.encoders._vector import NetworkVector
 from gauge.model.nn.conv import conv_vector
 
 __all__ = ["ConvVector"]
 
 
-class ConvVector(Vector):
+class ConvVector(NetworkVector):
     """No normalisation layers, so a sample's unit never depends on its batch.
 
     >>> ConvVector((3, 32, 32), 32).units
@@ -16,6 +14,4 @@ class ConvVector(Vector):
     """
 
     example_shape = (3, 32, 32)
-
-    def __init__(self, shape: Sequence[int], width: int) -> None:
-        super().__init__(conv_vector(shape, width), width)
+    network = staticmethod(conv_vector)

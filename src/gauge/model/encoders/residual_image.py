@@ -1,21 +1,17 @@
 """Image of side 64 -> one unit: a residual network with BatchNorm and dropout (CelebA's image)."""
 
-from collections.abc import Sequence
-
-from gauge.model.encoders._vector import Vector
+from gauge.model.encoders._vector import NetworkVector
 from gauge.model.nn.residual import residual_image
 
 __all__ = ["ResidualImage"]
 
 
-class ResidualImage(Vector):
-    """In training a sample's unit depends on its batch; `base` is the width of the first of five stages.
+class ResidualImage(NetworkVector):
+    """In training, a sample's unit depends on its batch; `base` is the width of the first of five stages.
 
     >>> ResidualImage((3, 64, 64), 32, base=4).units
     1
     """
 
     example_shape = (3, 64, 64)
-
-    def __init__(self, shape: Sequence[int], width: int, base: int = 128) -> None:
-        super().__init__(residual_image(shape, width, base), width)
+    network = staticmethod(residual_image)

@@ -12,8 +12,8 @@ __all__ = ["ResnetGrid"]
 
 
 class ResnetGrid(Encoder):
-    """Units have the width of the map, 2048 or, at depth 18, 512: whoever wants another one projects them. BatchNorm
-    makes a sample's units depend on its batch in training. `weights` is a state file of torchvision's.
+    """Units have the width of the map, 2048 or, at depth 18, 512. In training, BatchNorm makes a sample's units depend on
+    its batch. `weights` is a state file of torchvision.
 
     >>> ResnetGrid((3, 128, 128), 256, depth=18).units
     16

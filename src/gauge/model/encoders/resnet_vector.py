@@ -11,7 +11,7 @@ __all__ = ["ResnetVector"]
 
 
 class ResnetVector(Vector):
-    """For methods that want the image as one vector; the options are those of `resnet_grid`.
+    """For methods that need the image as one vector; the options are those of `resnet_grid`.
 
     >>> ResnetVector((3, 128, 128), 256, depth=18).units
     1

@@ -12,8 +12,8 @@ __all__ = ["Tabular"]
 
 
 class Tabular(Encoder):
-    """Units are the states of the columns, which have seen each other. Their width is `inner`: whoever wants another one
-    projects them. Every column is a number unless `cardinalities` says how many categories it has. `sizes`: depth and heads.
+    """Units are the states of the columns after attention among them; their width is `inner`. Columns are numeric unless
+    `cardinalities` gives their number of categories. `sizes`: depth and heads.
 
     >>> Tabular((17,), 256, depth=1).units
     17

@@ -9,11 +9,11 @@ from gauge.types import Encoder
 
 __all__ = ["Tokens"]
 
-BLANK, UNKNOWN = 0, 1  # the numbers of what stands after the end of a text, and of a word that training never showed
+BLANK, UNKNOWN = 0, 1  # the numbers of positions after the end of a text, and of words not seen in training
 
 
 class Tokens(Encoder):
-    """`words` numbers from 0 on; 0 fills a short text up.
+    """Reads word numbers below `words`; 0 pads short texts.
 
     >>> Tokens((24,), 32, words=500).units
     24
@@ -25,8 +25,7 @@ class Tokens(Encoder):
         super().__init__()
         if len(shape) != 1:
             raise ValueError(f"a text has shape [words], not {list(shape)}; give the number of each word")
-        (self.units,) = shape
-        self.width, self.words = width, words
+        (self.units,), self.width, self.words = shape, width, words
         self.embedding = nn.Embedding(words, width, padding_idx=BLANK)
         self.neighbours = nn.Conv1d(width, width, 3, padding=1)
 

@@ -20,31 +20,30 @@ class Attention(nn.Module):
     def forward(
         self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None, reads: int | None = None
     ) -> Float[Tensor, "b r c"]:
-        """What the first `reads` positions (all when None) gather from the whole sequence."""
+        """The outputs at the first `reads` positions (all when None), which attend to the whole sequence."""
         query, key, value = self._split(sequence, reads)
         if attn_bias is not None:
-            attn_bias = attn_bias[..., :reads, :].to(
-                query.dtype
-            )  # a float32 bias beside half-precision queries is misread
+            attn_bias = attn_bias[..., :reads, :].to(query.dtype)  # float32 beside half-precision queries is misread
         gathered = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_bias)
         return self.project(gathered.transpose(1, 2).flatten(2))
 
     def weights(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
-        """The attention each position pays to each other one."""
+        """The attention of each position to every other."""
         query, key, _ = self._split(sequence, None)
         logits = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5
         if attn_bias is not None:
             logits = logits + attn_bias.to(logits.dtype)
         return logits.softmax(-1)
 
-    def _split(self, sequence: Tensor, reads: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _split(self, sequence: Tensor, reads: int | None) -> tuple[Tensor, ...]:
         dim = sequence.shape[-1]
         query = F.linear(sequence[:, :reads], self.qkv.weight[:dim])
         key, value = F.linear(sequence, self.qkv.weight[dim:]).chunk(2, -1)
-        return self._heads(query), self._heads(key), self._heads(value)
+        return split_heads(self.heads, query, key, value)
 
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+def split_heads(heads: int, *parts: Float[Tensor, "b _ c"]) -> tuple[Float[Tensor, "b {heads} _ _"], ...]:
+    return tuple(part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts)
 
 
 class Block(nn.Module):
@@ -56,15 +55,14 @@ class Block(nn.Module):
 
     def __init__(self, dim: int, heads: int, mlp_ratio: int = 4) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(dim)
-        self.attention = Attention(dim, heads)
+        self.attention_norm, self.attention = nn.LayerNorm(dim), Attention(dim, heads)
         self.mlp_norm = nn.LayerNorm(dim)
         self.mlp = nn.Sequential(nn.Linear(dim, mlp_ratio * dim), nn.GELU(), nn.Linear(mlp_ratio * dim, dim))
 
     def forward(
         self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None, reads: int | None = None
     ) -> Float[Tensor, "b r c"]:
-        """The new states of the first `reads` positions, all when None."""
+        """The new states of the first `reads` positions (all when None)."""
         state = sequence[:, :reads] + self.attention(self.attention_norm(sequence), attn_bias, reads)
         return state + self.mlp(self.mlp_norm(state))
 
@@ -72,7 +70,7 @@ class Block(nn.Module):
 def initialise(module: nn.Module) -> None:
     """Linear and Embedding weights N(0, 0.02²), biases 0, LayerNorm (1, 0); convolutions keep torch's own.
 
-    NOTE[PAPER] initialisation: the published PolyMNIST code skips this by accident; we do what it intends.
+    NOTE[PAPER] initialisation: the published PolyMNIST code skips this by accident; here it is done as intended.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Embedding):

@@ -1,5 +1,6 @@
 """Small convolution networks, image or text -> [b, outputs] and back: each ends, or begins, in one Linear layer."""
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -18,7 +19,7 @@ def conv_trunk(channels: Sequence[int]) -> nn.Sequential:
 
 
 class ConvMap(nn.Module):
-    """A square image -> its last feature map, [b, channels, side, side], through the trunk; as ResNet, but small."""
+    """A square image -> its last feature map, [b, channels, side, side]: a small stand-in for `ResNet`."""
 
     def __init__(self, shape: Sequence[int], channels: Sequence[int] = CHANNELS) -> None:
         super().__init__()
@@ -35,10 +36,7 @@ def trunk_sides(side: int, depth: int) -> list[int]:
     >>> trunk_sides(28, 3)
     [28, 14, 7, 4]
     """
-    sides = [side]
-    for _ in range(depth):
-        sides.append((sides[-1] + 1) // 2)
-    return sides
+    return [math.ceil(side / 2**layer) for layer in range(depth + 1)]
 
 
 def square_side(shape: Sequence[int]) -> int:
@@ -49,18 +47,16 @@ def square_side(shape: Sequence[int]) -> int:
 
 
 def check_shape(name: str, shape: Sequence[int], wanted: Sequence[int | str]) -> None:
-    """Raises unless the shape is the wanted one, in which a word stands for any number."""
-    fits = len(shape) == len(wanted) and all(
-        isinstance(size, str) or size == given for size, given in zip(wanted, shape, strict=True)
-    )
-    if not fits:
+    """Raises an error unless the shape is the wanted one, in which a word stands for any number."""
+    fitting = [given if isinstance(size, str) else size for size, given in zip(wanted, shape, strict=False)]
+    if len(shape) != len(wanted) or list(shape) != fitting:
         raise ValueError(
             f"{name} reads [{', '.join(map(str, wanted))}], not {list(shape)}; resize the input or choose another network"
         )
 
 
 class Transpose(nn.Module):
-    """Text [b, length, symbols] as convolutions want it, [b, symbols, length], and back."""
+    """Text [b, length, symbols] -> [b, symbols, length], as convolutions read it, and back."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2)
@@ -69,9 +65,8 @@ class Transpose(nn.Module):
 def conv_image(
     shape: Sequence[int], outputs: int, channels: Sequence[int] = CHANNELS, hidden: int | None = None
 ) -> nn.Sequential:
-    """A square image through the trunk and, where asked for, a hidden layer."""
-    side = trunk_sides(square_side(shape), len(channels))[-1]
-    features = channels[-1] * side * side
+    """A square image through the trunk and, with `hidden`, a hidden layer."""
+    features = channels[-1] * trunk_sides(square_side(shape), len(channels))[-1] ** 2
     layers: OrderedDict[str, nn.Module] = OrderedDict(trunk=conv_trunk((shape[0], *channels)))
     if hidden is None:
         layers["flatten"] = nn.Flatten()
@@ -83,25 +78,18 @@ def conv_image(
 
 def conv_image_decoder(shape: Sequence[int], latent: int, channels: Sequence[int] = CHANNELS) -> nn.Sequential:
     """The mirror image of the trunk in transposed convolutions, without output activation."""
-    sides = trunk_sides(square_side(shape), len(channels))
-    start = nn.Sequential(
-        nn.Linear(latent, channels[-1] * sides[-1] ** 2),
-        nn.ReLU(),
-        nn.Unflatten(1, (channels[-1], sides[-1], sides[-1])),
-    )
+    sides, widths = trunk_sides(square_side(shape), len(channels)), (shape[0], *channels)
+    first = (widths[-1], sides[-1], sides[-1])
+    start = nn.Sequential(nn.Linear(latent, math.prod(first)), nn.ReLU(), nn.Unflatten(1, first))
     layers: list[nn.Module] = []
-    widths = (shape[0], *channels)
-    for depth in range(len(channels), 0, -1):
-        padding = sides[depth - 1] - (2 * sides[depth] - 1)
-        layers += [
-            nn.ConvTranspose2d(widths[depth], widths[depth - 1], 3, stride=2, padding=1, output_padding=padding),
-            nn.ReLU(),
-        ]
+    for (after, before), (large, small) in reversed([*zip(pairwise(widths), pairwise(sides), strict=True)]):
+        upsample = nn.ConvTranspose2d(before, after, 3, stride=2, padding=1, output_padding=large - 2 * small + 1)
+        layers += [upsample, nn.ReLU()]
     return nn.Sequential(OrderedDict(start=start, layers=nn.Sequential(*layers[:-1])))
 
 
 def conv_vector(shape: Sequence[int], outputs: int) -> nn.Sequential:
-    """An image of side 32 through four 4x4 convolutions of stride 2, down to a single place (SVHN)."""
+    """An image of side 32 through four 4x4 convolutions of stride 2, down to a single position (SVHN)."""
     check_shape("conv_vector", shape, ("channels", 32, 32))
     layers: list[nn.Module] = []
     for (before, after), padding in zip(pairwise((shape[0], 32, 64, 64, 128)), (1, 1, 1, 0), strict=True):
@@ -110,17 +98,17 @@ def conv_vector(shape: Sequence[int], outputs: int) -> nn.Sequential:
 
 
 def conv_vector_decoder(shape: Sequence[int], latent: int) -> nn.Sequential:
-    """From a single place back to an image of side 32, without output activation."""
+    """From a single position back to an image of side 32, without output activation."""
     check_shape("conv_vector", shape, ("channels", 32, 32))
     layers: list[nn.Module] = [nn.Linear(latent, 128), nn.ReLU(), nn.Unflatten(1, (128, 1, 1))]
-    layers += [nn.ConvTranspose2d(128, 64, 4)]
+    layers.append(nn.ConvTranspose2d(128, 64, 4))
     for before, after in pairwise((64, 64, 32, shape[0])):
         layers += [nn.ReLU(), nn.ConvTranspose2d(before, after, 4, stride=2, padding=1)]
     return nn.Sequential(*layers)
 
 
 def conv_text(shape: Sequence[int], outputs: int, width: int = 128) -> nn.Sequential:
-    """One-hot text of eight places through a 1x1 and two 4x1 convolutions, down to a single place (MST)."""
+    """One-hot text of eight positions through a 1x1 and two 4x1 convolutions, down to a single position (MST)."""
     check_shape("conv_text", shape, (8, "symbols"))
     return nn.Sequential(
         Transpose(),
@@ -136,7 +124,7 @@ def conv_text(shape: Sequence[int], outputs: int, width: int = 128) -> nn.Sequen
 
 
 def conv_text_decoder(shape: Sequence[int], latent: int, width: int = 128) -> nn.Sequential:
-    """From a single place back to eight: the logits of every symbol at every place."""
+    """From a single position back to eight: the logits of every symbol at every position."""
     check_shape("conv_text", shape, (8, "symbols"))
     return nn.Sequential(
         nn.Linear(latent, width),

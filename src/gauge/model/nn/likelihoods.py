@@ -1,4 +1,4 @@
-"""What a decoder's output says of the data: the cost of what was observed, -log p(x) up to a constant, and the mean."""
+"""Likelihoods of decoders: the cost of the observed values, -log p(x) up to a constant, and the mean to impute."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """`cost` sums over what was observed of a sample, where `x` holds zeros instead; `mean` is what to impute."""
+    """`cost` sums over the observed values of a sample (`x` holds zeros elsewhere); `mean` is the value to impute."""
 
     def cost(self, decoded: Tensor, x: Tensor, observed: Tensor) -> Tensor: ...
 
@@ -38,12 +38,10 @@ class Laplace:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One symbol at each place, from logits: cost = -Σ x · log softmax, so that a row of zeros costs nothing.
-
-    `reversed` takes probabilities proportional to minus the log-softmax: the most likely symbol becomes the least.
+    """One symbol at each position, from logits: cost = -Σ x · log softmax, so that a row of zeros costs nothing.
 
     NOTE[PAPER] text-likelihood: the published imputer passes log-probabilities where probabilities are expected, which
-    reverses and flattens its text; ours reads logits as logits.
+    reverses and flattens its text. Ours reads logits as logits; `reversed=True` is the published likelihood.
 
     >>> Categorical().mean(torch.tensor([[[0.0, 0.0]]])).tolist()
     [[[0.5, 0.5]]]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from torch import nn
 
 
-def mlp(shape: Sequence[int], outputs: int, hidden: int) -> nn.Sequential:
-    """Flattened, through one hidden layer."""
+def mlp(shape: Sequence[int], outputs: int, hidden: int = 64) -> nn.Sequential:
+    """The flattened input through one hidden layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 

@@ -22,10 +22,8 @@ class Basic(nn.Module):
 
     def __init__(self, before: int, inner: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(before, inner, 3, stride=stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(inner)
-        self.conv2 = nn.Conv2d(inner, inner, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(inner)
+        self.conv1, self.bn1 = nn.Conv2d(before, inner, 3, stride=stride, padding=1, bias=False), nn.BatchNorm2d(inner)
+        self.conv2, self.bn2 = nn.Conv2d(inner, inner, 3, padding=1, bias=False), nn.BatchNorm2d(inner)
         self.downsample = _shortcut(before, inner, stride)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,12 +39,9 @@ class Bottleneck(nn.Module):
     def __init__(self, before: int, inner: int, stride: int) -> None:
         super().__init__()
         after = self.expansion * inner
-        self.conv1 = nn.Conv2d(before, inner, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(inner)
-        self.conv2 = nn.Conv2d(inner, inner, 3, stride=stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(inner)
-        self.conv3 = nn.Conv2d(inner, after, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(after)
+        self.conv1, self.bn1 = nn.Conv2d(before, inner, 1, bias=False), nn.BatchNorm2d(inner)
+        self.conv2, self.bn2 = nn.Conv2d(inner, inner, 3, stride=stride, padding=1, bias=False), nn.BatchNorm2d(inner)
+        self.conv3, self.bn3 = nn.Conv2d(inner, after, 1, bias=False), nn.BatchNorm2d(after)
         self.downsample = _shortcut(before, after, stride)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -56,7 +51,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A square image -> [b, channels, side, side], the side halved five times. `weights` is a file of torchvision's.
+    """A square image -> [b, channels, side, side], the side halved five times. `weights` is a state file of torchvision.
 
     >>> network = ResNet((3, 128, 128), 18)
     >>> network.channels, network.side
@@ -67,17 +62,15 @@ class ResNet(nn.Module):
         super().__init__()
         if depth not in STAGES:
             raise ValueError(f"there is no ResNet of depth {depth}; use one of {', '.join(map(str, STAGES))}")
-        self.depth = depth
-        self.side = trunk_sides(square_side(shape), 5)[-1]
+        self.depth, self.side = depth, trunk_sides(square_side(shape), 5)[-1]
         block: type[Basic] | type[Bottleneck] = Basic if depth == 18 else Bottleneck
-        self.conv1 = nn.Conv2d(shape[0], 64, 7, stride=2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
+        self.conv1, self.bn1 = nn.Conv2d(shape[0], 64, 7, stride=2, padding=3, bias=False), nn.BatchNorm2d(64)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         before = 64
         for stage, count in enumerate(STAGES[depth]):
             inner, layers = 64 * 2**stage, []
-            for place in range(count):
-                layers.append(block(before, inner, stride=2 if stage and not place else 1))
+            for index in range(count):
+                layers.append(block(before, inner, stride=2 if stage and not index else 1))
                 before = block.expansion * inner
             self.add_module(f"layer{stage + 1}", nn.Sequential(*layers))
         self.channels = before
@@ -88,29 +81,26 @@ class ResNet(nn.Module):
             self._load(weights)
 
     def forward(self, x: Float[Tensor, "b ch h w"]) -> Float[Tensor, "b c side side"]:
-        x = x.contiguous(memory_format=torch.channels_last)  # what tensor cores read
+        x = x.contiguous(memory_format=torch.channels_last)  # the layout that tensor cores read
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         for stage in range(1, 5):
             x = self.get_submodule(f"layer{stage}")(x)
         return x
 
     def _load(self, path: str | Path) -> None:
-        """Takes all but the classifier. Files from before BatchNorm counted its batches do not have the counts."""
+        """Loads everything but the classifier. Files of old PyTorch versions lack BatchNorm's `num_batches_tracked`."""
         state = {name: values for name, values in _read(Path(path)).items() if not name.startswith("fc.")}
-        mine = self.state_dict()
-        wanted = {name for name in mine if not name.endswith("num_batches_tracked")}
+        own = self.state_dict()
         wrong = {
-            "lacks": sorted(wanted - set(state)),
-            "also has": sorted(set(state) - set(mine)),
-            "has other shapes of": sorted(
-                name for name in set(mine) & set(state) if _shape(state[name]) != _shape(mine[name])
-            ),
+            "lacks": {name for name in own if not name.endswith("num_batches_tracked")} - set(state),
+            "also has": set(state) - set(own),
+            "has other shapes of": {name for name in set(own) & set(state) if _shape(state[name]) != _shape(own[name])},
         }
-        if any(wrong.values()):
-            told = [f"{what} {names[0]!r} ({len(names)} such)" for what, names in wrong.items() if names]
+        problems = [f"{what} {min(names)!r} ({len(names)} such)" for what, names in wrong.items() if names]
+        if problems:
             raise ValueError(
-                f"{path} does not fit ResNet-{self.depth} with {self.conv1.in_channels} channels: it {', '.join(told)}; "
-                f"give the state of torchvision's resnet{self.depth}"
+                f"{path} does not fit ResNet-{self.depth} with {self.conv1.in_channels} channels: it "
+                f"{', '.join(problems)}; give the state of torchvision's resnet{self.depth}"
             )
         self.load_state_dict(state)
 

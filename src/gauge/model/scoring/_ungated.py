@@ -4,25 +4,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.types import Classifier, Objective
+from gauge.types import Classifier, Objective, Tokens
 
 
 def saliency(logits: Float[Tensor, "b k"], target: Tensor, objective: Objective) -> Float[Tensor, "b"]:
-    """-z of the target class, or its negative log-likelihood (app. A: that one fades on confident samples)."""
+    """-z of the target class, or its negative log-likelihood, which vanishes on confident samples (app. A)."""
     if objective not in ("logit", "nll"):
         raise ValueError(f"objective {objective!r} is unknown; use 'logit' or 'nll'")
     values = logits if objective == "logit" else logits.log_softmax(-1)
     return -values.gather(1, target[:, None])[:, 0]
 
 
-def ungated_gradient(
-    classifier: Classifier, tokens: Float[Tensor, "b n c"], objective: Objective
-) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b n c"]]:
-    """The logits, and how the saliency of the predicted class changes with every token: one forward, one backward.
-
-    Works on a copy of the tokens and asks for their gradient alone: no parameter's `.grad` is touched, no weight
-    gradient computed, nothing is left attached. Callers may hold `no_grad` or `inference_mode`.
-    """
+def ungated_gradient(classifier: Classifier, tokens: Tokens, objective: Objective) -> tuple[Tensor, Tokens]:
+    """The logits, and the gradient of the predicted class's saliency in every token: one forward, one backward pass. No
+    gradients of parameters are computed, the results are detached, and callers may be in `no_grad` or `inference_mode`."""
     with torch.inference_mode(False), torch.enable_grad():
         leaf = tokens.detach().clone().requires_grad_()
         logits = classifier(leaf, None)
@@ -31,7 +26,7 @@ def ungated_gradient(
     return logits.detach(), gradient
 
 
-def displacement(tokens: Float[Tensor, "b n c"], reference: Tensor | None) -> Float[Tensor, "b n c"]:
-    """d = e' - e, from the units to what replaces them (zero when None)."""
+def displacement(tokens: Tokens, reference: Tensor | None) -> Tokens:
+    """d = e' - e, from the units to their replacements (zero when None)."""
     tokens = tokens.detach()
     return -tokens if reference is None else reference.detach().to(tokens) - tokens

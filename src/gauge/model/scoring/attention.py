@@ -3,22 +3,16 @@
 from typing import Unpack
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from gauge.types import Classifier, Evidence, ScoreOptions, SupportsAttention
+from gauge.types import Classifier, Evidence, ScoreOptions, SupportsAttention, Tokens
 
 __all__ = ["attention_score"]
 
 
 @torch.no_grad()
-def attention_score(
-    classifier: Classifier, tokens: Float[Tensor, "b n c"], **options: Unpack[ScoreOptions]
-) -> Evidence:
-    """How much CLS looks at every unit; needs a classifier that offers `attention`."""
+def attention_score(classifier: Classifier, tokens: Tokens, **options: Unpack[ScoreOptions]) -> Evidence:
+    """The attention of CLS to every unit; needs a classifier with `attention`."""
     if not isinstance(classifier, SupportsAttention):
-        raise ValueError(
-            f"{type(classifier).__name__} does not offer attention(tokens, attn_bias), which this score reads"
-        )
+        raise ValueError(f"{type(classifier).__name__} has no attention(tokens, attn_bias), which this score reads")
     to_units = classifier.attention(tokens, None)[:, :, 0, 1:]
     return Evidence(to_units.float().mean(1), classifier(tokens, None))

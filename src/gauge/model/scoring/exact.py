@@ -1,4 +1,4 @@
-"""Exact counterfactual effects (Eq. 2): every unit really replaced, one intervened forward pass for each."""
+"""Exact counterfactual effects (Eq. 2): each unit is actually replaced, in a forward pass of its own."""
 
 from typing import Unpack
 
@@ -7,30 +7,25 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gauge.model.scoring._ungated import saliency
-from gauge.types import Classifier, Evidence, ScoreOptions
+from gauge.types import Classifier, Evidence, ScoreOptions, Tokens
 
 __all__ = ["exact_evidence", "exact_effects"]
 
 ROWS_AT_ONCE = 4096
 
 
-def exact_evidence(classifier: Classifier, tokens: Float[Tensor, "b n c"], **options: Unpack[ScoreOptions]) -> Evidence:
+def exact_evidence(classifier: Classifier, tokens: Tokens, **options: Unpack[ScoreOptions]) -> Evidence:
     """The magnitude of the exact effect of every unit."""
     effects, logits = _effects(classifier, tokens, None, **options)
     return Evidence(effects.abs(), logits)
 
 
 def exact_effects(
-    classifier: Classifier,
-    tokens: Float[Tensor, "b n c"],
-    *,
-    units_at_once: int | None = None,
-    **options: Unpack[ScoreOptions],
+    classifier: Classifier, tokens: Tokens, *, units_at_once: int | None = None, **options: Unpack[ScoreOptions]
 ) -> Float[Tensor, "b n"]:
     """The signed change of the saliency objective when each unit is replaced, the predicted class held fixed.
 
-    `units_at_once=1` runs n passes one after the other, as the paper times it; None batches as many replacements into
-    one pass as fit a moderate memory.
+    `units_at_once=1` runs n separate passes, as timed in the paper; None batches as many as fit moderate memory.
     """
     return _effects(classifier, tokens, units_at_once, **options)[0]
 

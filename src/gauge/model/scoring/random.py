@@ -1,19 +1,17 @@
-"""Random score (scoring ablation): independent standard normal numbers, drawn anew at every scoring pass."""
+"""Random score (scoring ablation): independent standard normal numbers, drawn anew in every scoring pass."""
 
 from typing import Unpack
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from gauge.randomness import derive, normal
-from gauge.types import Classifier, Evidence, ScoreOptions
+from gauge.types import Classifier, Evidence, ScoreOptions, Tokens
 
 __all__ = ["random_score"]
 
 
 @torch.no_grad()
-def random_score(classifier: Classifier, tokens: Float[Tensor, "b n c"], **options: Unpack[ScoreOptions]) -> Evidence:
+def random_score(classifier: Classifier, tokens: Tokens, **options: Unpack[ScoreOptions]) -> Evidence:
     """N(0, 1) from the samples' keys, which change with the epoch."""
     key = options.get("key")
     if key is None:

@@ -1,4 +1,4 @@
-"""The tables of CelebA, official .csv or .txt alike, and the text that its attributes make."""
+"""The tables of CelebA, from official .csv or .txt files, and its attributes as texts."""
 
 import hashlib
 from itertools import compress
@@ -12,7 +12,7 @@ FILLER = "*"
 
 
 def read_attributes(folder: Path) -> pd.DataFrame:
-    """For each image, in the order of their names, which attributes are present."""
+    """The attributes of each image, True where present, in the order of the names."""
     path = _table_path(folder, "list_attr_celeba")
     table = _read_counted(path) if path.suffix == ".txt" else _read(path, index_col="image_id")
     wrong = np.argwhere(~table.isin([-1, 1]).to_numpy())
@@ -24,16 +24,14 @@ def read_attributes(folder: Path) -> pd.DataFrame:
 
 
 def read_partition(folder: Path) -> pd.Series:
-    """For each image, in the order of their names, its part: 0 train, 1 val, 2 test.
+    """The part of each image, 0 train, 1 val or 2 test, in the order of the names.
 
     NOTE[PAPER] celeba-partition: the paper's sizes of val and test are those of the official partition swapped, and DyMo
-    names a partition file of its own that nobody has; here the official one is used as it is.
+    names a partition file of its own that is not available; here the official one is used as it is.
     """
     path = _table_path(folder, "list_eval_partition")
-    if path.suffix == ".txt":
-        table = _read(path, sep=r"\s+", header=None, names=["image_id", "partition"], index_col="image_id")
-    else:
-        table = _read(path, index_col="image_id")
+    layout = {"sep": r"\s+", "header": None, "names": ["image_id", "partition"]} if path.suffix == ".txt" else {}
+    table = _read(path, index_col="image_id", **layout)
     if "partition" not in table:
         raise ValueError(f"{path} has the columns {list(table)} and no partition; give the official file")
     wrong = table.index[~table["partition"].isin([0, 1, 2])]
@@ -44,28 +42,27 @@ def read_partition(folder: Path) -> pd.Series:
 
 
 def attribute_texts(attributes: pd.DataFrame) -> list[str]:
-    """For each image its attributes in words, as in "bangs, blond hair, smiling", somewhere in 256 characters.
+    """The attributes of each image in words, as in "bangs, blond hair, smiling", somewhere in 256 characters.
 
-    NOTE[PAPER] celeba-text: the generator of the published texts is not available. Here the attributes stand in the
-    order of the table, filled up with '*', from a start that a hash of the file name decides.
+    NOTE[PAPER] celeba-text: the generator of the published texts is not available. Here the attributes follow the order of
+    the table, padded with '*' on both sides; a hash of the file name decides where they start.
     """
     words = [name.replace("_", " ").lower() for name in attributes.columns]
     rows = zip(attributes.index, attributes.to_numpy(), strict=True)
-    return [_place(", ".join(compress(words, present)), name) for name, present in rows]
+    return [_padded(", ".join(compress(words, present)), name) for name, present in rows]
 
 
-def _place(text: str, name: str) -> str:
+def _padded(text: str, name: str) -> str:
     room = max(TEXT_LENGTH - len(text), 0)
     draw = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
     return (FILLER * (draw % (room + 1)) + text).ljust(TEXT_LENGTH, FILLER)
 
 
 def _table_path(folder: Path, stem: str) -> Path:
-    paths = [folder / f"{stem}{suffix}" for suffix in (".csv", ".txt")]
-    for path in paths:
-        if path.is_file():
-            return path
-    raise ValueError(f"{folder} has neither {paths[0].name} nor {paths[1].name}; put one of them there")
+    for suffix in (".csv", ".txt"):
+        if (folder / f"{stem}{suffix}").is_file():
+            return folder / f"{stem}{suffix}"
+    raise ValueError(f"{folder} has neither {stem}.csv nor {stem}.txt; put one of them there")
 
 
 def _read(path: Path, **options: object) -> pd.DataFrame:
@@ -76,7 +73,7 @@ def _read(path: Path, **options: object) -> pd.DataFrame:
 
 
 def _read_counted(path: Path) -> pd.DataFrame:
-    """The official .txt: a line with the number of images, the names of the attributes, a line for each image."""
+    """The official .txt file: the number of images, the names of the attributes, and a line for each image."""
     with path.open(encoding="utf-8", errors="replace") as file:
         count = file.readline().strip()
     table = _read(path, sep=r"\s+", skiprows=1)

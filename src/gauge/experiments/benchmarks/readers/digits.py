@@ -1,4 +1,4 @@
-"""Digits from official files: MNIST (IDX) and SVHN (.mat), as byte images and labels 0 to 9."""
+"""Digits from the official files of MNIST (IDX) and SVHN (.mat), as byte images and labels 0 to 9."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from gauge.experiments.benchmarks.readers.idx import read_idx
 from gauge.experiments.benchmarks.readers.notes import part_note
 
 MNIST_FOLDERS = ("MNIST/raw", "raw", ".")
+MNIST_FILE = "train-images-idx3-ubyte*"  # plain or .gz
 MNIST_SIZES = {"train": 60_000, "t10k": 10_000}
 SVHN_SIZES = {"train": 73_257, "test": 26_032}
 SPLIT_SEED = 2025
@@ -18,19 +19,10 @@ TEST_SHARE = 0.7  # 7,000 of MNIST's 10,000 test digits; the others are for vali
 
 
 class Digits(NamedTuple):
-    """Images [n, height, width] or [n, channels, height, width] and what they show."""
+    """Images [n, height, width] or [n, channels, height, width] and their labels."""
 
     images: UInt8[np.ndarray, "n ..."]
     labels: UInt8[np.ndarray, "n"]
-
-    def take(self, rows: np.ndarray) -> "Digits":
-        return Digits(self.images[rows], self.labels[rows])
-
-
-def find_mnist(data: Path) -> Path | None:
-    """The folder under `data` that holds the training images of MNIST."""
-    folders = (data / name for name in MNIST_FOLDERS)
-    return next((folder for folder in folders if any(folder.glob("train-images-idx3-ubyte*"))), None)
 
 
 def read_mnist(folder: Path, part: str) -> Digits:
@@ -68,39 +60,41 @@ def read_svhn(path: Path) -> Digits:
 
 
 def mnist_split(folder: Path, split: str) -> tuple[Digits, str]:
-    """The digits of one split, and what to note about them; val and test divide MNIST's test digits."""
-    part, what = ("train", "training digits") if split == "train" else ("t10k", "test digits")
-    digits = read_mnist(folder, part)
-    note = part_note("MNIST prefix", len(digits.labels), MNIST_SIZES[part], what)
-    return digits if split == "train" else digits.take(split_val_test(digits.labels, folder)[split]), note
+    """The digits of one split, and a note about them; val and test divide MNIST's test digits."""
+    part = "train" if split == "train" else "t10k"
+    return _part_of(read_mnist(folder, part), split, folder, "MNIST prefix", MNIST_SIZES[part])
 
 
 def svhn_split(folder: Path, split: str) -> tuple[Digits, str]:
-    """The digits of one split, and what to note; where there is no val file, val and test divide SVHN's test digits."""
+    """The digits of one split, and a note; without a val file, val and test divide SVHN's test digits."""
     if split != "train" and (folder / "val_32x32.mat").is_file():
         digits = read_svhn(folder / f"{split}_32x32.mat")
         return digits, f"SVHN: {len(digits.labels):,} {split} digits, as the given val and test files divide them"
-    part, what = ("train", "training digits") if split == "train" else ("test", "test digits")
+    part = "train" if split == "train" else "test"
     path = folder / f"{part}_32x32.mat"
-    digits = read_svhn(path)
-    note = part_note("SVHN prefix", len(digits.labels), SVHN_SIZES[part], what)
-    return digits if split == "train" else digits.take(split_val_test(digits.labels, path)[split]), note
+    return _part_of(read_svhn(path), split, path, "SVHN prefix", SVHN_SIZES[part])
+
+
+def _part_of(digits: Digits, split: str, source: Path, lead: str, official: int) -> tuple[Digits, str]:
+    what = "training digits" if split == "train" else "test digits"
+    note = part_note(lead, len(digits.labels), official, what)
+    if split == "train":
+        return digits, note
+    rows = split_val_test(digits.labels, source)[split]
+    return Digits(digits.images[rows], digits.labels[rows]), note
 
 
 def split_val_test(labels: np.ndarray, source: Path) -> dict[str, np.ndarray]:
-    """The rows of val (30 %) and test (70 %) of the digits that were kept for testing, in order of the file.
+    """The rows of val (30 %) and test (70 %) among the test digits of a file, sorted.
 
-    NOTE[PAPER] polymnist-split: 3,000 and 7,000 of MNIST's test digits are validation and test, but which is nowhere
-    said; here the draw is stratified by class and has a fixed seed.
+    NOTE[PAPER] polymnist-split: 3,000 and 7,000 of MNIST's test digits are validation and test, but which ones is not
+    published; here the draw is stratified by class and has a fixed seed.
     """
+    rows = np.arange(len(labels))
     try:
-        val, test = train_test_split(
-            np.arange(len(labels)), test_size=TEST_SHARE, stratify=labels, random_state=SPLIT_SEED
-        )
+        val, test = train_test_split(rows, test_size=TEST_SHARE, stratify=labels, random_state=SPLIT_SEED)
     except ValueError as error:
-        raise ValueError(
-            f"the {len(labels)} digits of {source} cannot be divided into val and test: {error}"
-        ) from error
+        raise ValueError(f"the {len(rows)} digits of {source} cannot be divided into val and test: {error}") from error
     return {"val": np.sort(val), "test": np.sort(test)}
 
 
@@ -108,7 +102,7 @@ def _load_mat(path: Path) -> dict[str, Any]:
     from scipy.io import loadmat
 
     if not path.is_file():
-        raise ValueError(f"{path} is not there; download SVHN's cropped digits (format 2) into {path.parent}")
+        raise ValueError(f"{path} does not exist; download SVHN's cropped digits (format 2) into {path.parent}")
     try:
         return loadmat(path, variable_names=["X", "y"])
     except Exception as error:  # a damaged file raises anything, from IndexError to zlib.error

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-UNSIGNED_BYTE = 8  # the format's code for the type of its entries
+UNSIGNED_BYTE = 8  # the format's code for the type of the entries
 
 
 def read_idx(path: Path, axes: int) -> UInt8[np.ndarray, "..."]:
-    """The array in the file at `path`, or in `path`.gz when only that is there."""
+    """The array in the file at `path`, or in `path`.gz if only that exists."""
     path, content = _content(path)
     header = 4 + 4 * axes
     magic = struct.pack(">HBB", 0, UNSIGNED_BYTE, axes)
@@ -25,10 +25,10 @@ def read_idx(path: Path, axes: int) -> UInt8[np.ndarray, "..."]:
     if len(content) < header:
         raise ValueError(f"{path} ends inside its header, after {len(content)} of {header} bytes; download it again")
     shape = struct.unpack_from(f">{axes}I", content, 4)
-    found, expected = len(content) - header, math.prod(shape)
-    if found != expected:
+    size, expected = len(content) - header, math.prod(shape)
+    if size != expected:
         raise ValueError(
-            f"{path} holds {found:,} bytes of data, but its header says {list(shape)}, which is {expected:,}; "
+            f"{path} holds {size:,} bytes of data, but its header says {list(shape)}, which is {expected:,}; "
             "download it again"
         )
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
@@ -39,7 +39,7 @@ def _content(path: Path) -> tuple[Path, bytes]:
     if path.is_file():
         return path, path.read_bytes()
     if not packed.is_file():
-        raise ValueError(f"{path} is not there, and neither is {packed.name}; put one of them in {path.parent}")
+        raise ValueError(f"there is neither {path} nor {packed.name}; put one of them in {path.parent}")
     try:
         return packed, gzip.decompress(packed.read_bytes())
     except (OSError, EOFError, zlib.error) as error:

@@ -6,22 +6,24 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import torch
 from sklearn.datasets import load_sample_image
 
+from gauge.data import Dataset
 from gauge.data.images import open_image
+from gauge.experiments.benchmarks.readers.notes import join_notes
 
 INK = 128  # pixels above it belong to the digit
 VIEWS = tuple(f"m{view}" for view in range(5))
-PICTURE_NAME = re.compile(r"(\d+)\.(\d)\.png")  # index and label
+IMAGE_NAME = re.compile(r"(\d+)\.(\d)\.png")  # index and label
 
 
 def build_views(
     digits: np.ndarray, labels: np.ndarray, photos: Sequence[np.ndarray], *, seed: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """One uint8 array [samples, 3, side, side] for each photo, and the labels; sample i shows one class in every view.
+    """One uint8 array [samples, 3, side, side] for each photo, and the labels. All views of a sample show the same class.
 
-    Each class and view has its own random order of the class's digits, so views differ in handwriting. Samples are
-    ordered by class.
+    Each class and view has its own random order of digits, so views differ in handwriting. Samples are ordered by class.
     """
     draw = np.random.default_rng(seed)
     by_class = [np.flatnonzero(labels == label) for label in np.unique(labels)]
@@ -34,20 +36,15 @@ def build_views(
 
 @cache
 def package_photos() -> tuple[np.ndarray, ...]:
-    """One photo for each view, all inside the installed packages."""
+    """One photo for each view, from the installed packages."""
     try:
         from skimage import data
     except ImportError as error:
         raise ValueError(
             "the five background photos come with scikit-image; install it with: pip install 'gauge-ml[demo]'"
         ) from error
-    return (
-        load_sample_image("china.jpg"),
-        load_sample_image("flower.jpg"),
-        data.coffee(),
-        data.astronaut(),
-        data.stereo_motorcycle()[0],
-    )
+    samples = (load_sample_image(name) for name in ("china.jpg", "flower.jpg"))
+    return *samples, data.coffee(), data.astronaut(), data.stereo_motorcycle()[0]
 
 
 def folder_photos(folder: Path) -> tuple[np.ndarray, ...]:
@@ -60,34 +57,37 @@ def folder_photos(folder: Path) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(open_image(path)) for path in paths)
 
 
-def list_pictures(folder: Path) -> tuple[list[str], np.ndarray]:
+def view_dataset(split: str, views: Sequence[np.ndarray], labels: np.ndarray, *notes: str) -> Dataset:
+    inputs = {name: torch.from_numpy(view) for name, view in zip(VIEWS, views, strict=True)}
+    return Dataset(split, inputs, torch.from_numpy(labels).long(), note=join_notes(*notes))
+
+
+def list_images(folder: Path) -> tuple[list[str], np.ndarray]:
     """The file names that all views m0 to m4 in `folder` share, ordered by label and then index, and the labels."""
-    names = _picture_names(folder / VIEWS[0])
+    names = _image_names(folder / VIEWS[0])
     for view in VIEWS[1:]:
-        others = _picture_names(folder / view)
-        differing = sorted(names.keys() ^ others.keys())
+        differing = sorted(names.keys() ^ _image_names(folder / view).keys())
         if differing:
-            name = differing[0]
-            has, lacks = (VIEWS[0], view) if name in names else (view, VIEWS[0])
+            has, lacks = (VIEWS[0], view) if differing[0] in names else (view, VIEWS[0])
             raise ValueError(
-                f"{folder}: {has} has {name} but {lacks} has not ({len(differing)} such); views are paired by file "
+                f"{folder}: {has} has {differing[0]} but {lacks} has not ({len(differing)} such); views are paired by file "
                 "name, so unpack all five from one archive"
             )
     ordered = sorted(names, key=names.__getitem__)
     return ordered, np.array([names[name][0] for name in ordered], dtype=np.int64)
 
 
-def _picture_names(folder: Path) -> dict[str, tuple[int, int]]:
-    """Label and index of each picture in one view's folder."""
+def _image_names(folder: Path) -> dict[str, tuple[int, int]]:
+    """Label and index of each image in the folder of a view."""
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not there; every split of PolyMNIST has the views {', '.join(VIEWS)}")
-    found = {}
+        raise ValueError(f"{folder} does not exist; every split of PolyMNIST has the views {', '.join(VIEWS)}")
+    names = {}
     for path in folder.glob("*.png"):
-        match = PICTURE_NAME.fullmatch(path.name)
+        match = IMAGE_NAME.fullmatch(path.name)
         if match is None:
             raise ValueError(f"{path} is not named INDEX.LABEL.png, such as 17.3.png; rename or remove it")
-        found[path.name] = int(match[2]), int(match[1])
-    return found
+        names[path.name] = int(match[2]), int(match[1])
+    return names
 
 
 def _ink_into_crops(digits: np.ndarray, photo: np.ndarray, draw: np.random.Generator) -> np.ndarray:

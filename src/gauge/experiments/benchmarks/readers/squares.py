@@ -1,4 +1,4 @@
-"""Pictures of any size, from picture files or .npy arrays, as byte squares of one size."""
+"""Images of any size, from image files or .npy arrays, as byte squares of one size."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,23 +13,23 @@ from gauge.data.images import gather, open_image
 
 
 def read_squares(paths: Sequence[Path], side: int, *, pad: bool = False) -> UInt8[np.ndarray, "n 3 {side} {side}"]:
-    """The RGB pictures in order: the centre square of each (`pad`: all of it, centred on black), resized bilinear."""
+    """The RGB images in order: the centre square of each (`pad`: the whole image, centred on black), resized (bilinear)."""
     fit = ImageOps.pad if pad else ImageOps.fit
 
     def square(path: Path) -> np.ndarray:
-        picture = open_image(path)
-        if picture.size != (side, side):
-            picture = fit(picture, (side, side), Image.Resampling.BILINEAR)
-        return np.asarray(picture).transpose(2, 0, 1)
+        image = open_image(path)
+        if image.size != (side, side):
+            image = fit(image, (side, side), Image.Resampling.BILINEAR)
+        return np.asarray(image).transpose(2, 0, 1)
 
     return gather(paths, side, square)
 
 
 def read_arrays(paths: Sequence[Path], side: int) -> UInt8[np.ndarray, "n 3 {side} {side}"]:
-    """The pictures in .npy files of shape [height, width, 3], bytes or numbers from 0 to 1, resized bilinear.
+    """The images in .npy files of shape [height, width, 3], bytes or numbers from 0 to 1, resized (bilinear).
 
-    NOTE[PAPER] array-resize: the published code resizes on every access, without smoothing and in full precision; here
-    each picture is resized once, smoothed where it shrinks, and kept as bytes.
+    NOTE[PAPER] array-resize: the published code resizes on every access, without antialiasing and in full precision; here
+    each image is resized once, with antialiasing, and stored as bytes.
     """
 
     def square(path: Path) -> np.ndarray:
@@ -43,14 +43,14 @@ def read_arrays(paths: Sequence[Path], side: int) -> UInt8[np.ndarray, "n 3 {sid
     return gather(paths, side, square)
 
 
-def find(folders: Sequence[Path], names: Sequence[str]) -> list[Path]:
-    """Where each of the named files is."""
+def find_images(folders: Sequence[Path], names: Sequence[str]) -> list[Path]:
+    """The paths of the named files."""
     present = {path.name: path for folder in folders for path in folder.iterdir()}
     missing = [name for name in names if name not in present]
     if missing:
         where = " and ".join(map(str, folders))
         raise ValueError(
-            f"{where} lacks {missing[0]} ({len(missing)} such), which the table lists; unpack all pictures there"
+            f"{where} lacks {missing[0]} ({len(missing)} such), which the table lists; unpack all images there"
         )
     return [present[name] for name in names]
 
@@ -59,9 +59,9 @@ def _load(path: Path) -> np.ndarray:
     try:
         pixels = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path} cannot be read as an array ({error}); save the picture there as .npy") from error
+        raise ValueError(f"{path} cannot be read as an array ({error}); save the image there as .npy") from error
     if pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
-        raise ValueError(f"{path} holds an array of shape {list(pixels.shape)}; a picture has [height, width, 3]")
+        raise ValueError(f"{path} holds an array of shape {list(pixels.shape)}; an image has [height, width, 3]")
     if pixels.dtype == np.uint8:
         return pixels
     if pixels.dtype.kind != "f" or not (pixels.min() >= 0 and pixels.max() <= 1):

@@ -1,4 +1,4 @@
-"""Tables beside pictures: columns as numbers or category codes with a flag for each cell, rows divided into splits."""
+"""Tables of image-and-table data sets: columns as numbers or category codes, rows divided into splits."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from sklearn.model_selection import train_test_split
-from torch import Tensor
 
+from gauge.data import Dataset
+from gauge.experiments.benchmarks.readers.notes import join_notes
 from gauge.masks import parse_protocols
 
 SPLIT_SEED = 2025
@@ -20,16 +21,16 @@ GAMMA_PROTOCOLS = parse_protocols(
 
 
 def read_table(path: Path, columns: Sequence[str], *, key: str, filled: Sequence[str] = ()) -> pd.DataFrame:
-    """Those columns of a .csv file, one row for each `key`, in its order; no cell of `key` and `filled` is empty."""
+    """These columns of a .csv file, sorted by `key`, which is unique; no cell of `key` and `filled` is empty."""
     if not path.is_file():
-        raise ValueError(f"{path} is not there; unpack it there with the pictures")
+        raise ValueError(f"{path} does not exist; unpack it there with the images")
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read as a table ({error}); download it again") from error
-    absent = [name for name in columns if name not in table]
-    if absent:
-        raise ValueError(f"{path} has no column {absent[0]!r} ({len(absent)} such); give the official table")
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise ValueError(f"{path} has no column {missing[0]!r} ({len(missing)} such); give the official table")
     for name in (key, *filled):
         if table[name].isna().any():
             row = int(table[name].isna().argmax()) + 1
@@ -54,7 +55,7 @@ def numbers(table: pd.DataFrame, path: Path) -> Float[np.ndarray, "n f"]:
 def codes(
     column: pd.Series, categories: Sequence[str], path: Path, *, unknown: str | None = "unknown"
 ) -> Float[np.ndarray, "n"]:
-    """The place of each cell's word among the categories; NaN where the cell is empty or holds the word for `unknown`.
+    """The index of each cell's category; NaN where the cell is empty or `unknown`.
 
     >>> codes(pd.Series(["male", "unknown", "female"], name="sex"), ("female", "male"), Path("people.csv"))
     array([ 1., nan,  0.])
@@ -63,29 +64,31 @@ def codes(
     other = column[column.notna() & ~column.isin(words)]
     if len(other):
         raise ValueError(f"{path}: {column.name} is {other.iloc[0]!r}; it is one of {', '.join(words)}")
-    return column.map({word: float(place) for place, word in enumerate(categories)}).to_numpy(np.float64)
+    return column.map({word: float(index) for index, word in enumerate(categories)}).to_numpy(np.float64)
 
 
 def standardised(values: Float[np.ndarray, "n f"], fit: Int[np.ndarray, "rows"]) -> Float[np.ndarray, "n f"]:
-    """Each column less its mean, over its deviation (unbiased), both taken from the rows `fit` alone.
-
-    A column that is the same in all of them is only centred; NaN stays NaN.
-    """
+    """Each column minus its mean, over its unbiased standard deviation, both from the rows `fit` alone. A column that is
+    constant there is only centred; NaN stays NaN."""
     chosen = pd.DataFrame(values[fit])
     deviation = chosen.std().fillna(0.0).to_numpy()
     centred: np.ndarray = values - chosen.mean().fillna(0.0).to_numpy()
     return centred / np.where(deviation > 0, deviation, 1.0)
 
 
-def as_cells(values: Float[np.ndarray, "n f"]) -> tuple[Float[Tensor, "n f"], Tensor]:
-    """The table as a modality: its values with 0 in the gaps, and which cells are there."""
+def image_table_dataset(
+    split: str, images: UInt8[np.ndarray, "n 3 h w"], values: Float[np.ndarray, "n f"], labels: np.ndarray, note: str
+) -> Dataset:
+    """The modalities `image` and `table`; cells that are NaN are missing, with the value 0."""
     observed = ~np.isnan(values)
-    return torch.from_numpy(np.where(observed, values, 0.0).astype(np.float32)), torch.from_numpy(observed)
+    cells = np.where(observed, values, 0.0).astype(np.float32)
+    inputs = {"image": torch.from_numpy(images), "table": torch.from_numpy(cells)}
+    flags = {"table": torch.from_numpy(observed)}
+    return Dataset(split, inputs, torch.from_numpy(labels).long(), flags, join_notes(note))
 
 
 def divide(strata: np.ndarray, source: Path, *, val: float, test: float, fold: int = 0) -> dict[str, np.ndarray]:
-    """The numbers of the entries that each split has, in order: those shares of every stratum, by a fixed draw for each
-    `fold`."""
+    """The indices of each split, sorted: the shares `val` and `test` of every stratum. Each `fold` has its own seed."""
     seed = SPLIT_SEED + fold
     entries = np.arange(len(strata))
     try:

@@ -1,7 +1,7 @@
-"""Files in TIP's layout: lists in .pt files, tables without header, pictures as .npy arrays that a list points to."""
+"""Files in TIP's layout: lists in .pt files, tables without header, images as .npy arrays that a list points to."""
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,14 @@ import torch
 from jaxtyping import Float
 
 from gauge.data.dataset import Dataset
-from gauge.experiments.benchmarks.readers.notes import join_notes, part_note
+from gauge.experiments.benchmarks.readers.folders import find_folder
+from gauge.experiments.benchmarks.readers.notes import part_note
 from gauge.experiments.benchmarks.readers.squares import read_arrays
-from gauge.experiments.benchmarks.readers.tables import as_cells
+from gauge.experiments.benchmarks.readers.tables import image_table_dataset
 
 SIDE = 128
 NUMPY_SCALAR = np.int64(0).__reduce__()[0]
-NUMPY_GLOBALS = [  # lists of numpy's numbers, written by any numpy
+NUMPY_GLOBALS = [  # for lists of NumPy scalars, written by any version of NumPy
     np.dtype,
     *{type(np.dtype(kind)) for kind in ("int32", "int64", "float32", "float64", "bool", "str")},
     *((NUMPY_SCALAR, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
@@ -27,36 +28,28 @@ NUMPY_GLOBALS = [  # lists of numpy's numbers, written by any numpy
 
 @dataclass(frozen=True)
 class Files:
-    """The four files of one split, by their names in the folder of features."""
+    """The names of the four files of a split."""
 
     table: str
     labels: str
-    pictures: str
+    images: str
     lengths: str
-
-
-def find_folder(data: Path | None, name: str, folders: Sequence[str], example: str) -> Path:
-    """The first of the folders under `data` that holds the file `example`."""
-    if data is None:
-        raise ValueError(f"{name} needs data; give --data DIR with {folders[0]}/{example}")
-    folder = next((data / place for place in folders if (data / place / example).is_file()), None)
-    if folder is None:
-        raise ValueError(f"{data} holds no data of {name}: there is no {example} in {', '.join(folders)}")
-    return folder
 
 
 def read_split(
     split: str,
-    folder: Path,
+    data: Path,
     files: Files,
     *,
-    cardinalities: tuple[int, ...],
+    what: str,
+    folders: Sequence[str],
+    columns: Mapping[str, int],
     num_classes: int,
     official: int,
-    data: Path,
 ) -> Dataset:
-    """One split in the order of its files; pictures that are not where their list says are looked for under `data`."""
-    lengths = tuple(read_list(folder / files.lengths))
+    """One split in the order of its files. Images that are not where their list says are searched under `data`."""
+    folder = find_folder(data, folders, files.lengths, what)
+    lengths, cardinalities = tuple(read_list(folder / files.lengths)), tuple(columns.values())
     if lengths != cardinalities:
         raise ValueError(
             f"{folder / files.lengths} says that the columns have {list(lengths)} categories (1: a number), the benchmark "
@@ -64,27 +57,21 @@ def read_split(
         )
     values = read_features(folder / files.table, cardinalities)
     labels = read_labels(folder / files.labels, num_classes)
-    names = read_list(folder / files.pictures)
+    names = read_list(folder / files.images)
     if not len(values) == len(labels) == len(names):
         raise ValueError(
-            f"{folder}: {files.table} has {len(values)} rows, {files.labels} {len(labels)} and {files.pictures} "
+            f"{folder}: {files.table} has {len(values)} rows, {files.labels} {len(labels)} and {files.images} "
             f"{len(names)}; take all three from one preparation"
         )
-    cells, observed = as_cells(values)
-    pictures = read_arrays(find_arrays(names, (folder, folder.parent, data), folder / files.pictures), SIDE)
-    return Dataset(
-        split,
-        {"image": torch.from_numpy(pictures), "table": cells},
-        labels,
-        {"table": observed},
-        join_notes(part_note("part of the published rows", len(labels), official, f"{split} rows")),
-    )
+    images = read_arrays(find_arrays(names, (folder, folder.parent, data), folder / files.images), SIDE)
+    note = part_note("part of the published rows", len(labels), official, f"{split} rows")
+    return image_table_dataset(split, images, values, labels, note)
 
 
 def read_list(path: Path) -> list[Any]:
-    """The list in a .pt file, of plain values or of numpy's; nothing in the file is executed."""
+    """The list in a .pt file, of plain values or NumPy scalars; nothing in the file is executed."""
     if not path.is_file():
-        raise ValueError(f"{path} is not there; put the published files into one folder")
+        raise ValueError(f"{path} does not exist; put the published files into one folder")
     try:
         with torch.serialization.safe_globals(NUMPY_GLOBALS):  # type: ignore[arg-type]
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -100,20 +87,20 @@ def read_list(path: Path) -> list[Any]:
     return content
 
 
-def read_labels(path: Path, num_classes: int) -> torch.Tensor:
-    """The class numbers in a .pt file."""
+def read_labels(path: Path, num_classes: int) -> np.ndarray:
+    """The class indices in a .pt file."""
     labels = read_list(path)
     for row, label in enumerate(labels):
         if label not in range(num_classes):
             raise ValueError(
-                f"{path}: the label in row {row + 1} is {label!r}; classes are 0 to {num_classes - 1}, so give labels that "
-                "are numbered anew without gaps"
+                f"{path}: the label in row {row + 1} is {label!r}; classes are 0 to {num_classes - 1}, so renumber them "
+                "without gaps"
             )
-    return torch.tensor([int(label) for label in labels])
+    return np.array(labels, dtype=np.int64)
 
 
 def read_features(path: Path, cardinalities: tuple[int, ...]) -> Float[np.ndarray, "n f"]:
-    """The table in a .csv file without header; an empty cell is NaN, codes fit their number of categories."""
+    """The table in a .csv file without header; an empty cell is NaN."""
     try:
         table = pd.read_csv(path, header=None, dtype=np.float64)
     except (OSError, ValueError) as error:
@@ -125,9 +112,9 @@ def read_features(path: Path, cardinalities: tuple[int, ...]) -> Float[np.ndarra
     values = table.to_numpy()
     sizes = np.array(cardinalities)
     wrong = (values != np.floor(values)) | (values < 0) | (values >= sizes)
-    found = np.argwhere(wrong & (sizes > 1) & ~np.isnan(values))
-    if len(found):
-        row, column = found[0]
+    wrong = np.argwhere(wrong & (sizes > 1) & ~np.isnan(values))
+    if len(wrong):
+        row, column = wrong[0]
         raise ValueError(
             f"{path}: row {row + 1} has {values[row, column]:g} in column {column}, whose categories are 0 to "
             f"{sizes[column] - 1}; give the table of codes, reordered with the categories first"
@@ -136,10 +123,8 @@ def read_features(path: Path, cardinalities: tuple[int, ...]) -> Float[np.ndarra
 
 
 def find_arrays(names: Sequence[Any], roots: Sequence[Path], source: Path) -> list[Path]:
-    """The .npy file beside each named picture: where the name says or, with leading folders left out, under a root.
-
-    The place of the first decides for all.
-    """
+    """The .npy file of each named image: at that path or, without some of its leading folders, under a root. What is found
+    for the first image applies to all."""
     written = [Path(str(name)).with_suffix(".npy") for name in names]
     if written[0].is_absolute() and written[0].is_file():
         return written
@@ -149,13 +134,13 @@ def find_arrays(names: Sequence[Any], roots: Sequence[Path], source: Path) -> li
                 paths = [root.joinpath(*_tail(path, left_out)) for path in written]
                 if len(set(paths)) < len(set(written)):
                     raise ValueError(
-                        f"{source} lists different pictures that would all be {paths[0]}; keep their folders under {root}"
+                        f"{source} lists different images that would all be {paths[0]}; keep their folders under {root}"
                     )
                 return paths
-    places = ", ".join(str(root) for root in dict.fromkeys(roots))
+    searched = ", ".join(str(root) for root in dict.fromkeys(roots))
     raise ValueError(
-        f"{source} lists {names[0]}, but there is no {written[0].name} there or, with the end of that path, under {places}; "
-        "put the .npy pictures there"
+        f"{source} lists {names[0]}, but there is no {written[0].name} there or, with the end of that path, under "
+        f"{searched}; put the .npy images there"
     )
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gauge.data.dataset import Dataset
-from gauge.experiments.benchmarks.readers.tip import Files, find_folder, read_split
+from gauge.experiments.benchmarks.readers.tip import Files, read_split
 
 FOLDERS = (
     "UKBB/cardiac_segmentations/projects/SelfSuperBio/18545/final",
@@ -52,7 +52,7 @@ HELD_OUT = {"val": 6_510, "test": 3_617}
 
 
 def files(target: str, split: str) -> Files:
-    """The names of a split's files. Training rows are balanced for each target, the others as people come."""
+    """The files of a split. Training rows are balanced for each target, the others are not."""
     if split == "train":
         return Files(
             f"cardiac_features_train_imputed_noOH_tabular_imaging_{target}_balanced_reordered.csv",
@@ -68,20 +68,19 @@ def files(target: str, split: str) -> Files:
     )
 
 
-def read_heart(target: str, split: str, data: Path | None, *, train_rows: int) -> Dataset:
+def read_heart(target: str, split: str, data: Path, *, train_rows: int) -> Dataset:
     """One split of the hearts with labels for `target`, CAD or Infarction.
 
     NOTE[PAPER] heart-imputer-rows: the published imputer learned from all 26,040 training subjects and served both
     targets; here it learns, as everything does, from the balanced rows of its target.
     """
-    folder = find_folder(data, target.lower(), FOLDERS, LENGTHS)
-    assert data is not None  # find_folder has said so
     return read_split(
         split,
-        folder,
+        data,
         files(target, split),
-        cardinalities=tuple(COLUMNS.values()),
+        what=f"data of {target.lower()}",
+        folders=FOLDERS,
+        columns=COLUMNS,
         num_classes=2,
         official=train_rows if split == "train" else HELD_OUT[split],
-        data=data,
     )

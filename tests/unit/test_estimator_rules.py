@@ -1,0 +1,121 @@
+"""GaugeClassifier keeps scikit-learn's rules, and refuses bad options and bad input with a cure."""
+
+import logging
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import clinic, unchecked
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gauge import GaugeClassifier
+
+FAST = {"strategy": "mask", "batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
+UNEQUAL = {
+    "check_sample_weight_equivalence_on_dense_data": "batches and validation rows are drawn by row, so a row that is "
+    "repeated is not a row that counts twice",
+}
+INEXACT = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
+
+
+@parametrize_with_checks([GaugeClassifier(epochs=5, **FAST)], expected_failed_checks=lambda estimator: UNEQUAL)
+def test_it_keeps_the_rules_of_scikit_learn(estimator, check, request):
+    if check.func.__name__ in INEXACT:
+        reason = "float32 products of another order or size may differ in the seventh digit"
+        request.applymarker(pytest.mark.xfail(strict=False, reason=reason))
+    with unchecked():
+        check(estimator)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return clinic(tmp_path_factory.mktemp("clinic"))
+
+
+@pytest.fixture(scope="module")
+def numbers(table):
+    return table[["age", "site"]]
+
+
+def fit(frame, labels, sample_weight=None, **options):
+    with unchecked():
+        return GaugeClassifier(**FAST | {"epochs": 1} | options).fit(frame, labels, sample_weight=sample_weight)
+
+
+def test_rows_of_weight_zero_are_not_learned_from(numbers, table):
+    labels = table["diagnosis"].to_numpy()
+    weight = (labels != "wart").astype(float)
+    model = fit(numbers, labels, weight)
+    assert model.class_prior_[list(model.classes_).index("wart")] == 0
+    assert sum(model.n_rows_.values()) - int((numbers.isna().all(axis=1) & (weight == 0)).sum()) == int(weight.sum())
+    with pytest.raises(ValueError, match=r"sample_weight has shape \[2\]; give one weight for each row, \[160\]"):
+        fit(numbers, labels, [1, 2])
+    with pytest.raises(ValueError, match="Negative values"):
+        fit(numbers, labels, -weight)
+
+
+WRONG_OPTIONS = {
+    "columns": (["age"], "a mapping or None"),
+    "gates": ("yes", "True or False"),
+    "missing_rate": (30.0, "a number from 0 to 1 or None"),
+    "class_weight": ("all", "'balanced', a mapping or None"),
+    "validation": (1.0, "a number between 0 and 1"),
+    "epochs": (0, "a positive integer or None"),
+    "donors": (0.5, "a positive integer"),
+    "learning_rate": (float("nan"), "a positive number"),
+    "time_limit": ("10m", "a positive number or None"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_OPTIONS)
+def test_options_are_checked_before_training(table, name):
+    value, rule = WRONG_OPTIONS[name]
+    message = f"The '{name}' parameter of GaugeClassifier must be {rule}, got {value!r}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        fit(table, "diagnosis", **{name: value})
+
+
+def test_labels_in_another_order_than_the_table_are_reported(numbers, table, caplog):
+    with caplog.at_level(logging.WARNING):
+        fit(numbers, table["diagnosis"].iloc[::-1])
+    assert "y and the table have the same index in different orders" in caplog.text
+
+
+def test_it_serves_cross_validation_and_a_search_over_its_options(numbers, table):
+    estimator = GaugeClassifier(epochs=1, **FAST)
+    assert np.isfinite(cross_val_score(estimator, numbers, table["diagnosis"], cv=2)).all()
+    search = GridSearchCV(estimator, {"missing_rate": [0.2, 0.8]}, cv=2)
+    assert search.fit(numbers, table["diagnosis"]).best_params_["missing_rate"] in (0.2, 0.8)
+
+
+@pytest.mark.parametrize("labels", [["p"] * 79 + ["q"], ["p"] * 40 + ["q"] * 39 + ["r"]])
+def test_a_class_with_a_single_row_is_trained_on_and_never_validated_with(labels):
+    rows = pd.DataFrame({"x": np.random.default_rng(0).normal(size=80)})
+    model = fit(rows, labels, metric="auc")
+    assert model.predict_proba(rows).shape == (80, len(set(labels)))
+
+
+def test_bad_input_is_refused_with_the_position_and_the_cure(numbers, table):
+    labels = table["diagnosis"]
+    with pytest.raises(ValueError, match="there is no column 'label' with the labels; the table has"):
+        fit(table, "label")
+    with pytest.raises(ValueError, match="all labels are 'x', one class only; give rows of two or more"):
+        fit(numbers, ["x"] * len(numbers))
+    with pytest.raises(ValueError, match="the label of row 3 is missing .1 in all.; drop these rows"):
+        fit(numbers, labels.where(table.index != 3).astype(object))
+    with pytest.raises(ValueError, match="the table has column 'age' twice; rename or drop one"):
+        fit(pd.concat([numbers, numbers["age"]], axis=1), labels)
+    with pytest.raises(ValueError, match="the table has no rows"):
+        fit(numbers[:0], [])
+    with pytest.raises(ValueError, match="the table has 160 rows but there are 2 labels"):
+        fit(numbers, ["a", "b"])
+    with pytest.raises(ValueError, match="there is no strategy 'maks'; did you mean 'mask'"):
+        fit(numbers, labels, strategy="maks")
+    with pytest.raises(ValueError, match="there is no size 'huge'"):
+        fit(numbers, labels, size="huge")
+    with pytest.raises(ValueError, match="there is no imputer 'tip'; known: iterative, masked_columns"):
+        fit(numbers, labels, imputer="tip")
+    with pytest.raises(ValueError, match="no row has a value and a weight above zero"):
+        fit(numbers, labels, columns={"age": "image", "site": "ignore"})
