@@ -208,12 +208,13 @@ class Scorer(Protocol):
 
 class Encoder(nn.Module):
     """One modality as evidence units: (x, observed) -> [b, units, width]. Registered ones are built with `(shape, width,
-    **options)`. `stride` is the number of pixels per unit of an encoder whose units form a grid, None for all others;
-    `example_shape` is an input shape for the contract tests."""
+    **options)`. `stride` is the number of pixels per unit of an encoder whose units form a grid, None for all others; with
+    `whole` the last unit reads the entire modality. `example_shape` is an input shape for the contract tests."""
 
     units: int
     width: int
     stride: int | None = None
+    whole: bool = False
     example_shape: ClassVar[tuple[int, ...]] = ()
 
 
@@ -257,7 +258,7 @@ class Method(Trainable):
     def predict(self, batch: Batch) -> Prediction:
         raise NotImplementedError(f"{type(self).__name__} has no predict(batch)")
 
-    def prepare(self, train: Any) -> None:
+    def prepare(self, train: Any, val: Any = None) -> None:
         """Called once after training, with the training split (a `Dataset`), for statistics that are not learned."""
 
     @classmethod

@@ -27,7 +27,7 @@ from gauge.experiments.plans import last_stage
 from gauge.masks import AnyModalities
 from gauge.methods.concat import Concat
 from gauge.methods.dynmm import DynMM
-from gauge.methods.late_fusion import LateFusion, Opinions, as_observed
+from gauge.methods.late_fusion import LateFusion, Opinions
 from gauge.methods.pdf import PDF, fusion_weights, reliability
 from gauge.methods.qmf import QMF, confidence, fuse, ranking
 from gauge.model.encoders.mlp import Mlp
@@ -64,7 +64,7 @@ def method(request):
 @pytest.fixture
 def complete():
     """Six samples of the training split, nothing missing."""
-    return as_observed(TRAIN.batch(torch.arange(6)))
+    return TRAIN.batch(torch.arange(6)).as_observed()
 
 
 def opinions_of(seed=0, rows=5, count=COUNT, there=None):
@@ -80,7 +80,7 @@ SOME = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 1]]).boo
 
 
 def test_predictions_are_those_for_the_completed_input(method, batch):
-    completed = as_observed(method.imputer.complete(batch))
+    completed = method.imputer.complete(batch).as_observed()
     torch.testing.assert_close(method.predict(completed).logits, method.predict(batch).logits)
 
 
@@ -104,7 +104,7 @@ def test_hidden_values_reach_neither_losses_nor_gradients(name, filling):
 
 
 def test_a_modality_that_nobody_has_is_not_trained():
-    batch = as_observed(incomplete_batch())
+    batch = incomplete_batch().as_observed()
     batch = replace(batch, observed={**batch.observed, "signal": torch.zeros(6, dtype=torch.bool)})
     for name in ("unimodal", "qmf", "pdf"):
         method = make(name).train()
@@ -262,7 +262,7 @@ def test_history_adds_up_the_losses_of_what_is_there():
         opinions = method.classifiers.read(batch)
         for place, row in enumerate(rows.tolist()):
             for m in range(COUNT):
-                if opinions.there[place, m]:
+                if opinions.available[place, m]:
                     expected[row, m] += F.cross_entropy(opinions.logits[place, m], batch.labels[place]).detach()
         method.loss(batch)
     torch.testing.assert_close(method.history, expected)
@@ -275,7 +275,7 @@ def test_history_adds_up_the_losses_of_what_is_there():
 def test_qmf_ranks_by_the_history_of_the_whole_split_this_step_included():
     method = make("qmf").double().train()
     method.history.copy_(noise(len(TRAIN), COUNT, seed=4).double().abs())
-    batch = double(as_observed(TRAIN.batch(torch.tensor([4, 11, 8, 20]))))
+    batch = double(TRAIN.batch(torch.tensor([4, 11, 8, 20])).as_observed())
     terms = method.loss(batch)
     history = method.history
     hard = (history[batch.index] - history.min(0).values) / (history.max(0).values - history.min(0).values)
@@ -340,7 +340,7 @@ def test_pdf_loss_follows_its_definition(batch):
     fused = torch.stack([sum(weights[i, m] * opinions.logits[i, m] for m in range(3)) for i in range(6)])
     off = 0.0
     for m in range(3):
-        rows = opinions.there[:, m]
+        rows = opinions.available[:, m]
         right = opinions.logits[rows, m].softmax(-1).gather(1, batch.labels[rows, None])[:, 0]
         off = off + (sure[rows, m] - right).abs().mean()
     terms = method.loss(batch)
@@ -363,7 +363,7 @@ def test_confidence_trains_its_own_networks_only_and_the_task_leaves_them_alone(
 
 def test_dynmm_answers_with_exactly_one_branch(batch):
     method = make("dynmm")
-    completed = as_observed(method.imputer.complete(batch))
+    completed = method.imputer.complete(batch).as_observed()
     branches = torch.cat([method.unimodal.opinions(completed), method.concat(completed)[:, None]], 1)
     vectors = torch.cat(method.unimodal.read(completed).vectors, 1)
     chosen = method.gate(vectors).argmax(1)

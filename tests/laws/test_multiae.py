@@ -26,7 +26,8 @@ from gauge.experiments.benchmarks.mst import BENCHMARK as MST
 from gauge.experiments.benchmarks.polymnist import BENCHMARK as POLYMNIST
 from gauge.experiments.plans import last_stage
 from gauge.experiments.plans.multiae import pretraining
-from gauge.methods.multiae import AutoEncoder, MultiAE, visible_under
+from gauge.masks import visible_under
+from gauge.methods.multiae import AutoEncoder, MultiAE
 from gauge.model.encoders._vector import Vector
 from gauge.model.nn.likelihoods import Categorical, Laplace
 from gauge.model.units import VectorEncoder

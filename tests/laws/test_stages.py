@@ -84,7 +84,9 @@ def test_the_code_of_a_stage_covers_what_its_parts_import():
 def test_different_reference_tensors_have_different_keys():
     stages = [Stage("gauge", make_wobbly, {"gating": Gating(reference=torch.full((8,), x))}, QUICK) for x in (0.0, 1.0)]
     assert stages[0].identity != stages[1].identity
-    assert stages[0].identity == Stage("gauge", make_wobbly, {"gating": Gating(reference=torch.zeros(8))}, QUICK).identity
+    assert (
+        stages[0].identity == Stage("gauge", make_wobbly, {"gating": Gating(reference=torch.zeros(8))}, QUICK).identity
+    )
 
 
 def test_a_value_that_cannot_tell_stages_apart_is_refused():

@@ -82,14 +82,12 @@ def gates(
     import torch
 
     from gauge.masks import parse_protocol
-    from gauge.model.explain import explain, part_names
+    from gauge.model.explain import explain, unit_names
     from gauge.training.inference import masked_batches
 
     _, job, method = _gated(model, device)
     test, benchmark = job.test, job.benchmark
-    names = {
-        name: benchmark.modalities[name].columns or part_names(count) for name, count in method.encoder.layout.items()
-    }
+    names = unit_names(method.encoder, {name: each.columns for name, each in benchmark.modalities.items()})
     chosen = torch.tensor(sample or [0])
     if int(chosen.max()) >= len(test):
         raise ValueError(f"there is no test sample {int(chosen.max())}; {benchmark.name} has 0 to {len(test) - 1}")
@@ -107,11 +105,14 @@ def gates(
 def _gated(
     model: Path, device: str | None, on_epoch: "OnEpoch" = lambda stage, epoch: None
 ) -> "tuple[Workspace, Job, Gauge]":
-    """A trained GAUGE with its workspace and its job."""
+    """A trained GAUGE, or the one in a GAUGE+, with its workspace and its job."""
+    from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
 
     workspace, job = _opened(model, device, on_epoch)
     method, _ = workspace.method(job)
+    if isinstance(method, GaugePlus):
+        method = method.gauge
     if not isinstance(method, Gauge):
         raise ValueError(f"{model} holds {job.experiment.method}, which has no gates; give a trained gauge")
     return workspace, job, method

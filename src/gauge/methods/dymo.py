@@ -88,7 +88,7 @@ class DyMo(Method):
         return super().train(False)
 
     @torch.no_grad()
-    def prepare(self, train: Dataset) -> None:
+    def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         """μ, σ = sqrt(mean d²) for every subset and class, and the prototypes p̄ = mean of μ over subsets.
 
         NOTE[PAPER] dymo-gaps: the published training splits are complete. Here a sample with missing modalities counts

@@ -2,18 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gauge.model.gates import attention_bias
-from gauge.model.gauge import Gauge
-from gauge.types import Batch, Evidence, SupportsAttention, Units
+from gauge.model.gauge import Gating, Reading
+from gauge.model.units import UnitEncoder
+from gauge.types import Batch, Evidence, Prediction, SupportsAttention, Units
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@runtime_checkable
+class Explainable(Protocol):
+    """All that `explain` asks of a method: a `Gauge`, or a method around one."""
+
+    @property
+    def gating(self) -> Gating: ...
+
+    def eval(self) -> object: ...
+
+    def read(self, batch: Batch) -> Reading: ...
+
+    def decide(self, reading: Reading) -> Prediction: ...
 
 
 @dataclass(frozen=True)
@@ -61,8 +76,17 @@ def part_names(count: int) -> list[str]:
     return [f"row {index // side + 1}, column {index % side + 1}" for index in range(count)]
 
 
+def unit_names(encoder: UnitEncoder, columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The names of all units: the columns of a modality where they are given, its parts otherwise; a whole unit is "all"."""
+    names = {}
+    for name, count in encoder.layout.items():
+        whole = ["all"] if encoder.has_whole(name) else []
+        names[name] = [*(columns.get(name) or part_names(count - len(whole))), *whole]
+    return names
+
+
 @torch.no_grad()
-def explain(method: Gauge, batch: Batch) -> BatchExplanation:
+def explain(method: Explainable, batch: Batch) -> BatchExplanation:
     """The evidence behind the predictions for a batch; attention is that of CLS in the last block, averaged over heads."""
     method.eval()
     reading = method.read(batch.check())

@@ -96,6 +96,11 @@ class UnitEncoder(nn.Module):
         units = Units(torch.cat(contents, 1), embedding, self.modality, torch.cat(flags, 1))
         return units.keep(units.observed) if hide_missing else units
 
+    def has_whole(self, name: str) -> bool:
+        """Whether the last unit of that modality reads all of it."""
+        encoder = self.encoders[name]
+        return isinstance(encoder, Encoder) and encoder.whole
+
     def regrid(self, grid: int) -> "UnitEncoder":
         """The same encoder with every image enlarged to give grid x grid units. Their positions start anew; everything else
         is shared."""
@@ -130,6 +135,8 @@ class UnitEncoder(nn.Module):
         count = self.layout[name]
         if observed.ndim == 1:
             return observed[:, None].expand(-1, count)
+        if self.has_whole(name):
+            observed = torch.cat([observed, observed.any(1, keepdim=True)], 1)
         if observed.shape[1] != count:
             raise ValueError(
                 f"encoder {name!r} emits {count} units but observed[{name!r}] marks {observed.shape[1]} features; "

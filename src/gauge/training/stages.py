@@ -152,7 +152,7 @@ class StageStore:
                 module, self.train, val, settings=settings, folder=folder, on_epoch=on_epoch, code=stage.code
             )
         if isinstance(module, Method):
-            module.eval().prepare(self.train)
+            module.eval().prepare(self.train, self.val)
         about = {
             "stage": stage.name,
             "config": source.plain(stage.arguments),

@@ -31,7 +31,8 @@ class Modality:
 # without selection: together they are perfect on complete samples long before each one is at its best
 EXPERTS = TrainSettings(epochs=10, schedule="cosine", patience=None, precision="tf32")
 
-STAGES = ("imputer", "backbone", "finetune", "experts", "baseline", "pretrain")  # the last two default to earlier ones
+OWN = ("baseline", "pretrain", "plus")  # stages that follow others unless they have settings of their own
+STAGES = ("imputer", "backbone", "finetune", "experts", *OWN)
 
 
 class StageOverride(TrainSettings):
@@ -68,6 +69,7 @@ class Overrides(Settings):
     backbone: StageOverride | None = None
     baseline: StageOverride | None = None
     experts: StageOverride | None = None
+    plus: StageOverride | None = None
     finetune: StageOverride | None = None
     imputer_options: ImputerOverride | None = None
     modality_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -89,7 +91,8 @@ class Overrides(Settings):
 class StageSettings:
     """How each stage of a benchmark trains. `baseline`, for methods with their own network, defaults to the settings of the
     backbone, and `pretrain`, for what some of them start from, to those of the imputer. `experts` are the classifiers of
-    single modalities."""
+    single modalities. `plus`, for GAUGE+, defaults to the settings of the backbone with a cosine schedule and without
+    selection."""
 
     imputer: TrainSettings
     backbone: TrainSettings
@@ -97,6 +100,7 @@ class StageSettings:
     experts: TrainSettings = EXPERTS
     own_baseline: TrainSettings | None = None
     own_pretrain: TrainSettings | None = None
+    own_plus: TrainSettings | None = None
 
     @property
     def baseline(self) -> TrainSettings:
@@ -106,12 +110,17 @@ class StageSettings:
     def pretrain(self) -> TrainSettings:
         return self.own_pretrain or self.imputer
 
+    @property
+    def plus(self) -> TrainSettings:
+        last: dict[str, Any] = {"schedule": "cosine", "patience": None, "selection": ()}
+        return self.own_plus or self.backbone.model_copy(update=last)
+
     def overridden(self, overrides: Mapping[str, StageOverride]) -> "StageSettings":
         """Overrides of the backbone also reach a baseline that has no settings of its own."""
         changed = self
         for name in STAGES:
             if name in overrides:
-                target = f"own_{name}" if name in ("baseline", "pretrain") else name
+                target = f"own_{name}" if name in OWN else name
                 changed = replace(changed, **{target: overrides[name].applied_to(getattr(changed, name))})
         return changed
 
@@ -125,10 +134,10 @@ class Benchmark:
     """Data, sizes, training settings and protocols of one comparison.
 
     `read(split, data)` reads a split; `files` says what the folder `data` has to hold, where one is needed. `vector_dim` is
-    the width of a modality as one vector, `dim` by default; `projection` that of the space of class prototypes, by default
-    half of `dim`. The image encoders of `experts` take `expert_options`. Fine-tuning with seed s starts from backbone
-    s mod `backbones`, on the division into splits s mod `folds`. `small_init` starts Linear and Embedding weights at
-    N(0, 0.02²) instead of torch's default.
+    the width of a modality as one vector and `plus_dim` that of GAUGE+, both `dim` by default; `projection` is that of the
+    space of class prototypes, half of `dim` by default. The image encoders of `experts` take `expert_options`. Fine-tuning
+    with seed s starts from backbone s mod `backbones`, on the division into splits s mod `folds`. `small_init` starts Linear
+    and Embedding weights at N(0, 0.02²) instead of torch's default.
     """
 
     name: str
@@ -150,6 +159,7 @@ class Benchmark:
     backbones: int = 3
     expert_options: Mapping[str, Any] = field(default_factory=dict)
     vector_dim: int = 0
+    plus_dim: int = 0
     folds: int = 1
     fold: int = 0
 

@@ -53,4 +53,5 @@ def image_table_settings(
         backbone=TrainSettings(epochs=epochs["backbone"], learning_rate=3e-4, **selected),
         experts=TrainSettings(epochs=epochs["experts"], **unselected),
         finetune=TrainSettings(epochs=epochs["finetune"], learning_rate=finetune_rate, masks=AnyCells(), **selected),
+        own_plus=TrainSettings(epochs=epochs["backbone"], learning_rate=3e-4, masks=AnyCells(), **unselected),
     )

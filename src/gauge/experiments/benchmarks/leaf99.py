@@ -76,10 +76,12 @@ BENCHMARK = Benchmark(
         own_baseline=TrainSettings(epochs=36, learning_rate=1e-3, masks=RandomCells(0.3), **SELECTED, **SHARED),
         experts=TrainSettings(epochs=60, batch_size=32, learning_rate=1e-3, augment="leaves", **SHARED),
         finetune=TrainSettings(epochs=7, learning_rate=1e-3, masks=AnyCells(), **SELECTED, **SHARED),
+        own_plus=TrainSettings(epochs=100, batch_size=32, masks=AnyCells(), augment="leaves", **SHARED),
     ),
     read=read,
     files="leaf/train.csv and leaf/images",
     vector_dim=128,
+    plus_dim=128,
     folds=5,
     small_init=False,
 )

@@ -1,16 +1,17 @@
-"""How methods are trained on a benchmark: variants (the rows of a table), stages, and what a method cannot serve.
+"""How methods are trained on a benchmark: variants (the rows of a table), stages, and benchmarks that are not supported.
 
-A method without a file here gets the default plan: one variant, trained with the settings `baseline`, built from the
+A method without a file here has the default plan: one variant, trained with the settings `baseline`, built from the
 benchmark's unit encoder and network.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
-from gauge.experiments.parts import Parts, seeded_with
+from gauge.experiments.parts import Parts, imputer_stage, seeded_with
 from gauge.registry import METHODS, PLANS, pick
 from gauge.training.stages import Stage
 from gauge.types import Method
@@ -18,8 +19,8 @@ from gauge.types import Method
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of a table. `dagger` is the policy that tables mark †: each step trains on several random subsets.
-    `options` are arguments of the method."""
+    """One row of a table. `dagger` marks variants (†) that train on several random subsets in each step. `options` are
+    arguments of the method."""
 
     note: str
     dagger: bool = False
@@ -28,8 +29,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Plan:
-    """`stage(benchmark, variant, seed)` is the last stage of a variant; `rows` are the variants that stand in the table of
-    all methods, the first one unless given; `unsupported` tells why a benchmark cannot be served."""
+    """`stage(benchmark, variant, seed)` is the last stage of a variant; `rows` are the variants in the table of all methods,
+    by default the first; `unsupported` gives the reason why a benchmark is not supported."""
 
     variants: Mapping[str, Any]
     stage: Callable[[Benchmark, str, int], Stage]
@@ -40,20 +41,44 @@ class Plan:
         object.__setattr__(self, "rows", self.rows or (next(iter(self.variants)),))
 
 
+def baseline_plan(
+    variants: Mapping[str, Variant],
+    make: Callable[..., Method],
+    needs: Callable[[Benchmark, int], tuple[Stage, ...]] = lambda benchmark, seed: (),
+    arguments: Callable[[Benchmark], dict[str, Any]] = lambda benchmark: {"parts": Parts.of(benchmark)},
+    **options: Any,
+) -> Plan:
+    """The plan of a method with its own network: `make(train, *needs, **arguments)`, trained with the settings `baseline`.
+
+    The arguments of a variant are its options and, where some variants have a dagger, `subsets_per_step` (None without).
+    """
+
+    def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
+        chosen = variants[variant]
+        given = {**arguments(benchmark), **chosen.options}
+        if any(each.dagger for each in variants.values()):
+            given["subsets_per_step"] = benchmark.subsets_per_step if chosen.dagger else None
+        settings = seeded_with(benchmark.settings.baseline, seed)
+        return Stage(f"{variant}-s{seed}", make, given, settings, needs(benchmark, seed))
+
+    return Plan(variants, stage, **options)
+
+
+def needs_imputer(benchmark: Benchmark, seed: int) -> tuple[Stage, ...]:
+    return (imputer_stage(benchmark),)
+
+
 def plan_of(method: str) -> Plan:
-    """The method's own plan, or the default one."""
+    """The plan of a method, or the default one."""
     if method in PLANS.names():
         return PLANS.get(method)
     component = METHODS.get(method)
 
-    def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-        arguments = {"method": component, "parts": Parts.of(benchmark)}
-        return Stage(f"{variant}-s{seed}", make_on_units, arguments, seeded_with(benchmark.settings.baseline, seed))
-
     def unsupported(benchmark: Benchmark) -> str | None:
         return component.unsupported({name: modality.shape for name, modality in benchmark.modalities.items()})
 
-    return Plan({method: Variant(METHODS.describe(method))}, stage, unsupported=unsupported)
+    make = partial(make_on_units, method=component)
+    return baseline_plan({method: Variant(METHODS.describe(method))}, make, unsupported=unsupported)
 
 
 def last_stage(benchmark: Benchmark, method: str, variant: str, seed: int) -> Stage:

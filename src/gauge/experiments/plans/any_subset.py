@@ -1,10 +1,12 @@
-"""Plan of the any-subset backbone: the start of every fine-tuned method. There are `benchmark.backbones` of them."""
+"""Plan of the any-subset backbone, which fine-tuned methods start from. There are `benchmark.backbones` of them."""
+
+from typing import Any
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, seeded_with
 from gauge.experiments.plans import Plan, Variant
-from gauge.methods.any_subset import AnySubset, Distance
+from gauge.methods.any_subset import AnySubset
 from gauge.model.nn.attention import initialise
 from gauge.training.stages import Stage
 
@@ -13,21 +15,14 @@ __all__ = ["PLAN", "backbone_stage"]
 
 def backbone_stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     seed %= benchmark.backbones
-    arguments = {
-        "parts": Parts.of(benchmark),
-        "subsets_per_step": benchmark.subsets_per_step,
-        "projection": benchmark.projection,
-        **PLAN.variants[variant].options,
-    }
+    sizes = {"subsets_per_step": benchmark.subsets_per_step, "projection": benchmark.projection}
+    arguments = {"parts": Parts.of(benchmark), **sizes, **PLAN.variants[variant].options}
     name = variant.replace("any_subset", "backbone")
     return Stage(f"{name}-s{seed}", make_backbone, arguments, seeded_with(benchmark.settings.backbone, seed))
 
 
-def make_backbone(
-    train: Dataset, *, parts: Parts, subsets_per_step: int, projection: int, distance: Distance
-) -> AnySubset:
-    encoder, classifier = parts.unit_network()
-    method = AnySubset(encoder, classifier, subsets_per_step=subsets_per_step, projection=projection, distance=distance)
+def make_backbone(train: Dataset, *, parts: Parts, **options: Any) -> AnySubset:
+    method = AnySubset(*parts.unit_network(), **options)
     if parts.small_init:
         initialise(method.projection)
     return method

@@ -1,4 +1,4 @@
-"""Plan of DyMo: imputer and any-subset backbone; nothing else trains, `prepare` takes statistics."""
+"""Plan of DyMo: imputer and any-subset backbone; nothing else is trained, `prepare` computes statistics."""
 
 from dataclasses import dataclass
 

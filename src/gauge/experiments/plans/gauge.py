@@ -24,7 +24,7 @@ class GaugeVariant:
     gating: Gating = field(default_factory=Gating)
     imputes: bool = True
     tunes: bool = True
-    grid: int = 0  # units of an image, down and across; 0 as the backbone has them
+    grid: int = 0  # units of an image, down and across; 0: those of the backbone
 
 
 UNGATED = Gating(granularity="none")
@@ -35,15 +35,12 @@ VARIANTS = {
     "v3": GaugeVariant("one gate per modality", Gating(granularity="modality")),
     "scalar": GaugeVariant("one learned gate for whatever is imputed, no scores", Gating(granularity="imputed")),
     "gauge": GaugeVariant("one gate per evidence unit"),
-    "gauge-informed": GaugeVariant("gates per unit that also know what was imputed", Gating(informed=True)),
+    "gauge-informed": GaugeVariant("gates per unit that also know what is imputed", Gating(informed=True)),
     "gauge-masked": GaugeVariant("gates without any imputer, missing units masked", imputes=False),
     "gauge-read-encoder": GaugeVariant("units read before the embeddings", Gating(read="encoder")),
     "gauge-zscore": GaugeVariant("always z-scores", Gating(normalization="zscore")),
     "gauge-raw": GaugeVariant("always raw scores", Gating(normalization="raw")),
-    **{
-        f"gauge-grid{grid}": GaugeVariant(f"images enlarged to {grid} x {grid} units", grid=grid)
-        for grid in (3, 4, 5, 6, 8)
-    },
+    **{f"gauge-grid{n}": GaugeVariant(f"images enlarged to {n} x {n} units", grid=n) for n in (3, 4, 5, 6, 8)},
     **{
         f"gauge-{name.replace('_', '-')}": GaugeVariant(f"scored by {name}", Gating(score=SCORERS.get(name)))
         for name in SCORERS.names()
@@ -53,18 +50,16 @@ VARIANTS = {
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-    """Seed s starts from backbone s mod `benchmark.backbones`: fine-tuning is what varies."""
+    """Seed s starts from backbone s mod `benchmark.backbones`; only fine-tuning varies beyond that."""
     chosen = VARIANTS[variant]
     settings = seeded_with(benchmark.settings.finetune, seed)
     if not chosen.tunes:
         seed %= benchmark.backbones
         settings = settings.model_copy(update={"epochs": 0, "seed": seed})
-    needs = [backbone_stage(benchmark, "any_subset", seed)]
-    if chosen.imputes:
-        needs.append(imputer_stage(benchmark))
-    return Stage(
-        f"{variant}-s{seed}", make_gauge, {"gating": chosen.gating, "grid": chosen.grid}, settings, tuple(needs)
-    )
+    imputer = (imputer_stage(benchmark),) if chosen.imputes else ()
+    needs = (backbone_stage(benchmark, "any_subset", seed), *imputer)
+    arguments = {"gating": chosen.gating, "grid": chosen.grid}
+    return Stage(f"{variant}-s{seed}", make_gauge, arguments, settings, needs)
 
 
 def make_gauge(

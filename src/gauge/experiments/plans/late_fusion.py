@@ -12,7 +12,7 @@ __all__ = ["PLAN", "stage", "vector_classifiers"]
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-    """The classifiers alone. They see real values only, so they can also judge imputed ones."""
+    """The classifiers see real values only, so they can also judge imputed ones."""
     arguments = {"parts": Parts.of(benchmark)}
     if variant == "late_fusion":
         return Stage(f"{variant}-s{seed}", make_experts, arguments, seeded_with(benchmark.settings.experts, seed))
@@ -29,7 +29,7 @@ def make_unimodal(train: Dataset, imputer: Imputer, *, parts: Parts) -> LateFusi
 
 
 def vector_classifiers(parts: Parts, imputer: Imputer | None = None) -> LateFusion:
-    """A linear classifier on each modality's vector, fresh: what unimodal, QMF and PDF are made of."""
+    """A new linear classifier on the vector of each modality, for unimodal, QMF and PDF."""
     encoders = {name: part.build(parts.vector_dim) for name, part in parts.vectors.items()}
     return LateFusion(encoders, parts.num_classes, imputer, rectify=False)
 

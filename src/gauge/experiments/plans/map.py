@@ -1,10 +1,9 @@
-"""Plan of MAP: the method alone; † trains on several random subsets in every step."""
+"""Plan of MAP: the method alone; † trains on several random subsets in each step."""
 
-from gauge.experiments.benchmarks import Benchmark
-from gauge.experiments.parts import Parts, seeded_with
-from gauge.experiments.plans import Plan, Variant, make_on_units
+from gauge.data import Dataset
+from gauge.experiments.parts import Parts
+from gauge.experiments.plans import Variant, baseline_plan
 from gauge.methods.map import MAP
-from gauge.training.stages import Stage
 
 __all__ = ["PLAN"]
 
@@ -14,10 +13,8 @@ VARIANTS = {
 }
 
 
-def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-    count = benchmark.subsets_per_step if VARIANTS[variant].dagger else 0
-    arguments = {"method": MAP, "parts": Parts.of(benchmark), "subsets_per_step": count}
-    return Stage(f"{variant}-s{seed}", make_on_units, arguments, seeded_with(benchmark.settings.baseline, seed))
+def make_map(train: Dataset, *, parts: Parts, subsets_per_step: int | None) -> MAP:
+    return MAP(*parts.unit_network(), subsets_per_step=subsets_per_step or 0)
 
 
-PLAN = Plan(VARIANTS, stage, rows=tuple(VARIANTS))
+PLAN = baseline_plan(VARIANTS, make_map, rows=tuple(VARIANTS))

@@ -1,13 +1,14 @@
 """Plan of MultiAE: the classifier, on a pre-training that both variants share."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import nn
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, seeded_with
-from gauge.experiments.plans import Plan, Variant
+from gauge.experiments.plans import Variant, baseline_plan
 from gauge.imputers.mopoe import known_coders
 from gauge.methods.multiae import AutoEncoder, MultiAE, encoder_width
 from gauge.model.nn.conv import CHANNELS
@@ -23,26 +24,22 @@ VARIANTS = {
 
 
 def unsupported(benchmark: Benchmark) -> str | None:
-    coders = benchmark.imputer_options.get("coders", {})
-    tables = [
-        name for name, modality in benchmark.modalities.items() if len(modality.shape) == 1 and name not in coders
-    ]
-    return f"there is no decoder for the table {tables[0]!r}" if tables else None
+    decoded = benchmark.imputer_options.get("coders", {})
+    tables = [name for name, modality in benchmark.modalities.items() if len(modality.shape) == 1]
+    undecoded = [name for name in tables if name not in decoded]
+    return f"there is no decoder for the table {undecoded[0]!r}" if undecoded else None
 
 
-def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-    count = benchmark.subsets_per_step if VARIANTS[variant].dagger else None
-    arguments = {"num_classes": benchmark.num_classes, "subsets_per_step": count}
-    settings = seeded_with(benchmark.settings.baseline, seed)
-    return Stage(f"{variant}-s{seed}", make_multiae, arguments, settings, (pretraining(benchmark, seed),))
+def needs(benchmark: Benchmark, seed: int) -> tuple[Stage, ...]:
+    return (pretraining(benchmark, seed),)
 
 
-def make_multiae(train: Dataset, start: AutoEncoder, *, num_classes: int, subsets_per_step: int | None) -> MultiAE:
-    return MultiAE(start.encoder, start.fuse, num_classes, subsets_per_step=subsets_per_step)
+def make_multiae(train: Dataset, start: AutoEncoder, **options: Any) -> MultiAE:
+    return MultiAE(start.encoder, start.fuse, **options)
 
 
 def pretraining(benchmark: Benchmark, seed: int) -> Stage:
-    """The auto-encoder. Its decoders are those of the imputer, which names them for each modality (`coders`)."""
+    """The auto-encoder, with the decoders that the imputer's option `coders` names."""
     options = benchmark.imputer_options
     arguments = {
         "parts": Parts.of(benchmark),
@@ -69,10 +66,17 @@ def make_autoencoder(
     encoder = parts.vector_encoder()
     writers = {name: kind.decoder(train.shapes[name], encoder_width(encoder)) for name, kind in kinds.items()}
     for name in decoders:
-        if decoders[name] == "conv_image":  # its decoder leaves open what range values have; here they are pixels
+        if decoders[name] == "conv_image":  # its decoder has no output range; pixels are from 0 to 1
             writers[name] = nn.Sequential(writers[name], nn.Sigmoid())
     likelihoods = {name: kind.likelihood for name, kind in kinds.items()}
     return AutoEncoder(encoder, writers, likelihoods, subsets_per_step=subsets_per_step)
 
 
-PLAN = Plan(VARIANTS, stage, rows=tuple(VARIANTS), unsupported=unsupported)
+PLAN = baseline_plan(
+    VARIANTS,
+    make_multiae,
+    needs,
+    lambda benchmark: {"num_classes": benchmark.num_classes},
+    rows=tuple(VARIANTS),
+    unsupported=unsupported,
+)

@@ -1,9 +1,11 @@
-"""Plan of OnlineMAE: encoders start where those of MultiAE† ended, or of `concat` where tables have no decoder."""
+"""Plan of OnlineMAE: encoders start from those of MultiAE†, or of `concat` where tables have no decoder."""
+
+from typing import Any
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
-from gauge.experiments.parts import Parts, seeded_with
-from gauge.experiments.plans import Plan, Variant, last_stage
+from gauge.experiments.parts import Parts
+from gauge.experiments.plans import Variant, baseline_plan, last_stage
 from gauge.experiments.plans.multiae import unsupported as no_decoder
 from gauge.methods.concat import Concat
 from gauge.methods.multiae import MultiAE
@@ -22,23 +24,17 @@ VARIANTS = {
 }
 
 
-def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-    """Everything trains.
+def arguments(benchmark: Benchmark) -> dict[str, Any]:
+    """NOTE[PAPER] online-mae-memory: memory tokens are set for each benchmark; here the number of modalities decides, and
+    gives the published 6, 4 and 4."""
+    return {"parts": Parts.of(benchmark), "memory": max(MEMORY, len(benchmark.modalities) + 1)}
 
-    NOTE[PAPER] online-mae-start: published code loads the encoders, with tables those of a TIP that was fine-tuned to the
-    task, and then initialises all Linear layers anew, those of the encoders among them; here what was loaded stays.
 
-    NOTE[PAPER] online-mae-memory: memory tokens are set for each benchmark; here the number of modalities decides, and
-    gives the published 6, 4 and 4.
-    """
-    arguments = {"parts": Parts.of(benchmark), "memory": max(MEMORY, len(benchmark.modalities) + 1)}
-    arguments |= VARIANTS[variant].options
-    if no_decoder(benchmark):
-        start = last_stage(benchmark, "concat", "concat", seed)
-    else:
-        start = last_stage(benchmark, "multiae", "multiae-dagger", seed)
-    settings = seeded_with(benchmark.settings.baseline, seed)
-    return Stage(f"{variant}-s{seed}", make_online_mae, arguments, settings, (start,))
+def needs(benchmark: Benchmark, seed: int) -> tuple[Stage, ...]:
+    """NOTE[PAPER] online-mae-start: published code loads the encoders, with tables those of a TIP that was fine-tuned to the
+    task, and then initialises all their Linear layers again; here the loaded weights stay."""
+    start = ("concat", "concat") if no_decoder(benchmark) else ("multiae", "multiae-dagger")
+    return (last_stage(benchmark, *start, seed),)
 
 
 def make_online_mae(
@@ -52,4 +48,4 @@ def make_online_mae(
     return method
 
 
-PLAN = Plan(VARIANTS, stage)
+PLAN = baseline_plan(VARIANTS, make_online_mae, needs, arguments)

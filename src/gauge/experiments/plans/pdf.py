@@ -1,8 +1,8 @@
-"""Plan of PDF: trained on real values; the imputer only serves predictions."""
+"""Plan of PDF: trained on real values; the imputer is used for predictions only."""
 
 from gauge.data import Dataset
 from gauge.experiments.parts import Parts
-from gauge.experiments.plans._imputed import imputed_plan
+from gauge.experiments.plans import Variant, baseline_plan, needs_imputer
 from gauge.experiments.plans.late_fusion import vector_classifiers
 from gauge.methods.pdf import PDF
 from gauge.types import Imputer
@@ -14,4 +14,5 @@ def make_pdf(train: Dataset, imputer: Imputer, *, parts: Parts) -> PDF:
     return PDF(vector_classifiers(parts), imputer)
 
 
-PLAN = imputed_plan("pdf", "classifiers weighted by predicted and relative confidence, completed inputs", make_pdf)
+NOTE = "classifiers weighted by predicted and relative confidence, completed inputs"
+PLAN = baseline_plan({"pdf": Variant(NOTE)}, make_pdf, needs_imputer)

@@ -1,8 +1,8 @@
-"""Plan of QMF: trained on real values; the imputer only serves predictions."""
+"""Plan of QMF: trained on real values; the imputer is used for predictions only."""
 
 from gauge.data import Dataset
 from gauge.experiments.parts import Parts
-from gauge.experiments.plans._imputed import imputed_plan
+from gauge.experiments.plans import Variant, baseline_plan, needs_imputer
 from gauge.experiments.plans.late_fusion import vector_classifiers
 from gauge.methods.qmf import QMF
 from gauge.types import Imputer
@@ -14,4 +14,5 @@ def make_qmf(train: Dataset, imputer: Imputer, *, parts: Parts) -> QMF:
     return QMF(vector_classifiers(parts), imputer, rows=len(train))
 
 
-PLAN = imputed_plan("qmf", "classifiers weighted by their energy, completed inputs", make_qmf)
+NOTE = "classifiers weighted by their energy, completed inputs"
+PLAN = baseline_plan({"qmf": Variant(NOTE)}, make_qmf, needs_imputer)

@@ -18,6 +18,16 @@ def conv_trunk(channels: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
+def deep_trunk(channels: Sequence[int]) -> nn.Sequential:
+    """Two 3x3 convolutions with BatchNorm and ReLU before each halving; the same sides as `conv_trunk`."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(channels):
+        for inputs in (before, after):
+            layers += [nn.Conv2d(inputs, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        layers.append(nn.MaxPool2d(2, ceil_mode=True))
+    return nn.Sequential(*layers)
+
+
 class ConvMap(nn.Module):
     """A square image -> its last feature map, [b, channels, side, side]: a small stand-in for `ResNet`."""
 

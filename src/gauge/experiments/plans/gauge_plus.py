@@ -1,0 +1,89 @@
+"""Plan of GAUGE+, trained from scratch in one stage, and of what is left when one of its parts is taken away."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gauge.data import Dataset
+from gauge.experiments.benchmarks import Benchmark, Modality
+from gauge.experiments.parts import EncoderPart, Parts, seeded_with
+from gauge.experiments.plans import Plan
+from gauge.methods.gauge_plus import UNGATED, GaugePlus
+from gauge.model.encoders._with_whole import WithWhole
+from gauge.model.encoders.deep_grid import DeepGrid
+from gauge.model.encoders.flat_table import FlatTable
+from gauge.model.gauge import Gating
+from gauge.registry import ENCODERS
+from gauge.training.stages import Stage
+from gauge.types import Encoder
+
+__all__ = ["PLAN", "PlusVariant"]
+
+
+@dataclass(frozen=True)
+class PlusVariant:
+    """One row of a table: GAUGE+ itself, with gates, or without one of its parts."""
+
+    note: str
+    gating: Gating = UNGATED
+    whole: bool = True
+    heads: bool = True
+    combines: bool = True
+    deep: bool = True
+
+
+VARIANTS = {
+    "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
+    "gauge_plus-gated": PlusVariant("the same with one gate per evidence unit", gating=Gating()),
+    "gauge_plus-no-whole": PlusVariant("without whole units; heads read the mean of the fine ones", whole=False),
+    "gauge_plus-no-heads": PlusVariant("without heads, the network alone", heads=False),
+    "gauge_plus-no-combination": PlusVariant("heads in training, the network alone answers", combines=False),
+    "gauge_plus-old-encoders": PlusVariant("with the encoders of the paper's backbone", deep=False),
+}
+SHALLOW = ("conv_grid", "conv_vector", "mlp")  # encoders of images that `deep_grid` takes the place of
+TABLES = ("cells", "columns", "tabular")  # whose whole unit `flat_table` makes
+
+
+def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
+    chosen = VARIANTS[variant]
+    units = {name: unit_part(modality, chosen) for name, modality in benchmark.modalities.items()}
+    dim = benchmark.plus_dim or benchmark.dim
+    arguments = {
+        "parts": replace(Parts.of(benchmark), units=units, dim=dim, small_init=False),
+        "subsets_per_step": benchmark.subsets_per_step,
+        "gating": chosen.gating,
+        "heads": chosen.heads,
+        "combines": chosen.combines,
+    }
+    return Stage(f"{variant}-s{seed}", make_gauge_plus, arguments, seeded_with(benchmark.settings.plus, seed))
+
+
+def unit_part(modality: Modality, variant: PlusVariant) -> EncoderPart:
+    """A modality's encoder, a deep one for images instead of a shallow one, and its whole unit."""
+    fine = EncoderPart(ENCODERS.get(modality.encoder), modality.shape, modality.options)
+    if variant.deep and len(modality.shape) == 3 and modality.encoder in SHALLOW:
+        channels = {name: value for name, value in modality.options.items() if name == "channels"}
+        fine = EncoderPart(DeepGrid, modality.shape, channels)
+    if not variant.whole:
+        return fine
+    whole = None
+    if modality.encoder in TABLES:
+        cells = {name: value for name, value in modality.options.items() if name == "cardinalities"}
+        whole = EncoderPart(FlatTable, modality.shape, cells)
+    return EncoderPart(fine_and_whole, modality.shape, {"fine": fine, "whole": whole})
+
+
+def fine_and_whole(shape: tuple[int, ...], width: int, *, fine: EncoderPart, whole: EncoderPart | None) -> Encoder:
+    """An encoder with a single unit reads all of the modality as it is."""
+    encoder = fine.build(width)
+    return encoder if encoder.units == 1 else WithWhole(encoder, None if whole is None else whole.build(width))
+
+
+def make_gauge_plus(
+    train: Dataset, *, parts: Parts, subsets_per_step: int, gating: Gating, heads: bool, combines: bool
+) -> GaugePlus:
+    encoder, classifier = parts.unit_network()
+    options: dict[str, Any] = {"gating": gating, "heads": heads, "combines": combines}
+    return GaugePlus(encoder, classifier, subsets_per_step=subsets_per_step, **options)
+
+
+PLAN = Plan(VARIANTS, stage)

@@ -1,0 +1,81 @@
+"""The calibrated product of several answers: logits = Σ_j w_j · log p_j over the answers that are present.
+
+w_j = exp(u_j + v_j · share), with share_m the observed part of modality m: a weight for every subset of the modalities, and
+for tables with gaps everything in between. A temperature for each answer would change nothing, as Σ_j w_j · (z_j / T_j)
+depends on w_j / T_j alone. u and v minimise, over validation samples under all kinds of masks,
+
+    rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2
+
+so that few samples leave the weights near one, and a shared one where subsets do not differ.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+SPREAD, SLOPE_SPREAD = 2.0, 1.0  # prior deviations of u and v: a factor of e² for an answer, of e for a modality
+STEPS = 100
+
+
+class Combination(nn.Module):
+    """All weights are one until `learn` is called; they are no parameters, as training must not touch them.
+
+    >>> combine = Combination(answers=2, modalities=1)
+    >>> combine(torch.zeros(5, 2, 3), torch.ones(5, 2, dtype=torch.bool), torch.ones(5, 1)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(self, answers: int, modalities: int) -> None:
+        super().__init__()
+        self.register_buffer("offset", torch.zeros(answers))
+        self.register_buffer("slope", torch.zeros(answers, modalities))
+        self.offset: Tensor
+        self.slope: Tensor
+
+    def forward(
+        self, logits: Float[Tensor, "b j k"], present: Bool[Tensor, "b j"], share: Float[Tensor, "b m"]
+    ) -> Float[Tensor, "b k"]:
+        return _product(logits, present, share, self.offset, self.slope)
+
+    def weights(self, present: Bool[Tensor, "b j"], share: Float[Tensor, "b m"]) -> Float[Tensor, "b j"]:
+        """How much each answer counts, 0 for those that are not present."""
+        return _weights(present, share, self.offset, self.slope)
+
+    @torch.enable_grad()
+    def learn(
+        self,
+        logits: Float[Tensor, "n j k"],
+        present: Bool[Tensor, "n j"],
+        share: Float[Tensor, "n m"],
+        labels: Int[Tensor, "n"],
+        *,
+        rows: int,
+    ) -> None:
+        """`rows` is the number of different samples among the n: one that is seen under several masks counts once."""
+        logits, share = logits.detach().double(), share.double()
+        offset, slope = (
+            torch.zeros_like(each, dtype=torch.float64).requires_grad_() for each in (self.offset, self.slope)
+        )
+        optimizer = torch.optim.LBFGS([offset, slope], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+        def objective() -> Tensor:
+            optimizer.zero_grad()
+            cost = F.cross_entropy(_product(logits, present, share, offset, slope), labels) + (
+                (offset / SPREAD).square().sum() + (slope / SLOPE_SPREAD).square().sum()
+            ) / (2 * rows)
+            cost.backward()
+            return cost
+
+        optimizer.step(objective)
+        self.offset.copy_(offset.detach())
+        self.slope.copy_(slope.detach())
+
+
+def _weights(present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
+    return torch.where(present, (offset + share @ slope.T).exp(), 0.0)
+
+
+def _product(logits: Tensor, present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
+    weights = _weights(present, share, offset, slope)
+    return (weights[..., None] * logits.log_softmax(-1)).sum(1)

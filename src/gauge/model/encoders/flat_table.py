@@ -1,0 +1,37 @@
+"""Table -> one unit: all cells and their flags side by side through an MLP, categories one-hot (the table as a whole)."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gauge.model.encoders._vector import Vector
+from gauge.model.nn.tabular import ColumnLayout, by_cell, check_columns
+
+__all__ = ["FlatTable"]
+
+
+class FlatTable(Vector):
+    """A missing cell is zero beside a flag that says so. The options are those of `cells`; see there.
+
+    >>> FlatTable((3,), 32, cardinalities=(4, 1, 1)).units
+    1
+    """
+
+    example_shape = (5,)
+
+    def __init__(
+        self, shape: Sequence[int], width: int, cardinalities: Sequence[int] | None = None, hidden: int = 256
+    ) -> None:
+        columns = ColumnLayout(check_columns(shape, cardinalities))
+        size = columns.total + len(columns.numbers) + columns.count
+        super().__init__(nn.Sequential(nn.Linear(size, hidden), nn.GELU(), nn.Linear(hidden, width)), width)
+        self.columns = columns
+
+    def forward(self, x: Float[Tensor, "b f"], observed: Tensor) -> Float[Tensor, "b 1 c"]:
+        observed = by_cell(observed, x)
+        numbers = torch.where(observed, x, 0.0)[:, self.columns.numbers]
+        codes = (self.columns.codes(x) + self.columns.offsets)[..., None]
+        hot = (codes == torch.arange(self.columns.total, device=x.device)) & observed[:, self.columns.categorical, None]
+        return self.layers(torch.cat([numbers, hot.any(1).to(x.dtype), observed.to(x.dtype)], 1))[:, None]

@@ -1,0 +1,217 @@
+"""GAUGE+: whole units are units like any other, heads answer for what is observed alone, and validation data weighs them."""
+
+from dataclasses import replace
+
+import helpers
+import pytest
+import torch
+from helpers import CLASSES, DIM, SHAPES, assert_equal, gradients, rows_of, with_hidden
+
+from gauge import Dataset, Gating, Network, TrainSettings, Transformer, UnitEncoder, fit
+from gauge.masks import subsets
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.combination import Combination
+from gauge.model.encoders._with_whole import WithWhole
+from gauge.model.encoders.columns import Columns
+from gauge.model.encoders.conv_grid import ConvGrid
+from gauge.model.encoders.deep_grid import DeepGrid
+from gauge.model.encoders.flat_table import FlatTable
+from gauge.model.encoders.mlp import Mlp
+from gauge.model.explain import explain, unit_names
+from gauge.randomness import seeded
+
+GATED = Gating()
+
+
+def plus(imputer=None, *, whole=True, **options):
+    """Units: 4 parts and the whole of an image, a signal that is one unit, 5 cells and the whole of a table."""
+    with seeded(0, "plus"):
+        image, table = DeepGrid(SHAPES["image"], DIM, channels=(4,)), Columns(SHAPES["table"], 6)
+        if whole:
+            image, table = WithWhole(image), WithWhole(table, FlatTable(SHAPES["table"], DIM, hidden=8))
+        encoders = {"image": image, "signal": Mlp(SHAPES["signal"], DIM, hidden=6), "table": table}
+        classifier = Network(Transformer(DIM, heads=2, depth=2), DIM, CLASSES)
+        return GaugePlus(UnitEncoder(encoders, DIM), classifier, imputer, **options).eval()
+
+
+@pytest.fixture(params=["plain", "gated", "fine only", "imputed"])
+def method(request, train):
+    made = {
+        "plain": lambda: plus(),
+        "gated": lambda: plus(gating=GATED),
+        "fine only": lambda: plus(whole=False),
+        "imputed": lambda: plus(helpers.imputer("mean", train)),
+    }
+    return made[request.param]()
+
+
+@pytest.mark.parametrize("side", [28, 32, 64])
+def test_a_deep_grid_emits_as_many_units_as_a_shallow_one(side):
+    deep = DeepGrid((3, side, side), DIM, channels=(4, 4, 4))
+    units = deep(torch.rand(2, 3, side, side), torch.ones(2).bool())
+    assert units.shape == (2, ConvGrid((3, side, side), DIM).units, DIM)
+
+
+def test_a_whole_unit_is_the_last_of_its_modality_and_observed_where_any_of_it_is(batch):
+    units = plus().encoder(batch)
+    assert units.modality.tolist() == [0] * 5 + [1] + [2] * 6
+    assert torch.equal(units.observed[:, 4], batch.observed["image"])
+    assert torch.equal(units.observed[:, 6:11], batch.observed["table"])
+    assert torch.equal(units.observed[:, 11], batch.observed["table"].any(1))
+
+
+def test_a_whole_unit_is_named_scored_and_gated(batch):
+    method = plus(gating=GATED)
+    names = unit_names(method.encoder, {"table": ["age", "sex", "size", "site", "day"]})
+    assert names["image"] == ["row 1, column 1", "row 1, column 2", "row 2, column 1", "row 2, column 2", "all"]
+    assert names["table"] == ["age", "sex", "size", "site", "day", "all"]
+    explanation = explain(method, batch)
+    frame = explanation.to_frame(names)
+    assert len(frame) == 6 * 12
+    assert (frame.query("unit == 'all' and observed").score > 0).all()
+    torch.testing.assert_close(explanation.logits, method.predict(batch).logits)
+
+
+def test_the_whole_of_a_table_knows_a_missing_cell_from_one_that_is_zero():
+    encoder = FlatTable((3,), DIM, cardinalities=(4, 1, 1))
+    zero, one = torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]])
+    seen, hidden = torch.tensor([[True, True, True]]), torch.tensor([[False, True, True]])
+    assert not torch.allclose(encoder(zero, seen), encoder(zero, hidden))
+    assert not torch.allclose(encoder(zero, seen), encoder(one, seen))
+    assert torch.equal(encoder(zero, hidden), encoder(one, hidden))
+
+
+@pytest.mark.parametrize("filling", ["noise", "nan"])
+def test_unobserved_values_never_change_logits_or_gradients(method, batch, filling):
+    first, second = with_hidden(batch, 0.0), with_hidden(batch, filling)
+    torch.testing.assert_close(method.predict(second).logits, method.predict(first).logits, rtol=0, atol=0)
+    found = gradients(method, sum(method.loss(second).values()))
+    assert all(gradient.isfinite().all() for gradient in found.values())
+    assert_equal(found, gradients(method, sum(method.loss(first).values())))
+
+
+def test_logits_of_a_sample_do_not_depend_on_its_batch(method, batch):
+    together = method.predict(batch).logits
+    for rows in (torch.tensor([4]), torch.tensor([5, 0, 2])):
+        torch.testing.assert_close(method.predict(rows_of(batch, rows)).logits, together[rows], rtol=1e-4, atol=1e-6)
+
+
+def test_every_weight_learns(method, batch):
+    found = gradients(method, sum(method.train().loss(batch).values()))
+    assert [name for name, _ in method.named_parameters() if name not in found] == []
+
+
+def test_heads_of_missing_modalities_say_nothing_in_loss_or_answer(batch):
+    method = plus()
+    only = replace(
+        batch,
+        observed={"image": torch.ones(6).bool(), "signal": torch.zeros(6).bool(), "table": torch.zeros(6, 5).bool()},
+    )
+    before, cost = method.predict(only).logits, method.loss(only)["heads"]
+    with torch.no_grad():
+        for head in list(method.heads)[1:]:
+            head.weight.fill_(50.0)
+            head.bias.copy_(torch.arange(3.0))
+    assert torch.equal(method.predict(only).logits, before)
+    assert torch.equal(method.loss(only)["heads"], cost)
+    with torch.no_grad():
+        method.heads[0].bias.copy_(torch.arange(3.0))
+    assert not torch.allclose(method.predict(only).logits, before)
+
+
+def test_without_combination_or_heads_the_answer_is_the_networks(batch):
+    for method in (plus(combines=False), plus(heads=False)):
+        assert torch.equal(method.predict(batch).logits, method.gauge.predict(batch).logits)
+    assert set(plus(combines=False).loss(batch)) == {"task", "heads"}
+    assert set(plus(heads=False).loss(batch)) == {"task"}
+
+
+def opinions(rows, good):
+    """Two answers about three classes; only the one numbered `good` knows anything. One modality, always there."""
+    labels = torch.arange(rows) % 3
+    logits = helpers.noise(rows, 2, 3)
+    logits[torch.arange(rows), good, labels] += 3
+    return logits, torch.ones(rows, 2, dtype=torch.bool), torch.ones(rows, 1), labels
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_validation_data_decides_which_answer_counts(good):
+    combine = Combination(answers=2, modalities=1)
+    logits, present, share, labels = opinions(600, good)
+    combine.learn(logits, present, share, labels, rows=600)
+    weights = combine.weights(present, share)[0]
+    assert (weights >= 0).all()
+    assert weights[1 - good] < 0.1 * weights[good]
+    accuracy = (combine(logits, present, share).argmax(1) == labels).float().mean()
+    assert accuracy >= (logits[:, good].argmax(1) == labels).float().mean() - 0.01
+
+
+def test_a_few_samples_hardly_move_the_weights():
+    combine = Combination(answers=2, modalities=1)
+    logits, present, share, labels = opinions(3, 0)
+    combine.learn(logits, present, share, labels, rows=3)
+    assert combine.offset.abs().max() < 1.5
+    assert combine.slope.abs().max() < 1.5
+
+
+def test_weights_differ_between_subsets_where_the_answers_do():
+    """The network is right where both modalities are there, and the head of the first where it is alone."""
+    rows = 600
+    labels = torch.arange(rows) % 3
+    both = torch.arange(rows) % 2 == 0
+    logits = helpers.noise(rows, 3, 3)
+    logits[torch.arange(rows), torch.where(both, 0, 1), labels] += 3
+    present = torch.stack([torch.ones(rows).bool(), torch.ones(rows).bool(), both], 1)
+    share = present[:, 1:].float()
+    combine = Combination(answers=3, modalities=2)
+    combine.learn(logits, present, share, labels, rows=rows)
+    together, alone = combine.weights(present, share)[:2]
+    assert together[0] > 3 * together[1]
+    assert alone[1] > 3 * alone[0]
+    assert alone[2] == 0
+
+
+def trained(train, val, **options):
+    method = plus(**options)
+    fit(method, train, settings=TrainSettings(epochs=12, batch_size=20, learning_rate=1e-2, masks="up-to=0.5"))
+    method.prepare(train, val)
+    return method
+
+
+def test_training_learns_and_preparing_weighs_on_validation_data_alone(train):
+    val = helpers.dataset("val", rows=60, seed=50)
+    method = trained(train, val)
+    answers = torch.cat([method.predict(batch).logits for batch in val.batches(20)])
+    assert (answers.argmax(1) == val.labels).float().mean() > 0.8
+    weights = {name: values.clone() for name, values in method.combination.state_dict().items()}
+    assert weights["offset"].abs().max() > 0
+    other = Dataset("val", val.inputs, val.labels.roll(1), val.observed)
+    method.prepare(train, other)
+    assert not torch.allclose(method.combination.offset, weights["offset"], atol=1e-2)
+    method.prepare(other, val)
+    assert_equal(dict(method.combination.state_dict()), weights)
+
+
+def test_without_validation_data_all_answers_count_alike(train, batch):
+    method = plus()
+    method.prepare(train)
+    present = torch.ones(6, 4).bool()
+    assert torch.equal(method.combination.weights(present, torch.ones(6, 3)), torch.ones(6, 4))
+
+
+def test_saved_state_brings_the_same_predictions_back(train, batch):
+    method = trained(train, helpers.dataset("val", rows=30, seed=50))
+    other = plus()
+    assert not torch.allclose(other.predict(batch).logits, method.predict(batch).logits)
+    other.load_state_dict(method.state_dict())
+    assert torch.equal(other.predict(batch).logits, method.predict(batch).logits)
+
+
+def test_a_step_encodes_once_and_the_network_sees_as_many_subsets_as_it_is_told(batch):
+    method = plus(subsets_per_step=3)
+    encoded = helpers.count_calls(*method.encoder.encoders.values())
+    classified = helpers.count_calls(method.gauge.classifier.head)
+    method.loss(batch)
+    assert encoded == [6] * 3
+    assert classified == [18]
+    assert len(subsets(3)) > 3
