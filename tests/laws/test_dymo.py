@@ -14,6 +14,7 @@ from gauge.experiments.benchmarks.polymnist5k import BENCHMARK
 from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import AnyModalities, mask_split
 from gauge.methods.dymo import CALIBRATIONS, TAILS, DyMo, State
+from gauge.methods.mtl import subset_code
 from gauge.types import Encoder, Method
 
 NAMES = list(SHAPES)
@@ -306,7 +307,9 @@ def test_modalities_are_encoded_once_and_every_state_is_looked_at_once(batch):
 def test_statistics_of_a_state_are_those_of_its_whole_modalities():
     visible = ["1111 0 11011", "1111 1 11111", "0000 0 01000", "1010 0 10101", "1010 1 10101"]
     visible = torch.tensor([[flag == "1" for flag in flags.replace(" ", "")] for flags in visible])
-    assert [SUBSETS[number] for number in dymo()._subset(visible)] == [{0}, {0, 1, 2}, {2}, {0, 2}, {1}]
+    method = dymo()
+    numbers = method.number[subset_code(visible, method.backbone.encoder.modality, method.modalities)]
+    assert [SUBSETS[number] for number in numbers] == [{0}, {0, 1, 2}, {2}, {0, 2}, {1}]
 
 
 def test_tails_and_calibrations_are_the_published_and_the_clean_ones(batch):

@@ -178,7 +178,9 @@ def test_a_checkpoint_of_another_dtype_names_the_tensor(tmp_path):
 
 def test_a_checkpoint_of_another_model_names_what_is_missing(tmp_path):
     checkpoint.save(tmp_path / "last.safetensors", {"model.other": torch.zeros(2)}, {})
-    with pytest.raises(ValueError, match=r"does not fit Wobbly: .*layers\.0\.weight is missing; .* and \d+ more"):
+    with pytest.raises(
+        ValueError, match=r"does not fit Wobbly: .*layers\.0\.weight is missing, the model has float32 .* and \d+ more"
+    ):
         run(tmp_path)
 
 

@@ -149,9 +149,7 @@ def test_a_face_that_is_missing_broken_or_of_another_size_is_named(data):
     with pytest.raises(ValueError, match="000003.jpg cannot be read as an image"):
         celeba.read("train", data)
     face.unlink()
-    with pytest.raises(
-        ValueError, match=r"lacks 000003.jpg \(1 such\), which the table lists; unpack all images there"
-    ):
+    with pytest.raises(ValueError, match=r"lacks 000003.jpg \(1 such\), which the table lists; unpack all images"):
         celeba.read("train", data)
     assert len(celeba.read("val", data)) == 1
 
@@ -163,7 +161,7 @@ def test_a_face_that_is_missing_broken_or_of_another_size_is_named(data):
         ("000003.jpg,1", "000003.jpg,7", "5_o_Clock_Shadow of 000003.jpg is 7; attributes are -1 or 1"),
         ("000003.jpg,1,-1,1", "000003.jpg,1,-1", "Smiling of 000003.jpg is nan; attributes are -1 or 1"),
         ("000003.jpg", "000001.jpg", "has 000001.jpg twice; keep one line for each image"),
-        ("000003.jpg", "000009.jpg", "000003.jpg is in only one of list_attr_celeba and list_eval_partition (2 such)"),
+        ("000003.jpg", "000009.jpg", "000003.jpg (2 such) is in one of the two tables only; give tables of the same"),
         ("image_id", "name", "cannot be read as a table of images"),
     ],
 )

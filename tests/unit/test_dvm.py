@@ -75,7 +75,7 @@ def test_an_image_is_taken_from_where_its_list_says_if_it_is_there(tmp_path):
 
 def test_images_of_one_name_are_never_taken_for_each_other(tmp_path):
     np.save(tmp_path / "heart.npy", np.zeros((2, 2, 3), np.uint8))
-    with pytest.raises(ValueError, match="lists different images that would all be .*heart.npy; keep their folders"):
+    with pytest.raises(ValueError, match="lists several images that would be .*heart.npy; keep their folders"):
         find_arrays(["/x/1/heart.npy", "/x/2/heart.npy"], [tmp_path], tmp_path / "paths.pt")
 
 
@@ -122,28 +122,23 @@ def test_absent_data_is_answered_with_what_to_give(tmp_path):
         dvm.read("train", tmp_path)
 
 
+ROWS = {CAR_TABLE: 6, CAR_LABELS: 2, CAR_PATHS: 6}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         (
             dvm.LENGTHS,
             [22, 13, 3, 12],
-            "says that the columns have [22, 13, 3, 12] categories (1: a number), the bench",
+            "lists [22, 13, 3, 12] categories, not [22, 13, 3, 12, 1, 1, 1, 1, 1, 1, 1, 1, 1",
         ),
-        (
-            CAR_LABELS,
-            [0, 1, 2, 3, 4, 286],
-            "the label in row 6 is 286; classes are 0 to 285, so give labels that are number",
-        ),
-        (CAR_LABELS, [0, 1, 2, 3, 4, 0.5], "the label in row 6 is 0.5; classes are 0 to 285"),
-        (CAR_LABELS, [0, 1], f"has 6 rows, {CAR_LABELS} 2 and {CAR_PATHS} 6; take all three from one preparation"),
-        (CAR_LABELS, {"a": 1}, "holds dict and not a list with entries; save one there: torch.save"),
-        (CAR_LABELS, [], "holds list and not a list with entries"),
-        (
-            CAR_PATHS,
-            ["/x/y.jpg"] * 6,
-            "lists /x/y.jpg, but there is no y.npy there or, with the end of that path, under",
-        ),
+        (CAR_LABELS, [0, 1, 2, 3, 4, 286], "the label in row 6 is 286; give classes from 0 to 285"),
+        (CAR_LABELS, [0, 1, 2, 3, 4, 0.5], "the label in row 6 is 0.5; give classes from 0 to 285"),
+        (CAR_LABELS, [0, 1], f"rows: {ROWS}; take all three files from one preparation"),
+        (CAR_LABELS, {"a": 1}, "holds dict, not a list with entries; save one with torch.save"),
+        (CAR_LABELS, [], "holds list, not a list with entries"),
+        (CAR_PATHS, ["/x/y.jpg"] * 6, "lists /x/y.jpg, but there is no y.npy under"),
     ],
 )
 def test_a_wrong_list_is_answered_with_what_is_wrong(data, name, content, message):
@@ -156,10 +151,10 @@ def test_a_wrong_list_is_answered_with_what_is_wrong(data, name, content, messag
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("21.000000", "22.000000", "row 1 has 22 in column 0, whose categories are 0 to 21; give the table of codes"),
-        ("21.000000", "0.500000", "row 1 has 0.5 in column 0, whose categories are 0 to 21"),
-        ("21.000000", "-1", "row 1 has -1 in column 0, whose categories are 0 to 21"),
-        ("21.000000", "Color", "cannot be read as numbers without a header"),
+        ("21.000000", "22.000000", "row 1 has 22 in column 0; give codes from 0 to 21, with categories first"),
+        ("21.000000", "0.500000", "row 1 has 0.5 in column 0; give codes from 0 to 21"),
+        ("21.000000", "-1", "row 1 has -1 in column 0; give codes from 0 to 21"),
+        ("21.000000", "Color", "cannot be read as numbers without header"),
         ("21.000000,0.000000", "21.000000", "has 16 columns; the published table has 17"),
     ],
 )
@@ -176,14 +171,14 @@ def test_an_absent_file_is_named(data):
     with pytest.raises(ValueError, match=f"{CAR_LABELS} does not exist; put the published files into one folder"):
         dvm.read("train", data)
     (data / "DVM" / "features" / CAR_TABLE).unlink()
-    with pytest.raises(ValueError, match=f"{CAR_TABLE} cannot be read as numbers without a header"):
+    with pytest.raises(ValueError, match=f"{CAR_TABLE} cannot be read as numbers without header"):
         dvm.read("train", data)
 
 
 @pytest.mark.parametrize(
     ("pixels", "message"),
     [
-        (np.zeros((4, 4), np.uint8), "holds an array of shape [4, 4]; a picture has [height, width, 3]"),
+        (np.zeros((4, 4), np.uint8), "holds an array of shape [4, 4]; an image has [height, width, 3]"),
         (np.full((4, 4, 3), 255.0), "holds float64 from 255.0 to 255.0; give bytes, or numbers from 0 to 1"),
         (np.full((4, 4, 3), np.nan), "holds float64 from nan to nan; give bytes, or numbers from 0 to 1"),
         (np.zeros((4, 4, 3), np.int64), "holds int64 from 0 to 0; give bytes, or numbers from 0 to 1"),

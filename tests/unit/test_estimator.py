@@ -146,7 +146,7 @@ def test_to_html_writes_the_page_whole_into_a_folder_that_did_not_exist(model, t
 
 
 def test_models_saved_in_one_process_predict_the_same_in_another(model, imputing, table, images, tmp_path):
-    table.to_pickle(tmp_path / "table.pkl")  # ours, not a stranger's
+    table.to_pickle(tmp_path / "table.pkl")  # safe to load: this test wrote it
     code = (
         "import sys, numpy as np, pandas as pd; from gauge import GaugeClassifier\n"
         "images, table, *folders = sys.argv[1:]\n"

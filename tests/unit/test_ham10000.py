@@ -127,7 +127,7 @@ def test_absent_data_is_answered_with_what_to_give(data, tmp_path):
         (",histo,50.0,", ",histo,fifty,", "age is 'fifty', not a number; leave unknown cells empty"),
         (",female,", ",f,", "sex is 'f'; it is one of female, male, unknown"),
         (",scalp", ",head", "localization is 'head'; it is one of abdomen, acral, back, chest, ear, face, foot"),
-        ("ISIC_0000001", "ISIC_9", "lacks ISIC_9.jpg (1 such), which the table lists; unpack all images there"),
+        ("ISIC_0000001", "ISIC_9", "lacks ISIC_9.jpg (1 such), which the table lists; unpack all images"),
     ],
 )
 def test_a_wrong_table_is_answered_with_what_is_wrong(data, old, new, message):

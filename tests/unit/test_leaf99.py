@@ -130,7 +130,7 @@ def test_the_folder_may_be_given_itself_and_another_is_answered_with_what_was_lo
         ("\n1483,Species_00", "\n1483,Other", "has 100 species; the labelled leaves are of 99"),
         ("\n1483,Species_00", "\n1483,", "species is empty in row 1; fill it in, or leave the row out"),
         (",7.0,", ",seven,", "margin2 is 'seven', not a number; leave unknown cells empty"),
-        ("\n1483,", "\n1484,", "lacks 1484.jpg (1 such), which the table lists; unpack all images there"),
+        ("\n1483,", "\n1484,", "lacks 1484.jpg (1 such), which the table lists; unpack all images"),
     ],
 )
 def test_a_wrong_table_is_answered_with_what_is_wrong(data, old, new, message):
@@ -154,7 +154,7 @@ def test_an_empty_cell_is_missing_whatever_the_protocol(data):
 
 
 def test_too_few_leaves_of_a_species_cannot_be_divided():
-    with pytest.raises(ValueError, match="the 3 entries of here cannot be divided into train, val and test"):
+    with pytest.raises(ValueError, match="the 3 entries of here cannot be split .*; give more of them"):
         divide(np.array([0, 0, 1]), Path("here"), val=0.2, test=0.2)
 
 

@@ -12,8 +12,7 @@ from scipy.io import savemat
 
 from gauge.experiments.benchmarks import mst
 from gauge.experiments.benchmarks.readers import notes
-from gauge.experiments.benchmarks.readers.digits import read_mnist, read_svhn
-from gauge.experiments.benchmarks.readers.idx import read_idx
+from gauge.experiments.benchmarks.readers.digits import read_idx, read_mnist, read_svhn
 from gauge.experiments.benchmarks.readers.text import ALPHABET, one_hot
 
 
@@ -156,15 +155,11 @@ IDX = idx(np.zeros((2, 28, 28), np.uint8))
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("file", lambda: b"\x89PNG....", "starts with the bytes 89504e47, an IDX file of 3 axes with 00000803"),
-        (
-            "file",
-            lambda: idx(np.zeros(7, np.uint8)),
-            "starts with the bytes 00000801, an IDX file of 3 axes with 00000803",
-        ),
+        ("file", lambda: b"\x89PNG....", "starts with 89504e47, not 00000803; give the official IDX file"),
+        ("file", lambda: idx(np.zeros(7, np.uint8)), "starts with 00000801, not 00000803; give the official IDX file"),
         ("file", lambda: IDX[:11], "ends inside its header, after 11 of 16 bytes; download it again"),
-        ("file", lambda: IDX[:-1], r"holds 1,567 bytes of data, but its header says \[2, 28, 28\], which is 1,568"),
-        ("file", lambda: IDX + b"\0", r"holds 1,569 bytes of data, but its header says \[2, 28, 28\], which is 1,568"),
+        ("file", lambda: IDX[:-1], r"holds 1,567 bytes, but its header says \[2, 28, 28\]; download it again"),
+        ("file", lambda: IDX + b"\0", r"holds 1,569 bytes, but its header says \[2, 28, 28\]; download it again"),
         ("file.gz", lambda: gzip.compress(IDX)[:-9], r"file.gz is damaged \(.*\); download it again"),
         ("file.gz", lambda: b"not packed", r"file.gz is damaged \(.*\); download it again"),
         ("other", lambda: b"", "there is neither .*file nor file.gz; put one of them in"),
@@ -179,12 +174,8 @@ def test_a_wrong_idx_file_is_answered_with_what_is_wrong(tmp_path, name, content
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (np.zeros((3, 28, 28), np.uint8), [1, 2], "has 3 train images but 2 labels; take both files from one download"),
-        (
-            np.zeros((2, 28, 20), np.uint8),
-            [1, 2],
-            r"train images are \[28, 20\] with labels up to 2; MNIST has \[28, 28\]",
-        ),
+        (np.zeros((3, 28, 28), np.uint8), [1, 2], "has 3 train images but 2 labels; download both again"),
+        (np.zeros((2, 28, 20), np.uint8), [1, 2], r"images are \[28, 20\] with labels up to 2; MNIST has \[28, 28\]"),
         (np.zeros((2, 28, 28), np.uint8), [1, 12], r"train images are \[28, 28\] with labels up to 12"),
     ],
 )
@@ -212,12 +203,9 @@ def test_label_ten_of_svhn_is_the_digit_zero_and_channels_come_first(tmp_path):
         (lambda: b"", "cannot be read as a .mat file"),
         (lambda: mat([1, 2], X=None), "has no X; give the file of SVHN's cropped digits"),
         (lambda: mat([1, 2], X=None, y=None, z=np.ones(2)), "has no X and no y"),
-        (
-            lambda: mat([1, 2], X=np.zeros((2, 32, 32, 3), np.uint8)),
-            "X of shape [2, 32, 32, 3] (uint8) beside 2 labels y",
-        ),
-        (lambda: mat([1, 2], X=np.zeros((32, 32, 3, 2))), "X of shape [32, 32, 3, 2] (float64) beside 2 labels y"),
-        (lambda: mat([1, 2], y=np.ones((3, 1), np.uint8)), "have bytes of shape [32, 32, 3, 3]"),
+        (lambda: mat([1, 2], X=np.zeros((2, 32, 32, 3), np.uint8)), "X of shape [2, 32, 32, 3] (uint8) and 2 labels y"),
+        (lambda: mat([1, 2], X=np.zeros((32, 32, 3, 2))), "X of shape [32, 32, 3, 2] (float64) and 2 labels y"),
+        (lambda: mat([1, 2], y=np.ones((3, 1), np.uint8)), "SVHN's cropped digits are bytes [32, 32, 3, 3]"),
         (lambda: mat([1, 2], y=np.array([[1], [0]], np.uint8)), "has the label 0; SVHN's go from 1 to 10"),
         (lambda: mat([1, 2], y=np.array([[11], [1]], np.uint8)), "has the label 11; SVHN's go from 1 to 10"),
     ],

@@ -81,8 +81,8 @@ def test_without_a_val_folder_val_and_test_divide_the_published_test_images(tmp_
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda view: (view / "9.1.png").unlink(), "m0 has 9.1.png but m2 has not (1 such); views are paired by file"),
-        (lambda view: (view / "9.1.png").rename(view / "8.1.png"), "m2 has 8.1.png but m0 has not (2 such)"),
+        (lambda view: (view / "9.1.png").unlink(), "m0 has 9.1.png (1 such) but m2 has not; unpack all views"),
+        (lambda view: (view / "9.1.png").rename(view / "8.1.png"), "m2 has 8.1.png (2 such) but m0 has not"),
         (lambda view: (view / "9.1.png").rename(view / "nine.png"), "nine.png is not named INDEX.LABEL.png"),
         (lambda view: (view / "9.1.png").write_bytes(b"no"), "9.1.png cannot be read as an image"),
         (
@@ -167,7 +167,7 @@ def test_the_package_photos_are_five_and_large_enough():
 
 
 def test_a_folder_with_neither_layout_is_answered_with_what_was_looked_for(tmp_path):
-    with pytest.raises(ValueError, match="there is neither PolyMNIST/train/m0 nor train/m0 .* in MNIST/raw, raw, ."):
+    with pytest.raises(ValueError, match=r"holds no PolyMNIST \(train/m0\) and no MNIST: .* in MNIST/raw, raw, ."):
         polymnist.read("train", tmp_path)
     with pytest.raises(
         ValueError, match="polymnist needs data; give --data DIR with the folder PolyMNIST as published"

@@ -265,7 +265,7 @@ def test_code_that_comes_with_a_model_is_never_run(models, tmp_path):
 
 def test_without_transformers_the_extra_is_named_and_other_tables_are_served(table, models, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ValueError, match=r"encoders need transformers: pip install 'gauge-ml\[hf\]'"):
+    with pytest.raises(ValueError, match=r"encoders need transformers; install it with: pip install 'gauge-ml\[hf\]'"):
         fit(table[["notes", "diagnosis"]], encoders={"notes": models["notes"]})
     assert Schema.of(table[["notes"]]).columns[0].kind == "text"
 

@@ -87,5 +87,5 @@ def test_absent_data_and_a_wrong_label_are_answered_with_the_cure(data, tmp_path
     with pytest.raises(ValueError, match="holds no data of cad: nothing named tabular_lengths_reordered.pt in UKBB/c"):
         cad.read("train", tmp_path / "nowhere")
     torch.save([0, 2, 1], data / FOLDERS[0] / "cardiac_labels_CAD_val.pt")
-    with pytest.raises(ValueError, match="the label in row 2 is 2; classes are 0 to 1"):
+    with pytest.raises(ValueError, match="the label in row 2 is 2; give classes from 0 to 1"):
         cad.read("val", data)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gauge.experiments.results import Result
     from gauge.experiments.runner import Runner
 
+AXES = {"rates.svg": "missing rate", "grids.svg": "units of an image, down and across"}
+
 
 def benchmark(
     name: Annotated[str, typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.")],
@@ -35,18 +37,18 @@ def benchmark(
     save: Annotated[
         Path | None, typer.Option(help="Where results.json, comparison.json and table.md go. Default: the workspace.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many stages train side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel.")] = 1,
     time_limit: TimeLimit = None,
     reuse: Annotated[
-        bool, typer.Option("--reuse", help="Use trained stages although the code has changed since; results say so.")
+        bool, typer.Option("--reuse", help="Use trained stages even if the code has changed since; results say so.")
     ] = False,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train and evaluate methods on a benchmark, print the table, keep every result as JSON.
+    """Train and evaluate methods on a benchmark, print the table, save every result as JSON.
 
-    Interrupt it whenever you like: the same command continues where it stopped and repeats nothing.
+    You can interrupt it at any time: the same command continues where it stopped.
     """
     from gauge.experiments.benchmarks import Overrides
     from gauge.experiments.experiment import Experiment
@@ -57,7 +59,7 @@ def benchmark(
     overrides = Overrides.parse(read_yaml(config), str(config)) if config else Overrides()
     if epochs is not None:
         overrides = overrides.with_epochs(epochs)
-    BENCHMARKS.get(name).with_overrides(overrides)  # names that do not fit are reported before anything is read
+    BENCHMARKS.get(name).with_overrides(overrides)  # reports wrong names before anything is read
     folder = None if data is None else str(data.resolve())
     experiments = [
         Experiment(benchmark=name, method=row.method, variant=row.variant, seed=seed, data=folder, overrides=overrides)
@@ -88,32 +90,27 @@ def benchmark(
 
 
 def _distinct(experiments: "list[Experiment]") -> "list[Experiment]":
-    """Without those that would train and evaluate just what another one does: seeds of rows in which nothing varies."""
-
-    def identity(experiment: "Experiment") -> tuple[str, int, str]:
+    """The experiments without duplicates: different seeds of a row in which nothing varies."""
+    distinct: dict[tuple[str, int, str], Experiment] = {}
+    for experiment in experiments:
         benchmark = experiment.configured()
-        return experiment.stage(benchmark).identity, benchmark.fold, experiment.method
-
-    kept = {identity(experiment): experiment for experiment in reversed(experiments)}
-    return [experiment for experiment in experiments if experiment in kept.values()]
+        distinct.setdefault((experiment.stage(benchmark).identity, benchmark.fold, experiment.method), experiment)
+    return list(distinct.values())
 
 
 def _prepare(runner: "Runner", experiments: "list[Experiment]", protocols: tuple[str, ...]) -> None:
-    """Before anything trains: mistakes are reported, and on a CPU the cost."""
+    """Check all protocols before training, and on a CPU report the cost."""
     workspace = runner.workspace(lambda stage, epoch: None)
     for experiment in experiments:
         workspace.job(experiment).checked(protocols)
-    if str(workspace.device) != "cpu":
-        return
-    cost = workspace.cost(experiments)
-    if sum(cost.values()) < 60:
-        return
-    parts = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in cost.items())
-    print(
-        f"gauge: on this CPU about {_duration(sum(cost.values()))} at most: {parts}. Patience may end a stage sooner; "
-        "stop whenever you like, the same command continues. A GPU takes minutes.",
-        file=sys.stderr,
-    )
+    cost = workspace.cost(experiments) if str(workspace.device) == "cpu" else {}
+    if sum(cost.values()) >= 60:
+        parts = ", ".join(f"{stage} {_duration(seconds)}" for stage, seconds in cost.items())
+        print(
+            f"gauge: on this CPU about {_duration(sum(cost.values()))} at most: {parts}. Early stopping may end a stage "
+            "sooner; you can stop at any time and continue with the same command. A GPU takes minutes.",
+            file=sys.stderr,
+        )
 
 
 def _duration(seconds: float) -> str:
@@ -123,7 +120,7 @@ def _duration(seconds: float) -> str:
 
 
 def _rows(chosen: list[str]) -> "list[Row]":
-    """The rows of every `METHOD`, `METHOD:VARIANT`, `METHOD:all`, and of `all`: those of the paper's table."""
+    """The rows of each `METHOD`, `METHOD:VARIANT` or `METHOD:all`; `all` are the rows of the paper's table."""
     from gauge.experiments.experiment import Row
     from gauge.experiments.plans import plan_of
 
@@ -139,10 +136,10 @@ def _rows(chosen: list[str]) -> "list[Row]":
 def _report(
     finished: "list[tuple[Result, Path]]", refused: dict[str, str], save: Path, jobs: int, as_json: bool
 ) -> None:
-    """Write the results, their table in every form and the figures, and print the table."""
+    """Write the results, their table in all formats and the figures, and print the table."""
     from gauge.experiments.comparison import paired
     from gauge.experiments.published import PUBLISHED
-    from gauge.experiments.results import write_records
+    from gauge.experiments.results import training_speed, write_records
     from gauge.experiments.tables import result_table
     from gauge.reports.figures import draw_lines
     from gauge.training.checkpoint import write_text
@@ -150,45 +147,25 @@ def _report(
     results = [result for result, _ in finished]
     pairs = paired(finished)
     table = result_table(results, refused, pairs, PUBLISHED.get(results[0].benchmark))
-    for ending, text in {
-        "md": table.markdown(),
-        "csv": table.csv(),
-        "tex": table.latex(),
-        "html": table.html(),
-    }.items():
-        write_text(save / f"table.{ending}", text)
-    if rates := table.rates():
-        draw_lines(rates, table.metric, save / "rates.svg")
-    if grids := table.grids():
-        draw_lines(grids, table.metric, save / "grids.svg", across="units of an image, down and across")
+    formats = {"md": table.markdown, "csv": table.csv, "tex": table.latex, "html": table.html}
+    for ending, render in formats.items():
+        write_text(save / f"table.{ending}", render())
+    figures = {name: lines for name, lines in (("rates.svg", table.rates()), ("grids.svg", table.grids())) if lines}
+    for name, lines in figures.items():
+        draw_lines(lines, table.metric, save / name, across=AXES[name])
     write_records(save / "results.json", results)
+    (save / "comparison.json").unlink(missing_ok=True)  # of earlier results
     if pairs:
         write_records(save / "comparison.json", pairs)
-    else:  # one row has nothing to be compared with, and an older comparison is not its own
-        (save / "comparison.json").unlink(missing_ok=True)
     if as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
         return
     print_markdown(table.markdown())
     print_missing(results)
-    _print_speed(results, jobs)
-    stale = sorted({str(result.row) for result in results if result.trained.get("stale")})
-    if stale:
-        print(f"trained by other code than this (--reuse): {', '.join(stale)}")
+    if speeds := ", ".join(f"{row} {speed:,.0f}" for row, speed in training_speed(results).items()):
+        print(f"training samples per second{f', {jobs} stages in parallel' if jobs > 1 else ''}: {speeds}")
+    if stale := sorted({str(result.row) for result in results if result.trained.get("stale")}):
+        print(f"trained by other code (--reuse): {', '.join(stale)}")
     print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
-    if rates:
-        print(f"against the missing rate: {save / 'rates.svg'}")
-    if grids:
-        print(f"against the size of the units: {save / 'grids.svg'}")
-
-
-def _print_speed(results: "list[Result]", jobs: int) -> None:
-    from gauge.experiments.results import training_speed
-
-    rates = ", ".join(f"{row} {rate:,.0f}" for row, rate in training_speed(results).items())
-    if rates:
-        print(f"training samples per second{f', {jobs} stages side by side' if jobs > 1 else ''}: {rates}")
-
-
-def add_to(app: typer.Typer) -> None:
-    app.command()(benchmark)
+    for name in figures:
+        print(f"against the {AXES[name]}: {save / name}")

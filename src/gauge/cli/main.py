@@ -1,4 +1,4 @@
-"""The `gauge` command. Results go to stdout and files, progress to stderr; heavy imports wait until they are needed."""
+"""The `gauge` command. Results go to stdout and files, progress to stderr. Heavy modules are imported when needed."""
 
 import json
 import signal
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command; mistakes that a user can mend are reported in one line, without a traceback."""
+    """Run the command; mistakes that a user can fix are reported in one line, without a traceback."""
     signal.signal(signal.SIGINT, _stop)
     try:
         app()
@@ -63,7 +63,7 @@ def demo(
 ) -> None:
     """Train on five-view digits made from real photos, compare with and without gates, write report.html.
 
-    About three minutes on two CPU cores. What is already trained in the folder is used again.
+    It takes about three minutes on two CPU cores. Stages that are already trained in the folder are used again.
     """
     from gauge.experiments import demo
     from gauge.experiments.benchmarks import Overrides
@@ -86,7 +86,7 @@ def list_components(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """What there is to choose from: benchmarks, methods, imputers, encoders, scorers."""
+    """List all benchmarks, methods, imputers, encoders and scorers."""
     kinds = {kind: registry.pick(registry.KINDS, kind, "kind of component")} if kind else registry.KINDS
     listed = {title: {name: each.describe(name) for name in each.names()} for title, each in kinds.items()}
     if as_json:
@@ -98,5 +98,5 @@ def list_components(
             print(f"  {name:14} {description}")
 
 
-benchmark.add_to(app)
-models.add_to(app)
+for command in (benchmark.benchmark, models.evaluate, models.audit, models.gates):
+    app.command()(command)

@@ -1,4 +1,4 @@
-"""Commands for a trained model of a benchmark: evaluate, audit, gates."""
+"""Commands for the trained models of a benchmark: evaluate, audit, gates."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def evaluate(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a trained model again, under the benchmark's own or any other missingness."""
+    """Evaluate a trained model again, under the protocols of its benchmark or any other."""
     workspace, job = _opened(model, device)
     results = [result for result, _ in workspace.run(job.experiment, tuple(protocol or ()))]
     if as_json:
@@ -37,14 +37,14 @@ def evaluate(
 def audit(
     model: TrainedModel,
     protocol: Protocols = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Look at so many test samples. Default: all.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="How many test samples to use. Default: all.")] = None,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is the evidence any good? Scores beside exact effects, gates beside the truth, and what the gates changed.
+    """Compare scores with exact effects and gates with the truth, and count what the gates changed.
 
-    Whether imputed content is right is judged by a classifier for each modality, trained on real values and kept.
+    Imputed content is judged by a classifier for each modality, which is trained on real values first.
     """
     from gauge.methods.late_fusion import LateFusion
     from gauge.training.audit import audit as audit_split
@@ -58,9 +58,7 @@ def audit(
         protocols = protocol or [str(each) for each in job.benchmark.protocols]
         audits = [audit_split(method, job.test, text, judge=judge.opinions, samples=samples) for text in protocols]
     if as_json:
-        origin = job.experiment.model_dump(
-            mode="json", exclude={"data"}, exclude_unset=True
-        )  # a path means nothing elsewhere
+        origin = job.experiment.model_dump(mode="json", exclude={"data"}, exclude_unset=True)
         origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
         print(json.dumps([origin | each.as_dict() for each in audits], indent=2))
         return
@@ -71,14 +69,12 @@ def audit(
 def gates(
     model: TrainedModel,
     sample: Annotated[list[int] | None, typer.Option(min=0, help="Test samples; may be repeated. Default: 0.")] = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="What is made missing, e.g. gamma=0.5. Default: nothing.")
-    ] = None,
+    protocol: Annotated[str, typer.Option(help="What to make missing, e.g. gamma=0.5. Default: nothing.")] = "complete",
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every unit of a test sample by its name, the column of a table or the part of an image, with its score and gate."""
+    """Print the score and the gate of every unit of a test sample: columns of a table, parts of an image."""
     import torch
 
     from gauge.masks import parse_protocol
@@ -91,11 +87,10 @@ def gates(
     chosen = torch.tensor(sample or [0])
     if int(chosen.max()) >= len(test):
         raise ValueError(f"there is no test sample {int(chosen.max())}; {benchmark.name} has 0 to {len(test) - 1}")
-    (batch,) = masked_batches(test, parse_protocol(protocol or "complete"), len(chosen), chosen)
+    (batch,) = masked_batches(test, parse_protocol(protocol), len(chosen), chosen)
     frame = explain(method, batch).to_frame(names)
-    frame["observed"] = frame["observed"].map(
-        {True: "observed", False: "imputed" if method.imputer is not None else "hidden"}
-    )
+    hidden = "hidden" if method.imputer is None else "imputed"
+    frame["observed"] = frame["observed"].map({True: "observed", False: hidden})
     if as_json:
         print(frame.to_json(orient="records", indent=2))
         return
@@ -121,7 +116,7 @@ def _gated(
 def _opened(
     model: Path, device: str | None, on_epoch: "OnEpoch" = lambda stage, epoch: None
 ) -> "tuple[Workspace, Job]":
-    """The workspace that a trained method's folder lies in, and the job that it belongs to."""
+    """The workspace and the job of a trained method, from its folder."""
     from gauge.experiments.experiment import Experiment
     from gauge.experiments.workspace import Workspace
 
@@ -137,9 +132,3 @@ def _opened(
             f"{experiment.benchmark} --method {experiment.row}` to train it again"
         )
     return workspace, job
-
-
-def add_to(app: typer.Typer) -> None:
-    app.command()(evaluate)
-    app.command()(audit)
-    app.command()(gates)

@@ -1,4 +1,4 @@
-"""Methods side by side on the same samples and seeds: paired differences, and whether chance would explain them."""
+"""Paired comparisons of rows on the same samples and seeds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +16,9 @@ REFERENCES = ("gauge:v2", "dymo", "gauge:masked", "gauge")
 class Paired(BaseModel):
     """One row minus another under one protocol, in points, seed by seed.
 
-    `p_values` test each seed's predictions sample by sample (McNemar, DeLong); they know nothing of the luck of training,
-    and there are none where every sample was seen under several subsets: such rows are not independent.
-    `p_over_seeds` is a paired t-test of the seeds' values; it is None with fewer than three seeds. `commit` is the one that
-    the compared results came from, all of them where they differ.
+    `p_values` compare the predictions of each seed sample by sample (McNemar, DeLong); they do not cover the variation
+    between trainings, and there are none if samples repeat under several subsets, as these are not independent.
+    `p_over_seeds` is a paired t-test over seeds, None for fewer than three. `commit` lists the commits of all results.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,59 +43,53 @@ class Paired(BaseModel):
 
 
 def paired(results: Sequence[tuple[Result, Path]], references: Sequence[str] = REFERENCES) -> list[Paired]:
-    """Every row minus every reference row under a protocol, over the seeds that both have.
+    """Every row minus every reference row under each protocol, over the seeds that both have.
 
-    A row in which nothing is trained has no seeds of its own beyond the backbones it stands on; it gives the result of the
-    backbone that the other row's seed starts from.
+    A row without training of its own varies only with its backbone; for other seeds it counts with the backbone that they
+    start from.
     """
     cells: dict[tuple[str, str], Seeds] = {}
     for result, path in results:
         cells.setdefault((str(result.row), result.protocol), {})[result.seed] = (result, path)
-    pairs = []
-    for (row, protocol), ours in cells.items():
-        for other in references:
-            theirs = cells.get((other, protocol))
-            if other != row and theirs:
-                pairs.append(_pair(row, other, protocol, ours, theirs))
+    pairs = [
+        _pair(seeds, cells[other, protocol])
+        for (row, protocol), seeds in cells.items()
+        for other in references
+        if other != row and (other, protocol) in cells
+    ]
     return [pair for pair in pairs if pair is not None]
 
 
-def _pair(
-    row: str,
-    other: str,
-    protocol: str,
-    ours: Seeds,
-    theirs: Seeds,
-) -> Paired | None:
-    ours, theirs = _on_backbones(ours, theirs), _on_backbones(theirs, ours)
-    seeds = sorted(set(ours) & set(theirs))
-    both = [(ours[seed], theirs[seed]) for seed in seeds]
-    if not both:
+def _pair(row: Seeds, other: Seeds) -> Paired | None:
+    row, other = _on_backbones(row, other), _on_backbones(other, row)
+    seeds = sorted(row.keys() & other.keys())
+    if not seeds:
         return None
-    values = np.array([[100 * mine[0].value, 100 * their[0].value] for mine, their in both])
+    both = [(row[seed], other[seed]) for seed in seeds]
+    (first, _), (second, _) = both[0]
+    values = np.array([[100 * result.value for result, _ in pair] for pair in both])
     differences = values[:, 0] - values[:, 1]
     spread = len(seeds) > 2 and float(np.ptp(differences)) > 0
     return Paired(
-        benchmark=both[0][0][0].benchmark,
-        row=row,
-        other=other,
-        protocol=protocol,
+        benchmark=first.benchmark,
+        row=str(first.row),
+        other=str(second.row),
+        protocol=first.protocol,
         seeds=tuple(seeds),
         differences=tuple(round(float(value), 4) for value in differences),
-        p_values=() if protocol.startswith("every") else tuple(_sample_test(mine, their) for mine, their in both),
+        p_values=() if first.protocol.startswith("every") else tuple(_sample_test(*pair) for pair in both),
         commit=", ".join(sorted({result.commit for pair in both for result, _ in pair})),
         p_over_seeds=float(ttest_rel(values[:, 0], values[:, 1]).pvalue) if spread else None,
     )
 
 
 def _on_backbones(row: Seeds, other: Seeds) -> Seeds:
-    """The row with the other one's seeds as well, if it is one in which nothing is trained."""
+    """The row, with the seeds of the other one as well if nothing is trained in it."""
     if any(result.config.get("epochs") != 0 for result, _ in row.values()):
         return row
     return {seed: row.get(seed) or row[seed % len(row)] for seed in {*row, *other}}
 
 
-def _sample_test(mine: tuple[Result, Path], their: tuple[Result, Path]) -> float:
-    ours, labels = load_predictions(mine[1])
-    theirs, _ = load_predictions(their[1])
-    return mine[0].metric.paired(theirs, ours, labels)[0]
+def _sample_test(row: tuple[Result, Path], other: tuple[Result, Path]) -> float:
+    (second, labels), (first, _) = load_predictions(row[1]), load_predictions(other[1])
+    return row[0].metric.paired(first, second, labels)[0]

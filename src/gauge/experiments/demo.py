@@ -1,7 +1,7 @@
-"""The demo: imputer, backbone and five ways to use them on polymnist5k, then a table, its verdict and report.html."""
+"""The demo: imputer, backbone and five ways to use them on polymnist5k; a table, a verdict and report.html."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +10,13 @@ import torch
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.plans.gauge import VARIANTS
-from gauge.experiments.results import Result, load_predictions
+from gauge.experiments.results import load_predictions
 from gauge.experiments.tables import result_table
 from gauge.experiments.workspace import Job, Workspace
 from gauge.masks import RandomModalities
 from gauge.model.explain import explain
 from gauge.model.gauge import Gauge
-from gauge.reports.page import Curves, ModalityEvidence, Report, Row, SampleEvidence, render_report
+from gauge.reports.page import Curves, Estimate, ModalityEvidence, Report, Row, SampleEvidence, render_report
 from gauge.training.checkpoint import write_text
 from gauge.training.inference import masked_batches
 from gauge.training.metrics import ACCURACY
@@ -24,7 +24,7 @@ from gauge.training.stages import OnEpoch
 
 ROWS = {
     "masked": "Masked only",
-    "v1": "All recovered (v1)",
+    "v1": "All imputed (v1)",
     "v2": "Fine-tuned, ungated (v2)",
     "v3": "Modality gates (v3)",
     "gauge": "GAUGE",
@@ -43,37 +43,37 @@ def run(
     device: str | None = None,
     on_epoch: OnEpoch = lambda stage, epoch: None,
 ) -> tuple[str, list[str], Path]:
-    """Train what is not trained yet; the table as Markdown, what it can and cannot decide, and where the report is."""
+    """Train and evaluate all rows. Returns the table as Markdown, the verdict on it, and the path of the report."""
     started = time.perf_counter()
     workspace = Workspace(out, device, on_epoch)
-    overrides = overrides or Overrides()
     experiments = {
-        variant: Experiment(benchmark="polymnist5k", variant=variant, seed=seed, overrides=overrides)
+        variant: Experiment(benchmark="polymnist5k", variant=variant, seed=seed, overrides=overrides or Overrides())
         for variant in ROWS
     }
-    finished = {variant: workspace.run(experiment, tuple(CURVE)) for variant, experiment in experiments.items()}
-    results = {variant: {result.protocol: result for result, _ in pairs} for variant, pairs in finished.items()}
-    paths = {variant: {result.protocol: path for result, path in pairs} for variant, pairs in finished.items()}
-    verdict = _verdict({variant: path[HARDEST] for variant, path in paths.items()})
-    gauge = results["gauge"][HARDEST]
+    finished = {
+        variant: {result.protocol: (result, path) for result, path in workspace.run(experiment, tuple(CURVE))}
+        for variant, experiment in experiments.items()
+    }
+    verdict = _verdict({variant: protocols[HARDEST][1] for variant, protocols in finished.items()})
+    gauge, _ = finished["gauge"][HARDEST]
+
+    def estimates(variant: str, protocols: Iterable[str]) -> tuple[Estimate, ...]:
+        results = (finished[variant][protocol][0] for protocol in protocols)
+        return tuple((100 * each.value, 100 * each.interval[0], 100 * each.interval[1]) for each in results)
+
     report = Report(
         title="Which evidence was trusted?",
-        lead="Five views show the same digit in different handwriting, each on its own photo. Some views are taken away "
-        "(η is the share), an imputer invents them, and GAUGE decides unit by unit how far to trust what it sees.",
+        lead="Five views show the same digit in different handwriting, each on its own photo. Some views are missing "
+        "(η is their share), an imputer invents them, and GAUGE decides unit by unit how far to trust what it sees.",
         columns=tuple(SHOWN.values()),
         rows=tuple(
-            Row(
-                name,
-                VARIANTS[variant].note,
-                tuple(_percent(results[variant][protocol]) for protocol in SHOWN),
-                featured=variant == "gauge",
-            )
+            Row(name, VARIANTS[variant].note, estimates(variant, SHOWN), featured=variant == "gauge")
             for variant, name in ROWS.items()
         ),
         curves=Curves(
             "share of views missing (η)",
             tuple(CURVE.values()),
-            {name: [_percent(results[variant][protocol]) for protocol in CURVE] for variant, name in ROWS.items()},
+            {name: list(estimates(variant, CURVE)) for variant, name in ROWS.items()},
         ),
         samples=_samples(workspace, workspace.job(experiments["gauge"])),
         verdict=tuple(verdict),
@@ -82,38 +82,28 @@ def run(
             "seed": str(seed),
             "hardware": ", ".join(str(value) for value in gauge.hardware.values()),
             "commit": gauge.commit,
-            "time": f"{time.perf_counter() - started:.0f} s for what was not there already",
+            "time": f"{time.perf_counter() - started:.0f} s, without stages that were trained before",
         },
     )
-    shown = [results[variant][protocol] for variant in ROWS for protocol in SHOWN]
     write_text(out / "report.html", render_report(report))
-    return result_table(shown).markdown(), verdict, out / "report.html"
-
-
-def _percent(result: Result) -> tuple[float, float, float]:
-    low, high = result.interval
-    return 100 * result.value, 100 * low, 100 * high
+    table = result_table([finished[variant][protocol][0] for variant in ROWS for protocol in SHOWN])
+    return table.markdown(), verdict, out / "report.html"
 
 
 def _verdict(paths: Mapping[str, Path]) -> list[str]:
-    """GAUGE beside every other row on the same samples, in words."""
-    ours, labels = load_predictions(paths["gauge"])
+    """GAUGE compared with every other row on the same samples, in words."""
+    gauge, labels = load_predictions(paths["gauge"])
     sentences = []
     for variant, path in paths.items():
         if variant == "gauge":
             continue
-        comparison = ACCURACY.compare(load_predictions(path)[0], ours, labels)
+        comparison = ACCURACY.compare(load_predictions(path)[0], gauge, labels)
         low, high = (100 * bound for bound in comparison.interval)
-        decided = (
-            "undecided"
-            if comparison.p_value > 0.05
-            else "GAUGE is ahead"
-            if comparison.difference > 0
-            else "GAUGE is behind"
-        )
+        decided = "GAUGE is ahead" if comparison.difference > 0 else "GAUGE is behind"
         sentences.append(
             f"At η = 0.8, GAUGE minus {ROWS[variant]}: {100 * comparison.difference:+.1f} points "
-            f"(95 % from {low:+.1f} to {high:+.1f}, {comparison.test} p = {comparison.p_value:.2g}): {decided}."
+            f"(95 % from {low:+.1f} to {high:+.1f}, {comparison.test} p = {comparison.p_value:.2g}): "
+            f"{'undecided' if comparison.p_value > 0.05 else decided}."
         )
     sentences.append(
         f"The intervals cover the choice of the {len(labels)} test samples only, not the luck of one training run; with a "
@@ -123,13 +113,12 @@ def _verdict(paths: Mapping[str, Path]) -> list[str]:
 
 
 def _samples(workspace: Workspace, job: Job) -> tuple[SampleEvidence, ...]:
-    """A few test samples with most views missing: half that the gates changed or got wrong, half that they did not,
-    as far as there are any."""
+    """A few test samples with most views missing: where possible, half that the gates changed or got wrong, half others."""
     (method, _), test = workspace.method(job), job.test
     assert isinstance(method, Gauge)
     (everything,) = masked_batches(test, RandomModalities(0.6), len(test))
-    found = explain(method, everything)
-    before, after = found.evidence.logits.softmax(-1).cpu(), found.logits.softmax(-1).cpu()
+    explanation = explain(method, everything)
+    before, after = explanation.evidence.logits.softmax(-1).cpu(), explanation.logits.softmax(-1).cpu()
     labels = test.labels.cpu()
     notable = (before.argmax(1) != after.argmax(1)) | (after.argmax(1) != labels)
     plain = (~notable).nonzero()[:, 0]
@@ -137,25 +126,25 @@ def _samples(workspace: Workspace, job: Job) -> tuple[SampleEvidence, ...]:
     chosen = plain[torch.linspace(0, len(plain) - 1, few).long()].tolist()  # spread over all classes
     chosen += notable.nonzero()[: SAMPLES - few, 0].tolist()
     arrays = {
-        "scores": found.evidence.scores,
-        "gates": found.gates,
-        "attention_before": found.attention_before,
-        "attention_after": found.attention_after,
+        "scores": explanation.evidence.scores,
+        "gates": explanation.gates,
+        "attention_before": explanation.attention_before,
+        "attention_after": explanation.attention_after,
     }
 
-    def picture(values: torch.Tensor) -> np.ndarray:
+    def pixels(values: torch.Tensor) -> np.ndarray:
         return (values.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).cpu().numpy()
 
-    def modality(row: int, position: int, name: str) -> ModalityEvidence:
+    def modality(row: int, index: int, name: str) -> ModalityEvidence:
         observed = bool(everything.observed[name][row])
-        units = found.units.modality == position
-        side = int(units.sum()) ** 0.5
+        units = explanation.units.modality == index
+        side = int(int(units.sum()) ** 0.5)
         return ModalityEvidence(
             name=name,
             observed=observed,
-            image=picture(found.completed.inputs[name][row]),
-            truth=None if observed else picture(everything.inputs[name][row]),
-            grid=(int(side), int(side)),
+            image=pixels(explanation.completed.inputs[name][row]),
+            truth=None if observed else pixels(everything.inputs[name][row]),
+            grid=(side, side),
             **{key: values[row, units].cpu().numpy() for key, values in arrays.items()},
         )
 
@@ -168,7 +157,7 @@ def _samples(workspace: Workspace, job: Job) -> tuple[SampleEvidence, ...]:
             label=str(int(labels[row])),
             before=top(before[row]),
             after=top(after[row]),
-            modalities=tuple(modality(row, position, name) for position, name in enumerate(job.benchmark.modalities)),
+            modalities=tuple(modality(row, index, name) for index, name in enumerate(job.benchmark.modalities)),
         )
         for row in sorted(chosen)
     )

@@ -1,4 +1,4 @@
-"""Experiment: one row of a table with one seed, as it is written on the command line and in files."""
+"""Experiment: one row of a table with one seed, as given on the command line and stored in files."""
 
 from typing import NamedTuple, Self
 
@@ -10,7 +10,7 @@ from gauge.training.stages import Stage
 
 
 class Row(NamedTuple):
-    """A row of a table; its text form is `gauge:v2`, or the method alone where the variant is the method itself."""
+    """A row of a table. Its text form is `gauge:v2`, or the method alone if the variant has the same name."""
 
     method: str
     variant: str
@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The row with that text form.
+        """The row with this text form.
 
         >>> Row.parse("gauge:v2"), str(Row.parse("dymo"))
         (Row(method='gauge', variant='v2'), 'dymo')
@@ -45,13 +45,13 @@ class Experiment(Settings):
         return Row(self.method, self.variant)
 
     def configured(self) -> Benchmark:
-        """The benchmark with the overrides, on the fold of the seed."""
+        """The benchmark with the overrides, and the fold of the seed."""
         return BENCHMARKS.get(self.benchmark).with_overrides(self.overrides).for_seed(self.seed)
 
     def stage(self, benchmark: Benchmark) -> Stage:
-        """The last stage, on the configured benchmark."""
+        """The last stage on the configured benchmark."""
         return last_stage(benchmark, self.method, self.variant, self.seed)
 
     def unsupported(self) -> str | None:
-        """Why the method cannot serve the benchmark; None if it can."""
+        """The reason why the method does not support the benchmark, or None."""
         return plan_of(self.method).unsupported(self.configured())

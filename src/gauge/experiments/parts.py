@@ -1,4 +1,4 @@
-"""What plans build methods from: a benchmark's encoders, networks and imputer, as values that tell trained stages apart."""
+"""What plans build methods from: the encoders, networks and imputer of a benchmark, described by plain values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from gauge.types import Encoder, Imputer
 
 @dataclass(frozen=True)
 class EncoderPart:
-    """An encoder that is still to be built."""
+    """An encoder to build."""
 
     component: Callable[..., Encoder]
     shape: tuple[int, ...]
@@ -30,8 +30,8 @@ class EncoderPart:
 
 @dataclass(frozen=True)
 class Parts:
-    """The networks of a benchmark, still to be built: `units` read a modality as evidence units, `vectors` as one vector,
-    `experts` as the classifiers of single modalities do."""
+    """The networks of a benchmark to build: encoders that read a modality as evidence `units` or as `vectors`, those of the
+    classifiers of single modalities (`experts`), and sizes."""
 
     units: Mapping[str, EncoderPart]
     vectors: Mapping[str, EncoderPart]
@@ -50,18 +50,14 @@ class Parts:
             units={name: _part(modality, modality.encoder, modality.options) for name, modality in modalities},
             vectors={name: _vector_part(modality) for name, modality in modalities},
             experts={name: _expert_part(modality, benchmark) for name, modality in modalities},
-            num_classes=benchmark.num_classes,
-            dim=benchmark.dim,
-            heads=benchmark.heads,
-            depth=benchmark.depth,
             vector_dim=benchmark.vector_dim or benchmark.dim,
-            small_init=benchmark.small_init,
+            **{name: getattr(benchmark, name) for name in ("num_classes", "dim", "heads", "depth", "small_init")},
         )
 
     def unit_network(self) -> tuple[UnitEncoder, Network]:
-        """Encoders and classifier at the benchmark's sizes, fresh."""
+        """New encoders and a new classifier of the benchmark's sizes."""
         encoders = {name: part.build(self.dim) for name, part in self.units.items()}
-        backbone = self.transformer()
+        backbone = self.transformer()  # built before the units: the order decides the initial weights
         encoder, network = UnitEncoder(encoders, self.dim), Network(backbone, self.dim, self.num_classes)
         if self.small_init:
             initialise(encoder)
@@ -69,14 +65,14 @@ class Parts:
         return encoder, network
 
     def network(self) -> Network:
-        """The classifier alone, as torch initialises it."""
+        """A new classifier with torch's default initialisation."""
         return Network(self.transformer(), self.dim, self.num_classes)
 
     def transformer(self) -> Transformer:
         return Transformer(self.dim, heads=self.heads, depth=self.depth)
 
     def vector_encoder(self, width: int | None = None) -> VectorEncoder:
-        """Fresh encoders that give one vector of that width (`vector_dim` when None) for each modality."""
+        """New encoders of each modality as one vector of this width (by default `vector_dim`)."""
         return VectorEncoder({name: part.build(width or self.vector_dim) for name, part in self.vectors.items()})
 
 
@@ -90,14 +86,14 @@ def _vector_part(modality: Modality) -> EncoderPart:
 
 
 def _expert_part(modality: Modality, benchmark: Benchmark) -> EncoderPart:
-    """A deep one for images, the benchmark's own for all else."""
+    """A deep encoder for images, the benchmark's encoder for the rest."""
     if len(modality.shape) == 3:
         return _part(modality, "deep_image", benchmark.expert_options)
     return _part(modality, modality.encoder, modality.options)
 
 
 def imputer_stage(benchmark: Benchmark) -> Stage:
-    """The benchmark's imputer: trained once, frozen for every method and seed."""
+    """The benchmark's imputer: trained once, and frozen for all methods and seeds."""
     arguments = {"imputer": IMPUTERS.get(benchmark.imputer), "options": benchmark.imputer_options}
     return Stage(f"imputer-{benchmark.imputer}", make_imputer, arguments, benchmark.settings.imputer)
 

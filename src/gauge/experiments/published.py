@@ -1,9 +1,9 @@
-"""The paper's own numbers, in percent, where ours stand beside them. Cited, never computed here.
+"""The paper's numbers, in percent, to show beside ours. Cited, never computed here.
 
 From the tables "Comparison of incomplete-modality methods", "Ablation of fine-grained evidence control", "Ablation of
 evidence-unit scoring" and "Ablation of score normalization" of the GAUGE paper, which took all baselines but DyMo_c from the
-tables of Du et al. 2026. Its PolyMNIST has other photos than one that is built here, and its imputers other training
-flags: the numbers are comparable in kind, not digit for digit.
+tables of Du et al. 2026. Its PolyMNIST has other photos than the one built here, and its imputers other training flags: the
+numbers are comparable in kind, not digit for digit.
 """
 
 __all__ = ["PUBLISHED"]
@@ -64,13 +64,13 @@ gauge:gauge-raw              -     85.26 93.16 -     68.47 71.19
 def _numbers() -> dict[str, dict[str, dict[str, float]]]:
     every = [(name, condition) for name, conditions in _CONDITIONS.items() for condition in conditions]
     worst = [(name, conditions[-1]) for name, conditions in _CONDITIONS.items()]
-    found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _CONDITIONS}
+    numbers: dict[str, dict[str, dict[str, float]]] = {name: {} for name in _CONDITIONS}
     for text, columns in ((_MODALITIES, every[:9]), (_CELLS, every[9:]), (_ABLATIONS, worst)):
         for row, *values in (line.split() for line in text.strip().splitlines()):
             for (name, condition), value in zip(columns, values, strict=True):
                 if value != "-":
-                    found[name].setdefault(row, {})[condition] = float(value)
-    return found
+                    numbers[name].setdefault(row, {})[condition] = float(value)
+    return numbers
 
 
 PUBLISHED = _numbers()

@@ -1,4 +1,4 @@
-"""evaluate(): one method under one protocol -> a Result that says what was measured, on what, and how it came about."""
+"""evaluate(): one method under one protocol -> a Result, with its interval and its provenance."""
 
 import json
 import time
@@ -24,8 +24,8 @@ Share = Field(ge=0, le=1, allow_inf_nan=False)
 
 
 class Result(BaseModel):
-    """One number with its 95 % interval and its provenance. `interval` covers the sampling of the test set only. `commit` is
-    the one that evaluated, `trained` tells of the one that trained; `stale` there means that the code has changed since."""
+    """One number with its 95 % interval and its provenance. `interval` covers the sampling of the test set only. `commit`
+    is that of the evaluation, `trained` describes the training; `stale` there means that the code has changed since."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -56,13 +56,13 @@ class Result(BaseModel):
         return Row(self.method, self.variant)
 
     def save(self, folder: Path, predictions: Predictions) -> Path:
-        """Write the result as JSON, and the predictions it came from beside it as compact arrays."""
+        """Write the result as JSON, and its predictions beside it as arrays."""
         path = folder / result_name(self, self.protocol, self.config.get("stage", ""))
-        probabilities, labels = predictions.probabilities.astype(np.float32), predictions.labels
-        write_bytes(
-            path.with_suffix(".npz"),
-            lambda file: np.savez_compressed(file, probabilities=probabilities, labels=labels),
-        )
+        arrays: dict[str, Any] = {
+            "probabilities": predictions.probabilities.astype(np.float32),
+            "labels": predictions.labels,
+        }
+        write_bytes(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
         write_text(path, self.model_dump_json(indent=2) + "\n")
         return path
 
@@ -81,7 +81,7 @@ def write_records(path: Path, records: Sequence[BaseModel]) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results of one comparison, as `gauge benchmark` leaves them."""
+    """The results of one comparison, as `gauge benchmark` writes them."""
     try:
         return [Result.model_validate(record) for record in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError) as error:
@@ -89,7 +89,7 @@ def read_results(path: Path) -> list[Result]:
 
 
 def training_speed(results: Sequence[Result]) -> dict[str, float]:
-    """Samples a second that each row was trained with, where anything was; the mean over its seeds."""
+    """Training samples per second of each row with training, the mean over its seeds."""
     speeds: dict[str, list[float]] = {}
     for config, row in {result.config["stage"]: (result.config, str(result.row)) for result in results}.values():
         if config["train_seconds"]:
@@ -98,7 +98,7 @@ def training_speed(results: Sequence[Result]) -> dict[str, float]:
 
 
 def result_name(of: Result | Experiment, protocol: str, stage: str) -> str:
-    """The file name that tells a result from every other one: what, under which protocol, and from which trained stage."""
+    """The unique file name of a result: experiment, protocol and trained stage."""
     parts = [of.benchmark, of.method, of.variant, f"s{of.seed}", protocol.replace("=", ""), stage[:6]]
     return "-".join(part for part in parts if part) + ".json"
 
@@ -113,10 +113,10 @@ def evaluate(
     details: Mapping[str, Any] | None = None,
     trained: Mapping[str, Any] | None = None,
 ) -> tuple[Result, Predictions]:
-    """The metric of a method on a split under a protocol, and the predictions behind it.
+    """The metric of a method on a split under a protocol, and the predictions.
 
-    `experiment` says what is being measured; it stands in the result's config, together with `details`. `trained` tells of
-    the training: commit, code and hardware.
+    The config of the result holds the overrides of the experiment and `details`; `trained` is the record of the training:
+    commit, code and hardware.
     """
     started = time.perf_counter()
     protocol = parse_protocol(protocol) if isinstance(protocol, str) else protocol
@@ -147,7 +147,7 @@ def evaluate(
 
 
 def load_predictions(result: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities and labels that were saved beside a result; nothing in the file is executed."""
+    """The probabilities and labels beside a result; nothing in the file is executed."""
     path = result.with_suffix(".npz")
     if not path.is_file():
         raise ValueError(f"the predictions of {result.name} are missing ({path.name}); evaluate it again to compare")

@@ -1,4 +1,4 @@
-"""Experiments, one after the other or side by side: every stage once, as soon as all that it stands on is trained."""
+"""Runs experiments one after the other or in parallel: every stage once, as soon as those it needs are trained."""
 
 import multiprocessing
 import threading
@@ -28,7 +28,7 @@ class TimeIsUpError(Exception):
 
 @dataclass(frozen=True)
 class Runner:
-    """How experiments run: where, on what, how many at once, and until when (seconds since the epoch of `time.time`)."""
+    """How experiments run: folder, device, number of parallel jobs, and the deadline (as given by `time.time`)."""
 
     folder: Path
     device: str | None = None
@@ -38,7 +38,7 @@ class Runner:
     reuse: bool = False
 
     def run(self, experiments: Sequence[Experiment], protocols: tuple[str, ...] = ()) -> list[Results]:
-        """The results of every experiment, in order. Stops with `TimeIsUpError` when there is no time for more."""
+        """The results of every experiment, in order. Raises `TimeIsUpError` at the deadline."""
         if self.jobs == 1:
             workspace = self.workspace(self.on_epoch)
             return [workspace.run(experiment, protocols) for experiment in experiments]
@@ -61,7 +61,7 @@ class Runner:
 
     @contextmanager
     def _pool(self) -> Iterator[Callable[..., Future]]:
-        """Processes of their own: each has its data and device memory, and reports its epochs through a queue."""
+        """Worker processes, each with its own data and device memory; they report their epochs through a queue."""
         context = multiprocessing.get_context("spawn")
         epochs = context.Queue()
         threads = max(1, torch.get_num_threads() // self.jobs)
@@ -82,12 +82,12 @@ class Runner:
 
 
 def _ignore(stage: str, epoch: Epoch) -> None:
-    """What a worker is sent in place of a callback, which stays with its owner."""
+    """Sent to workers in place of the callback, which stays in this process."""
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A stage to train, or with None the experiment to evaluate; `after` are the indices of tasks to be done first."""
+    """A stage to train or, without one, an experiment to evaluate, after the tasks with the indices `after`."""
 
     experiment: Experiment
     stage: str | None
@@ -111,35 +111,28 @@ def _tasks(experiments: Sequence[Experiment]) -> list[_Task]:
 
 
 def _run_in_order(tasks: Sequence[_Task], submit: Callable[[_Task], Future], *, at_once: int) -> dict[int, Any]:
-    """What each task brought; a task starts when those before it are done, evaluations before anything else, so that results
-    appear as soon as they can. The first failure lets the others finish."""
+    """The results of all tasks. A task starts when those before it are done, and evaluations before anything else, so that
+    results appear as soon as they can. After a failure nothing new is started."""
     results: dict[int, Any] = {}
-    under_way: dict[Future, int] = {}
+    running: dict[Future, int] = {}
     waiting = list(range(len(tasks)))
-    failure: BaseException | None = None
-    while waiting or under_way:
-        if failure is None:
-            ready = [index for index in waiting if all(need in results for need in tasks[index].after)]
-            ready.sort(key=lambda index: tasks[index].stage is not None)
-            for index in ready[: at_once - len(under_way)]:
-                under_way[submit(tasks[index])] = index
-                waiting.remove(index)
-        if not under_way:
-            break
-        for done in wait(under_way, return_when=FIRST_COMPLETED).done:
-            index = under_way.pop(done)
-            failure = failure or (None if done.cancelled() else done.exception())
-            if failure is None:
-                results[index] = done.result()
-        if failure is not None:
-            for future in under_way:
+    while len(results) < len(tasks):
+        ready = [index for index in waiting if all(need in results for need in tasks[index].after)]
+        ready.sort(key=lambda index: tasks[index].stage is not None)
+        for index in ready[: at_once - len(running)]:
+            running[submit(tasks[index])] = index
+            waiting.remove(index)
+        try:
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                results[running.pop(done)] = done.result()
+        except BaseException:
+            for future in running:
                 future.cancel()
-    if failure is not None:
-        raise failure
+            raise
     return results
 
 
-_workspace: Workspace  # of this worker process, so that data is read once
+_workspace: Workspace  # of a worker process, so that data is read once
 
 
 def _start(runner: Runner, plugins: Sequence[Path], threads: int, epochs: Any) -> None:

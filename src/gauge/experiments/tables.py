@@ -1,4 +1,4 @@
-"""Results as tables: rows and columns in the order in which they were first seen, the paper's numbers beside ours."""
+"""Results as tables: rows and columns in the order of the results, with the paper's numbers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ def result_table(
     pairs: Sequence[Paired] = (),
     paper: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Table:
-    """The table of some results; `pairs` tell which cells differ from GAUGE's beyond chance."""
+    """The table of some results; `pairs` decide which cells differ from GAUGE's beyond chance."""
     if not results:
         raise ValueError("there are no results to put into a table")
     if len({(result.benchmark, result.metric) for result in results}) > 1:

@@ -1,4 +1,4 @@
-"""A workspace: a folder of trained stages and results; what is in it and still valid is not computed again."""
+"""A workspace: a folder of trained stages and results; what is still valid in it is not computed again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ from gauge.training.inference import predict_split
 from gauge.training.stages import OnEpoch, Stage, StageStore
 from gauge.types import Method
 
-DETAILS = ("config", "settings", "epochs", "best", "train_seconds", "train_rows")  # what a result tells of its stage
-FEW_STEPS = 1000  # not worth measuring what they cost
-EVALUATION = source.digest(source.code(evaluate, predict_split))  # the code that makes results of trained stages
+DETAILS = ("config", "settings", "epochs", "best", "train_seconds", "train_rows")  # of a stage, in its results
+FEW_STEPS = 1000  # whose cost is not worth measuring
+EVALUATION = source.digest(source.code(evaluate, predict_split))  # the code that evaluates trained stages
 
 
 @dataclass(frozen=True)
 class Job:
-    """One experiment with everything that follows from it: benchmark, stages, splits and where they are kept."""
+    """One experiment with all that follows from it: benchmark, stages, splits and storage."""
 
     experiment: Experiment
     benchmark: Benchmark
@@ -45,8 +45,8 @@ class Job:
         return path
 
     def checked(self, protocols: Sequence[str | Protocol] = ()) -> tuple[Protocol, ...]:
-        """The protocols (the benchmark's own when none is given); one that makes no sense for this data is an error, also
-        one that a stage trains or selects under."""
+        """The protocols, by default the benchmark's. One that does not fit the data is an error, as it is in the settings of
+        a stage."""
         chosen = tuple(parse_protocol(str(each)) for each in protocols or self.benchmark.protocols)
         settings = [stage.settings for stage in self.stage.all()]
         for protocol in {*chosen, *(each for one in settings for each in (one.masks, *one.selection))}:
@@ -76,7 +76,7 @@ class Workspace:
         return Job(experiment, benchmark, experiment.stage(benchmark), store, test)
 
     def split(self, benchmark: Benchmark, split: str, data: str | None = None) -> Dataset:
-        """A split of a benchmark, on the device, read once."""
+        """A split of a benchmark on the device; it is read once."""
         key = (benchmark.name, benchmark.fold, split, data)
         if key not in self._splits:
             assert self.device is not None
@@ -84,7 +84,7 @@ class Workspace:
         return self._splits[key]
 
     def method(self, job: Job) -> tuple[Method, dict[str, Any]]:
-        """The job's method, trained, and the record of its training for results."""
+        """The trained method, and the record of its training."""
         trained = job.store.trained(job.stage)
         path = job.model_path.parent / "experiment.json"
         checkpoint.write_text(path, job.experiment.model_dump_json(indent=2, exclude_unset=True) + "\n")
@@ -93,7 +93,7 @@ class Workspace:
         return trained.module, about | {"trained": about["trained"] | ({"stale": True} if trained.stale else {})}
 
     def run(self, experiment: Experiment, protocols: Sequence[str] = ()) -> list[tuple[Result, Path]]:
-        """The experiment's results under each protocol (the benchmark's own when none is given), computed or loaded."""
+        """The results of the experiment under each protocol (by default the benchmark's), computed or loaded."""
         job = self.job(experiment)
         chosen = job.checked(protocols)
         results = {result.protocol: (result, path) for result, path in self.finished(job, protocols)}
@@ -101,21 +101,16 @@ class Workspace:
         if waiting:
             method, about = self.method(job)
             details = {"stage": job.key, "evaluation": EVALUATION, **{name: about[name] for name in DETAILS}}
+            metric, trained = job.benchmark.metric, about["trained"]
             for protocol in waiting:
                 result, predictions = evaluate(
-                    method,
-                    job.test,
-                    protocol,
-                    experiment=experiment,
-                    metric=job.benchmark.metric,
-                    details=details,
-                    trained=about["trained"],
+                    method, job.test, protocol, experiment=experiment, metric=metric, details=details, trained=trained
                 )
                 results[str(protocol)] = result, result.save(self.folder / "results", predictions)
         return [results[str(protocol)] for protocol in chosen]
 
     def finished(self, job: Job, protocols: Sequence[str] = ()) -> list[tuple[Result, Path]]:
-        """Those of the job's results that exist and belong to this very stage, code and test split."""
+        """The results of the job that exist and belong to exactly this stage, code and test split."""
         about = job.store.about(job.stage)
         if about is None:
             return []
@@ -125,17 +120,16 @@ class Workspace:
         return [(result, path) for path in paths if _origin(result := Result.load(path)) == expected]
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, float]:
-        """Seconds that each stage still to be trained takes at most, from a few steps of each kind; none for few steps."""
+        """An upper bound of the seconds that each stage takes that is not trained yet, measured on a few steps of each kind;
+        nothing for few steps."""
         waiting: dict[str, tuple[Stage, StageStore]] = {}
         for job in map(self.job, experiments):
             for stage in job.stage.all():
                 if stage.settings.epochs and job.store.about(stage) is None:
                     fold = f" fold {job.benchmark.fold}" if job.benchmark.folds > 1 else ""
                     waiting[stage.name + fold] = (stage, job.store)
-        if (
-            sum(stage.settings.epochs * stage.steps_per_epoch(store.train) for stage, store in waiting.values())
-            < FEW_STEPS
-        ):
+        steps = [stage.settings.epochs * stage.steps_per_epoch(store.train) for stage, store in waiting.values()]
+        if sum(steps) < FEW_STEPS:
             return {}
         measured: dict[str, float] = {}  # an epoch of each kind
         for stage, store in waiting.values():
@@ -150,6 +144,6 @@ def _origin(result: Result) -> tuple[Any, ...]:
 
 
 def _kind(stage: Stage) -> str:
-    """What the time of an epoch depends on."""
+    """What the duration of an epoch depends on."""
     settings = stage.settings.model_copy(update={"seed": 0}).model_dump_json()
     return source.digest([settings, source.plain(stage.make), source.plain(stage.arguments)])

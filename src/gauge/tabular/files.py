@@ -62,7 +62,7 @@ def _parquet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise ValueError("reading Parquet needs pyarrow: pip install 'gauge-ml[parquet]'") from error
+        raise ValueError("reading Parquet needs pyarrow; install it with: pip install 'gauge-ml[parquet]'") from error
     start = 0
     with ParquetFile(path) as file:
         for batch in file.iter_batches(min(rows, max(1, file.metadata.num_rows))):

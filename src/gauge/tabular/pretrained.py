@@ -83,7 +83,9 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise ValueError("pretrained encoders need transformers: pip install 'gauge-ml[hf]'") from error
+        raise ValueError(
+            "pretrained encoders need transformers; install it with: pip install 'gauge-ml[hf]'"
+        ) from error
     return transformers
 
 

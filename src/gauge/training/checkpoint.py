@@ -34,7 +34,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tens
     if "sha256" not in metadata:
         logger.warning("%s carries no checksum: it was written by gauge-ml 0.1.0", path)
     elif metadata["sha256"] != _checksum(tensors, metadata["about"]):
-        raise ValueError(f"{path} is damaged: its checksum does not match; delete it to train that stage again")
+        raise ValueError(f"{path} is damaged: its checksum does not match; delete it to train it again")
     return {name: tensor.to(device) for name, tensor in tensors.items()}, json.loads(metadata["about"])
 
 
@@ -63,21 +63,14 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
                 raise ValueError(f"{path} has format {metadata.get('format')!r}, this version reads {FORMAT!r}")
             yield file, metadata
     except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f"{path} is damaged or not a checkpoint ({error}); delete it to train that stage again"
-        ) from error
+        raise ValueError(f"{path} is damaged or not a checkpoint ({error}); delete it to train it again") from error
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
     """Load tensors into the module; every name, dtype and shape has to fit."""
-    own = module.state_dict()
-    problems = [f"{name} is missing" for name in own if name not in tensors]
-    problems += [f"{name} is not part of the model" for name in tensors if name not in own]
-    problems += [
-        f"{name} is {_form(tensors[name])}, the model has {_form(own[name])}"
-        for name in own
-        if name in tensors and _form(tensors[name]) != _form(own[name])
-    ]
+    own, given = ({name: _form(each) for name, each in state.items()} for state in (module.state_dict(), tensors))
+    different = [name for name in {**own, **given} if own.get(name) != given.get(name)]
+    problems = [f"{name} is {given.get(name, 'missing')}, the model has {own.get(name, 'none')}" for name in different]
     if problems:
         more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise ValueError(f"{source} does not fit {type(module).__name__}: {'; '.join(problems[:3])}{more}")

@@ -57,8 +57,6 @@ def predict_split(
     probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()
     if not np.isfinite(probabilities).all():
         row = int(np.flatnonzero(~np.isfinite(probabilities).all(1))[0]) % len(data)
-        raise ValueError(
-            f"the prediction for sample {row} of {data.split} is not finite; the model's weights are broken"
-        )
+        raise ValueError(f"the prediction for sample {row} of {data.split} is not finite; the weights are broken")
     missing = missing_rates({name: torch.cat([flags[name] for flags in observed]) for name in data.inputs})
     return Predictions(probabilities, np.tile(data.labels.cpu().numpy(), len(protocols)), missing, len(protocols))

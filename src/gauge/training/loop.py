@@ -71,10 +71,7 @@ def fit(
     second call continues from it if settings, data and `code` are the same; no finished epoch is lost if `on_epoch` raises.
     `record=False` turns off CUDA graphs.
     """
-    if settings.selection and val is None:
-        selection = ", ".join(map(str, settings.selection))
-        raise ValueError(f"settings select by {selection} but no validation split was given")
-    _check_batches(method, train, settings)
+    _check(method, train, val, settings)
     method.to(train.device)
     optimizer = make_adam(method, settings, train.device)
     # with a constant rate a longer run is the shorter one continued
@@ -107,14 +104,15 @@ def fit(
     return progress
 
 
-def _check_batches(method: Trainable, train: Dataset, settings: TrainSettings) -> None:
-    """No sample is alone in a batch of a method whose samples learn from each other."""
-    alone = settings.batch_size == 1 or len(train) % settings.batch_size == 1
-    if alone and method.looks_across_batch:
-        raise ValueError(
-            f"{type(method).__name__} learns from samples side by side, but {len(train)} samples in batches of "
-            f"{settings.batch_size} leave one alone; set another batch_size"
-        )
+def _check(method: Trainable, train: Dataset, val: Dataset | None, settings: TrainSettings) -> None:
+    name, size, selection = type(method).__name__, settings.batch_size, ", ".join(map(str, settings.selection))
+    if selection and val is None:
+        raise ValueError(f"settings select by {selection} but no validation split was given")
+    if selection and not isinstance(method, Method):
+        raise ValueError(f"{name} makes no predictions, so no epoch can be selected; leave selection empty")
+    if method.looks_across_batch and (size == 1 or len(train) % size == 1):
+        batches = f"{len(train)} samples in batches of {size}"
+        raise ValueError(f"{name} compares samples, but {batches} leave one alone; set another batch_size")
 
 
 def seconds_per_step(method: Trainable, train: Dataset, settings: TrainSettings, *, steps: int = 2) -> float:
@@ -176,10 +174,7 @@ def _learning_rate(settings: TrainSettings, epoch: float) -> float:
 def _validate(method: Trainable, val: Dataset, settings: TrainSettings) -> float:
     """NOTE[PAPER] selection: the paper selects by "the best validation accuracy" and not under which missingness; here
     the mean over the listed protocols decides, the same for every method."""
-    if not isinstance(method, Method):
-        raise ValueError(
-            f"{type(method).__name__} predicts nothing, so no epoch can be selected; leave selection empty"
-        )
+    assert isinstance(method, Method)
     scores = [predict_split(method, val, protocol).score(settings.metric) for protocol in settings.selection]
     return sum(scores) / len(scores)
 

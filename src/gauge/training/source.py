@@ -95,7 +95,7 @@ def _definitions(values: Iterable[Any]) -> Iterator[Any]:
         elif not isinstance(value, str | int | float | Tensor | np.ndarray | None):
             yield type(value)
             if is_dataclass(value):
-                yield from _definitions(getattr(value, each.name) for each in fields(value))
+                yield from _definitions(getattr(value, each.name) for each in fields(value) if each.compare)
 
 
 @cache

@@ -35,10 +35,8 @@ def read(split: str, data: Path) -> Dataset:
         raise ValueError(f"{folder}: the attributes have no {LABEL}, which is the label; give the official table")
     differing = attributes.index.symmetric_difference(partition.index)
     if len(differing):
-        raise ValueError(
-            f"{folder}: {differing[0]} is in only one of list_attr_celeba and list_eval_partition "
-            f"({len(differing)} such); give tables of the same images"
-        )
+        name = f"{differing[0]} ({len(differing)} such)"
+        raise ValueError(f"{folder}: {name} is in one of the two tables only; give tables of the same images")
     chosen = attributes[partition == PARTS[split]]
     inputs = {
         "img": torch.from_numpy(read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops=CROPS)),

@@ -6,6 +6,7 @@ from pathlib import Path
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.benchmarks._image_table import image_table, image_table_settings
+from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.tip import SIDE, Files, read_split
 
 __all__ = ["BENCHMARK"]
@@ -33,8 +34,8 @@ def read(split: str, data: Path) -> Dataset:
         f"{split}_paths_all_views.pt",
         LENGTHS,
     )
-    sizes = {"num_classes": CLASSES, "official": ROWS[split]}
-    return read_split(split, data, files, what="data of dvm", folders=FOLDERS, columns=COLUMNS, **sizes)
+    folder = find_folder(data, FOLDERS, LENGTHS, "data of dvm")
+    return read_split(split, data, folder, files, columns=COLUMNS, num_classes=CLASSES, official=ROWS[split])
 
 
 # NOTE[PAPER] tip-schedule: TIP warms up for ten epochs and decays weights (1.5e-6, hearts 1e-4); here neither is done.

@@ -7,7 +7,7 @@ from gauge.data import Dataset
 from gauge.data.images import read_images
 from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
 from gauge.experiments.benchmarks.readers.digits import MNIST_FILE, MNIST_FOLDERS, mnist_split, split_val_test
-from gauge.experiments.benchmarks.readers.folders import first_folder
+from gauge.experiments.benchmarks.readers.folders import find_folder, first_folder
 from gauge.experiments.benchmarks.readers.notes import part_note
 from gauge.experiments.benchmarks.readers.polymnist import (
     VIEWS,
@@ -32,13 +32,8 @@ def read(split: str, data: Path) -> Dataset:
     published = first_folder(data, ("PolyMNIST", "."), f"train/{VIEWS[0]}")
     if published:
         return _published(split, published)
-    mnist = first_folder(data, MNIST_FOLDERS, MNIST_FILE)
-    if mnist:
-        return _built(split, mnist, data / "photos")
-    raise ValueError(
-        f"{data} holds no PolyMNIST: there is neither PolyMNIST/train/m0 nor train/m0 (the published images), nor "
-        f"{MNIST_FILE} in {', '.join(MNIST_FOLDERS)}"
-    )
+    mnist = find_folder(data, MNIST_FOLDERS, MNIST_FILE, "PolyMNIST (train/m0) and no MNIST")
+    return _built(split, mnist, data / "photos")
 
 
 def _published(split: str, folder: Path) -> Dataset:

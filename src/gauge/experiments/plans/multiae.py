@@ -1,6 +1,5 @@
 """Plan of MultiAE: the classifier, on a pre-training that both variants share."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
@@ -30,10 +29,6 @@ def unsupported(benchmark: Benchmark) -> str | None:
     return f"there is no decoder for the table {undecoded[0]!r}" if undecoded else None
 
 
-def needs(benchmark: Benchmark, seed: int) -> tuple[Stage, ...]:
-    return (pretraining(benchmark, seed),)
-
-
 def make_multiae(train: Dataset, start: AutoEncoder, **options: Any) -> MultiAE:
     return MultiAE(start.encoder, start.fuse, **options)
 
@@ -53,15 +48,9 @@ def pretraining(benchmark: Benchmark, seed: int) -> Stage:
 
 
 def make_autoencoder(
-    train: Dataset,
-    *,
-    parts: Parts,
-    subsets_per_step: int,
-    decoders: dict[str, str],
-    channels: Sequence[int],
-    hidden: int | None,
+    train: Dataset, *, parts: Parts, subsets_per_step: int, decoders: dict[str, str], **sizes: Any
 ) -> AutoEncoder:
-    known = known_coders(channels, hidden, reversed_text=False)
+    known = known_coders(**sizes, reversed_text=False)
     kinds = {name: pick(known, decoder, "coder") for name, decoder in decoders.items()}
     encoder = parts.vector_encoder()
     writers = {name: kind.decoder(train.shapes[name], encoder_width(encoder)) for name, kind in kinds.items()}
@@ -75,7 +64,7 @@ def make_autoencoder(
 PLAN = baseline_plan(
     VARIANTS,
     make_multiae,
-    needs,
+    lambda benchmark, seed: (pretraining(benchmark, seed),),
     lambda benchmark: {"num_classes": benchmark.num_classes},
     rows=tuple(VARIANTS),
     unsupported=unsupported,

@@ -1,5 +1,9 @@
 """Digits from the official files of MNIST (IDX) and SVHN (.mat), as byte images and labels 0 to 9."""
 
+import gzip
+import math
+import struct
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -7,7 +11,6 @@ import numpy as np
 from jaxtyping import UInt8
 from sklearn.model_selection import train_test_split
 
-from gauge.experiments.benchmarks.readers.idx import read_idx
 from gauge.experiments.benchmarks.readers.notes import part_note
 
 MNIST_FOLDERS = ("MNIST/raw", "raw", ".")
@@ -30,29 +33,49 @@ def read_mnist(folder: Path, part: str) -> Digits:
     images = read_idx(folder / f"{part}-images-idx3-ubyte", 3)
     labels = read_idx(folder / f"{part}-labels-idx1-ubyte", 1)
     if len(images) != len(labels):
-        raise ValueError(
-            f"{folder} has {len(images):,} {part} images but {len(labels):,} labels; take both files from one download"
-        )
-    if images.shape[1:] != (28, 28) or (labels > 9).any():
-        raise ValueError(
-            f"{folder}: {part} images are {list(images.shape[1:])} with labels up to {labels.max()}; MNIST has [28, 28] "
-            "and digits 0 to 9, so give its files"
-        )
+        raise ValueError(f"{folder} has {len(images):,} {part} images but {len(labels):,} labels; download both again")
+    shape, most = list(images.shape[1:]), labels.max(initial=0)
+    if shape != [28, 28] or most > 9:
+        raise ValueError(f"{folder}: {part} images are {shape} with labels up to {most}; MNIST has [28, 28] and 0 to 9")
     return Digits(images, labels)
+
+
+def read_idx(path: Path, axes: int) -> UInt8[np.ndarray, "..."]:
+    """The array in an IDX file, or in `path`.gz if only that exists: a magic number, big-endian sizes, bytes."""
+    path, content = _content(path)
+    header, magic = 4 + 4 * axes, bytes((0, 0, 8, axes))  # 8: unsigned bytes
+    if content[:4] != magic:
+        raise ValueError(f"{path} starts with {content[:4].hex()}, not {magic.hex()}; give the official IDX file")
+    if len(content) < header:
+        raise ValueError(f"{path} ends inside its header, after {len(content)} of {header} bytes; download it again")
+    shape, size = struct.unpack_from(f">{axes}I", content, 4), len(content) - header
+    if size != math.prod(shape):
+        raise ValueError(f"{path} holds {size:,} bytes, but its header says {list(shape)}; download it again")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+
+
+def _content(path: Path) -> tuple[Path, bytes]:
+    packed = path.with_name(f"{path.name}.gz")
+    if path.is_file():
+        return path, path.read_bytes()
+    if not packed.is_file():
+        raise ValueError(f"there is neither {path} nor {packed.name}; put one of them in {path.parent}")
+    try:
+        return packed, gzip.decompress(packed.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{packed} is damaged ({error}); download it again") from error
 
 
 def read_svhn(path: Path) -> Digits:
     """The cropped digits ("format 2") in a .mat file; its label 10 means the digit 0."""
-    content = _load_mat(path)
-    missing = {"X", "y"} - set(content)
+    arrays = _load_mat(path)
+    missing = {"X", "y"} - set(arrays)
     if missing:
         raise ValueError(f"{path} has no {' and no '.join(sorted(missing))}; give the file of SVHN's cropped digits")
-    pixels, labels = content["X"], content["y"].ravel()
+    pixels, labels = arrays["X"], arrays["y"].ravel()
     if pixels.dtype != np.uint8 or pixels.shape[:-1] != (32, 32, 3) or pixels.shape[-1] != len(labels):
-        raise ValueError(
-            f"{path} holds X of shape {list(pixels.shape)} ({pixels.dtype}) beside {len(labels):,} labels y; SVHN's "
-            f"cropped digits have bytes of shape [32, 32, 3, {len(labels)}]"
-        )
+        content = f"X of shape {list(pixels.shape)} ({pixels.dtype}) and {len(labels):,} labels y"
+        raise ValueError(f"{path} holds {content}; SVHN's cropped digits are bytes [32, 32, 3, {len(labels)}]")
     outside = labels[~np.isin(labels, np.arange(1, 11))]
     if len(outside):
         raise ValueError(f"{path} has the label {outside[0]}; SVHN's go from 1 to 10, where 10 means the digit 0")

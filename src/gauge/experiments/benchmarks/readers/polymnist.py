@@ -40,9 +40,7 @@ def package_photos() -> tuple[np.ndarray, ...]:
     try:
         from skimage import data
     except ImportError as error:
-        raise ValueError(
-            "the five background photos come with scikit-image; install it with: pip install 'gauge-ml[demo]'"
-        ) from error
+        raise ValueError("the photos need scikit-image; install it with: pip install 'gauge-ml[demo]'") from error
     samples = (load_sample_image(name) for name in ("china.jpg", "flower.jpg"))
     return *samples, data.coffee(), data.astronaut(), data.stereo_motorcycle()[0]
 
@@ -51,9 +49,7 @@ def folder_photos(folder: Path) -> tuple[np.ndarray, ...]:
     """One photo for each view, in the order of their names."""
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
     if len(paths) != len(VIEWS):
-        raise ValueError(
-            f"{folder} holds {len(paths)} photos; put exactly {len(VIEWS)} there, one for each view (jpg or png)"
-        )
+        raise ValueError(f"{folder} holds {len(paths)} photos; put exactly {len(VIEWS)} there, one for each view")
     return tuple(np.asarray(open_image(path)) for path in paths)
 
 
@@ -69,10 +65,8 @@ def list_images(folder: Path) -> tuple[list[str], np.ndarray]:
         differing = sorted(names.keys() ^ _image_names(folder / view).keys())
         if differing:
             has, lacks = (VIEWS[0], view) if differing[0] in names else (view, VIEWS[0])
-            raise ValueError(
-                f"{folder}: {has} has {differing[0]} but {lacks} has not ({len(differing)} such); views are paired by file "
-                "name, so unpack all five from one archive"
-            )
+            name = f"{differing[0]} ({len(differing)} such)"
+            raise ValueError(f"{folder}: {has} has {name} but {lacks} has not; unpack all views from one archive")
     ordered = sorted(names, key=names.__getitem__)
     return ordered, np.array([names[name][0] for name in ordered], dtype=np.int64)
 

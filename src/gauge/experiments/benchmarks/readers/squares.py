@@ -49,9 +49,7 @@ def find_images(folders: Sequence[Path], names: Sequence[str]) -> list[Path]:
     missing = [name for name in names if name not in present]
     if missing:
         where = " and ".join(map(str, folders))
-        raise ValueError(
-            f"{where} lacks {missing[0]} ({len(missing)} such), which the table lists; unpack all images there"
-        )
+        raise ValueError(f"{where} lacks {missing[0]} ({len(missing)} such), which the table lists; unpack all images")
     return [present[name] for name in names]
 
 
@@ -65,7 +63,6 @@ def _load(path: Path) -> np.ndarray:
     if pixels.dtype == np.uint8:
         return pixels
     if pixels.dtype.kind != "f" or not (pixels.min() >= 0 and pixels.max() <= 1):
-        raise ValueError(
-            f"{path} holds {pixels.dtype} from {pixels.min()} to {pixels.max()}; give bytes, or numbers from 0 to 1"
-        )
+        values = f"{pixels.dtype} from {pixels.min()} to {pixels.max()}"
+        raise ValueError(f"{path} holds {values}; give bytes, or numbers from 0 to 1")
     return pixels

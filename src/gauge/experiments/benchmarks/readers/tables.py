@@ -97,6 +97,6 @@ def divide(strata: np.ndarray, source: Path, *, val: float, test: float, fold: i
         fit, chosen = train_test_split(rest, test_size=count, stratify=strata[rest], random_state=seed)
     except ValueError as error:
         raise ValueError(
-            f"the {len(strata)} entries of {source} cannot be divided into train, val and test ({error}); give more of them"
+            f"the {len(strata)} entries of {source} cannot be split ({error}); give more of them"
         ) from error
     return {"train": np.sort(fit), "val": np.sort(chosen), "test": np.sort(held_out)}

@@ -2,17 +2,15 @@
 
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from gauge.data.dataset import Dataset
-from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.notes import part_note
 from gauge.experiments.benchmarks.readers.squares import read_arrays
 from gauge.experiments.benchmarks.readers.tables import image_table_dataset
@@ -26,8 +24,7 @@ NUMPY_GLOBALS = [  # for lists of NumPy scalars, written by any version of NumPy
 ]
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(NamedTuple):
     """The names of the four files of a split."""
 
     table: str
@@ -37,32 +34,18 @@ class Files:
 
 
 def read_split(
-    split: str,
-    data: Path,
-    files: Files,
-    *,
-    what: str,
-    folders: Sequence[str],
-    columns: Mapping[str, int],
-    num_classes: int,
-    official: int,
+    split: str, data: Path, folder: Path, files: Files, *, columns: Mapping[str, int], num_classes: int, official: int
 ) -> Dataset:
     """One split in the order of its files. Images that are not where their list says are searched under `data`."""
-    folder = find_folder(data, folders, files.lengths, what)
-    lengths, cardinalities = tuple(read_list(folder / files.lengths)), tuple(columns.values())
-    if lengths != cardinalities:
-        raise ValueError(
-            f"{folder / files.lengths} says that the columns have {list(lengths)} categories (1: a number), the benchmark "
-            f"{list(cardinalities)}; give the published table"
-        )
-    values = read_features(folder / files.table, cardinalities)
+    path, cardinalities = folder / files.lengths, list(columns.values())
+    if read_list(path) != cardinalities:
+        raise ValueError(f"{path} lists {read_list(path)} categories, not {cardinalities}; give the published table")
+    values = read_features(folder / files.table, np.array(cardinalities))
     labels = read_labels(folder / files.labels, num_classes)
     names = read_list(folder / files.images)
-    if not len(values) == len(labels) == len(names):
-        raise ValueError(
-            f"{folder}: {files.table} has {len(values)} rows, {files.labels} {len(labels)} and {files.images} "
-            f"{len(names)}; take all three from one preparation"
-        )
+    rows = {files.table: len(values), files.labels: len(labels), files.images: len(names)}
+    if len(set(rows.values())) > 1:
+        raise ValueError(f"{folder} has different numbers of rows: {rows}; take all three files from one preparation")
     images = read_arrays(find_arrays(names, (folder, folder.parent, data), folder / files.images), SIDE)
     note = part_note("part of the published rows", len(labels), official, f"{split} rows")
     return image_table_dataset(split, images, values, labels, note)
@@ -81,44 +64,33 @@ def read_list(path: Path) -> list[Any]:
     if isinstance(content, torch.Tensor):
         content = content.tolist()
     if not isinstance(content, list) or not content:
-        raise ValueError(
-            f"{path} holds {type(content).__name__} and not a list with entries; save one there: torch.save"
-        )
+        raise ValueError(f"{path} holds {type(content).__name__}, not a list with entries; save one with torch.save")
     return content
 
 
 def read_labels(path: Path, num_classes: int) -> np.ndarray:
     """The class indices in a .pt file."""
     labels = read_list(path)
-    for row, label in enumerate(labels):
+    for row, label in enumerate(labels, 1):
         if label not in range(num_classes):
-            raise ValueError(
-                f"{path}: the label in row {row + 1} is {label!r}; classes are 0 to {num_classes - 1}, so renumber them "
-                "without gaps"
-            )
+            raise ValueError(f"{path}: the label in row {row} is {label!r}; give classes from 0 to {num_classes - 1}")
     return np.array(labels, dtype=np.int64)
 
 
-def read_features(path: Path, cardinalities: tuple[int, ...]) -> Float[np.ndarray, "n f"]:
+def read_features(path: Path, cardinalities: Int[np.ndarray, "f"]) -> Float[np.ndarray, "n f"]:
     """The table in a .csv file without header; an empty cell is NaN."""
     try:
-        table = pd.read_csv(path, header=None, dtype=np.float64)
+        values = pd.read_csv(path, header=None, dtype=np.float64).to_numpy()
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{path} cannot be read as numbers without a header ({error}); give the published table"
+            f"{path} cannot be read as numbers without header ({error}); give the published table"
         ) from error
-    if table.shape[1] != len(cardinalities):
-        raise ValueError(f"{path} has {table.shape[1]} columns; the published table has {len(cardinalities)}")
-    values = table.to_numpy()
-    sizes = np.array(cardinalities)
-    wrong = (values != np.floor(values)) | (values < 0) | (values >= sizes)
-    wrong = np.argwhere(wrong & (sizes > 1) & ~np.isnan(values))
-    if len(wrong):
-        row, column = wrong[0]
-        raise ValueError(
-            f"{path}: row {row + 1} has {values[row, column]:g} in column {column}, whose categories are 0 to "
-            f"{sizes[column] - 1}; give the table of codes, reordered with the categories first"
-        )
+    if values.shape[1] != len(cardinalities):
+        raise ValueError(f"{path} has {values.shape[1]} columns; the published table has {len(cardinalities)}")
+    wrong = (values != np.floor(values)) | (values < 0) | (values >= cardinalities)
+    for row, column in np.argwhere(wrong & (cardinalities > 1) & ~np.isnan(values)):
+        cell = f"row {row + 1} has {values[row, column]:g} in column {column}"
+        raise ValueError(f"{path}: {cell}; give codes from 0 to {cardinalities[column] - 1}, with categories first")
     return values
 
 
@@ -133,15 +105,10 @@ def find_arrays(names: Sequence[Any], roots: Sequence[Path], source: Path) -> li
             if root.joinpath(*_tail(written[0], left_out)).is_file():
                 paths = [root.joinpath(*_tail(path, left_out)) for path in written]
                 if len(set(paths)) < len(set(written)):
-                    raise ValueError(
-                        f"{source} lists different images that would all be {paths[0]}; keep their folders under {root}"
-                    )
+                    raise ValueError(f"{source} lists several images that would be {paths[0]}; keep their folders")
                 return paths
     searched = ", ".join(str(root) for root in dict.fromkeys(roots))
-    raise ValueError(
-        f"{source} lists {names[0]}, but there is no {written[0].name} there or, with the end of that path, under "
-        f"{searched}; put the .npy images there"
-    )
+    raise ValueError(f"{source} lists {names[0]}, but there is no {written[0].name} under {searched}; put it there")
 
 
 def _tail(path: Path, left_out: int) -> tuple[str, ...]:

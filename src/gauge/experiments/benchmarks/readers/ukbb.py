@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from gauge.data.dataset import Dataset
+from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.tip import Files, read_split
 
 FOLDERS = (
@@ -53,17 +54,11 @@ HELD_OUT = {"val": 6_510, "test": 3_617}
 
 def files(target: str, split: str) -> Files:
     """The files of a split. Training rows are balanced for each target, the others are not."""
-    if split == "train":
-        return Files(
-            f"cardiac_features_train_imputed_noOH_tabular_imaging_{target}_balanced_reordered.csv",
-            f"cardiac_labels_{target}_train_balanced.pt",
-            f"cardiac_train_paths_imaging_{target}_balanced.pt",
-            LENGTHS,
-        )
+    rows, labels = (f"_{target}_balanced", "_balanced") if split == "train" else ("", "")
     return Files(
-        f"cardiac_features_{split}_imputed_noOH_tabular_imaging_reordered.csv",
-        f"cardiac_labels_{target}_{split}.pt",
-        f"cardiac_{split}_paths_imaging.pt",
+        f"cardiac_features_{split}_imputed_noOH_tabular_imaging{rows}_reordered.csv",
+        f"cardiac_labels_{target}_{split}{labels}.pt",
+        f"cardiac_{split}_paths_imaging{rows}.pt",
         LENGTHS,
     )
 
@@ -74,13 +69,6 @@ def read_heart(target: str, split: str, data: Path, *, train_rows: int) -> Datas
     NOTE[PAPER] heart-imputer-rows: the published imputer learned from all 26,040 training subjects and served both
     targets; here it learns, as everything does, from the balanced rows of its target.
     """
-    return read_split(
-        split,
-        data,
-        files(target, split),
-        what=f"data of {target.lower()}",
-        folders=FOLDERS,
-        columns=COLUMNS,
-        num_classes=2,
-        official=train_rows if split == "train" else HELD_OUT[split],
-    )
+    folder = find_folder(data, FOLDERS, LENGTHS, f"data of {target.lower()}")
+    rows = train_rows if split == "train" else HELD_OUT[split]
+    return read_split(split, data, folder, files(target, split), columns=COLUMNS, num_classes=2, official=rows)
