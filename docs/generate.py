@@ -27,7 +27,7 @@ from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
-PAGES += ("docs/findings-image-table.md",)
+PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md")
 DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
 ROWS = {
     "any_subset": "backbone as trained, missing units masked",
@@ -129,6 +129,36 @@ def minus_gauge(folder: str) -> str:
 def _minus(ours: Sequence[float], theirs: Sequence[float]) -> str:
     differences = np.subtract(ours, theirs)
     return _shown(differences.mean(), differences.std(ddof=1), ttest_rel(ours, theirs).pvalue)
+
+
+def plus(folder: str, protocols: tuple[str, ...]) -> str:
+    """GAUGE+ and late fusion on the same seeds, and their difference; p values corrected by Holm over the conditions."""
+    table = table_of(f"{folder}/plus", protocols, ("gauge_plus", "late_fusion"))
+    ours, theirs = ([table.rows[row][each].values for each in protocols] for row in ("gauge_plus", "late_fusion"))
+    differences = [np.subtract(*pair) for pair in zip(ours, theirs, strict=True)]
+    p_values = holm(
+        [ttest_rel(*pair).pvalue if np.ptp(np.subtract(*pair)) else 1.0 for pair in zip(ours, theirs, strict=True)]
+    )
+    shown = [_shown(each.mean(), each.std(ddof=1), p) for each, p in zip(differences, p_values, strict=True)]
+    return (
+        table.markdown()
+        + f"\n| points | {' | '.join(protocols)} |\n{'|---' * (len(protocols) + 1)}|\n| gauge_plus minus "
+        + (f"late_fusion | {' | '.join(shown)} |\n")
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction: the smallest p times their number, the next times one less, never falling, at most 1."""
+    order = np.argsort(p_values)
+    steps = np.maximum.accumulate([p_values[place] * (len(p_values) - rank) for rank, place in enumerate(order)])
+    return np.minimum(steps, 1.0)[np.argsort(order)].tolist()
+
+
+def plus_polymnist() -> str:
+    """GAUGE+ beside rows of the earlier comparison, which has other seeds of training and the same test samples and masks."""
+    rows = ("late_fusion", "gauge:masked", "gauge:v2", "gauge", "dymo")
+    own, earlier = table_of("polymnist/plus", ETA, ("gauge_plus",)), table_of("polymnist/cosine", ETA, rows)
+    return replace(own, rows=own.rows | {row: earlier.rows[row] for row in rows if row in earlier.rows}).markdown()
 
 
 def imputation(folder: str) -> str:
@@ -351,6 +381,9 @@ def own_data() -> str:
 
 
 TABLES = {
+    "plus-polymnist": plus_polymnist,
+    "plus-leaf99": lambda: plus("leaf99", GAMMA),
+    "plus-mst": lambda: plus("mst", DIGITS),
     "celeba": lambda: accuracy("celeba", FACES),
     "celeba-complete": lambda: differences("celeba", "complete"),
     "celeba-faces": lambda: differences("celeba", "missing=text"),

@@ -1,5 +1,7 @@
 """The audit says what it was made to find: planted evidence, right and wrong, is reported as such."""
 
+from dataclasses import asdict
+
 import pytest
 import torch
 from helpers import CLASSES, dataset, gauge, imputer, unit_encoder
@@ -103,4 +105,4 @@ def test_late_fusion_adds_up_the_observed_opinions_only(batch):
 
 def test_findings_survive_json():
     found = Audit("eta=0.8", 3, 0.0, 0.0, 0.5, 0.6, None, 1, 1, 0)
-    assert Audit(**found.as_dict()) == found
+    assert Audit(**asdict(found)) == found

@@ -11,7 +11,7 @@ from PIL import Image
 from gauge.experiments.benchmarks import polymnist
 from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.digits import MNIST_SIZES, split_val_test
-from gauge.experiments.benchmarks.readers.polymnist import VIEWS, folder_photos, list_images, package_photos
+from gauge.experiments.benchmarks.readers.polymnist import VIEWS, list_images, package_photos, photos
 
 BUILT = "PolyMNIST built from photos of ordinary packages, not the published images"
 
@@ -155,10 +155,10 @@ def test_what_a_reader_has_to_know_is_noted_and_logged_once(tmp_path, caplog):
 
 def test_own_photos_are_taken_in_the_order_of_their_names_and_are_five(tmp_path):
     write_photos(tmp_path / "photos")
-    assert [photo[0, 0, 0] for photo in folder_photos(tmp_path / "photos")] == [0, 10, 20, 30, 40]
+    assert [photo[0, 0, 0] for photo in photos(tmp_path / "photos")] == [0, 10, 20, 30, 40]
     write_photos(tmp_path / "few", count=4)
     with pytest.raises(ValueError, match="holds 4 photos; put exactly 5 there, one for each view"):
-        folder_photos(tmp_path / "few")
+        photos(tmp_path / "few")
 
 
 def test_the_package_photos_are_five_and_large_enough():

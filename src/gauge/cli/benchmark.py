@@ -30,18 +30,12 @@ def benchmark(
     protocol: Protocols = None,
     data: Annotated[Path | None, typer.Option(help="Folder with the benchmark's files, where it needs any.")] = None,
     out: Annotated[Path | None, typer.Option(help="Workspace for models and results. Default: runs/NAME.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML file with settings of stages, e.g. 'finetune: {epochs: 20}'.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings, e.g. 'finetune: {epochs: 20}'.")] = None,
     epochs: Epochs = None,
-    save: Annotated[
-        Path | None, typer.Option(help="Where results.json, comparison.json and table.md go. Default: the workspace.")
-    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Where tables and results go. Default: the workspace.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel.")] = 1,
     time_limit: TimeLimit = None,
-    reuse: Annotated[
-        bool, typer.Option("--reuse", help="Use trained stages even if the code has changed since; results say so.")
-    ] = False,
+    reuse: Annotated[bool, typer.Option("--reuse", help="Use trained stages even if the code has changed.")] = False,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,

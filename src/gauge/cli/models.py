@@ -1,6 +1,7 @@
 """Commands for the trained models of a benchmark: evaluate, audit, gates."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,7 +61,7 @@ def audit(
     if as_json:
         origin = job.experiment.model_dump(mode="json", exclude={"data"}, exclude_unset=True)
         origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
-        print(json.dumps([origin | each.as_dict() for each in audits], indent=2))
+        print(json.dumps([origin | asdict(each) for each in audits], indent=2))
         return
     for each in audits:
         print("\n".join(each.lines()), end="\n\n")
@@ -97,14 +98,12 @@ def gates(
     print(frame.rename(columns={"observed": ""}).to_string(index=False, float_format="%.3f"))
 
 
-def _gated(
-    model: Path, device: str | None, on_epoch: "OnEpoch" = lambda stage, epoch: None
-) -> "tuple[Workspace, Job, Gauge]":
+def _gated(model: Path, device: str | None, *on_epoch: "OnEpoch") -> "tuple[Workspace, Job, Gauge]":
     """A trained GAUGE, or the one in a GAUGE+, with its workspace and its job."""
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
 
-    workspace, job = _opened(model, device, on_epoch)
+    workspace, job = _opened(model, device, *on_epoch)
     method, _ = workspace.method(job)
     if isinstance(method, GaugePlus):
         method = method.gauge
@@ -113,9 +112,7 @@ def _gated(
     return workspace, job, method
 
 
-def _opened(
-    model: Path, device: str | None, on_epoch: "OnEpoch" = lambda stage, epoch: None
-) -> "tuple[Workspace, Job]":
+def _opened(model: Path, device: str | None, *on_epoch: "OnEpoch") -> "tuple[Workspace, Job]":
     """The workspace and the job of a trained method, from its folder."""
     from gauge.experiments.experiment import Experiment
     from gauge.experiments.workspace import Workspace
@@ -124,11 +121,9 @@ def _opened(
     if not path.is_file():
         raise ValueError(f"{model} is not the folder of a trained method (no experiment.json); see WORKSPACE/stages")
     experiment = Experiment.model_validate_json(path.read_text(encoding="utf-8"))
-    workspace = Workspace(model.resolve().parent.parent, device, on_epoch, reuse=True)
+    workspace = Workspace(model.resolve().parent.parent, device, *on_epoch, reuse=True)
     job = workspace.job(experiment)
     if job.model_path.parent != model.resolve() or not job.model_path.is_file():
-        raise ValueError(
-            f"{model} was trained by another version, with other data or settings, or has been moved; run `gauge benchmark "
-            f"{experiment.benchmark} --method {experiment.row}` to train it again"
-        )
+        cure = f"run `gauge benchmark {experiment.benchmark} --method {experiment.row}` to train it again"
+        raise ValueError(f"{model} was trained by other code, on other data or settings, or has been moved; {cure}")
     return workspace, job

@@ -4,24 +4,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 from scipy.stats import ttest_rel
 
 from gauge.experiments.results import Result, load_predictions
+from gauge.training.settings import Settings
 
 Seeds = dict[int, tuple[Result, Path]]
 REFERENCES = ("gauge:v2", "dymo", "gauge:masked", "gauge")
 
 
-class Paired(BaseModel):
+class Paired(Settings):
     """One row minus another under one protocol, in points, seed by seed.
 
     `p_values` compare the predictions of each seed sample by sample (McNemar, DeLong); they do not cover the variation
     between trainings, and there are none if samples repeat under several subsets, as these are not independent.
     `p_over_seeds` is a paired t-test over seeds, None for fewer than three. `commit` lists the commits of all results.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     benchmark: str
     row: str

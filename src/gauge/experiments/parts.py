@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import Benchmark, Modality
+from gauge.experiments.benchmarks import Benchmark
 from gauge.model.backbones.transformer import Transformer
 from gauge.model.network import Network
 from gauge.model.nn.attention import initialise
@@ -45,14 +45,15 @@ class Parts:
 
     @staticmethod
     def of(benchmark: Benchmark) -> "Parts":
-        modalities = benchmark.modalities.items()
-        return Parts(
-            units={name: _part(modality, modality.encoder, modality.options) for name, modality in modalities},
-            vectors={name: _vector_part(modality) for name, modality in modalities},
-            experts={name: _expert_part(modality, benchmark) for name, modality in modalities},
-            vector_dim=benchmark.vector_dim or benchmark.dim,
-            **{name: getattr(benchmark, name) for name in ("num_classes", "dim", "heads", "depth", "small_init")},
-        )
+        units, vectors, experts = {}, {}, {}
+        for name, modality in benchmark.modalities.items():
+            shape, options = modality.shape, modality.vector_options or modality.options
+            units[name] = EncoderPart(ENCODERS.get(modality.encoder), shape, modality.options)
+            vectors[name] = EncoderPart(ENCODERS.get(modality.vector or modality.encoder), shape, options)
+            deep = EncoderPart(ENCODERS.get("deep_image"), shape, benchmark.expert_options)
+            experts[name] = deep if len(shape) == 3 else units[name]
+        sizes = {name: getattr(benchmark, name) for name in ("num_classes", "dim", "heads", "depth", "small_init")}
+        return Parts(units, vectors, experts, vector_dim=benchmark.vector_dim or benchmark.dim, **sizes)
 
     def unit_network(self) -> tuple[UnitEncoder, Network]:
         """New encoders and a new classifier of the benchmark's sizes."""
@@ -74,22 +75,6 @@ class Parts:
     def vector_encoder(self, width: int | None = None) -> VectorEncoder:
         """New encoders of each modality as one vector of this width (by default `vector_dim`)."""
         return VectorEncoder({name: part.build(width or self.vector_dim) for name, part in self.vectors.items()})
-
-
-def _part(modality: Modality, encoder: str, options: Mapping[str, Any]) -> EncoderPart:
-    return EncoderPart(ENCODERS.get(encoder), modality.shape, options)
-
-
-def _vector_part(modality: Modality) -> EncoderPart:
-    options = modality.options if modality.vector_options is None else modality.vector_options
-    return _part(modality, modality.vector or modality.encoder, options)
-
-
-def _expert_part(modality: Modality, benchmark: Benchmark) -> EncoderPart:
-    """A deep encoder for images, the benchmark's encoder for the rest."""
-    if len(modality.shape) == 3:
-        return _part(modality, "deep_image", benchmark.expert_options)
-    return _part(modality, modality.encoder, modality.options)
 
 
 def imputer_stage(benchmark: Benchmark) -> Stage:

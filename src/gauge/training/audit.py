@@ -6,7 +6,7 @@ classifier trained on real values; and does the gate improve predictions?
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -74,9 +74,6 @@ class Audit:
                 f"the same for the gate, within samples that have both: {_shown(self.separation_within_mixed)}",
             ]
         return lines
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def _shown(value: float | None) -> str:

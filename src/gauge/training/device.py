@@ -3,17 +3,13 @@
 import torch
 
 
-def pick_device(name: torch.device | str | None) -> torch.device:
-    """The device of that name; without a name, a GPU if there is one."""
-    return choose_device(name, torch.cuda.device_count())
+def pick_device(name: torch.device | str | None, gpus: int | None = None) -> torch.device:
+    """The device of that name; without a name, a GPU if there is one. `gpus` is their number, if not that of torch.
 
-
-def choose_device(name: torch.device | str | None, gpus: int) -> torch.device:
-    """The device of that name on a machine with this number of GPUs.
-
-    >>> choose_device(None, gpus=0), choose_device(None, gpus=2), choose_device("cuda:1", gpus=2)
+    >>> pick_device(None, gpus=0), pick_device(None, gpus=2), pick_device("cuda:1", gpus=2)
     (device(type='cpu'), device(type='cuda'), device(type='cuda', index=1))
     """
+    gpus = torch.cuda.device_count() if gpus is None else gpus
     try:
         device = torch.device(name or ("cuda" if gpus else "cpu"))
     except RuntimeError as error:

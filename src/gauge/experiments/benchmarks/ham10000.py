@@ -8,17 +8,11 @@ import numpy as np
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.benchmarks._image_table import image_table, image_table_settings
+from gauge.experiments.benchmarks.readers import tables
 from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.notes import part_note
 from gauge.experiments.benchmarks.readers.squares import find_images, read_squares
-from gauge.experiments.benchmarks.readers.tables import (
-    codes,
-    divide,
-    image_table_dataset,
-    numbers,
-    read_table,
-    standardised,
-)
+from gauge.experiments.benchmarks.readers.tables import codes
 from gauge.training.metrics import AUC
 
 __all__ = ["BENCHMARK"]
@@ -44,36 +38,31 @@ def read(split: str, data: Path) -> Dataset:
     if not folders:
         raise ValueError(f"{folder} has no images: there is none of the folders {', '.join(FOLDERS)}")
     path = folder / TABLE
-    table = read_table(path, READ, key="image_id", filled=("lesion_id", "dx"))
+    table = tables.read_table(path, READ, key="image_id", filled=("lesion_id", "dx"))
     labels = (codes(table["dx"], DIAGNOSES, path, unknown=None) == DIAGNOSES.index("mel")).astype(np.int64)
     lesions = table["lesion_id"].astype("category").cat.codes.to_numpy()
     parts = split_lesions(lesions, labels, path)
-    age = standardised(numbers(table[["age"]], path), parts["train"])
+    age = tables.standardised(tables.numbers(table[["age"]], path), parts["train"])
     values = np.column_stack([age, codes(table["sex"], SEXES, path), codes(table["localization"], PLACES, path)])
     rows = parts[split]
     images = read_squares(find_images(folders, [f"{name}.jpg" for name in table["image_id"][rows]]), SIDE)
     note = part_note("HAM10000 subset", len(table), IMAGES, "images")
-    return image_table_dataset(split, images, values[rows], labels[rows], note)
+    return tables.image_table_dataset(split, images, values[rows], labels[rows], note)
 
 
 def split_lesions(lesions: np.ndarray, labels: np.ndarray, source: Path) -> dict[str, np.ndarray]:
     """The rows of each split: 70, 10 and 20 % of the lesions, stratified by melanoma, with all their images."""
     melanoma = np.zeros(lesions.max() + 1, dtype=np.int64)
     np.maximum.at(melanoma, lesions, labels)
-    parts = divide(melanoma, source, val=0.1, test=0.2)
+    parts = tables.divide(melanoma, source, val=0.1, test=0.2)
     return {split: np.flatnonzero(np.isin(lesions, chosen)) for split, chosen in parts.items()}
 
 
+IMAGE = Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector")
+COLUMNS = {"age": 1, "sex": len(SEXES), "localization": len(PLACES)}
 BENCHMARK = Benchmark(
     name="ham10000",
-    **image_table(
-        Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector"),
-        {"age": 1, "sex": len(SEXES), "localization": len(PLACES)},
-        width=128,
-        depth=2,
-        heads=4,
-        resnet=18,
-    ),
+    **image_table(IMAGE, COLUMNS, width=128, depth=2, heads=4, resnet=18),
     num_classes=2,
     dim=128,
     heads=4,

@@ -7,17 +7,10 @@ from typing import Any
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
 from gauge.experiments.benchmarks._image_table import image_table
+from gauge.experiments.benchmarks.readers import tables
 from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.notes import part_note
 from gauge.experiments.benchmarks.readers.squares import find_images, read_squares
-from gauge.experiments.benchmarks.readers.tables import (
-    GAMMA_PROTOCOLS,
-    divide,
-    image_table_dataset,
-    numbers,
-    read_table,
-    standardised,
-)
 from gauge.masks import AnyCells, RandomCells
 from gauge.training.settings import TrainSettings
 
@@ -38,34 +31,27 @@ def read(split: str, data: Path, fold: int = 0) -> Dataset:
     """
     folder = find_folder(data, FOLDERS, "images", "leaves")
     path = folder / "train.csv"
-    table = read_table(path, ["id", "species", *FEATURES], key="id", filled=["species"])
+    table = tables.read_table(path, ["id", "species", *FEATURES], key="id", filled=["species"])
     species = table["species"].astype("category")
     if len(species.cat.categories) != SPECIES:
         raise ValueError(f"{path} has {len(species.cat.categories)} species; the labelled leaves are of {SPECIES}")
     labels = species.cat.codes.to_numpy()
-    parts = divide(labels, path, val=0.2, test=0.2, fold=fold)
+    parts = tables.divide(labels, path, val=0.2, test=0.2, fold=fold)
     rows = parts[split]
-    values = standardised(numbers(table[FEATURES], path), parts["train"])[rows]
+    values = tables.standardised(tables.numbers(table[FEATURES], path), parts["train"])[rows]
     paths = find_images([folder / "images"], [f"{number}.jpg" for number in table["id"][rows]])
     note = part_note("Leaf subset", len(table), LEAVES, "leaves")
-    return image_table_dataset(split, read_squares(paths, SIDE, pad=True), values, labels[rows], note)
+    return tables.image_table_dataset(split, read_squares(paths, SIDE, pad=True), values, labels[rows], note)
 
 
 SHARED: dict[str, Any] = {"schedule": "cosine", "patience": None, "precision": "tf32"}
-SELECTED: dict[str, Any] = {"augment": "leaves", "selection": GAMMA_PROTOCOLS, "batch_size": 16}
+SELECTED: dict[str, Any] = {"augment": "leaves", "selection": tables.GAMMA_PROTOCOLS, "batch_size": 16}
+IMAGE = Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat")
 
 # Small networks, for 594 leaves and for a CPU.
 BENCHMARK = Benchmark(
     name="leaf99",
-    **image_table(
-        Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat"),
-        dict.fromkeys(FEATURES, 1),
-        width=64,
-        depth=2,
-        heads=4,
-        resnet=0,
-        waves=8,
-    ),
+    **image_table(IMAGE, dict.fromkeys(FEATURES, 1), width=64, depth=2, heads=4, resnet=0, waves=8),
     num_classes=SPECIES,
     dim=64,
     heads=4,

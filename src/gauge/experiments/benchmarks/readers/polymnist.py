@@ -45,8 +45,10 @@ def package_photos() -> tuple[np.ndarray, ...]:
     return *samples, data.coffee(), data.astronaut(), data.stereo_motorcycle()[0]
 
 
-def folder_photos(folder: Path) -> tuple[np.ndarray, ...]:
-    """One photo for each view, in the order of their names."""
+def photos(folder: Path) -> tuple[np.ndarray, ...]:
+    """One photo for each view, in the order of their names; those of packages if there is no such folder."""
+    if not folder.is_dir():
+        return package_photos()
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
     if len(paths) != len(VIEWS):
         raise ValueError(f"{folder} holds {len(paths)} photos; put exactly {len(VIEWS)} there, one for each view")

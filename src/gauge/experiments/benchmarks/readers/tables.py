@@ -15,9 +15,7 @@ from gauge.masks import parse_protocols
 
 SPLIT_SEED = 2025
 
-GAMMA_PROTOCOLS = parse_protocols(
-    "complete", "gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1"
-)
+GAMMA_PROTOCOLS = parse_protocols("complete", *(f"gamma={rate}" for rate in (0.1, 0.3, 0.5, 0.7, 0.9, 1)))
 
 
 def read_table(path: Path, columns: Sequence[str], *, key: str, filled: Sequence[str] = ()) -> pd.DataFrame:

@@ -18,21 +18,9 @@ YES_OR_NO = (
     *("blood pressure medication", "insulin", "hormone replacement", "oral contraceptive", "long-standing illness"),
     "ever smoked",
 )
-CATEGORIES = {
-    "sleeplessness": 3,
-    "alcohol frequency": 6,
-    "overall health": 4,
-    "alcohol drinker": 3,
-    "falls": 3,
-    "days walked": 8,
-    "days of moderate activity": 8,
-    "days of vigorous activity": 8,
-    "walking pace": 3,
-    "duration of strenuous sports": 8,
-    "current smoking": 3,
-    "past smoking": 4,
-    "smoking status": 3,
-}
+CATEGORIES = {"sleeplessness": 3, "alcohol frequency": 6, "overall health": 4, "alcohol drinker": 3, "falls": 3}
+CATEGORIES |= {"days walked": 8, "days of moderate activity": 8, "days of vigorous activity": 8, "walking pace": 3}
+CATEGORIES |= {"duration of strenuous sports": 8, "current smoking": 3, "past smoking": 4, "smoking status": 3}
 PULSE_WAVE = (
     *("heart rate", "systolic brachial pressure", "diastolic brachial pressure", "peripheral pulse pressure"),
     *("central systolic pressure", "central pulse pressure", "number of beats", "central augmentation pressure"),
