@@ -150,12 +150,12 @@ def plus(folder: str, protocols: tuple[str, ...]) -> str:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's correction: the smallest p times their number, the next times one less, never falling, at most 1."""
     order = np.argsort(p_values)
-    steps = np.maximum.accumulate([p_values[place] * (len(p_values) - rank) for rank, place in enumerate(order)])
+    steps = np.maximum.accumulate([p_values[index] * (len(p_values) - rank) for rank, index in enumerate(order)])
     return np.minimum(steps, 1.0)[np.argsort(order)].tolist()
 
 
 def plus_polymnist() -> str:
-    """GAUGE+ beside rows of the earlier comparison, which has other seeds of training and the same test samples and masks."""
+    """GAUGE+ beside rows of the earlier comparison, with other training seeds and the same test samples and masks."""
     rows = ("late_fusion", "gauge:masked", "gauge:v2", "gauge", "dymo")
     own, earlier = table_of("polymnist/plus", ETA, ("gauge_plus",)), table_of("polymnist/cosine", ETA, rows)
     return replace(own, rows=own.rows | {row: earlier.rows[row] for row in rows if row in earlier.rows}).markdown()

@@ -1,5 +1,6 @@
 """Uses an installed copy of the package, away from its sources: help, lists, and a tiny fit, predict and explain."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,4 +25,14 @@ run("fit", "table.csv", "--target", "label", "--out", "model", "--epochs", "1")
 assert run("predict", "model", "table.csv").count("\n") == 41
 run("explain", "model", "table.csv", "--out", "evidence.html")
 assert "Which evidence was trusted?" in Path("evidence.html").read_text(encoding="utf-8")
+Path("mistakes.py").write_text("import gauge\n\ngauge.NoSuchThing\ngauge.GaugeClassifier(epohcs=3)\n", encoding="utf-8")
+checked = subprocess.run(
+    [sys.executable, "-m", "mypy", "--cache-dir", "../../.mypy_cache/wheel", "--ignore-missing-imports", "mistakes.py"],
+    env=os.environ | {"MYPYPATH": "installed"},
+    capture_output=True,
+    text=True,
+    check=False,
+)
+assert "mistakes.py:3: error: Module has no attribute" in checked.stdout, checked.stdout + checked.stderr
+assert 'mistakes.py:4: error: Unexpected keyword argument "epohcs"' in checked.stdout, checked.stdout
 print(f"gauge-ml {gauge.__version__} works as a wheel")

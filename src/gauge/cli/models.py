@@ -98,12 +98,12 @@ def gates(
     print(frame.rename(columns={"observed": ""}).to_string(index=False, float_format="%.3f"))
 
 
-def _gated(model: Path, device: str | None, *on_epoch: "OnEpoch") -> "tuple[Workspace, Job, Gauge]":
+def _gated(model: Path, device: str | None, on_epoch: "OnEpoch | None" = None) -> "tuple[Workspace, Job, Gauge]":
     """A trained GAUGE, or the one in a GAUGE+, with its workspace and its job."""
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
 
-    workspace, job = _opened(model, device, *on_epoch)
+    workspace, job = _opened(model, device, on_epoch)
     method, _ = workspace.method(job)
     if isinstance(method, GaugePlus):
         method = method.gauge
@@ -112,16 +112,17 @@ def _gated(model: Path, device: str | None, *on_epoch: "OnEpoch") -> "tuple[Work
     return workspace, job, method
 
 
-def _opened(model: Path, device: str | None, *on_epoch: "OnEpoch") -> "tuple[Workspace, Job]":
+def _opened(model: Path, device: str | None, on_epoch: "OnEpoch | None" = None) -> "tuple[Workspace, Job]":
     """The workspace and the job of a trained method, from its folder."""
     from gauge.experiments.experiment import Experiment
     from gauge.experiments.workspace import Workspace
+    from gauge.training.stages import silent
 
     path = model / "experiment.json"
     if not path.is_file():
         raise ValueError(f"{model} is not the folder of a trained method (no experiment.json); see WORKSPACE/stages")
     experiment = Experiment.model_validate_json(path.read_text(encoding="utf-8"))
-    workspace = Workspace(model.resolve().parent.parent, device, *on_epoch, reuse=True)
+    workspace = Workspace(model.resolve().parent.parent, device, on_epoch or silent, reuse=True)
     job = workspace.job(experiment)
     if job.model_path.parent != model.resolve() or not job.model_path.is_file():
         cure = f"run `gauge benchmark {experiment.benchmark} --method {experiment.row}` to train it again"

@@ -20,7 +20,7 @@ from gauge.reports.page import Curves, Estimate, ModalityEvidence, Report, Row, 
 from gauge.training.checkpoint import write_text
 from gauge.training.inference import masked_batches
 from gauge.training.metrics import ACCURACY
-from gauge.training.stages import OnEpoch
+from gauge.training.stages import OnEpoch, silent
 
 ROWS = {
     "masked": "Masked only",
@@ -41,7 +41,7 @@ def run(
     seed: int = 0,
     overrides: Overrides | None = None,
     device: str | None = None,
-    on_epoch: OnEpoch = lambda stage, epoch: None,
+    on_epoch: OnEpoch = silent,
 ) -> tuple[str, list[str], Path]:
     """Train and evaluate all rows. Returns the table as Markdown, the verdict on it, and the path of the report."""
     started = time.perf_counter()

@@ -47,7 +47,8 @@ class Parts:
     def of(benchmark: Benchmark) -> "Parts":
         units, vectors, experts = {}, {}, {}
         for name, modality in benchmark.modalities.items():
-            shape, options = modality.shape, modality.vector_options or modality.options
+            shape = modality.shape
+            options = modality.options if modality.vector_options is None else modality.vector_options
             units[name] = EncoderPart(ENCODERS.get(modality.encoder), shape, modality.options)
             vectors[name] = EncoderPart(ENCODERS.get(modality.vector or modality.encoder), shape, options)
             deep = EncoderPart(ENCODERS.get("deep_image"), shape, benchmark.expert_options)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from gauge.experiments.results import Result
 from gauge.experiments.workspace import Workspace
 from gauge.registry import load_plugin, plugin_files
 from gauge.training.loop import Epoch
-from gauge.training.stages import OnEpoch
+from gauge.training.stages import OnEpoch, silent
 
 Results = list[tuple[Result, Path]]
 
@@ -34,7 +34,7 @@ class Runner:
     device: str | None = None
     jobs: int = 1
     deadline: float | None = None
-    on_epoch: OnEpoch = field(default=lambda stage, epoch: None)
+    on_epoch: OnEpoch = silent
     reuse: bool = False
 
     def run(self, experiments: Sequence[Experiment], protocols: tuple[str, ...] = ()) -> list[Results]:
@@ -44,9 +44,7 @@ class Runner:
             return [workspace.run(experiment, protocols) for experiment in experiments]
         tasks = _tasks(experiments)
         with self._pool() as submit:
-            results = _run_in_order(
-                tasks, lambda task: submit(_work, task.experiment, task.stage, protocols), at_once=self.jobs
-            )
+            results = _run_in_order(tasks, lambda task: submit(_work, task, protocols), at_once=self.jobs)
         return [results[index] for index, task in enumerate(tasks) if task.stage is None]
 
     def workspace(self, on_epoch: OnEpoch) -> Workspace:
@@ -65,7 +63,7 @@ class Runner:
         context = multiprocessing.get_context("spawn")
         epochs = context.Queue()
         threads = max(1, torch.get_num_threads() // self.jobs)
-        worker = (replace(self, on_epoch=_ignore), tuple(plugin_files), threads, epochs)
+        worker = (replace(self, on_epoch=silent), tuple(plugin_files), threads, epochs)
 
         def listen() -> None:
             for stage, epoch in iter(epochs.get, None):
@@ -79,10 +77,6 @@ class Runner:
         finally:
             epochs.put(None)
             listener.join()
-
-
-def _ignore(stage: str, epoch: Epoch) -> None:
-    """Sent to workers in place of the callback, which stays in this process."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +137,11 @@ def _start(runner: Runner, plugins: Sequence[Path], threads: int, epochs: Any) -
     _workspace = runner.workspace(lambda stage, epoch: epochs.put((stage, epoch)))
 
 
-def _work(experiment: Experiment, stage: str | None, protocols: tuple[str, ...]) -> Results | None:
-    if stage is None:
-        return _workspace.run(experiment, protocols)
-    job = _workspace.job(experiment)
-    (chosen,) = (each for each in job.stage.all() if each.identity == stage)
-    if job.store.about(chosen) is None:
-        job.store.trained(chosen)
+def _work(task: _Task, protocols: tuple[str, ...]) -> Results | None:
+    if task.stage is None:
+        return _workspace.run(task.experiment, protocols)
+    job = _workspace.job(task.experiment)
+    (stage,) = (stage for stage in job.stage.all() if stage.identity == task.stage)
+    if job.store.about(stage) is None:
+        job.store.trained(stage)
     return None

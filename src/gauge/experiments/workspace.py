@@ -16,7 +16,7 @@ from gauge.masks import Protocol, parse_protocol
 from gauge.training import checkpoint, source
 from gauge.training.device import pick_device
 from gauge.training.inference import predict_split
-from gauge.training.stages import OnEpoch, Stage, StageStore
+from gauge.training.stages import OnEpoch, Stage, StageStore, silent
 from gauge.types import Method
 
 DETAILS = ("config", "settings", "epochs", "best", "train_seconds", "train_rows")  # of a stage, in its results
@@ -60,7 +60,7 @@ class Workspace:
 
     folder: Path
     device: torch.device | str | None = None
-    on_epoch: OnEpoch = lambda stage, epoch: None
+    on_epoch: OnEpoch = silent
     reuse: bool = False
     _splits: dict[tuple[str, int, str, str | None], Dataset] = field(default_factory=dict)
 

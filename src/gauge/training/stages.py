@@ -28,6 +28,10 @@ OnEpoch = Callable[[str, Epoch], object]
 """Called with the name of a stage after each epoch; True ends the stage early."""
 
 
+def silent(stage: str, epoch: Epoch) -> None:
+    """An `OnEpoch` that does nothing."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """One thing to train: `make(train, *needs, **arguments)`, with the trained modules of `needs`. `make` is a class or a
@@ -106,7 +110,7 @@ class StageStore:
     train: Dataset
     val: Dataset | None
     folder: Path | None
-    on_epoch: OnEpoch = lambda stage, epoch: None
+    on_epoch: OnEpoch = silent
     reuse: bool = False
     _memory: dict[str, tuple[dict[str, Tensor], dict[str, Any]]] = field(default_factory=dict)
 
