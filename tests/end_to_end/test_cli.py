@@ -163,7 +163,7 @@ def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_
     moved = tmp_path / "stages" / "elsewhere"
     moved.mkdir(parents=True)
     (moved / "experiment.json").write_text((model / "experiment.json").read_text())
-    assert "or has been moved; run `gauge benchmark" in mistake("evaluate", str(moved), cwd=tmp_path)
+    assert "or was moved; run `gauge benchmark" in mistake("evaluate", str(moved), cwd=tmp_path)
     assert list((tmp_path / "stages").iterdir()) == [moved]
 
 

@@ -13,7 +13,7 @@ from gauge.training.metrics import ACCURACY
 LABELS = np.arange(40) % 2
 
 
-def result(tmp_path, row, seed, wrong, epochs=3):
+def result(tmp_path, row, seed, wrong, epochs=3, protocol="eta=0.5"):
     """A row's result in which the first `wrong` samples are classified wrongly."""
     method, _, variant = row.partition(":")
     predicted = np.where(np.arange(40) < wrong, 1 - LABELS, LABELS)
@@ -21,7 +21,7 @@ def result(tmp_path, row, seed, wrong, epochs=3):
         benchmark="made",
         method=method,
         variant=variant or method,
-        protocol="eta=0.5",
+        protocol=protocol,
         metric="accuracy",
         value=1 - wrong / 40,
         interval=(0, 1),
@@ -58,8 +58,27 @@ def test_a_trained_row_is_compared_over_the_seeds_that_it_has(tmp_path):
 
 
 def test_a_row_is_not_compared_with_itself_nor_across_protocols(tmp_path):
-    ours = [result(tmp_path, "gauge", 0, 4)]
-    assert paired(ours) == []
+    gauge = result(tmp_path, "gauge", 0, 4)
+    elsewhere = result(tmp_path, "gauge:v2", 0, 8, protocol="complete")
+    assert paired([gauge]) == []
+    assert paired([gauge, elsewhere]) == []
+    beside = result(tmp_path, "gauge:v2", 0, 6)
+    pairs = {(pair.row, pair.other): pair for pair in paired([gauge, elsewhere, beside])}
+    assert pairs.keys() == {("gauge", "gauge:v2"), ("gauge:v2", "gauge")}
+    assert {pair.protocol for pair in pairs.values()} == {"eta=0.5"}
+    assert pairs["gauge", "gauge:v2"].differences == pytest.approx((5,))
+
+
+def test_samples_that_repeat_under_several_subsets_are_not_tested_one_by_one(tmp_path):
+    rows = [
+        result(tmp_path, row, seed, wrong + seed, protocol=protocol)
+        for protocol in ("every=0.5", "eta=0.5")
+        for row, wrong in (("gauge", 2), ("gauge:v2", 12))
+        for seed in range(3)
+    ]
+    p_values = {pair.protocol: pair.p_values for pair in paired(rows, references=("gauge:v2",))}
+    assert p_values["every=0.5"] == ()
+    assert p_values["eta=0.5"] == pytest.approx((2 * 0.5**10,) * 3)
 
 
 def test_equal_differences_have_no_test_over_seeds(tmp_path):

@@ -126,5 +126,5 @@ def _opened(model: Path, device: str | None, on_epoch: "OnEpoch | None" = None) 
     job = workspace.job(experiment)
     if job.model_path.parent != model.resolve() or not job.model_path.is_file():
         cure = f"run `gauge benchmark {experiment.benchmark} --method {experiment.row}` to train it again"
-        raise ValueError(f"{model} was trained by other code, on other data or settings, or has been moved; {cure}")
+        raise ValueError(f"{model} was trained by another version, on other data or settings, or was moved; {cure}")
     return workspace, job

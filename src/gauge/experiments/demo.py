@@ -125,12 +125,8 @@ def _samples(workspace: Workspace, job: Job) -> tuple[SampleEvidence, ...]:
     few = min(len(plain), max(SAMPLES // 2, SAMPLES - int(notable.sum())))
     chosen = plain[torch.linspace(0, len(plain) - 1, few).long()].tolist()  # spread over all classes
     chosen += notable.nonzero()[: SAMPLES - few, 0].tolist()
-    arrays = {
-        "scores": explanation.evidence.scores,
-        "gates": explanation.gates,
-        "attention_before": explanation.attention_before,
-        "attention_after": explanation.attention_after,
-    }
+    arrays = {name: getattr(explanation, name) for name in ("gates", "attention_before", "attention_after")}
+    arrays["scores"] = explanation.evidence.scores
 
     def pixels(values: torch.Tensor) -> np.ndarray:
         return (values.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).cpu().numpy()

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,9 @@ class Result(BaseModel):
     def save(self, folder: Path, predictions: Predictions) -> Path:
         """Write the result as JSON, and its predictions beside it as arrays."""
         path = folder / result_name(self, self.protocol, self.config.get("stage", ""))
-        arrays: dict[str, Any] = {
-            "probabilities": predictions.probabilities.astype(np.float32),
-            "labels": predictions.labels,
-        }
-        write_bytes(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
+        probabilities, labels = predictions.probabilities.astype(np.float32), predictions.labels
+        write = partial(np.savez_compressed, probabilities=probabilities, labels=labels)
+        write_bytes(path.with_suffix(".npz"), write)
         write_text(path, self.model_dump_json(indent=2) + "\n")
         return path
 

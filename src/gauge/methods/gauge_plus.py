@@ -1,7 +1,7 @@
 """GAUGE+: whole units beside fine ones, a head for each modality, and one answer from the network and all heads.
 
 L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m
-logits = Σ_j w_j(what is observed) · log p_j, j over the network and the heads of what is observed, w from validation data
+logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
 """
 
 from collections.abc import Iterator
@@ -54,10 +54,8 @@ class GaugePlus(Method):
         modalities, dim, classes = len(encoder.layout), classifier.head.in_features, classifier.head.out_features
         self.heads = nn.ModuleList(nn.Linear(dim, classes) for _ in range(modalities)) if heads else None
         self.combination = Combination(1 + modalities, modalities) if heads and combines else None
-        self.register_buffer("subsets", subsets(modalities), persistent=False)
-        self.register_buffer("pooling", head_pooling(encoder), persistent=False)
-        self.subsets: Tensor
-        self.pooling: Tensor
+        self.subsets = nn.Buffer(subsets(modalities), persistent=False)
+        self.pooling = nn.Buffer(head_pooling(encoder), persistent=False)
 
     @property
     def encoder(self) -> UnitEncoder:
@@ -77,7 +75,7 @@ class GaugePlus(Method):
         reading = self.gauge.read(batch)
         under = reading if reading.visible is None else self._under_subsets(reading)
         logits = self.gauge.decide(under).logits
-        terms = {"task": F.cross_entropy(logits, batch.labels.repeat(len(logits) // len(batch)))}
+        terms = {"task": batch.cross_entropy(logits)}
         if self.heads is not None:
             each = self._head_logits(reading.units)
             costs = F.cross_entropy(each.flatten(0, 1), batch.labels.repeat_interleave(each.shape[1]), reduction="none")
@@ -92,7 +90,7 @@ class GaugePlus(Method):
         return self.gauge.read(batch)
 
     def decide(self, reading: Reading) -> Prediction:
-        """What the network says, or the product of all answers; evidence and gates are those of the network."""
+        """The network's answer, or the product of all answers; evidence and gates are those of the network."""
         prediction = self.gauge.decide(reading)
         if self.combination is None:
             return prediction
@@ -111,7 +109,7 @@ class GaugePlus(Method):
         self.combination.learn(*map(torch.cat, zip(*answers, strict=True)), rows=min(len(val), ROWS))
 
     def _head_logits(self, units: Units) -> Float[Tensor, "b m k"]:
-        """The logits of all heads. What they read of a modality that is missing means nothing."""
+        """The logits of all heads; those of missing modalities are meaningless."""
         assert self.heads is not None
         pooling = self.pooling * units.observed[:, None]
         pooling = pooling / pooling.sum(-1, keepdim=True).clamp_min(1)

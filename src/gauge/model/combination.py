@@ -1,7 +1,7 @@
 """The calibrated product of several answers: logits = Σ_j w_j · log p_j over the answers that are present.
 
 w_j = exp(u_j + v_j · share), with share_m the observed part of modality m: a weight for every subset of the modalities, and
-for tables with gaps everything in between. A temperature for each answer would change nothing, as Σ_j w_j · (z_j / T_j)
+for partly observed tables anything between. A temperature for each answer would change nothing, as Σ_j w_j · (z_j / T_j)
 depends on w_j / T_j alone. u and v minimise, over validation samples under all kinds of masks,
 
     rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2
@@ -19,7 +19,7 @@ STEPS = 100
 
 
 class Combination(nn.Module):
-    """All weights are one until `learn` is called; they are no parameters, as training must not touch them.
+    """All weights are one until `learn` is called; they are buffers, so that training does not change them.
 
     >>> combine = Combination(answers=2, modalities=1)
     >>> combine(torch.zeros(5, 2, 3), torch.ones(5, 2, dtype=torch.bool), torch.ones(5, 1)).shape
@@ -28,10 +28,8 @@ class Combination(nn.Module):
 
     def __init__(self, answers: int, modalities: int) -> None:
         super().__init__()
-        self.register_buffer("offset", torch.zeros(answers))
-        self.register_buffer("slope", torch.zeros(answers, modalities))
-        self.offset: Tensor
-        self.slope: Tensor
+        self.offset = nn.Buffer(torch.zeros(answers))
+        self.slope = nn.Buffer(torch.zeros(answers, modalities))
 
     def forward(
         self, logits: Float[Tensor, "b j k"], present: Bool[Tensor, "b j"], share: Float[Tensor, "b m"]
@@ -54,9 +52,7 @@ class Combination(nn.Module):
     ) -> None:
         """`rows` is the number of different samples among the n: one that is seen under several masks counts once."""
         logits, share = logits.detach().double(), share.double()
-        offset, slope = (
-            torch.zeros_like(each, dtype=torch.float64).requires_grad_() for each in (self.offset, self.slope)
-        )
+        offset, slope = (torch.zeros_like(each).double().requires_grad_() for each in (self.offset, self.slope))
         optimizer = torch.optim.LBFGS([offset, slope], max_iter=STEPS, line_search_fn="strong_wolfe")
 
         def objective() -> Tensor:

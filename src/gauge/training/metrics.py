@@ -10,7 +10,6 @@ from sklearn.metrics import roc_auc_score
 RESAMPLES = 1000
 
 Interval = tuple[float, float]
-Score = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class Metric:
     `paired` gives the p-value and the name of the test for two methods on the same samples."""
 
     name: str
-    score: Score
+    score: Callable[[np.ndarray, np.ndarray], float]
     sampling: Callable[[np.ndarray, np.ndarray], Interval | None]
     paired: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, str]]
 

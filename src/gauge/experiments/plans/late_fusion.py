@@ -8,7 +8,7 @@ from gauge.methods.late_fusion import LateFusion
 from gauge.training.stages import Stage
 from gauge.types import Imputer
 
-__all__ = ["PLAN", "stage", "vector_classifiers"]
+__all__ = ["PLAN", "make_unimodal"]
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
@@ -24,11 +24,7 @@ def make_experts(train: Dataset, *, parts: Parts) -> LateFusion:
     return LateFusion({name: part.build(parts.dim) for name, part in parts.experts.items()}, parts.num_classes)
 
 
-def make_unimodal(train: Dataset, imputer: Imputer, *, parts: Parts) -> LateFusion:
-    return vector_classifiers(parts, imputer)
-
-
-def vector_classifiers(parts: Parts, imputer: Imputer | None = None) -> LateFusion:
+def make_unimodal(train: Dataset, imputer: Imputer | None = None, *, parts: Parts) -> LateFusion:
     """A new linear classifier on the vector of each modality, for unimodal, QMF and PDF."""
     encoders = {name: part.build(parts.vector_dim) for name, part in parts.vectors.items()}
     return LateFusion(encoders, parts.num_classes, imputer, rectify=False)

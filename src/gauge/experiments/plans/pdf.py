@@ -3,7 +3,7 @@
 from gauge.data import Dataset
 from gauge.experiments.parts import Parts
 from gauge.experiments.plans import Variant, baseline_plan, needs_imputer
-from gauge.experiments.plans.late_fusion import vector_classifiers
+from gauge.experiments.plans.late_fusion import make_unimodal
 from gauge.methods.pdf import PDF
 from gauge.types import Imputer
 
@@ -11,7 +11,7 @@ __all__ = ["PLAN"]
 
 
 def make_pdf(train: Dataset, imputer: Imputer, *, parts: Parts) -> PDF:
-    return PDF(vector_classifiers(parts), imputer)
+    return PDF(make_unimodal(train, parts=parts), imputer)
 
 
 NOTE = "classifiers weighted by predicted and relative confidence, completed inputs"

@@ -3,7 +3,7 @@
 from gauge.data import Dataset
 from gauge.experiments.parts import Parts
 from gauge.experiments.plans import Variant, baseline_plan, needs_imputer
-from gauge.experiments.plans.late_fusion import vector_classifiers
+from gauge.experiments.plans.late_fusion import make_unimodal
 from gauge.methods.qmf import QMF
 from gauge.types import Imputer
 
@@ -11,7 +11,7 @@ __all__ = ["PLAN"]
 
 
 def make_qmf(train: Dataset, imputer: Imputer, *, parts: Parts) -> QMF:
-    return QMF(vector_classifiers(parts), imputer, rows=len(train))
+    return QMF(make_unimodal(train, parts=parts), imputer, rows=len(train))
 
 
 NOTE = "classifiers weighted by their energy, completed inputs"

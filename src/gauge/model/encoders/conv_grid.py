@@ -19,6 +19,7 @@ class ConvGrid(Encoder):
     """
 
     example_shape = (3, 28, 28)
+    make_trunk = staticmethod(conv_trunk)
 
     def __init__(self, shape: Sequence[int], width: int, channels: Sequence[int] = CHANNELS) -> None:
         super().__init__()
@@ -26,7 +27,7 @@ class ConvGrid(Encoder):
         self.units = (trunk_sides(square_side(shape), len(channels))[-1] // 2) ** 2
         if not self.units:
             raise ValueError(f"side {shape[1]} is too small for {len(channels)} halvings and a pool; use fewer")
-        self.trunk = conv_trunk((shape[0], *channels))
+        self.trunk = self.make_trunk((shape[0], *channels))
         self.read_out = nn.Sequential(nn.Conv2d(channels[-1], width, 1), nn.MaxPool2d(2))
 
     def forward(self, x: Float[Tensor, "b ch h w"], observed: Tensor) -> Float[Tensor, "b n c"]:

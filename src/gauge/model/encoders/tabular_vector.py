@@ -1,7 +1,6 @@
 """Table -> one unit: the CLS state of the Transformer over its columns, and one Linear (DVM, UK Biobank)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -19,8 +18,10 @@ class TabularVector(Tabular):
     1
     """
 
-    def __init__(self, shape: Sequence[int], width: int, **options: Any) -> None:
-        super().__init__(shape, width, **options)
+    def __init__(
+        self, shape: Sequence[int], width: int, cardinalities: Sequence[int] | None = None, **options: int
+    ) -> None:
+        super().__init__(shape, width, cardinalities, **options)
         self.project = nn.Linear(self.width, width)
         self.units, self.width = 1, width
 

@@ -16,11 +16,10 @@ from gauge.experiments.benchmarks.readers.squares import read_arrays
 from gauge.experiments.benchmarks.readers.tables import image_table_dataset
 
 SIDE = 128
-NUMPY_SCALAR = np.int64(0).__reduce__()[0]
 NUMPY_GLOBALS = [  # for lists of NumPy scalars, written by any version of NumPy
     np.dtype,
     *{type(np.dtype(kind)) for kind in ("int32", "int64", "float32", "float64", "bool", "str")},
-    *((NUMPY_SCALAR, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
+    *((np.int64(0).__reduce__()[0], f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
 ]
 
 
