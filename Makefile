@@ -39,7 +39,7 @@ wheel: $(VENV)/.installed
 	rm -rf build/wheel && mkdir -p build/wheel
 	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target build/wheel/installed build/wheel/*.whl
-	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python ../../tests/wheel.py
+	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python ../../.ci/wheel.py
 
 gpu-test: $(VENV)/.installed
 	$(BIN)/python perf/gpu_tests.py

@@ -233,7 +233,7 @@ class _Saver:
             changed = [name for name, value in run["settings"].items() if saved["settings"].get(name) != value]
             changed += [name for name in ("data", "code") if saved.get(name) != run[name]]
             raise ValueError(
-                f"{path} belongs to a run with other {', '.join(changed)}; use another folder, or delete it to start anew"
+                f"{path} belongs to a run with other {', '.join(changed)}; use another folder or delete it"
             )
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in parts["optimizer"].items():

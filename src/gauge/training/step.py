@@ -22,7 +22,7 @@ EAGER_STEPS = 3  # before a step is recorded, to allocate memory
 
 
 def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> torch.optim.Adam:
-    """Adam for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step reads anew."""
+    """Adam for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step can read."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
     if device.type != "cuda":
         return torch.optim.Adam(trained, lr=settings.learning_rate, fused=True)

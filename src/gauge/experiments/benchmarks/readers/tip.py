@@ -94,8 +94,8 @@ def read_features(path: Path, cardinalities: Int[np.ndarray, "f"]) -> Float[np.n
 
 
 def find_arrays(names: Sequence[Any], roots: Sequence[Path], source: Path) -> list[Path]:
-    """The .npy file of each named image: at that path or, without some of its leading folders, under a root. What is found
-    for the first image applies to all."""
+    """The .npy file of each named image: at that path or, without some of its leading folders, under a root. The
+    first image decides for all."""
     written = [Path(str(name)).with_suffix(".npy") for name in names]
     if written[0].is_absolute() and written[0].is_file():
         return written
