@@ -149,7 +149,9 @@ def test_the_subsets_of_a_step_are_those_of_its_first_key(batch):
 
 def test_a_backbone_without_blocks_is_refused():
     network = Network(lambda sequence, bias: sequence, DIM, CLASSES)
-    with pytest.raises(ValueError, match="MAP adds prompts before every block, which FromFunction does not expose; use"):
+    with pytest.raises(
+        ValueError, match="MAP adds prompts before every block, which FromFunction does not expose; use"
+    ):
         MAP(helpers.unit_encoder(), network)
 
 
