@@ -271,7 +271,6 @@ def command(*arguments: str, cwd: Path, check: int = 0) -> subprocess.CompletedP
         env=ONE_THREAD,
         capture_output=True,
         text=True,
-        timeout=280,
         check=False,
     )
     assert done.returncode == check, done.stderr

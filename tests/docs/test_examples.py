@@ -22,7 +22,6 @@ def output(name: str, cwd: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

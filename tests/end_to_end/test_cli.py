@@ -199,7 +199,7 @@ def test_an_interrupt_says_how_to_continue(tmp_path):
     while not (tmp_path / "runs").exists():
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=100)
+    _, said = process.communicate()
     assert process.returncode == 130
     assert "run the same command again to continue" in said
     assert "Traceback" not in said

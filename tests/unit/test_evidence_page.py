@@ -289,7 +289,6 @@ def visit(path: Path, folder: Path) -> tuple[str, list[str], list[str]]:
         ],
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
         check=True,
     )
     events = [event.get("params", {}) for event in json.loads(log.read_text("utf-8"))["events"]]
