@@ -1,4 +1,4 @@
-"""The demo: imputer, backbone and five ways to use them on polymnist5k; a table, a verdict and report.html."""
+"""The demo: GAUGE, the same network without gates or imputer, and GAUGE+; a table, a verdict and report.html."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -8,26 +8,27 @@ import numpy as np
 import torch
 
 from gauge.experiments.benchmarks import Overrides
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.plans.gauge import VARIANTS
+from gauge.experiments.experiment import Experiment, Row
+from gauge.experiments.plans import plan_of
 from gauge.experiments.results import load_predictions
 from gauge.experiments.tables import result_table
 from gauge.experiments.workspace import Job, Workspace
 from gauge.masks import RandomModalities
 from gauge.model.explain import explain
 from gauge.model.gauge import Gauge
-from gauge.reports.page import Curves, Estimate, ModalityEvidence, Report, Row, SampleEvidence, render_report
+from gauge.reports import page
+from gauge.reports.page import Curves, Estimate, ModalityEvidence, Report, SampleEvidence, render_report
 from gauge.training.checkpoint import write_text
 from gauge.training.inference import masked_batches
 from gauge.training.metrics import ACCURACY
 from gauge.training.stages import OnEpoch, silent
 
+GAUGE = Row("gauge", "gauge")
 ROWS = {
-    "masked": "Masked only",
-    "v1": "All imputed (v1)",
-    "v2": "Fine-tuned, ungated (v2)",
-    "v3": "Modality gates (v3)",
-    "gauge": "GAUGE",
+    Row("gauge", "masked"): "Masked only",
+    Row("gauge", "v2"): "Fine-tuned, ungated (v2)",
+    GAUGE: "GAUGE",
+    Row("gauge_plus", "gauge_plus"): "GAUGE+",
 }
 CURVE = {"complete": 0.0, "eta=0.2": 0.2, "eta=0.4": 0.4, "eta=0.6": 0.6, "eta=0.8": 0.8}
 SHOWN = {"complete": "η = 0", "eta=0.6": "η = 0.6", "eta=0.8": "η = 0.8"}
@@ -37,6 +38,7 @@ SAMPLES = 6
 
 def run(
     out: Path,
+    benchmark: str = "polymnist5k",
     *,
     seed: int = 0,
     overrides: Overrides | None = None,
@@ -46,19 +48,17 @@ def run(
     """Train and evaluate all rows. Returns the table as Markdown, the verdict on it, and the path of the report."""
     started = time.perf_counter()
     workspace = Workspace(out, device, on_epoch)
-    experiments = {
-        variant: Experiment(benchmark="polymnist5k", variant=variant, seed=seed, overrides=overrides or Overrides())
-        for variant in ROWS
-    }
+    options = {"benchmark": benchmark, "seed": seed, "overrides": overrides or Overrides()}
+    experiments = {row: Experiment(method=row.method, variant=row.variant, **options) for row in ROWS}
     finished = {
-        variant: {result.protocol: (result, path) for result, path in workspace.run(experiment, tuple(CURVE))}
-        for variant, experiment in experiments.items()
+        row: {result.protocol: (result, path) for result, path in workspace.run(experiment, tuple(CURVE))}
+        for row, experiment in experiments.items()
     }
-    verdict = _verdict({variant: protocols[HARDEST][1] for variant, protocols in finished.items()})
-    gauge, _ = finished["gauge"][HARDEST]
+    verdict = _verdict({row: protocols[HARDEST][1] for row, protocols in finished.items()})
+    gauge, _ = finished[GAUGE][HARDEST]
 
-    def estimates(variant: str, protocols: Iterable[str]) -> tuple[Estimate, ...]:
-        results = (finished[variant][protocol][0] for protocol in protocols)
+    def estimates(row: Row, protocols: Iterable[str]) -> tuple[Estimate, ...]:
+        results = (finished[row][protocol][0] for protocol in protocols)
         return tuple((100 * each.value, 100 * each.interval[0], 100 * each.interval[1]) for each in results)
 
     report = Report(
@@ -67,18 +67,18 @@ def run(
         "(η is their share), an imputer invents them, and GAUGE decides unit by unit how far to trust what it sees.",
         columns=tuple(SHOWN.values()),
         rows=tuple(
-            Row(name, VARIANTS[variant].note, estimates(variant, SHOWN), featured=variant == "gauge")
-            for variant, name in ROWS.items()
+            page.Row(name, plan_of(row.method).variants[row.variant].note, estimates(row, SHOWN), featured=row == GAUGE)
+            for row, name in ROWS.items()
         ),
         curves=Curves(
             "share of views missing (η)",
             tuple(CURVE.values()),
-            {name: list(estimates(variant, CURVE)) for variant, name in ROWS.items()},
+            {name: list(estimates(row, CURVE)) for row, name in ROWS.items()},
         ),
-        samples=_samples(workspace, workspace.job(experiments["gauge"])),
+        samples=_samples(workspace, workspace.job(experiments[GAUGE])),
         verdict=tuple(verdict),
         facts={
-            "data": f"polymnist5k, {gauge.data['samples']} test samples, fingerprint {gauge.data['fingerprint']}",
+            "data": f"{benchmark}, {gauge.data['samples']} test samples, fingerprint {gauge.data['fingerprint']}",
             "seed": str(seed),
             "hardware": ", ".join(str(value) for value in gauge.hardware.values()),
             "commit": gauge.commit,
@@ -86,22 +86,22 @@ def run(
         },
     )
     write_text(out / "report.html", render_report(report))
-    table = result_table([finished[variant][protocol][0] for variant in ROWS for protocol in SHOWN])
+    table = result_table([finished[row][protocol][0] for row in ROWS for protocol in SHOWN])
     return table.markdown(), verdict, out / "report.html"
 
 
-def _verdict(paths: Mapping[str, Path]) -> list[str]:
+def _verdict(paths: Mapping[Row, Path]) -> list[str]:
     """GAUGE compared with every other row on the same samples, in words."""
-    gauge, labels = load_predictions(paths["gauge"])
+    gauge, labels = load_predictions(paths[GAUGE])
     sentences = []
-    for variant, path in paths.items():
-        if variant == "gauge":
+    for row, path in paths.items():
+        if row == GAUGE:
             continue
         comparison = ACCURACY.compare(load_predictions(path)[0], gauge, labels)
         low, high = (100 * bound for bound in comparison.interval)
         decided = "GAUGE is ahead" if comparison.difference > 0 else "GAUGE is behind"
         sentences.append(
-            f"At η = 0.8, GAUGE minus {ROWS[variant]}: {100 * comparison.difference:+.1f} points "
+            f"At η = 0.8, GAUGE minus {ROWS[row]}: {100 * comparison.difference:+.1f} points "
             f"(95 % from {low:+.1f} to {high:+.1f}, {comparison.test} p = {comparison.p_value:.2g}): "
             f"{'undecided' if comparison.p_value > 0.05 else decided}."
         )

@@ -98,22 +98,28 @@ def _definitions(values: Iterable[Any]) -> Iterator[Any]:
                 yield from _definitions(getattr(value, each.name) for each in fields(value) if each.compare)
 
 
-@cache
 def _closure(module: str) -> dict[str, str]:
     """The hashes of a module and of all that it imports from the package it belongs to."""
-    package = module.partition(".")[0]
+    packages = (f"{module.partition('.')[0]}.", "gauge.")
     hashes: dict[str, str] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        path = _path(name)
-        if name in hashes or path is None:
-            continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        hashes[name] = digest(_syntax(tree))
-        imported = [each for node in ast.walk(tree) for each in _imported(node, name, path)]
-        waiting += [each for each in imported if each.startswith((f"{package}.", "gauge."))]
+        source = None if name in hashes else _source(name)
+        if source is not None:
+            hashes[name], imported = source
+            waiting += [each for each in imported if each.startswith(packages)]
     return hashes
+
+
+@cache
+def _source(module: str) -> tuple[str, list[str]] | None:
+    """The hash of a module's source and the modules it imports, if it has a source."""
+    path = _path(module)
+    if path is None:
+        return None
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return digest(_syntax(tree)), [each for node in ast.walk(tree) for each in _imported(node, module, path)]
 
 
 def _path(module: str) -> Path | None:

@@ -75,5 +75,6 @@ BENCHMARK = Benchmark(
         finetune=TrainSettings(epochs=20, masks=AnyModalities(), selection=PROTOCOLS, precision="tf32"),
     ),
     read=read,
+    plus_dim=128,
     files=f"{FACES}, list_attr_celeba and list_eval_partition (.csv or .txt)",
 )

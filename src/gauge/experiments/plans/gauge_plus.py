@@ -39,7 +39,7 @@ VARIANTS = {
     "gauge_plus-no-combination": PlusVariant("heads in training, the network alone answers", combines=False),
     "gauge_plus-old-encoders": PlusVariant("with the encoders of the paper's backbone", deep=False),
 }
-SHALLOW = ("conv_grid", "conv_vector", "mlp")  # encoders of images that `deep_grid` takes the place of
+RESNETS = ("resnet_grid", "resnet_vector")  # encoders of images that stay; `deep_grid` takes the place of all others
 TABLES = ("cells", "columns", "tabular")  # whose whole unit `flat_table` makes
 
 
@@ -58,9 +58,9 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
 
 
 def unit_part(modality: Modality, variant: PlusVariant) -> EncoderPart:
-    """A modality's encoder, a deep one for images instead of a shallow one, and its whole unit."""
+    """A modality's encoder, a ResNet or a deep grid for images, and its whole unit."""
     fine = EncoderPart(ENCODERS.get(modality.encoder), modality.shape, modality.options)
-    if variant.deep and len(modality.shape) == 3 and modality.encoder in SHALLOW:
+    if variant.deep and len(modality.shape) == 3 and modality.encoder not in RESNETS:
         channels = {name: value for name, value in modality.options.items() if name == "channels"}
         fine = EncoderPart(DeepGrid, modality.shape, channels)
     if not variant.whole:
