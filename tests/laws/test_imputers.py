@@ -99,6 +99,21 @@ def test_a_loss_does_not_depend_on_hidden_values(train, batch, name):
         assert all(gradient.isfinite().all() for gradient in found.values())
 
 
+@pytest.mark.parametrize("name", BLIND)
+def test_an_imputer_never_looks_at_labels(train, batch, name):
+    """Hence it may learn from samples without any."""
+    other = replace(train, labels=train.labels.roll(1) * 0)
+    first, second = (helpers.imputer(name, each) for each in (train, other))
+    unlabelled = replace(batch, labels=None)
+    for modality, values in complete(first, batch).inputs.items():
+        assert torch.equal(complete(second, unlabelled).inputs[modality], values)
+    if IMPUTERS.get(name).loss is not Trainable.loss:
+        with seeded(0):
+            expected = sum(first.loss(batch).values())
+        with seeded(0):
+            assert torch.equal(sum(second.loss(unlabelled).values()), expected)
+
+
 def test_mean_is_the_mean_of_what_was_observed(train, batch):
     completed = complete(Mean.of(train), with_hidden(batch, "nan"))
     for row, column in (~batch.observed["table"]).nonzero().tolist():

@@ -20,6 +20,8 @@ from gauge.experiments.runner import _tasks
 from gauge.experiments.workspace import Workspace
 from gauge.masks import mask_split, parse_protocol
 
+SHARES = {"train": 6, "val": 2, "test": 2}
+
 
 @pytest.fixture(autouse=True)
 def _nothing_said_yet():
@@ -210,3 +212,15 @@ def test_options_of_encoders_and_another_imputer_come_by_settings():
         leaf99.BENCHMARK.with_overrides(Overrides(modality_options={"photo": {}}))
     with pytest.raises(ValueError, match="here: modality_options.image: Input should be a valid dictionary"):
         Overrides.parse({"modality_options": {"image": 3}}, "here")
+
+
+def test_disjoint_folds_test_every_leaf_once_and_leave_the_other_divisions_as_they_are(whole):
+    labels = np.repeat(np.arange(4), 10)
+    divided = [divide(labels, Path("x"), val=0.2, test=0.2, fold=fold, disjoint=True) for fold in range(5)]
+    assert sorted(np.concatenate([each["test"] for each in divided])) == list(range(40))
+    assert all(np.bincount(labels[each[split]]).tolist() == [n] * 4 for each in divided for split, n in SHARES.items())
+    assert all(sorted(np.concatenate(list(each.values()))) == list(range(40)) for each in divided)
+    benchmark = leaf99.BENCHMARK.with_overrides(Overrides(folds="disjoint")).for_seed(3)
+    assert benchmark.division("test") == "disjoint fold 3"
+    assert benchmark.load("test", whole).fingerprint == leaf99.read("test", whole, 3, disjoint=True).fingerprint
+    assert leaf99.BENCHMARK.for_seed(3).load("test", whole).fingerprint == leaf99.read("test", whole, 3).fingerprint

@@ -85,10 +85,11 @@ def benchmark(
 
 def _distinct(experiments: "list[Experiment]") -> "list[Experiment]":
     """The experiments without duplicates: different seeds of a row in which nothing varies."""
-    distinct: dict[tuple[str, int, str], Experiment] = {}
+    distinct: dict[tuple[str, str, str], Experiment] = {}
     for experiment in experiments:
         benchmark = experiment.configured()
-        distinct.setdefault((experiment.stage(benchmark).identity, benchmark.fold, experiment.method), experiment)
+        rows = benchmark.division("train")
+        distinct.setdefault((experiment.stage(benchmark).identity, rows, experiment.method), experiment)
     return list(distinct.values())
 
 

@@ -76,6 +76,13 @@ class Dataset:
         observed = {name: flags.to(device) for name, flags in self.observed.items()}
         return replace(self, inputs=inputs, labels=self.labels.to(device), observed=observed)
 
+    def take(self, rows: Int[Tensor, "taken"]) -> "Dataset":
+        """The split with these rows alone."""
+        rows = rows.to(self.device)
+        inputs = {name: values[rows] for name, values in self.inputs.items()}
+        observed = {name: flags[rows] for name, flags in self.observed.items()}
+        return replace(self, inputs=inputs, labels=self.labels[rows], observed=observed)
+
     def batch(
         self, index: Int[Tensor, "b"], *, keep: Mapping[str, Tensor] | None = None, key: Int[Tensor, "b"] | None = None
     ) -> Batch:

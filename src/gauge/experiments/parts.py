@@ -81,7 +81,7 @@ class Parts:
 def imputer_stage(benchmark: Benchmark) -> Stage:
     """The benchmark's imputer: trained once, and frozen for all methods and seeds."""
     arguments = {"imputer": IMPUTERS.get(benchmark.imputer), "options": benchmark.imputer_options}
-    return Stage(f"imputer-{benchmark.imputer}", make_imputer, arguments, benchmark.settings.imputer)
+    return Stage(f"imputer-{benchmark.imputer}", make_imputer, arguments, benchmark.settings.imputer, split="imputer")
 
 
 def make_imputer(train: Dataset, *, imputer: type[Imputer], options: Mapping[str, Any]) -> Imputer:

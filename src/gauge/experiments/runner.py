@@ -94,7 +94,7 @@ def _tasks(experiments: Sequence[Experiment]) -> list[_Task]:
     for experiment in experiments:
         benchmark = experiment.configured()
         last = experiment.stage(benchmark)
-        data = f"{experiment.data} {benchmark.fold}"
+        data = {split: f"{experiment.data} {benchmark.division(split)}" for split in ("train", "imputer")}
         for stage in last.all():
             if stage.key(data) not in indices:
                 after = tuple(indices[need.key(data)] for need in stage.needs)

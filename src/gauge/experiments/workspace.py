@@ -62,7 +62,7 @@ class Workspace:
     device: torch.device | str | None = None
     on_epoch: OnEpoch = silent
     reuse: bool = False
-    _splits: dict[tuple[str, int, str, str | None], Dataset] = field(default_factory=dict)
+    _splits: dict[tuple[str, str, str, str | None], Dataset] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.device = pick_device(self.device)
@@ -72,12 +72,13 @@ class Workspace:
     def job(self, experiment: Experiment) -> Job:
         benchmark = experiment.configured()
         train, val, test = (self.split(benchmark, name, experiment.data) for name in ("train", "val", "test"))
-        store = StageStore(train, val, self.folder / "stages", self.on_epoch, self.reuse)
+        imputer = self.split(benchmark, "imputer", experiment.data) if benchmark.imputer_reads_more else None
+        store = StageStore(train, val, self.folder / "stages", self.on_epoch, self.reuse, imputer)
         return Job(experiment, benchmark, experiment.stage(benchmark), store, test)
 
     def split(self, benchmark: Benchmark, split: str, data: str | None = None) -> Dataset:
         """A split of a benchmark on the device; it is read once."""
-        key = (benchmark.name, benchmark.fold, split, data)
+        key = (benchmark.name, benchmark.division(split), split, data)
         if key not in self._splits:
             assert self.device is not None
             self._splits[key] = benchmark.load(split, Path(data) if data else None).to(self.device)
@@ -128,13 +129,13 @@ class Workspace:
                 if stage.settings.epochs and job.store.about(stage) is None:
                     fold = f" fold {job.benchmark.fold}" if job.benchmark.folds > 1 else ""
                     waiting[stage.name + fold] = (stage, job.store)
-        steps = [stage.settings.epochs * stage.steps_per_epoch(store.train) for stage, store in waiting.values()]
+        steps = [stage.settings.epochs * stage.steps_per_epoch(store.rows(stage)) for stage, store in waiting.values()]
         if sum(steps) < FEW_STEPS:
             return {}
         measured: dict[str, float] = {}  # an epoch of each kind
         for stage, store in waiting.values():
             if _kind(stage) not in measured:
-                measured[_kind(stage)] = stage.seconds_per_epoch(store.train, store.val)
+                measured[_kind(stage)] = stage.seconds_per_epoch(store.rows(stage), store.val)
         return {name: stage.settings.epochs * measured[_kind(stage)] for name, (stage, _) in waiting.items()}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -35,13 +35,14 @@ def silent(stage: str, epoch: Epoch) -> None:
 @dataclass(frozen=True)
 class Stage:
     """One thing to train: `make(train, *needs, **arguments)`, with the trained modules of `needs`. `make` is a class or a
-    function of a module."""
+    function of a module. `split` names the rows it learns from: those of the classifier, or those of the imputer."""
 
     name: str
     make: Callable[..., Trainable]
     arguments: Mapping[str, Any]
     settings: TrainSettings
     needs: tuple["Stage", ...] = ()
+    split: Literal["train", "imputer"] = "train"
 
     def all(self) -> list["Stage"]:
         """All stages that this one needs, each once and in order, then the stage itself."""
@@ -55,14 +56,14 @@ class Stage:
         """The hash of what is built and how it trains, without the data."""
         return self.key("")
 
-    def key(self, data: str) -> str:
-        """The hash that this stage is stored under, for data with that fingerprint."""
+    def key(self, data: str | Mapping[str, str]) -> str:
+        """The hash that this stage is stored under, for data with that fingerprint, or with these for each split."""
         return source.digest(
             {
                 "make": source.plain(self.make),
                 "arguments": source.plain(self.arguments),
                 "settings": self.settings.model_dump(mode="json"),
-                "data": data,
+                "data": data if isinstance(data, str) else data[self.split],
                 "needs": [need.key(data) for need in self.needs],
             }
         )
@@ -104,7 +105,8 @@ class Trained:
 class StageStore:
     """Trains stages on one pair of splits and stores them, in a folder or, without one, in memory.
 
-    With `reuse`, stages are used although the code that trained them has changed.
+    With `reuse`, stages are used although the code that trained them has changed. `imputer` are the rows that an imputer
+    learns from, by default those of `train`.
     """
 
     train: Dataset
@@ -112,6 +114,7 @@ class StageStore:
     folder: Path | None
     on_epoch: OnEpoch = silent
     reuse: bool = False
+    imputer: Dataset | None = None
     _memory: dict[str, tuple[dict[str, Tensor], dict[str, Any]]] = field(default_factory=dict)
 
     def path(self, stage: Stage) -> Path | None:
@@ -119,7 +122,16 @@ class StageStore:
         return None if self.folder is None else self.folder / f"{stage.name}-{self.key(stage)}" / "model.safetensors"
 
     def key(self, stage: Stage) -> str:
-        return stage.key(f"{self.train.fingerprint} {self.val.fingerprint if self.val else ''}")
+        val = self.val.fingerprint if self.val else ""
+        return stage.key({"train": f"{self.train.fingerprint} {val}", "imputer": f"{self._imputer.fingerprint} {val}"})
+
+    def rows(self, stage: Stage) -> Dataset:
+        """What the stage learns from."""
+        return self._imputer if stage.split == "imputer" else self.train
+
+    @property
+    def _imputer(self) -> Dataset:
+        return self.train if self.imputer is None else self.imputer
 
     def about(self, stage: Stage) -> dict[str, Any] | None:
         """The record of the stage's training; None if it is not trained, or was trained by other code."""
@@ -134,7 +146,7 @@ class StageStore:
     def trained(self, stage: Stage) -> Trained:
         """The stage, trained or loaded; every call returns a new module."""
         needs = [self.trained(need) for need in stage.needs]
-        module = stage.build(self.train, [need.module for need in needs]).to(self.train.device)
+        module = stage.build(self.rows(stage), [need.module for need in needs]).to(self.train.device)
         about = self.about(stage)
         if about is None:
             about = self._train(stage, module)
@@ -146,15 +158,13 @@ class StageStore:
         return Trained(module.eval(), about, stale)
 
     def _train(self, stage: Stage, module: Trainable) -> dict[str, Any]:
-        path, settings, progress = self.path(stage), stage.settings, Progress()
+        path, settings, progress, rows = self.path(stage), stage.settings, Progress(), self.rows(stage)
         if path is not None:
             self._discard_stale(stage, path)
         if module.is_trainable:
             val, folder = self.val if settings.selection else None, path and path.parent
             on_epoch = partial(self.on_epoch, stage.name)
-            progress = fit(
-                module, self.train, val, settings=settings, folder=folder, on_epoch=on_epoch, code=stage.code
-            )
+            progress = fit(module, rows, val, settings=settings, folder=folder, on_epoch=on_epoch, code=stage.code)
         if isinstance(module, Method):
             module.eval().prepare(self.train, self.val)
         about = {
@@ -165,7 +175,7 @@ class StageStore:
             "best": progress.best_epoch,
             "score": progress.best_score,
             "train_seconds": round(sum(epoch["seconds"] for epoch in progress.history), 1),
-            "train_rows": len(self.train),
+            "train_rows": len(rows),
             "trained": {"commit": commit(), "code": stage.code, "hardware": hardware(self.train.device)},
         }
         if path is None:

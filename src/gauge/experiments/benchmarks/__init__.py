@@ -4,11 +4,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from gauge.data import Dataset
+from gauge.experiments.benchmarks.readers.labels import labelled_rows
 from gauge.masks import Protocol
 from gauge.registry import IMPUTERS, pick
 from gauge.training.metrics import ACCURACY, Metric
@@ -62,7 +63,12 @@ class ImputerOverride(Settings):
 
 class Overrides(Settings):
     """What a configuration file can change: settings of stages, options of the imputer and of the encoders of modalities,
-    and the number of backbones."""
+    the number of backbones, and which rows are used.
+
+    `labels` keeps that many labelled training samples, drawn anew for each seed; the imputer still learns from all of them,
+    which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint` gives
+    a benchmark with several divisions test splits that do not overlap.
+    """
 
     imputer: StageOverride | None = None
     pretrain: StageOverride | None = None
@@ -74,6 +80,9 @@ class Overrides(Settings):
     imputer_options: ImputerOverride | None = None
     modality_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     backbones: int | None = Field(default=None, ge=1)
+    labels: int | None = Field(default=None, ge=1)
+    imputer_split: Literal["train"] | None = None
+    folds: Literal["disjoint"] | None = None
 
     @property
     def stages(self) -> dict[str, StageOverride]:
@@ -136,8 +145,12 @@ class Benchmark:
     `read(split, data)` reads a split; `files` says what the folder `data` has to hold, where one is needed. `vector_dim` is
     the width of a modality as one vector and `plus_dim` that of GAUGE+, both `dim` by default; `projection` is that of the
     space of class prototypes, half of `dim` by default. The image encoders of `experts` take `expert_options`. Fine-tuning
-    with seed s starts from backbone s mod `backbones`, on the division into splits s mod `folds`. `small_init` starts Linear
-    and Embedding weights at N(0, 0.02²) instead of torch's default.
+    with seed s starts from backbone s mod `backbones`, on the division into splits s mod `folds`; their test splits overlap
+    unless `disjoint`. `small_init` starts Linear and Embedding weights at N(0, 0.02²) instead of torch's default.
+
+    The imputer learns from `imputer_split`: "all" training rows, also those without labels; those of the classifier
+    ("train"); or, with "own", a split `imputer` that `read` has. `labels` is the number of labelled training rows, drawn
+    with the seed `draw`; None keeps all.
     """
 
     name: str
@@ -162,22 +175,49 @@ class Benchmark:
     plus_dim: int = 0
     folds: int = 1
     fold: int = 0
+    disjoint: bool = False
+    imputer_split: Literal["all", "train", "own"] = "all"
+    labels: int | None = None
+    draw: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "projection", self.projection or self.dim // 2)
         object.__setattr__(self, "settings", self.settings.with_metric(self.metric))  # what is reported also selects
 
     def load(self, split: str, data: Path | None = None) -> Dataset:
-        """The train, val or test split."""
-        if split not in ("train", "val", "test"):
-            raise ValueError(f"{self.name} has no split {split!r}; use train, val or test")
+        """The train, val or test split, or what the imputer learns from."""
+        if split not in ("train", "val", "test", "imputer"):
+            raise ValueError(f"{self.name} has no split {split!r}; use train, val, test or imputer")
         if data is None and self.files:
             raise ValueError(f"{self.name} needs data; give --data DIR with {self.files}")
-        return self.read(split, data) if self.folds == 1 else self.read(split, data, self.fold)
+        if split == "imputer":
+            if not self.imputer_reads_more:
+                return self.load("train", data)
+            return self._read("imputer" if self.imputer_split == "own" else "train", data)
+        whole = self._read(split, data)
+        if split != "train" or self.labels is None:
+            return whole
+        return whole.take(labelled_rows(whole.labels, self.labels, seed=self.draw))
+
+    def _read(self, split: str, data: Path | None) -> Dataset:
+        if self.folds == 1:
+            return self.read(split, data)
+        return self.read(split, data, self.fold, **({"disjoint": True} if self.disjoint else {}))
+
+    @property
+    def imputer_reads_more(self) -> bool:
+        """Whether the imputer learns from other rows than the classifier."""
+        return self.imputer_split == "own" or (self.imputer_split == "all" and self.labels is not None)
+
+    def division(self, split: str) -> str:
+        """Which rows a split has, in words that are equal for two seeds if the rows are."""
+        fold = f"{'disjoint ' if self.disjoint else ''}fold {self.fold}"
+        drawn = split == "train" or (split == "imputer" and not self.imputer_reads_more)
+        return f"{fold}, {self.labels} labels of draw {self.draw}" if drawn and self.labels else fold
 
     def for_seed(self, seed: int) -> "Benchmark":
-        """The benchmark on the fold of that seed."""
-        return replace(self, fold=seed % self.folds)
+        """The benchmark on the fold and with the labelled samples of that seed."""
+        return replace(self, fold=seed % self.folds, draw=seed if self.labels else 0)
 
     def with_overrides(self, overrides: Overrides) -> "Benchmark":
         """The benchmark with some of its settings and options changed."""
@@ -185,11 +225,18 @@ class Benchmark:
         for name, changes in overrides.modality_options.items():
             before = pick(modalities, name, f"modality of {self.name}")
             modalities[name] = replace(before, options={**before.options, **changes})
+        if overrides.folds and self.folds == 1:
+            raise ValueError(
+                f"folds: disjoint needs several divisions into splits, and {self.name} has one; leave it out"
+            )
         changed = replace(
             self,
             settings=self.settings.overridden(overrides.stages),
             modalities=modalities,
             backbones=overrides.backbones or self.backbones,
+            labels=overrides.labels or self.labels,
+            imputer_split=overrides.imputer_split or self.imputer_split,
+            disjoint=overrides.folds == "disjoint" or self.disjoint,
         )
         if overrides.imputer_options is None:
             return changed

@@ -24,10 +24,11 @@ FOLDERS = ("leaf", "leaf-classification", ".")
 
 
 @cache
-def read(split: str, data: Path, fold: int = 0) -> Dataset:
+def read(split: str, data: Path, fold: int = 0, disjoint: bool = False) -> Dataset:
     """One split, in the order of the ids: 60, 20 and 20 % of each species, columns scaled by the training leaves.
 
-    The 198 leaves of one test split decide little, so there are five such divisions.
+    The 198 leaves of one test split decide little, so there are five such divisions. Their test splits overlap; those of
+    `disjoint` divisions do not.
     """
     folder = find_folder(data, FOLDERS, "images", "leaves")
     path = folder / "train.csv"
@@ -36,7 +37,7 @@ def read(split: str, data: Path, fold: int = 0) -> Dataset:
     if len(species.cat.categories) != SPECIES:
         raise ValueError(f"{path} has {len(species.cat.categories)} species; the labelled leaves are of {SPECIES}")
     labels = species.cat.codes.to_numpy()
-    parts = tables.divide(labels, path, val=0.2, test=0.2, fold=fold)
+    parts = tables.divide(labels, path, val=0.2, test=0.2, fold=fold, disjoint=disjoint)
     rows = parts[split]
     values = tables.standardised(tables.numbers(table[FEATURES], path), parts["train"])[rows]
     paths = find_images([folder / "images"], [f"{number}.jpg" for number in table["id"][rows]])

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int, UInt8
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks.readers.notes import join_notes
@@ -85,12 +85,19 @@ def image_table_dataset(
     return Dataset(split, inputs, torch.from_numpy(labels).long(), flags, join_notes(note))
 
 
-def divide(strata: np.ndarray, source: Path, *, val: float, test: float, fold: int = 0) -> dict[str, np.ndarray]:
-    """The indices of each split, sorted: the shares `val` and `test` of every stratum. Each `fold` has its own seed."""
+def divide(
+    strata: np.ndarray, source: Path, *, val: float, test: float, fold: int = 0, disjoint: bool = False
+) -> dict[str, np.ndarray]:
+    """The indices of each split, sorted: the shares `val` and `test` of every stratum. Each `fold` has its own seed; with
+    `disjoint`, the test splits of the folds 0, 1, ... do not overlap."""
     seed = SPLIT_SEED + fold
     entries = np.arange(len(strata))
     try:
-        rest, held_out = train_test_split(entries, test_size=test, stratify=strata, random_state=seed)
+        if disjoint:
+            folds = StratifiedKFold(round(1 / test), shuffle=True, random_state=SPLIT_SEED)
+            rest, held_out = list(folds.split(entries, strata))[fold]
+        else:
+            rest, held_out = train_test_split(entries, test_size=test, stratify=strata, random_state=seed)
         count = round(val * len(entries))
         fit, chosen = train_test_split(rest, test_size=count, stratify=strata[rest], random_state=seed)
     except ValueError as error:
