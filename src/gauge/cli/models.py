@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gauge.model.gauge import Gauge
     from gauge.training.stages import OnEpoch
 
+DOUBTFUL = 3  # units that `gauge gates` names
+
 
 def evaluate(
     model: TrainedModel,
@@ -98,6 +100,12 @@ def gates(
         print(frame.to_json(orient="records", indent=2))
         return
     print(frame.rename(columns={"observed": ""}).to_string(index=False, float_format="%.3f"))
+    if "trusted" in frame:
+        doubtful = frame[frame["observed"] != "hidden"].nsmallest(DOUBTFUL, "trusted")
+        named = [
+            f"{row.modality} {row.unit} of sample {row.sample} ({row.trusted:.2f})" for row in doubtful.itertuples()
+        ]
+        print(f"\nleast trusted: {', '.join(named)}")
 
 
 def _gated(
