@@ -27,7 +27,7 @@ from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
-PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md")
+PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md")
 DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
 ROWS = {
     "any_subset": "backbone as trained, missing units masked",
@@ -74,6 +74,7 @@ PAPER_ETA = ("complete", "eta=0.6", "eta=0.8")
 SCORERS = ("gauge", *(f"gauge:gauge-{name}" for name in ("random", "feature-norm", "gradient-norm", "attention")))
 NORMALIZATIONS = ("gauge:gauge-zscore", "gauge:gauge-raw")
 NOT_SCORERS = tuple(row for row in ROWS if row not in SCORERS[1:])
+NOT_MEASURED = "*Not measured yet.*\n"
 GAMMA = ("complete", "gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
 GRIDS = tuple(f"gauge:gauge-grid{side}" for side in (3, 4, 5, 6, 8))
 DRAWN = ("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3", "gauge")  # against the missing rate
@@ -81,6 +82,14 @@ FACES = ("complete", "missing=img", "missing=text")
 DIGITS = ("complete", "missing=svhn", "missing=text", "missing=svhn+text", "missing=mnist", "missing=mnist+svhn")
 DIGITS += ("missing=mnist+text",)
 REFERENCES = ("gauge:v2", "dymo", "gauge:masked")
+WRONG = ("swapped=0.2", "swapped=0.4")
+TRUST = (
+    "gauge_plus:gauge_plus-trust",
+    "gauge_plus:gauge_plus-trust-imputed",
+    "gauge_plus:gauge_plus-swaps",
+    "gauge_plus",
+)
+TRUST += ("late_fusion", "gauge:gauge-trust", "gauge:masked", "gauge:v2", "gauge", "qmf", "pdf", "dynmm")
 EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
 
 
@@ -159,6 +168,51 @@ def plus_polymnist() -> str:
     rows = ("late_fusion", "gauge:masked", "gauge:v2", "gauge", "dymo")
     own, earlier = table_of("polymnist/plus", ETA, ("gauge_plus",)), table_of("polymnist/cosine", ETA, rows)
     return replace(own, rows=own.rows | {row: earlier.rows[row] for row in rows if row in earlier.rows}).markdown()
+
+
+def trust(folder: str) -> str:
+    """Accuracy with missing and with swapped modalities, and trust minus each other row on the seeds that both have; p
+    values corrected by Holm over the rows and conditions of the second table."""
+    if not (ROOT / "results" / folder / "results.json").exists():
+        return NOT_MEASURED
+    table = table_of(folder, (*ETA, *WRONG), TRUST)
+    ours, others = table.rows[TRUST[0]], [row for row in table.rows if row != TRUST[0]]
+    pairs = {(row, each): _by_seed(ours, table.rows[row], each) for row in others for each in WRONG if each in ours}
+    p_values = holm([ttest_rel(*pair).pvalue if np.ptp(np.subtract(*pair)) else 1.0 for pair in pairs.values()])
+    shown = {
+        key: _shown(np.mean(gain := np.subtract(*pair)), np.std(gain, ddof=1), p)
+        for (key, pair), p in zip(pairs.items(), p_values, strict=True)
+    }
+    lines = [f"| points, {TRUST[0]} minus | {' | '.join(WRONG)} |", "|---" * (len(WRONG) + 1) + "|"]
+    lines += [f"| {row} | {' | '.join(shown.get((row, each), '–') for each in WRONG)} |" for row in others]
+    return table.markdown() + "\n" + "\n".join(lines) + "\n"
+
+
+def _by_seed(first: Mapping[str, Cell], second: Mapping[str, Cell], protocol: str) -> tuple[Sequence[float], ...]:
+    both = min(len(first[protocol].values), len(second[protocol].values))
+    return first[protocol].values[:both], second[protocol].values[:both]
+
+
+def trust_audit(folder: str) -> str:
+    """AUC of the trust and of the paper's gate for right against wrong units, and the calibration error of the trust."""
+    if not (ROOT / "results" / folder / "audit.json").exists():
+        return NOT_MEASURED
+    kinds = {"separation": "imputed units", "separation_observed": "observed units"}
+    kinds |= {"separation_modalities": "observed modalities", "separation_cells": "imputed cells"}
+    lines = ["| row | protocol | seeds | right against wrong | AUC, trust | AUC, the paper's gate |", "|---" * 6 + "|"]
+    audits: dict[tuple[str, str], list[dict]] = {}
+    for each in _records(folder, "audit.json"):
+        audits.setdefault((each["variant"], each["protocol"]), []).append(each)
+    for (variant, protocol), records in audits.items():
+        head = f"| {variant} | {protocol} | {len(records)} |"
+        for kind, name in kinds.items():
+            if all("trust" in record[kind] for record in records):
+                values = (_spread([record[kind] for record in records], key) for key in ("trust", "gate"))
+                lines.append(f"{head} {name} | {' | '.join(values)} |")
+        for name in records[0]["calibration"]:
+            error = _spread([record["calibration"][name] for record in records], "ece")
+            lines.append(f"{head} calibration error, {name} units | {error} | – |")
+    return "\n".join(lines) + "\n"
 
 
 def imputation(folder: str) -> str:
@@ -321,7 +375,7 @@ def _audits(folder: str) -> dict[str, list[dict]]:
 
 def _spread(records: list[dict], key: str) -> str:
     values = [record[key] for record in records]
-    return f"{mean(values):.2f} ± {stdev(values):.2f}"
+    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
 
 
 def scoring_cost() -> str:
@@ -384,6 +438,8 @@ TABLES = {
     "plus-polymnist": plus_polymnist,
     "plus-leaf99": lambda: plus("leaf99", GAMMA),
     "plus-mst": lambda: plus("mst", DIGITS),
+    "trust-polymnist": lambda: trust("polymnist/trust"),
+    "trust-audit": lambda: trust_audit("polymnist/trust"),
     "celeba": lambda: accuracy("celeba", FACES),
     "celeba-complete": lambda: differences("celeba", "complete"),
     "celeba-faces": lambda: differences("celeba", "missing=text"),

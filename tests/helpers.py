@@ -37,8 +37,12 @@ from gauge.cli import main as cli
 from gauge.experiments.benchmarks import Benchmark
 from gauge.imputers.mopoe import Coder, MoPoE
 from gauge.masks import subsets
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.columns import Columns
 from gauge.model.encoders.conv_grid import ConvGrid
+from gauge.model.encoders.deep_grid import DeepGrid
+from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.encoders.mlp import Mlp
 from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
@@ -132,6 +136,17 @@ def network(depth: int = 2) -> Network:
 
 def gauge(imputer: SupportsComplete | None = None, **gating: object) -> Gauge:
     return Gauge(unit_encoder(), network(), imputer, gating=Gating(**gating))
+
+
+def plus(imputer: SupportsComplete | None = None, *, whole: bool = True, **options: object) -> GaugePlus:
+    """Units: 4 parts and the whole of an image, a signal that is one unit, 5 cells and the whole of a table."""
+    with seeded(0, "plus"):
+        image, table = DeepGrid(SHAPES["image"], DIM, channels=(4,)), Columns(SHAPES["table"], 6)
+        if whole:
+            image, table = WithWhole(image), WithWhole(table, FlatTable(SHAPES["table"], DIM, hidden=8))
+        encoders = {"image": image, "signal": Mlp(SHAPES["signal"], DIM, hidden=6), "table": table}
+        classifier = Network(Transformer(DIM, heads=2, depth=2), DIM, CLASSES)
+        return GaugePlus(UnitEncoder(encoders, DIM), classifier, imputer, **options).eval()
 
 
 def any_subset(**options: object) -> AnySubset:

@@ -5,6 +5,8 @@ The text forms are `complete`, `missing=svhn+text`, `eta=0.6` (each sample misse
 `gamma=0.9` (that share of all table cells, drawn over the whole split as published), `gamma-per-sample=0.9` (exactly that
 share of each row), `any-gamma` (each row draws its share) and `up-to=0.5` (each sample draws a share up to that and loses
 every cell or modality with that probability).
+
+A protocol may be followed by what is wrong with the values that are left: `eta=0.6,swapped=0.2` or `swapped=0.2,noisy=0.1`.
 """
 
 import itertools
@@ -192,10 +194,47 @@ class UpTo:
         return {name: kept[name][:, 0] if features is None else kept[name] for name, features in layout.items()}
 
 
-Protocol = Complete | Missing | RandomModalities | EverySubset | AnyModalities | RandomCells | AnyCells | UpTo
+@dataclass(frozen=True)
+class Corruption:
+    """Wrong evidence: every observed modality, or cell where cells have flags, is replaced by another sample's with
+    probability `swapped`, and has noise added with probability `noisy`.
+
+    >>> str(parse_corruption("swapped=0.2")), bool(Corruption())
+    ('swapped=0.2', False)
+    """
+
+    swapped: float = 0.0
+    noisy: float = 0.0
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={rate:g}" for name, rate in vars(self).items() if rate)
+
+    def __bool__(self) -> bool:
+        return bool(self.swapped or self.noisy)
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """What `protocol` leaves of a sample, with some of it corrupted."""
+
+    protocol: "Protocol"
+    corruption: Corruption
+
+    def __str__(self) -> str:
+        missing = str(self.protocol)
+        return str(self.corruption) if missing == "complete" else f"{missing},{self.corruption}"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        return self.protocol.keep(layout, key)
+
+
+Protocol = (
+    Complete | Missing | RandomModalities | EverySubset | AnyModalities | RandomCells | AnyCells | UpTo | Corrupted
+)
 
 PLAIN: dict[str, Protocol] = {str(each): each for each in (Complete(), AnyModalities(), AnyCells())}
 RATED: dict[str, Callable[[float], Protocol]] = {"eta": RandomModalities, "every": EverySubset, "gamma": RandomCells}
+CORRUPTIONS = tuple(vars(Corruption()))
 RATED |= {"gamma-per-sample": partial(RandomCells, per_sample=True), "up-to": UpTo}
 
 
@@ -205,6 +244,8 @@ def passes(protocol: Protocol, layout: Layout) -> tuple[Protocol, ...]:
     >>> [str(each) for each in passes(EverySubset(0.5), {"image": None, "text": None})]
     ['missing=image', 'missing=text']
     """
+    if isinstance(protocol, Corrupted):
+        return tuple(Corrupted(each, protocol.corruption) for each in passes(protocol.protocol, layout))
     if not isinstance(protocol, EverySubset):
         return (protocol,)
     protocol.keep(layout, torch.zeros(1, dtype=torch.long))  # checks the rate
@@ -220,7 +261,12 @@ def parse_protocol(text: str) -> Protocol:
     >>> parse_protocol("eta=0.6"), str(parse_protocol("missing=svhn+text"))
     (RandomModalities(rate=0.6), 'missing=svhn+text')
     """
-    name, _, value = text.strip().partition("=")
+    missing, comma, wrong = text.strip().partition(",")
+    if missing.partition("=")[0] in CORRUPTIONS:
+        missing, comma, wrong = "complete", ",", text.strip()
+    if comma:
+        return Corrupted(parse_protocol(missing), parse_corruption(wrong))
+    name, _, value = missing.partition("=")
     if not value and name in PLAIN:
         return PLAIN[name]
     if value and name == "missing":
@@ -230,8 +276,24 @@ def parse_protocol(text: str) -> Protocol:
             return RATED[name](float(value))
     raise ValueError(
         f"no missingness protocol {text!r}; write complete, any-subset, any-gamma, missing=NAME+NAME, eta=RATE, "
-        "every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate from 0 to 1"
+        "every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate from 0 to 1, alone or before swapped=RATE "
+        "or noisy=RATE, as in eta=0.6,swapped=0.2"
     )
+
+
+def parse_corruption(text: str) -> Corruption:
+    """The corruption with that text form; nothing is corrupted if it is empty."""
+    rates = {}
+    for part in filter(None, text.strip().split(",")):
+        name, _, value = part.partition("=")
+        with suppress(ValueError):  # of a rate that is not a number
+            if name in CORRUPTIONS and name not in rates and 0 <= float(value) <= 1:
+                rates[name] = float(value)
+                continue
+        raise ValueError(
+            f"no corruption {part!r}; write swapped=RATE, noisy=RATE or both, each with a rate from 0 to 1"
+        )
+    return Corruption(**rates)
 
 
 def parse_protocols(*texts: str) -> tuple[Protocol, ...]:
@@ -239,7 +301,9 @@ def parse_protocols(*texts: str) -> tuple[Protocol, ...]:
 
 
 def mask_split(protocol: Protocol, layout: Layout, rows: int, *, seed: int, split: str) -> dict[str, Tensor]:
-    """The flags of a whole split for evaluation, the same for every method."""
+    """The flags of a whole split for evaluation, the same for every method, whether values are corrupted or not."""
+    if isinstance(protocol, Corrupted):
+        return mask_split(protocol.protocol, layout, rows, seed=seed, split=split)
     if isinstance(protocol, RandomCells) and not protocol.per_sample:
         kept = Complete().keep(layout, torch.arange(rows))
         for index, (name, features) in enumerate(_tables(protocol, layout).items()):

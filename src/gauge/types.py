@@ -35,11 +35,27 @@ def _check_modality(name: str, values: Tensor, flags: Tensor, size: int) -> None
 
 
 @dataclass(frozen=True)
+class Truth:
+    """What only training and audits know of a batch, in flags as in `observed`. `known`: `inputs` holds the true value, even
+    where it is hidden from the model. `corrupted`: an observed value was swapped or noised. `wrong`: it no longer says what
+    the true one does, as it was noised, or comes from a sample of another class (whole modalities) or differs (cells)."""
+
+    known: Mapping[str, Tensor]
+    corrupted: Mapping[str, Tensor]
+    wrong: Mapping[str, Tensor]
+
+    def to(self, device: torch.device | str) -> "Truth":
+        fields = (self.known, self.corrupted, self.wrong)
+        return Truth(*({name: flags.to(device) for name, flags in field.items()} for field in fields))
+
+
+@dataclass(frozen=True)
 class Batch:
     """Samples with missing values: one tensor and one set of flags for each modality.
 
     `observed[name]` holds one flag per sample ([b]) or one per feature ([b, f]). `index` is a sample's row in its split.
-    All random draws for a sample derive from its `key`, so they never depend on the rest of the batch.
+    All random draws for a sample derive from its `key`, so they never depend on the rest of the batch. Only `loss` may read
+    `truth`, and the values of entries that are not observed.
 
     >>> batch = Batch({"scan": torch.rand(2, 3)}, {"scan": torch.tensor([True, False])})
     >>> batch.index.tolist(), batch.filled({"scan": torch.zeros(2, 3)}).inputs["scan"][1].tolist()
@@ -51,6 +67,7 @@ class Batch:
     labels: Int[Tensor, "b"] | None = None
     index: Int[Tensor, "b"] = None  # type: ignore[assignment]  # arange(b) unless given
     key: Int[Tensor, "b"] = None  # type: ignore[assignment]  # the index unless given
+    truth: Truth | None = None
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -84,7 +101,8 @@ class Batch:
         inputs = {name: move(values) for name, values in self.inputs.items()}
         observed = {name: move(flags) for name, flags in self.observed.items()}
         labels = None if self.labels is None else move(self.labels)
-        return Batch(inputs, observed, labels, move(self.index), move(self.key))
+        truth = None if self.truth is None else self.truth.to(device)
+        return Batch(inputs, observed, labels, move(self.index), move(self.key), truth)
 
     def filled(self, values: Mapping[str, Tensor]) -> "Batch":
         """The batch with `values` where nothing was observed; observed entries stay bit for bit, and so do the flags."""
@@ -119,8 +137,8 @@ class Batch:
         return torch.stack([flags.reshape(len(self), -1).any(1) for flags in self.observed.values()], 1)
 
     def check(self) -> "Batch":
-        """The batch itself if every sample has an observed value and all observed values are finite; otherwise an error.
-        This waits for the device, so it is done once where data comes in, not in every step."""
+        """The batch without `truth` if every sample has an observed value and all observed values are finite; otherwise an
+        error. This waits for the device, so it is done once where data comes in, not in every step."""
         empty = ~self.any_observed().any(1)
         if empty.any():
             raise ValueError(
@@ -136,7 +154,7 @@ class Batch:
                         f"inputs[{name!r}] holds {int(wrong.sum())} NaN or infinite values that are marked observed, "
                         f"first in sample {int(self.index[row][0])}; set observed[{name!r}] to False there"
                     )
-        return self
+        return self if self.truth is None else replace(self, truth=None)
 
 
 @dataclass(frozen=True)
@@ -168,11 +186,13 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The logits of a batch; `evidence` and `gates` are None for methods that do not weigh evidence."""
+    """The logits of a batch; `evidence` and `gates` are None for methods that do not weigh evidence. `trust` is the
+    probability that each unit is right, None for methods that do not learn it."""
 
     logits: Float[Tensor, "b k"]
     evidence: Evidence | None = None
     gates: Float[Tensor, "b n"] | None = None
+    trust: Float[Tensor, "b n"] | None = None
 
 
 Tokens = Float[Tensor, "b n c"]
@@ -285,6 +305,11 @@ class Imputer(Trainable):
 
     def complete(self, batch: Batch) -> Batch:
         raise NotImplementedError(f"{type(self).__name__} has no complete(batch)")
+
+    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor] | None:
+        """How uncertain the imputed values are, from 0 up: for each modality one number per sample or one per feature, read
+        from observed values only; None if the imputer does not know."""
+        return None
 
     @classmethod
     def of(cls, *args: Any, **options: Any) -> Self:

@@ -5,33 +5,17 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
-from helpers import CLASSES, DIM, SHAPES, assert_equal, gradients, rows_of, with_hidden
+from helpers import DIM, assert_equal, gradients, plus, rows_of, with_hidden
 
-from gauge import Dataset, Gating, Network, TrainSettings, Transformer, UnitEncoder, fit
+from gauge import Dataset, Gating, TrainSettings, fit
 from gauge.masks import subsets
-from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.combination import Combination
-from gauge.model.encoders._with_whole import WithWhole
-from gauge.model.encoders.columns import Columns
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
-from gauge.model.encoders.mlp import Mlp
 from gauge.model.explain import explain, unit_names
-from gauge.randomness import seeded
 
 GATED = Gating()
-
-
-def plus(imputer=None, *, whole=True, **options):
-    """Units: 4 parts and the whole of an image, a signal that is one unit, 5 cells and the whole of a table."""
-    with seeded(0, "plus"):
-        image, table = DeepGrid(SHAPES["image"], DIM, channels=(4,)), Columns(SHAPES["table"], 6)
-        if whole:
-            image, table = WithWhole(image), WithWhole(table, FlatTable(SHAPES["table"], DIM, hidden=8))
-        encoders = {"image": image, "signal": Mlp(SHAPES["signal"], DIM, hidden=6), "table": table}
-        classifier = Network(Transformer(DIM, heads=2, depth=2), DIM, CLASSES)
-        return GaugePlus(UnitEncoder(encoders, DIM), classifier, imputer, **options).eval()
 
 
 @pytest.fixture(params=["plain", "gated", "fine only", "imputed"])

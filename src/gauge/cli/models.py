@@ -12,8 +12,11 @@ from gauge.cli.output import print_missing, progress
 
 if TYPE_CHECKING:
     from gauge.experiments.workspace import Job, Workspace
+    from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
     from gauge.training.stages import OnEpoch
+
+DOUBTFUL = 3  # units that `gauge gates` names
 
 
 def evaluate(
@@ -43,7 +46,7 @@ def audit(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare scores with exact effects and gates with the truth, and count what the gates changed.
+    """Compare scores with exact effects, gates and trust with the truth, and count what the gates changed.
 
     Imputed content is judged by a classifier for each modality, which is trained on real values first.
     """
@@ -75,7 +78,8 @@ def gates(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the score and the gate of every unit of a test sample: columns of a table, parts of an image."""
+    """Print the score and the gate of every unit of a test sample: columns of a table, parts of an image. `used` is its
+    signed effect, positive where it supports the answer; `trusted` is the probability that it is right, where learned."""
     import torch
 
     from gauge.masks import parse_protocol
@@ -96,18 +100,24 @@ def gates(
         print(frame.to_json(orient="records", indent=2))
         return
     print(frame.rename(columns={"observed": ""}).to_string(index=False, float_format="%.3f"))
+    if "trusted" in frame:
+        doubtful = frame[frame["observed"] != "hidden"].nsmallest(DOUBTFUL, "trusted")
+        named = [
+            f"{row.modality} {row.unit} of sample {row.sample} ({row.trusted:.2f})" for row in doubtful.itertuples()
+        ]
+        print(f"\nleast trusted: {', '.join(named)}")
 
 
-def _gated(model: Path, device: str | None, on_epoch: "OnEpoch | None" = None) -> "tuple[Workspace, Job, Gauge]":
-    """A trained GAUGE, or the one in a GAUGE+, with its workspace and its job."""
+def _gated(
+    model: Path, device: str | None, on_epoch: "OnEpoch | None" = None
+) -> "tuple[Workspace, Job, Gauge | GaugePlus]":
+    """A trained GAUGE or GAUGE+ with its workspace and its job."""
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
 
     workspace, job = _opened(model, device, on_epoch)
     method, _ = workspace.method(job)
-    if isinstance(method, GaugePlus):
-        method = method.gauge
-    if not isinstance(method, Gauge):
+    if not isinstance(method, Gauge | GaugePlus):
         raise ValueError(f"{model} holds {job.experiment.method}, which has no gates; give a trained gauge")
     return workspace, job, method
 

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gauge.masks import Layout
+from gauge.data.corruption import corrupted
+from gauge.masks import Corruption, Layout
 from gauge.randomness import derive, sample_keys, uniform
 from gauge.types import Batch
 
@@ -84,25 +85,48 @@ class Dataset:
         return replace(self, inputs=inputs, labels=self.labels[rows], observed=observed)
 
     def batch(
-        self, index: Int[Tensor, "b"], *, keep: Mapping[str, Tensor] | None = None, key: Int[Tensor, "b"] | None = None
+        self,
+        index: Int[Tensor, "b"],
+        *,
+        keep: Mapping[str, Tensor] | None = None,
+        key: Int[Tensor, "b"] | None = None,
+        corrupt: Corruption | None = None,
     ) -> Batch:
         """The samples at `index`, with only the observed values that `keep` marks; a sample that would lose all its values
-        keeps a random one. `key` seeds the draws for each sample."""
+        keeps a random one. `key` seeds the draws for each sample. With `corrupt`, which may leave everything as it is, the
+        batch also has its `truth`."""
         key = index if key is None else key
-        observed = {name: flags[index] for name, flags in self.observed.items()}
-        if keep is not None:
-            observed = _restrict(observed, keep, key)
+        known = {name: flags[index] for name, flags in self.observed.items()}
+        observed = known if keep is None else _restrict(known, keep, key)
         inputs = {name: as_values(values[index]) for name, values in self.inputs.items()}
-        return Batch(inputs, observed, self.labels[index], index, key)
+        batch = Batch(inputs, observed, self.labels[index], index, key)
+        return batch if corrupt is None else corrupted(batch, known, corrupt, self)
+
+    def entries(self, name: str, rows: Int[Tensor, "b *f"]) -> tuple[Tensor, Tensor]:
+        """The values of a modality in these rows and their flags; with one row for each feature, those of the features."""
+        where = (rows, *(torch.arange(size, device=rows.device) for size in rows.shape[1:]))
+        return as_values(self.inputs[name][where]), self.observed[name][where]
+
+    @cached_property
+    def spreads(self) -> dict[str, Tensor]:
+        """The standard deviation of each column where features have flags, of all values of a modality elsewhere; zero for
+        whole numbers, such as categories and tokens. The first 4,096 rows are enough."""
+        return {name: _spread(as_values(self.inputs[name][:4096]), self.observed[name][:4096]) for name in self.inputs}
 
     def batches(
-        self, size: int, *, keep: Mapping[str, Tensor] | None = None, seed: int = 0, chosen: Tensor | None = None
+        self,
+        size: int,
+        *,
+        keep: Mapping[str, Tensor] | None = None,
+        seed: int = 0,
+        chosen: Tensor | None = None,
+        corrupt: Corruption | None = None,
     ) -> Iterator[Batch]:
-        """The split in order, or its `chosen` rows; `keep` holds flags for all rows."""
+        """The split in order, or its `chosen` rows; `keep` holds flags for all rows, `corrupt` is that of `batch`."""
         every = torch.arange(len(self)) if chosen is None else chosen
         for index in every.to(self.device).split(size):
             rows = None if keep is None else {name: flags[index] for name, flags in keep.items()}
-            yield self.batch(index, keep=rows, key=sample_keys(index, seed, self.split))
+            yield self.batch(index, keep=rows, key=sample_keys(index, seed, self.split), corrupt=corrupt)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -112,6 +136,20 @@ class Dataset:
             digest.update(f"{values.dtype}{list(values.shape)}".encode())
             digest.update(values.contiguous().cpu().numpy().data)
         return digest.hexdigest()
+
+
+def _spread(values: Tensor, observed: Tensor) -> Tensor:
+    """See `Dataset.spreads`."""
+    if not values.is_floating_point():
+        return torch.zeros(observed.shape[1:], device=values.device)
+    columns = values.reshape(*observed.shape, -1)
+    weight = observed[..., None].expand_as(columns)
+    axes = (0, -1)
+    columns = torch.where(weight, columns, 0.0)
+    count = weight.sum(axes).clamp_min(1)
+    mean = columns.sum(axes) / count
+    variance = (torch.where(weight, columns - mean[..., None], 0.0)).square().sum(axes) / count
+    return torch.where((columns == columns.round()).all(-1).all(0), 0.0, variance.sqrt())
 
 
 def _restrict(observed: Mapping[str, Tensor], keep: Mapping[str, Tensor], key: Tensor) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
+from gauge.masks import Corruption
 from gauge.model.backbones.transformer import Transformer
 from gauge.model.network import Network
 from gauge.model.nn.attention import initialise
@@ -14,6 +15,8 @@ from gauge.registry import ENCODERS, IMPUTERS
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage
 from gauge.types import Encoder, Imputer
+
+SWAPS = Corruption(swapped=0.2)
 
 
 @dataclass(frozen=True)
@@ -90,3 +93,8 @@ def make_imputer(train: Dataset, *, imputer: type[Imputer], options: Mapping[str
 
 def seeded_with(settings: TrainSettings, seed: int) -> TrainSettings:
     return settings.model_copy(update={"seed": seed})
+
+
+def with_swaps(settings: TrainSettings) -> TrainSettings:
+    """The settings with swapped evidence in training, unless they say themselves what is wrong there."""
+    return settings.model_copy(update={"corrupt": settings.corrupt or SWAPS})

@@ -189,6 +189,11 @@ class MoPoE(Imputer):
                 filling[name] = values
         return batch.filled(filling)
 
+    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
+        """The mean deviation of the posterior, the same for all modalities of a sample."""
+        _, variance = self.posterior(batch)
+        return dict.fromkeys(self.shapes, variance.sqrt().mean(-1))
+
     def _mean(self, name: str, z: Tensor, key: Tensor) -> Tensor:
         """The mean of a modality, given a latent."""
         return self.likelihoods[name].mean(self._decoded(name, z, key))

@@ -2,6 +2,8 @@
 
 L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m
 logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
+
+With `Gating(granularity="trust")` L has a term for trust, and w_j is multiplied by the trust in what head j reads.
 """
 
 from collections.abc import Iterator
@@ -13,13 +15,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.data import Dataset
-from gauge.masks import AnyCells, AnyModalities, Protocol, draw_subsets, subsets
+from gauge.masks import AnyCells, AnyModalities, Corruption, Protocol, draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
 from gauge.methods.late_fusion import masked_mean
 from gauge.model.combination import Combination
 from gauge.model.gates import Biased, hiding_bias
 from gauge.model.gauge import Gating, Gauge, Reading
 from gauge.model.network import Network
+from gauge.model.trust import TrustHead, trust_term
 from gauge.model.units import UnitEncoder
 from gauge.randomness import sample_keys
 from gauge.types import Batch, Method, Prediction, SupportsComplete, Units
@@ -27,7 +30,7 @@ from gauge.types import Batch, Method, Prediction, SupportsComplete, Units
 __all__ = ["GaugePlus"]
 
 MASKS, ROWS = 16, 4096  # masks of each validation sample that the weights are learned from, and samples at most
-UNGATED = Gating(granularity="none")
+UNGATED, SOUND = Gating(granularity="none"), Corruption()
 
 
 class GaugePlus(Method):
@@ -47,11 +50,13 @@ class GaugePlus(Method):
         gating: Gating = UNGATED,
         heads: bool = True,
         combines: bool = True,
+        corrupt: Corruption = SOUND,
     ) -> None:
+        """`corrupt`: what is wrong in training batches, so that the combination is learned from such samples too."""
         super().__init__()
-        self.gauge = Gauge(encoder, classifier, imputer, gating=gating)
-        self.subsets_per_step = subsets_per_step
         modalities, dim, classes = len(encoder.layout), classifier.head.in_features, classifier.head.out_features
+        self.gauge = Gauge(encoder, classifier, imputer, gating=gating, opinions=classes if heads else 0)
+        self.subsets_per_step, self.corrupt = subsets_per_step, corrupt
         self.heads = nn.ModuleList(nn.Linear(dim, classes) for _ in range(modalities)) if heads else None
         self.combination = Combination(1 + modalities, modalities) if heads and combines else None
         self.subsets = nn.Buffer(subsets(modalities), persistent=False)
@@ -70,16 +75,21 @@ class GaugePlus(Method):
         return self.gauge.gating
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """One encoding, which the heads read and the network sees under several subsets of the modalities."""
+        """One encoding, which the heads read and the network sees under several subsets of the modalities. Heads do not
+        learn from modalities that are known to be wrong."""
         assert batch.labels is not None
-        reading = self.gauge.read(batch)
+        reading = self.read(batch)
         under = reading if reading.visible is None else self._under_subsets(reading)
-        logits = self.gauge.decide(under).logits
-        terms = {"task": batch.cross_entropy(logits)}
-        if self.heads is not None:
-            each = self._head_logits(reading.units)
+        prediction = self.gauge.decide(under)
+        terms = {"task": batch.cross_entropy(prediction.logits)}
+        if reading.opinions is not None:
+            each = reading.opinions
             costs = F.cross_entropy(each.flatten(0, 1), batch.labels.repeat_interleave(each.shape[1]), reduction="none")
-            terms["heads"] = masked_mean(costs.reshape(each.shape[:2]), batch.any_observed()).sum()
+            terms["heads"] = masked_mean(costs.reshape(each.shape[:2]), _right_modalities(batch)).sum()
+        if prediction.trust is not None:
+            right, known = self.gauge.rightness(batch, reading)
+            times = len(prediction.trust) // len(batch)
+            terms["trust"] = trust_term(prediction.trust, right.repeat(times, 1), known.repeat(times, 1) & under.seen)
         return terms
 
     @torch.no_grad()
@@ -87,7 +97,11 @@ class GaugePlus(Method):
         return self.decide(self.read(batch.check()))
 
     def read(self, batch: Batch) -> Reading:
-        return self.gauge.read(batch)
+        reading = self.gauge.read(batch)
+        return reading if self.heads is None else replace(reading, opinions=self._head_logits(reading.units))
+
+    def reference(self, units: Units) -> Tensor | None:
+        return self.gauge.reference(units)
 
     def decide(self, reading: Reading) -> Prediction:
         """The network's answer, or the product of all answers; evidence and gates are those of the network."""
@@ -102,34 +116,61 @@ class GaugePlus(Method):
         if self.combination is None or val is None:
             return
         self.to(val.device)
+        if self.gauge.trust is not None:
+            self._calibrate(self.gauge.trust, val)
         answers = []
-        for batch in _masked(val):
+        for batch in _masked(val, self.corrupt):
             reading = self.read(batch)
-            answers.append((*self._all_answers(self.gauge.decide(reading), reading), batch.labels))
+            logits, present, share, trust = self._all_answers(self.gauge.decide(reading), reading)
+            answers.append((logits, present, share, batch.labels, *([] if trust is None else [trust])))
         self.combination.learn(*map(torch.cat, zip(*answers, strict=True)), rows=min(len(val), ROWS))
 
+    def _calibrate(self, trust: TrustHead, val: Dataset) -> None:
+        trust.reset()
+        parts = []
+        for batch in _masked(val, self.corrupt):
+            reading = self.read(batch)
+            trusted = self.gauge.decide(reading).trust
+            assert trusted is not None
+            right, known = self.gauge.rightness(batch, reading)
+            parts.append((trusted, right, known & reading.seen, ~reading.units.observed))
+        trust.calibrate(*map(torch.cat, zip(*parts, strict=True)))
+
     def _head_logits(self, units: Units) -> Float[Tensor, "b m k"]:
-        """The logits of all heads; those of missing modalities are meaningless."""
+        """The logits of all heads; those of missing modalities judge what was imputed, or are meaningless."""
         assert self.heads is not None
-        pooling = self.pooling * units.observed[:, None]
-        pooling = pooling / pooling.sum(-1, keepdim=True).clamp_min(1)
+        pooling = self._pooling(units)
         vectors = pooling.to(units.content.dtype) @ units.content
         return torch.stack([head(vector) for head, vector in zip(self.heads, vectors.unbind(1), strict=True)], 1)
 
+    def _pooling(self, units: Units) -> Float[Tensor, "b m n"]:
+        """The weight of each unit in what each head reads: equal for its observed units, or for all if none is."""
+        observed = self.pooling * units.observed[:, None]
+        pooling = torch.where(observed.any(-1, keepdim=True), observed, self.pooling)
+        return pooling / pooling.sum(-1, keepdim=True)
+
     def _all_answers(
         self, prediction: Prediction, reading: Reading
-    ) -> tuple[Float[Tensor, "b j k"], Bool[Tensor, "b j"], Float[Tensor, "b m"]]:
-        """All answers, the network's first; which of them are present; the observed share of each modality."""
+    ) -> tuple[Float[Tensor, "b j k"], Bool[Tensor, "b j"], Float[Tensor, "b m"], Float[Tensor, "b j"] | None]:
+        """All answers, the network's first; which of them are present; the observed share of each modality; the trust in
+        what each answer reads, 1 for the network, whose attention is gated by it."""
+        assert reading.opinions is not None
         batch = reading.completed
-        logits = torch.cat([prediction.logits[:, None], self._head_logits(reading.units)], 1)
+        logits = torch.cat([prediction.logits[:, None], reading.opinions], 1)
         share = torch.stack([flags.reshape(len(batch), -1).float().mean(1) for flags in batch.observed.values()], 1)
-        return logits.float(), F.pad(batch.any_observed(), (1, 0), value=True), share
+        trust = None
+        if prediction.trust is not None:
+            read = (self._pooling(reading.units) @ prediction.trust[..., None])[..., 0]
+            trust = F.pad(read, (1, 0), value=1.0)
+        return logits.float(), F.pad(batch.any_observed(), (1, 0), value=True), share, trust
 
     def _under_subsets(self, reading: Reading) -> Reading:
         chosen = draw_subsets(reading.completed.key, self.subsets, self.subsets_per_step)
         units, visible = under_subsets(reading.units, chosen)
         classifier = Biased(self.gauge.classifier, hiding_bias(visible))
-        return Reading(_repeated(reading.completed, len(chosen)), units.keep(visible), classifier, visible)
+        opinions = None if reading.opinions is None else reading.opinions.repeat(len(chosen), 1, 1)
+        completed = _repeated(reading.completed, len(chosen))
+        return Reading(completed, units.keep(visible), classifier, visible, opinions=opinions)
 
 
 def head_pooling(encoder: UnitEncoder) -> Float[Tensor, "m n"]:
@@ -140,14 +181,23 @@ def head_pooling(encoder: UnitEncoder) -> Float[Tensor, "m n"]:
     return torch.where(has_whole[:, None], last, table).float()
 
 
-def _masked(val: Dataset) -> Iterator[Batch]:
+def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
+    """The modalities with observed values, none of which is known to be wrong for whole modalities."""
+    if batch.truth is None:
+        return batch.any_observed()
+    wrong = torch.stack([flags.reshape(len(batch), -1).all(1) for flags in batch.truth.wrong.values()], 1)
+    return batch.any_observed() & ~wrong
+
+
+def _masked(val: Dataset, corrupt: Corruption) -> Iterator[Batch]:
     """Samples under masks of every kind: of each any subset of its modalities, of a table any share of its cells."""
     protocols: list[Protocol] = [AnyModalities(), *([AnyCells()] if any(val.layout.values()) else [])]
     for number in range(MASKS):
         for index in torch.arange(min(len(val), ROWS), device=val.device).split(512):
             key = sample_keys(index, number, "combination")
             draws = [protocol.keep(val.layout, key) for protocol in protocols]
-            yield val.batch(index, keep={name: _both(*(draw[name] for draw in draws)) for name in val.layout}, key=key)
+            keep = {name: _both(*(draw[name] for draw in draws)) for name in val.layout}
+            yield val.batch(index, keep=keep, key=key, corrupt=corrupt)
 
 
 def _both(first: Tensor, second: Tensor | None = None) -> Tensor:

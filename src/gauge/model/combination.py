@@ -6,7 +6,8 @@ depends on w_j / T_j alone. u and v minimise, over validation samples under all 
 
     rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2
 
-so that few samples leave the weights near one, and a shared one where subsets do not differ.
+so that few samples leave the weights near one, and a shared one where subsets do not differ. An answer may be trusted in
+part: its weight is multiplied by the trust in it.
 """
 
 import torch
@@ -32,9 +33,13 @@ class Combination(nn.Module):
         self.slope = nn.Buffer(torch.zeros(answers, modalities))
 
     def forward(
-        self, logits: Float[Tensor, "b j k"], present: Bool[Tensor, "b j"], share: Float[Tensor, "b m"]
+        self,
+        logits: Float[Tensor, "b j k"],
+        present: Bool[Tensor, "b j"],
+        share: Float[Tensor, "b m"],
+        trust: Float[Tensor, "b j"] | None = None,
     ) -> Float[Tensor, "b k"]:
-        return _product(logits, present, share, self.offset, self.slope)
+        return _product(_trusted(logits, trust), present, share, self.offset, self.slope)
 
     def weights(self, present: Bool[Tensor, "b j"], share: Float[Tensor, "b m"]) -> Float[Tensor, "b j"]:
         """How much each answer counts, 0 for those that are not present."""
@@ -47,11 +52,12 @@ class Combination(nn.Module):
         present: Bool[Tensor, "n j"],
         share: Float[Tensor, "n m"],
         labels: Int[Tensor, "n"],
+        trust: Float[Tensor, "n j"] | None = None,
         *,
         rows: int,
     ) -> None:
         """`rows` is the number of different samples among the n: one that is seen under several masks counts once."""
-        logits, share = logits.detach().double(), share.double()
+        logits, share = _trusted(logits.detach().double(), trust), share.double()
         offset, slope = (torch.zeros_like(each).double().requires_grad_() for each in (self.offset, self.slope))
         optimizer = torch.optim.LBFGS([offset, slope], max_iter=STEPS, line_search_fn="strong_wolfe")
 
@@ -72,6 +78,12 @@ def _weights(present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> T
     return torch.where(present, (offset + share @ slope.T).exp(), 0.0)
 
 
-def _product(logits: Tensor, present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
+def _trusted(logits: Tensor, trust: Tensor | None) -> Tensor:
+    """The log-probabilities of each answer times the trust in it."""
+    answers = logits.log_softmax(-1)
+    return answers if trust is None else trust[..., None].to(answers.dtype) * answers
+
+
+def _product(answers: Tensor, present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
     weights = _weights(present, share, offset, slope)
-    return (weights[..., None] * logits.log_softmax(-1)).sum(1)
+    return (weights[..., None] * answers).sum(1)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gauge.model.gates import attention_bias
 from gauge.model.gauge import Gating, Reading
+from gauge.model.scoring.exact import exact_effects
 from gauge.model.units import UnitEncoder
 from gauge.types import Batch, Evidence, Prediction, SupportsAttention, Units
 
@@ -30,6 +31,8 @@ class Explainable(Protocol):
 
     def decide(self, reading: Reading) -> Prediction: ...
 
+    def reference(self, units: Units) -> Tensor | None: ...
+
 
 @dataclass(frozen=True)
 class BatchExplanation:
@@ -44,9 +47,17 @@ class BatchExplanation:
     attention_before: Float[Tensor, "b n"]
     attention_after: Float[Tensor, "b n"]
     classifier: SupportsAttention
+    trust: Float[Tensor, "b n"] | None = None
+    reference: Tensor | None = None
+
+    @property
+    def used(self) -> Float[Tensor, "b n"]:
+        """The signed effect of every unit, exactly (Eq. 2): positive where it supports the network's ungated answer."""
+        return exact_effects(self.classifier, self.units.tokens, reference=self.reference)
 
     def to_frame(self, names: Mapping[str, Sequence[str]]) -> "pd.DataFrame":
-        """One row for every unit of every sample. `names` holds the names of the units of each modality, in order."""
+        """One row for every unit of every sample. `names` holds the names of the units of each modality, in order. How much
+        a unit is `used` and how far it is `trusted`, where that is learned, are two things."""
         import pandas as pd
 
         modality, unit = zip(*[(name, each) for name, units in names.items() for each in units], strict=True)
@@ -58,6 +69,8 @@ class BatchExplanation:
             "observed": self.units.observed,
             "score": self.evidence.scores,
             "gate": self.gates,
+            "used": self.used,
+            **({} if self.trust is None else {"trusted": self.trust}),
             "attention_before": self.attention_before,
             "attention_after": self.attention_after,
         }
@@ -93,8 +106,8 @@ def explain(method: Explainable, batch: Batch) -> BatchExplanation:
     prediction = method.decide(reading)
     if prediction.evidence is None or prediction.gates is None:
         raise ValueError(
-            f"granularity {method.gating.granularity!r} scores no units, so there is nothing to explain; use 'unit' or "
-            "'modality'"
+            f"granularity {method.gating.granularity!r} scores no units, so there is nothing to explain; use 'unit', "
+            "'modality' or 'trust'"
         )
 
     def from_cls(bias: Tensor | None) -> Tensor:
@@ -109,4 +122,6 @@ def explain(method: Explainable, batch: Batch) -> BatchExplanation:
         from_cls(None),
         from_cls(attention_bias(prediction.gates)),
         reading.classifier,
+        prediction.trust,
+        method.reference(reading.units),
     )

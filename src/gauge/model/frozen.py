@@ -1,12 +1,12 @@
 """Frozen: an imputer that always stays in eval mode, whose parameters and buffers are never trained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from gauge.types import Batch, SupportsComplete
+from gauge.types import Batch, Imputer, SupportsComplete
 
 
 class Frozen(nn.Module):
@@ -26,6 +26,11 @@ class Frozen(nn.Module):
     @torch.no_grad()
     def complete(self, batch: Batch) -> Batch:
         return self.imputer.complete(batch)
+
+    @torch.no_grad()
+    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor] | None:
+        """That of an `Imputer`; other objects with `complete` offer none."""
+        return self.imputer.uncertainty(batch) if isinstance(self.imputer, Imputer) else None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         if isinstance(self.imputer, nn.Module):

@@ -20,7 +20,9 @@ from gauge.model.gates import (
     uses_zscore,
 )
 from gauge.model.network import Network
+from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.scoring.taylor import taylor_evidence
+from gauge.model.trust import TrustHead, per_unit, rightness, trust_term
 from gauge.model.units import UnitEncoder
 from gauge.registry import SCORERS
 from gauge.types import Batch, Evidence, Method, Objective, Prediction, Scorer, SupportsComplete, Units
@@ -30,22 +32,22 @@ __all__ = ["Gauge", "Gating"]
 logger = logging.getLogger(__name__)
 
 DISTRUST = 2.0  # start of `informed`, in deviations of a sample's scores: gates of imputed units start nearly closed
-CHOICES = (("granularity", ("unit", "modality", "imputed", "none")), ("read", ("backbone", "encoder")))
+CHOICES = (("granularity", ("unit", "modality", "imputed", "trust", "none")), ("read", ("backbone", "encoder")))
 
 
 @dataclass(frozen=True)
 class Gating:
     """How evidence becomes gates, including every ablation of the paper.
 
-    `granularity`: one gate per unit, one per modality (v3), one learned gate for all imputed units regardless of scores, or
-    none (v1, v2). `read`: units are scored as they enter the backbone, or before the embeddings are added, so that a
-    replaced unit keeps them. `reference` replaces a unit there (zero when None). `informed` lowers the scores of all imputed
-    units by one learned number (not in the paper).
+    `granularity`: one gate per unit, one per modality (v3), one learned gate for all imputed units regardless of scores, the
+    learned probability that a unit is right (`trust`, not in the paper), or none (v1, v2). `read`: units are scored as they
+    enter the backbone, or before the embeddings are added, so that a replaced unit keeps them. `reference` replaces a unit
+    there (zero when None). `informed` lowers the scores of all imputed units by one learned number (not in the paper).
 
     NOTE[PAPER] where-units-are-read: the paper leaves it open; the gradient is the same, the displacement is not.
     """
 
-    granularity: Literal["unit", "modality", "imputed", "none"] = "unit"
+    granularity: Literal["unit", "modality", "imputed", "trust", "none"] = "unit"
     score: str | Scorer = taylor_evidence
     normalization: Normalization = "adaptive"
     objective: Objective = "logit"
@@ -62,12 +64,20 @@ class Gating:
 @dataclass(frozen=True)
 class Reading:
     """A batch as the network reads it: the completed input, its units, and the classifier that sees the units in `visible`
-    (all when None)."""
+    (all when None). What trust may know besides: the imputer's `uncertainty` about each unit, and the `opinions` of heads
+    that read single modalities, as logits."""
 
     completed: Batch
     units: Units
     classifier: Network | Biased
     visible: Tensor | None = None
+    uncertainty: Tensor | None = None
+    opinions: Tensor | None = None
+
+    @property
+    def seen(self) -> Tensor:
+        """Which units the network sees: [b, n]."""
+        return torch.ones_like(self.units.observed) if self.visible is None else self.visible
 
 
 class Gauge(Method):
@@ -81,22 +91,33 @@ class Gauge(Method):
         imputer: SupportsComplete | None = None,
         *,
         gating: Gating | None = None,
+        opinions: int = 0,
     ) -> None:
+        """`opinions`: the classes of the heads whose opinions readings carry, if they do."""
         super().__init__()
         self.encoder, self.classifier = encoder, classifier
         self.imputer = None if imputer is None else Frozen(imputer)
         self.gating = gating or Gating()
         score = self.gating.score
         self.score: Scorer = SCORERS.get(score) if isinstance(score, str) else score
-        if self.gating.granularity != "none":
+        self.trust = None
+        if self.gating.granularity == "trust":
+            self.trust = TrustHead(classifier.head.in_features, opinions=opinions)
+        elif self.gating.granularity != "none":
             raw = not uses_zscore(sum(encoder.layout.values()), self.gating.normalization)
             self.gate = Gate(threshold=0.5 if raw else 0.0)  # app. B.3
         if self.gating.informed:
             self.distrust = nn.Parameter(torch.tensor(DISTRUST))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy of the gated prediction (Eq. 10)."""
-        return {"task": batch.cross_entropy(self(batch).logits)}
+        """Cross-entropy of the gated prediction (Eq. 10), and of the trust in its units if they have any."""
+        reading = self.read(batch)
+        prediction = self.decide(reading)
+        terms = {"task": batch.cross_entropy(prediction.logits)}
+        if prediction.trust is not None:
+            right, known = self.rightness(batch, reading)
+            terms["trust"] = trust_term(prediction.trust, right, known & reading.seen)
+        return terms
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -113,7 +134,10 @@ class Gauge(Method):
         """Phase 1: complete and encode."""
         if self.imputer is not None:
             completed = self.imputer.complete(batch)
-            return Reading(completed, self.encoder(completed, hide_missing=False), self.classifier)
+            doubt = None if self.trust is None else self.imputer.uncertainty(batch)
+            uncertainty = None if doubt is None else per_unit(self.encoder, doubt)
+            units = self.encoder(completed, hide_missing=False)
+            return Reading(completed, units, self.classifier, uncertainty=uncertainty)
         units = self.encoder(batch)
         return Reading(batch, units, Biased(self.classifier, hiding_bias(units.observed)), units.observed)
 
@@ -122,6 +146,8 @@ class Gauge(Method):
         units, classifier, visible = reading.units, reading.classifier, reading.visible
         if self.gating.granularity == "none":
             return Prediction(classifier(units.tokens, None))
+        if self.trust is not None:
+            return self._trusting(reading, self.trust)
         if self.gating.granularity == "imputed":
             gates = torch.where(units.observed, 1.0, self.gate(torch.zeros_like(units.observed, dtype=torch.float32)))
             return Prediction(classifier(units.tokens, attention_bias(gates)), None, gates)
@@ -134,6 +160,35 @@ class Gauge(Method):
             scores = scores - self.distrust * ~units.observed
         gates = self.gate(scores)
         return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
+
+    def rightness(self, batch: Batch, reading: Reading) -> tuple[Tensor, Tensor]:
+        """How right every unit of a training batch is, and for which units that is known. What an imputed modality shows is
+        the opinion of its head or, without heads, the network's answer from that modality alone."""
+        assert batch.labels is not None
+        if self.imputer is None:
+            return rightness(self.encoder, batch)
+        opinions = self._answers_alone(reading) if reading.opinions is None else reading.opinions
+        return rightness(self.encoder, batch, reading.completed, opinions.argmax(-1) == batch.labels[:, None])
+
+    def _trusting(self, reading: Reading, trust: TrustHead) -> Prediction:
+        """Gates that are the trust in each unit; the task teaches the network to live with them, not them to please it."""
+        units, tokens = reading.units, reading.units.tokens
+        logits, gradient = ungated_gradient(reading.classifier, tokens, self.gating.objective)
+        effects = (gradient * displacement(tokens, self.reference(units))).float()
+        evidence = Evidence(effects.abs().sum(-1), logits)
+        facts = {"visible": reading.visible, "uncertainty": reading.uncertainty, "opinions": reading.opinions}
+        trusted = trust(units, evidence, effects.sum(-1), **facts)
+        gates = trusted.detach()
+        return Prediction(reading.classifier(tokens, attention_bias(gates)), evidence, gates, trusted)
+
+    @torch.no_grad()
+    def _answers_alone(self, reading: Reading) -> Tensor:
+        """The network's logits from every modality alone: [b, m, k]."""
+        units, answers = reading.units, []
+        for index in range(len(self.encoder.layout)):
+            visible = (units.modality == index).expand(units.observed.shape)
+            answers.append(self.classifier(units.keep(visible).tokens, hiding_bias(visible)))
+        return torch.stack(answers, 1)
 
     def reference(self, units: Units) -> Tensor | None:
         """The replacement of a unit, as the backbone sees it."""

@@ -1,12 +1,14 @@
-"""audit(): compare the scores and gates of a trained GAUGE with the truth.
+"""audit(): compare the scores, gates and trust of a trained GAUGE with the truth.
 
-Four questions, on test samples under one protocol: do Taylor scores rank units as exact effects do; are imputed units
+Six questions, on test samples under one protocol: do Taylor scores rank units as exact effects do; are imputed units
 gated lower than observed ones; are imputed units of the wrong class gated lower than those of the right one, as judged by a
-classifier trained on real values; and does the gate improve predictions?
+classifier trained on real values; are swapped or noised units gated lower than sound ones; when the learned trust in a unit
+is 0.8, is it right in 80 % of the cases; and does the gate improve predictions?
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,10 +17,13 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.masks import parse_protocol
-from gauge.model.gates import hiding_bias
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.gates import hiding_bias, normalize_scores
 from gauge.model.gauge import Gauge, Reading
 from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.scoring.exact import exact_effects
+from gauge.model.trust import per_unit as per_unit_values
+from gauge.model.trust import rightness
 from gauge.registry import SCORERS
 from gauge.training.inference import masked_batches
 from gauge.types import Batch, Prediction
@@ -32,14 +37,19 @@ class Audit:
     """The findings; shares and means from 0 to 1, None where there is nothing to compare.
 
     `accuracy` is given without gates, with gates, with all imputed units hidden, and with those hidden that show a wrong
-    class, as perfect gates would do. `separation` is, for the gate and for every score, the AUC of telling imputed units of
-    the right class from those of a wrong one: 0.5 is chance, and below it wrong content gets the larger values.
+    class, as perfect gates would do. A separation is, for the gate, for the learned trust if there is any and for every
+    score, an AUC: 0.5 is chance, and below it wrong content gets the larger values. `separation` tells imputed units of the
+    right class from those of a wrong one, `separation_cells` imputed cells with an error below the median of their column
+    (or the right category) from others, `separation_observed` sound observed units from wrong ones, and
+    `separation_modalities` the same for the mean of a modality's units. With learned trust, which takes the place of the
+    gate, `gate` is the paper's gate on the same network before training. `calibration` has, for observed and imputed
+    units, the expected calibration error and for each tenth of the trust its mean, the share that is right and the count.
     """
 
     protocol: str
     samples: int
-    threshold: float
-    log_temperature: float
+    threshold: float | None
+    log_temperature: float | None
     rank_correlation: float
     gate_observed: float
     gate_imputed: float | None
@@ -53,11 +63,18 @@ class Audit:
     separation_within_mixed: float | None = None
     gate_right: float | None = None
     gate_wrong: float | None = None
+    cells_right: float | None = None
+    separation_cells: dict[str, float] = field(default_factory=dict)
+    observed_wrong: float | None = None
+    separation_observed: dict[str, float] = field(default_factory=dict)
+    separation_modalities: dict[str, float] = field(default_factory=dict)
+    calibration: dict[str, Any] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """The findings in words."""
         lines = [
-            f"{self.samples} samples under {self.protocol}; τ = {self.threshold:.3f}, ρ = {self.log_temperature:.3f}",
+            f"{self.samples} samples under {self.protocol}; "
+            f"τ = {_shown(self.threshold)}, ρ = {_shown(self.log_temperature)}",
             f"rank correlation of Taylor scores with exact effects: {self.rank_correlation:.3f} (mean over samples)",
             f"mean gate of observed units {self.gate_observed:.3f}, of imputed ones {_shown(self.gate_imputed)}",
             f"the gate changes {self.changed} predictions: {self.better} for the better, {self.worse} for the worse",
@@ -69,11 +86,24 @@ class Audit:
                 f"{100 * (self.mixed_samples or 0):.1f} % of the samples have both right and wrong ones",
                 f"mean gate of imputed units of the right class {_shown(self.gate_right)}, of a wrong one "
                 f"{_shown(self.gate_wrong)}",
-                "AUC for telling right from wrong imputed units (0.5 is chance): "
-                + ", ".join(f"{name} {value:.3f}" for name, value in self.separation.items()),
+                f"AUC for telling right from wrong imputed units (0.5 is chance): {_listed(self.separation)}",
                 f"the same for the gate, within samples that have both: {_shown(self.separation_within_mixed)}",
             ]
+        if self.separation_cells:
+            lines += [f"AUC for imputed cells nearer to the truth than the median: {_listed(self.separation_cells)}"]
+        if self.separation_observed:
+            lines += [
+                f"{100 * (self.observed_wrong or 0):.1f} % of the observed units are wrong; AUC for telling them apart: "
+                f"{_listed(self.separation_observed)}; by modality: {_listed(self.separation_modalities)}"
+            ]
+        lines += [
+            f"calibration error of the trust, {name}: {each['ece']:.3f}" for name, each in self.calibration.items()
+        ]
         return lines
+
+
+def _listed(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in values.items())
 
 
 def _shown(value: float | None) -> str:
@@ -82,47 +112,63 @@ def _shown(value: float | None) -> str:
 
 @torch.no_grad()
 def audit(
-    method: Gauge, data: Dataset, protocol: str, *, judge: Judge | None = None, samples: int | None = None
+    method: Gauge | GaugePlus, data: Dataset, protocol: str, *, judge: Judge | None = None, samples: int | None = None
 ) -> Audit:
     """The findings on `samples` of the split (all when None). `judge` gives class logits for each modality of a completed
-    batch; without it, imputed content is not judged."""
-    if method.gating.granularity not in ("unit", "modality"):
-        raise ValueError(f"granularity {method.gating.granularity!r} gives no scored gates to audit; train gauge or v3")
+    batch; without it, imputed modalities are not judged. Of a GAUGE+ the network is audited, not the votes of its heads."""
+    gauge = method.gauge if isinstance(method, GaugePlus) else method
+    if gauge.gating.granularity not in ("unit", "modality", "trust"):
+        raise ValueError(f"granularity {gauge.gating.granularity!r} gives no scored gates to audit; train gauge or v3")
     method.eval()
     chosen = torch.arange(len(data))
     if samples is not None and samples < len(data):  # spread over the split, which may be ordered by class
         chosen = torch.linspace(0, len(data) - 1, samples).long()
     size = 2048 if data.device.type == "cuda" else 256
-    batches = masked_batches(data, parse_protocol(protocol), size, chosen)
-    per_unit, per_sample = map(_joined, zip(*(_look(method, batch, judge) for batch in batches), strict=True))
-    gates, observed, labels = per_unit["gate"], per_unit.pop("observed"), per_sample.pop("labels")
+    batches = masked_batches(data, parse_protocol(protocol), size, chosen, truth=True)
+    per_unit, per_sample = map(_joined, zip(*(_look(method, gauge, batch, judge) for batch in batches), strict=True))
+    facts, values = Facts(**{name: per_unit.pop(name) for name in Facts._fields}), per_unit
+    gates, labels = values["gate"], per_sample.pop("labels")
     correct = {name: classes == labels for name, classes in per_sample.items()}
     before, after = correct["without gates"], correct["with gates"]
-    right = per_unit.pop("right", None)
+    learned = gauge.gating.granularity != "trust"
     findings = Audit(
         protocol=protocol,
         samples=len(chosen),
-        threshold=float(method.gate.threshold),
-        log_temperature=float(method.gate.log_temperature),
-        rank_correlation=float(_rank_correlation(per_unit["taylor"], per_unit["exact, signed"].abs()).mean()),
-        gate_observed=float(gates[observed].mean()),
-        gate_imputed=float(gates[~observed].mean()) if bool((~observed).any()) else None,
+        threshold=float(gauge.gate.threshold) if learned else None,
+        log_temperature=float(gauge.gate.log_temperature) if learned else None,
+        rank_correlation=float(_rank_correlation(values["taylor"], values["exact, signed"].abs()).mean()),
+        gate_observed=float(gates[facts.observed].mean()),
+        gate_imputed=float(gates[~facts.observed].mean()) if bool((~facts.observed).any()) else None,
         changed=int((per_sample["without gates"] != per_sample["with gates"]).sum()),
         better=int((after & ~before).sum()),
         worse=int((before & ~after).sum()),
         accuracy={name: float(rows.float().mean()) for name, rows in correct.items()},
+        **_wrong_evidence(facts, values, gauge.encoder.modality.cpu()),
+        **_imputed_cells(facts, values, data, gauge),
+        calibration=_calibration(facts, values["trust"], judge is not None) if "trust" in values else {},
     )
-    return findings if right is None or bool(observed.all()) else _judged(findings, per_unit, ~observed, right)
+    return findings if judge is None or bool(facts.observed.all()) else _judged(findings, values, facts)
+
+
+class Facts(NamedTuple):
+    """What is known of every unit: whether it was observed and is seen by the network, how right it is and whether that is
+    known, and the error of an imputed cell (NaN elsewhere)."""
+
+    observed: Bool[Tensor, "s n"]
+    seen: Bool[Tensor, "s n"]
+    right: Float[Tensor, "s n"]
+    known: Bool[Tensor, "s n"]
+    error: Float[Tensor, "s n"]
 
 
 def _joined(parts: Sequence[Tensors]) -> Tensors:
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def _look(method: Gauge, batch: Batch, judge: Judge | None) -> tuple[Tensors, Tensors]:
+def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | None) -> tuple[Tensors, Tensors]:
     """For one batch, on the CPU: what is known of every unit, and the labels and predicted classes of every sample."""
     reading = method.read(batch.check())
-    prediction = method.decide(reading)
+    prediction = gauge.decide(reading)
     labels, observed = reading.completed.labels, reading.units.observed
     assert prediction.evidence is not None
     assert labels is not None
@@ -131,50 +177,129 @@ def _look(method: Gauge, batch: Batch, judge: Judge | None) -> tuple[Tensors, Te
         """The class that the network predicts, without gates, from these units alone."""
         return reading.classifier(reading.units.keep(visible).tokens, hiding_bias(visible)).argmax(1)
 
-    per_unit = {name: values.float() for name, values in _values(method, reading, prediction).items()}
-    per_unit["observed"] = observed
+    shown = None if judge is None else judge(reading.completed).argmax(-1) == labels[:, None]
+    completed = None if gauge.imputer is None else reading.completed
+    right, known = rightness(gauge.encoder, batch, completed, shown)
+    per_unit = {name: values.float() for name, values in _values(gauge, reading, prediction).items()}
+    per_unit |= {"observed": observed, "seen": reading.seen, "right": right, "known": known}
+    per_unit["error"] = _errors(gauge, batch, completed)
     per_sample = {
         "labels": labels,
         "without gates": prediction.evidence.logits.argmax(1),
         "with gates": prediction.logits.argmax(1),
         "imputed hidden": class_from(observed),
     }
-    if judge is not None:
-        per_unit["right"] = (judge(reading.completed).argmax(-1) == labels[:, None])[:, reading.units.modality]
-        per_sample["wrong ones hidden"] = class_from(observed | per_unit["right"])
+    if shown is not None:
+        per_sample["wrong ones hidden"] = class_from(observed | shown[:, reading.units.modality])
     return {name: each.cpu() for name, each in per_unit.items()}, {
         name: each.cpu() for name, each in per_sample.items()
     }
 
 
 def _values(method: Gauge, reading: Reading, prediction: Prediction) -> Tensors:
-    """The gate, every registered score, and two of them with their sign: positive where a unit supports the prediction."""
+    """The gate, the trust, every registered score, and two of them with their sign: positive where a unit supports the
+    prediction."""
     assert prediction.gates is not None
     tokens, reference = reading.units.tokens, method.reference(reading.units)
     values = {"gate": prediction.gates}
     for name in ("taylor", *(name for name in SCORERS.names() if name != "taylor")):
         score = SCORERS.get(name)
         values[name] = score(reading.classifier, tokens, reference=reference, key=reading.completed.key).scores
+    if prediction.trust is not None:
+        values["gate"] = torch.sigmoid(normalize_scores(values["taylor"], visible=reading.visible))
+        values["trust"] = prediction.trust
     _, gradient = ungated_gradient(reading.classifier, tokens, "logit")
     values["taylor, signed"] = (gradient * displacement(tokens, reference)).sum(-1)
     values["exact, signed"] = exact_effects(reading.classifier, tokens, reference=reference)
     return values
 
 
-def _judged(findings: Audit, values: Tensors, imputed: Bool[Tensor, "s n"], right: Bool[Tensor, "s n"]) -> Audit:
-    gates, labels = values["gate"], right[imputed].numpy()
+def _errors(method: Gauge, batch: Batch, completed: Batch | None) -> Float[Tensor, "b n"]:
+    """The absolute error of every imputed cell whose true value is known; NaN for all other units."""
+    errors = {}
+    for name, observed in batch.observed.items():
+        errors[name] = torch.full(observed.shape, torch.nan, device=observed.device)
+        if completed is not None and observed.ndim == 2 and batch.truth is not None:
+            imputed = batch.truth.known[name] & ~observed
+            error = (completed.inputs[name] - batch.inputs[name]).abs().reshape(*observed.shape, -1).mean(-1)
+            errors[name] = torch.where(imputed, error.float(), torch.nan)
+    return per_unit_values(method.encoder, errors)
+
+
+def _judged(findings: Audit, values: Tensors, facts: Facts) -> Audit:
+    right = facts.right.round().bool()
+    imputed = ~facts.observed & facts.known & facts.seen
+    gates, labels = values["gate"], right[imputed]
     right_units, wrong_units = imputed & right, imputed & ~right
     mixed = right_units.any(1) & wrong_units.any(1)
-    both = 0 < labels.mean() < 1
+    if not len(labels):
+        return findings
     return replace(
         findings,
-        imputed_right=float(labels.mean()),
+        imputed_right=float(labels.float().mean()),
         mixed_samples=float(mixed.float().mean()),
-        separation={name: float(roc_auc_score(labels, each[imputed].numpy())) for name, each in values.items() if both},
+        separation=_separation(values, right, imputed),
         separation_within_mixed=_within(gates[mixed], right_units[mixed], wrong_units[mixed]) if mixed.any() else None,
         gate_right=float(gates[right_units].mean()) if right_units.any() else None,
         gate_wrong=float(gates[wrong_units].mean()) if wrong_units.any() else None,
     )
+
+
+def _separation(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s n"]) -> dict[str, float]:
+    """The AUC of every value for telling right from wrong among these units; nothing where there is one kind only."""
+    labels = right[among].numpy()
+    if not len(labels) or labels.all() or not labels.any():
+        return {}
+    return {name: float(roc_auc_score(labels, each[among].numpy())) for name, each in values.items()}
+
+
+def _wrong_evidence(facts: Facts, values: Tensors, modality: Tensor) -> dict[str, Any]:
+    """Sound observed units told from swapped or noised ones, unit by unit and by the means of modalities."""
+    sound, among = facts.right == 1, facts.observed & facts.seen & ((facts.right == 0) | (facts.right == 1))
+    apart = _separation(values, sound, among)
+    if not apart:
+        return {}
+    member = (modality[:, None] == torch.arange(int(modality.max()) + 1)).float()
+    count = among.float() @ member
+    means = {name: (each * among).float() @ member / count.clamp_min(1) for name, each in values.items()}
+    right = (sound & among).float() @ member == count
+    return {
+        "observed_wrong": float((~sound[among]).float().mean()),
+        "separation_observed": apart,
+        "separation_modalities": _separation(means, right, count > 0),
+    }
+
+
+def _imputed_cells(facts: Facts, values: Tensors, data: Dataset, method: Gauge) -> dict[str, Any]:
+    """Imputed cells with an error below the median of their column, or of the right category, told from others."""
+    imputed = ~facts.error.isnan()
+    if not imputed.any():
+        return {}
+    spread = per_unit_values(method.encoder, {name: each.cpu()[None] for name, each in data.spreads.items()})
+    largest = torch.where(spread > 0, facts.error.nanmedian(0, keepdim=True).values, 0.5)
+    right = facts.error < largest
+    return {
+        "cells_right": float(right[imputed].float().mean()),
+        "separation_cells": _separation(values, right, imputed),
+    }
+
+
+def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
+    """How often units are right that are trusted so far, for observed and imputed ones."""
+    kinds = {"observed": facts.observed, "imputed": ~facts.observed}
+    found = {}
+    for name, kind in kinds.items():
+        among = kind & facts.seen & facts.known
+        if not among.any() or (name == "imputed" and not judged):
+            continue
+        value, right = trust[among].double(), facts.right[among].double()
+        tenth = (10 * value).long().clamp_max(9)
+        count = torch.bincount(tenth, minlength=10)
+        mean, share = (torch.bincount(tenth, each, minlength=10) / count.clamp_min(1) for each in (value, right))
+        bins = torch.stack([mean, share, count.double()], 1)
+        error = float(((mean - share).abs() * count).sum() / count.sum())
+        found[name] = {"ece": error, "bins": [[round(x, 4) for x in row] for row in bins.tolist() if row[2]]}
+    return found
 
 
 def _within(values: Tensor, right: Tensor, wrong: Tensor) -> float:

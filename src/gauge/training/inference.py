@@ -1,14 +1,14 @@
 """Predictions of a method for a whole split under one missingness protocol."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gauge.data import Dataset
-from gauge.masks import Protocol, mask_split, missing_rates, parse_protocol, passes
+from gauge.masks import Corrupted, Corruption, Protocol, mask_split, missing_rates, parse_protocol, passes
 from gauge.training.metrics import Metric
 from gauge.types import Batch, Method
 
@@ -32,11 +32,16 @@ class Predictions:
         return metric.interval(self.probabilities, self.labels, repeats=self.repeats)
 
 
-def masked_batches(data: Dataset, protocol: Protocol, size: int, chosen: Tensor | None = None) -> Iterator[Batch]:
-    """The split, or the chosen samples of it, each with the mask and the noise that all methods share."""
+def masked_batches(
+    data: Dataset, protocol: Protocol, size: int, chosen: Tensor | None = None, *, truth: bool = False
+) -> Iterator[Batch]:
+    """The split, or the chosen samples of it, each with the mask, the wrong values and the noise that all methods share;
+    with their `truth` only for an audit."""
     keep = mask_split(protocol, data.layout, len(data), seed=MASK_SEED, split=data.split)
     keep = {name: flags.to(data.device) for name, flags in keep.items()}
-    return data.batches(size, keep=keep, seed=MASK_SEED, chosen=chosen)
+    corrupt = protocol.corruption if isinstance(protocol, Corrupted) else Corruption()
+    for batch in data.batches(size, keep=keep, seed=MASK_SEED, chosen=chosen, corrupt=corrupt):
+        yield batch if truth else replace(batch, truth=None)
 
 
 def predict_split(

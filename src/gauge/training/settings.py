@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
 
-from gauge.masks import Complete, Protocol, parse_protocol
+from gauge.masks import Complete, Corrupted, Corruption, Protocol, parse_corruption, parse_protocol
 from gauge.registry import pick
 from gauge.training.metrics import ACCURACY, METRICS, Metric
 
@@ -64,12 +64,14 @@ def _text_form(parse: Callable[[str], object]) -> BeforeValidator:
 
 
 ProtocolField = Annotated[Protocol, _text_form(parse_protocol), PlainSerializer(str)]
+CorruptionField = Annotated[Corruption, _text_form(parse_corruption), PlainSerializer(str)]
 MetricField = Annotated[Metric, _text_form(lambda name: pick(METRICS, name, "metric")), PlainSerializer(str)]
 Augment = Literal["", "cars", "hearts", "lesions", "leaves", "cars-tip", "hearts-tip", "lesions-tip", "leaves-tip"]
 
 
 class TrainSettings(Settings):
-    """How one stage trains. `masks` is the protocol of the training batches; `selection` lists the protocols whose mean
+    """How one stage trains. `masks` is the protocol of the training batches and `corrupt` what is wrong in them, for example
+    `swapped=0.2`; `selection` lists the protocols whose mean
     validation metric chooses the best epoch (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
     factors of matrix products, bf16 runs the forward pass in half precision. `augment` is one of `AUGMENTATIONS`."""
 
@@ -79,9 +81,17 @@ class TrainSettings(Settings):
     schedule: Literal["constant", "cosine"] = "constant"
     patience: int | None = Field(default=20, ge=1)
     masks: ProtocolField = Complete()
+    corrupt: CorruptionField = Corruption()
     augment: Augment = ""
     selection: tuple[ProtocolField, ...] = ()
     metric: MetricField = ACCURACY
     seed: int = 0
     precision: Literal["float32", "tf32", "bf16"] = "float32"
     deterministic: bool = False
+
+    @field_validator("masks")
+    @classmethod
+    def _only_masks(cls, masks: Protocol) -> Protocol:
+        if isinstance(masks, Corrupted):
+            raise ValueError(f"masks say what is missing, not {masks.corruption}; set corrupt: {masks.corruption}")
+        return masks

@@ -66,7 +66,8 @@ class Step:
         return {name: term.clone() for name, term in self.terms.items()}
 
     def _run(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
-        batch = self.train.batch(index, keep=self.settings.masks.keep(self.train.layout, key), key=key)
+        keep = self.settings.masks.keep(self.train.layout, key)
+        batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
         if self.settings.augment:
             batch = augment(batch, self.settings.augment)
         with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.half):

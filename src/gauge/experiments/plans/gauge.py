@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
-from gauge.experiments.parts import imputer_stage, seeded_with
+from gauge.experiments.parts import imputer_stage, seeded_with, with_swaps
 from gauge.experiments.plans import Plan
 from gauge.experiments.plans.any_subset import backbone_stage
 from gauge.methods.any_subset import AnySubset
@@ -24,10 +24,11 @@ class GaugeVariant:
     gating: Gating = field(default_factory=Gating)
     imputes: bool = True
     tunes: bool = True
+    corrupts: bool = False
     grid: int = 0  # units of an image, down and across; 0: those of the backbone
 
 
-UNGATED = Gating(granularity="none")
+UNGATED, TRUST = Gating(granularity="none"), Gating(granularity="trust")
 VARIANTS = {
     "masked": GaugeVariant("missing units masked, fine-tuned without any imputer", UNGATED, imputes=False),
     "v1": GaugeVariant("all imputed: the backbone as it is on completed inputs", UNGATED, tunes=False),
@@ -36,6 +37,7 @@ VARIANTS = {
     "scalar": GaugeVariant("one learned gate for whatever is imputed, no scores", Gating(granularity="imputed")),
     "gauge": GaugeVariant("one gate per evidence unit"),
     "gauge-informed": GaugeVariant("gates per unit that also know what is imputed", Gating(informed=True)),
+    "gauge-trust": GaugeVariant("gated by the learned trust in each unit, trained with swaps", TRUST, corrupts=True),
     "gauge-masked": GaugeVariant("gates without any imputer, missing units masked", imputes=False),
     "gauge-read-encoder": GaugeVariant("units read before the embeddings", Gating(read="encoder")),
     "gauge-zscore": GaugeVariant("always z-scores", Gating(normalization="zscore")),
@@ -53,6 +55,8 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     """Seed s starts from backbone s mod `benchmark.backbones`; only fine-tuning varies beyond that."""
     chosen = VARIANTS[variant]
     settings = seeded_with(benchmark.settings.finetune, seed)
+    if chosen.corrupts:
+        settings = with_swaps(settings)
     if not chosen.tunes:
         seed %= benchmark.backbones
         settings = settings.model_copy(update={"epochs": 0, "seed": seed})

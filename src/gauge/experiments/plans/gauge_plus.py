@@ -5,7 +5,7 @@ from typing import Any
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality
-from gauge.experiments.parts import EncoderPart, Parts, seeded_with
+from gauge.experiments.parts import EncoderPart, Parts, imputer_stage, seeded_with, with_swaps
 from gauge.experiments.plans import Plan
 from gauge.methods.gauge_plus import UNGATED, GaugePlus
 from gauge.model.encoders._with_whole import WithWhole
@@ -14,7 +14,7 @@ from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.gauge import Gating
 from gauge.registry import ENCODERS
 from gauge.training.stages import Stage
-from gauge.types import Encoder
+from gauge.types import Encoder, Imputer
 
 __all__ = ["PLAN", "PlusVariant"]
 
@@ -29,14 +29,22 @@ class PlusVariant:
     heads: bool = True
     combines: bool = True
     deep: bool = True
+    corrupts: bool = False
+    imputes: bool = False
 
 
+TRUST = Gating(granularity="trust")
 VARIANTS = {
     "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
     "gauge_plus-gated": PlusVariant("the same with one gate per evidence unit", gating=Gating()),
     "gauge_plus-no-whole": PlusVariant("without whole units; heads read the mean of the fine ones", whole=False),
     "gauge_plus-no-heads": PlusVariant("without heads, the network alone", heads=False),
     "gauge_plus-no-combination": PlusVariant("heads in training, the network alone answers", combines=False),
+    "gauge_plus-swaps": PlusVariant("trained with swapped evidence", corrupts=True),
+    "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating=TRUST, corrupts=True),
+    "gauge_plus-trust-imputed": PlusVariant(
+        "the same on imputed inputs, whose units are trusted or not", gating=TRUST, corrupts=True, imputes=True
+    ),
     "gauge_plus-old-encoders": PlusVariant("with the encoders of the paper's backbone", deep=False),
 }
 RESNETS = ("resnet_grid", "resnet_vector")  # encoders of images that stay; `deep_grid` takes the place of all others
@@ -54,7 +62,15 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         "heads": chosen.heads,
         "combines": chosen.combines,
     }
-    return Stage(f"{variant}-s{seed}", make_gauge_plus, arguments, seeded_with(benchmark.settings.plus, seed))
+    settings = seeded_with(benchmark.settings.plus, seed)
+    if chosen.corrupts:
+        settings = with_swaps(settings)
+    arguments["corrupt"] = settings.corrupt
+    needs: tuple[Stage, ...] = ()
+    if chosen.imputes:
+        masks = benchmark.settings.finetune.masks  # imputed inputs are encoded once, under one mask for each sample
+        settings, needs = settings.model_copy(update={"masks": masks}), (imputer_stage(benchmark),)
+    return Stage(f"{variant}-s{seed}", make_gauge_plus, arguments, settings, needs)
 
 
 def unit_part(modality: Modality, variant: PlusVariant) -> EncoderPart:
@@ -78,12 +94,8 @@ def fine_and_whole(shape: tuple[int, ...], width: int, *, fine: EncoderPart, who
     return encoder if encoder.units == 1 else WithWhole(encoder, None if whole is None else whole.build(width))
 
 
-def make_gauge_plus(
-    train: Dataset, *, parts: Parts, subsets_per_step: int, gating: Gating, heads: bool, combines: bool
-) -> GaugePlus:
-    encoder, classifier = parts.unit_network()
-    options: dict[str, Any] = {"gating": gating, "heads": heads, "combines": combines}
-    return GaugePlus(encoder, classifier, subsets_per_step=subsets_per_step, **options)
+def make_gauge_plus(train: Dataset, imputer: Imputer | None = None, *, parts: Parts, **options: Any) -> GaugePlus:
+    return GaugePlus(*parts.unit_network(), imputer, **options)
 
 
 PLAN = Plan(VARIANTS, stage)

@@ -1,0 +1,187 @@
+"""Trust: the probability that a unit is right, learned where training knows it.
+
+    trust_i = sigmoid(a · h_i + b),   h = Linear(LN(Block(units + facts)))
+
+Facts about a unit: whether it was imputed, the imputer's uncertainty, its unsigned and signed Taylor score; with heads that
+read single modalities also the class probabilities of its own modality, and how far they agree with those of the other
+observed modalities and with the network's ungated answer. What makes a unit right:
+
+    observed modality or cell   it was neither noised nor swapped with one that says something else
+    imputed modality            alone it shows the true class
+    imputed cell                a number is within half a standard deviation of the true one, a category is the true one
+    whole of a table            the share of its cells that are right
+
+The trust term teaches this head alone: units and facts are detached, and so is the trust that gates attention. a = 1 and
+b = 0 until `calibrate` fits them, for observed and for imputed units apart.
+"""
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from gauge.model.gates import hiding_bias, normalize_scores
+from gauge.model.nn.attention import Block
+from gauge.model.units import UnitEncoder
+from gauge.types import Batch, Evidence, Units
+
+TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
+START = 2.0  # of the logits: units are trusted until training knows better
+CERTAIN = 1e-6  # how near to 0 and 1 trust may come in its loss
+STEPS = 50
+
+
+class TrustHead(nn.Module):
+    """One attention block over the units of a sample. `opinions` is the number of classes of the heads that the modalities
+    have of their own, 0 without such heads.
+
+    >>> units = Units(torch.zeros(5, 4, 16), torch.zeros(4, 16), torch.arange(4), torch.ones(5, 4, dtype=torch.bool))
+    >>> TrustHead(16)(units, Evidence(torch.zeros(5, 4), torch.zeros(5, 3)), torch.zeros(5, 4)).shape
+    torch.Size([5, 4])
+    """
+
+    def __init__(self, dim: int, *, heads: int = 4, opinions: int = 0) -> None:
+        super().__init__()
+        self.facts = nn.Linear(4 + (opinions + 2 if opinions else 0), dim)
+        self.block = Block(dim, heads)
+        self.norm, self.answer = nn.LayerNorm(dim), nn.Linear(dim, 1)
+        nn.init.constant_(self.answer.bias, START)
+        self.scale, self.shift = nn.Buffer(torch.ones(2)), nn.Buffer(torch.zeros(2))
+
+    def forward(
+        self,
+        units: Units,
+        evidence: Evidence,
+        signed: Float[Tensor, "b n"],
+        *,
+        visible: Bool[Tensor, "b n"] | None = None,
+        uncertainty: Float[Tensor, "b n"] | None = None,
+        opinions: Float[Tensor, "b m k"] | None = None,
+    ) -> Float[Tensor, "b n"]:
+        """The trust in every unit, 0 in those that are not visible."""
+        imputed = ~units.observed
+        facts = [
+            imputed.float(),
+            torch.zeros_like(signed) if uncertainty is None else uncertainty.to(signed.dtype),
+            normalize_scores(evidence.scores, visible=visible),
+            normalize_scores(signed, visible=visible),
+        ]
+        known = torch.stack(facts, -1)
+        if opinions is not None:
+            available = units.observed if visible is None else units.observed & visible
+            known = torch.cat([known, _agreement(opinions, evidence.logits, available, units.modality)], -1)
+        bias = None if visible is None else hiding_bias(visible)[..., 1:]
+        state = self.block(units.tokens.detach() + self.facts(known.detach()), bias)
+        logits = self.answer(self.norm(state))[..., 0].float()
+        group = imputed.long()
+        trust = torch.sigmoid(self.scale[group] * logits + self.shift[group])
+        return trust if visible is None else torch.where(visible, trust, 0.0)
+
+    @torch.enable_grad()
+    def calibrate(
+        self,
+        trust: Float[Tensor, "r n"],
+        target: Float[Tensor, "r n"],
+        known: Bool[Tensor, "r n"],
+        imputed: Bool[Tensor, "r n"],
+    ) -> None:
+        """Fit scale and shift to uncalibrated trust, by maximum likelihood with a prior at 1 and 0."""
+        logits = torch.logit(trust[known].detach().double(), CERTAIN)
+        group, right = imputed[known].long(), target[known].double()
+        log_scale, shift = (torch.zeros(2, device=logits.device).double().requires_grad_() for _ in range(2))
+        optimizer = torch.optim.LBFGS([log_scale, shift], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+        def objective() -> Tensor:
+            optimizer.zero_grad()
+            fitted = log_scale.exp()[group] * logits + shift[group]
+            cost = F.binary_cross_entropy_with_logits(fitted, right, reduction="sum")
+            cost = (cost + 0.5 * (log_scale.square() + shift.square()).sum()) / max(1, len(logits))
+            cost.backward()
+            return cost
+
+        optimizer.step(objective)
+        self.scale.copy_(log_scale.detach().exp())
+        self.shift.copy_(shift.detach())
+
+    def reset(self) -> None:
+        """Undo `calibrate`."""
+        self.scale.fill_(1.0)
+        self.shift.zero_()
+
+
+def _agreement(
+    opinions: Float[Tensor, "b m k"],
+    logits: Float[Tensor, "b k"],
+    available: Bool[Tensor, "b n"],
+    modality: Int[Tensor, "n"],
+) -> Float[Tensor, "b n a"]:
+    """For every unit the class probabilities p of its modality, Σ_k p_k q_k with the mean q of the other available
+    modalities (0 if there are none), and the same with the network's answer."""
+    own, answer = opinions.float().softmax(-1), logits.float().softmax(-1)
+    member = modality == torch.arange(own.shape[1], device=modality.device)[:, None]
+    there = (available[:, None] & member).any(-1, keepdim=True).float()
+    total, count = (own * there).sum(1, keepdim=True), there.sum(1, keepdim=True)
+    others = (total - own * there) / (count - there).clamp_min(1)
+    agreements = [(own * each).sum(-1, keepdim=True) for each in (others, answer[:, None])]
+    return torch.cat([own, *agreements], -1)[:, modality]
+
+
+def trust_term(
+    trust: Float[Tensor, "b n"], target: Float[Tensor, "b n"], known: Bool[Tensor, "b n"]
+) -> Float[Tensor, ""]:
+    """The mean cross-entropy of the trust in units of which it is known how right they are."""
+    trust = trust.clamp(CERTAIN, 1 - CERTAIN)
+    costs = -(target * trust.log() + (1 - target) * (1 - trust).log())
+    return (costs * known).sum() / known.sum().clamp_min(1)
+
+
+@torch.no_grad()
+def rightness(
+    encoder: UnitEncoder, batch: Batch, completed: Batch | None = None, shown: Bool[Tensor, "b m"] | None = None
+) -> tuple[Float[Tensor, "b n"], Bool[Tensor, "b n"]]:
+    """How right every unit is, and for which units that is known. The batch holds the true values behind `observed ==
+    False`; of what is imputed, `completed` holds the values, and `shown` says which modalities alone show the true class.
+    Without `truth`, observed values are right and imputed cells unknown."""
+    right, known = {}, {}
+    for index, (name, observed) in enumerate(batch.observed.items()):
+        right[name] = torch.ones_like(observed) if batch.truth is None else ~batch.truth.wrong[name]
+        known[name] = observed
+        if completed is None:
+            continue
+        if observed.ndim == 1 and shown is not None:
+            right[name], known[name] = torch.where(observed, right[name], shown[:, index]), torch.ones_like(observed)
+        elif observed.ndim == 2 and batch.truth is not None:
+            known[name] = batch.truth.known[name]
+            near = _near(completed.inputs[name], batch.inputs[name], known[name])
+            right[name] = torch.where(observed, right[name], near)
+    weight = per_unit(encoder, {name: flags.float() for name, flags in known.items()})
+    total = per_unit(encoder, {name: (right[name] & known[name]).float() for name in right})
+    return total / weight.clamp_min(CERTAIN), weight > 0
+
+
+def per_unit(encoder: UnitEncoder, values: Mapping[str, Float[Tensor, "b *f"]]) -> Float[Tensor, "b n"]:
+    """Numbers for each modality, or each of its features, as numbers for each unit; the whole of a table has their mean."""
+    parts = []
+    for name, count in encoder.layout.items():
+        each = values[name]
+        if each.ndim == 1:
+            each = each[:, None].expand(-1, count)
+        elif encoder.has_whole(name):
+            each = torch.cat([each, each.mean(1, keepdim=True)], 1)
+        parts.append(each)
+    return torch.cat(parts, 1)
+
+
+def _near(
+    imputed: Float[Tensor, "b f ..."], true: Float[Tensor, "b f ..."], known: Bool[Tensor, "b f"]
+) -> Bool[Tensor, "b f"]:
+    """Which imputed cells are within the tolerance of their column; the true values of the batch tell its spread."""
+    imputed, true = (values.flatten(2).mean(-1) if values.ndim > 2 else values for values in (imputed, true))
+    true = torch.where(known, true, 0.0)
+    count = known.sum(0).clamp_min(1)
+    mean = true.sum(0) / count
+    spread = (torch.where(known, true - mean, 0.0).square().sum(0) / count).sqrt()
+    tolerance = torch.where((true == true.round()).all(0), 0.5, TOLERANCE * spread)
+    return (imputed - true).abs() <= tolerance

@@ -1,0 +1,229 @@
+"""Learned trust: a probability for each unit, taught by what training knows, blind to it in predictions."""
+
+from dataclasses import replace
+
+import helpers
+import pytest
+import torch
+from helpers import CLASSES, SHAPES, gradients, plus, rows_of, with_hidden
+
+from gauge import Dataset, Gating, TrainSettings, fit
+from gauge.imputers.mean import Mean
+from gauge.masks import Corruption, parse_protocol
+from gauge.model.combination import Combination
+from gauge.model.explain import explain, unit_names
+from gauge.model.frozen import Frozen
+from gauge.model.trust import TrustHead, rightness, trust_term
+from gauge.training.audit import audit
+from gauge.training.inference import masked_batches
+from gauge.types import Truth
+
+TRUST = Gating(granularity="trust")
+SWAPS = Corruption(swapped=0.3)
+
+
+def trusting(imputer=None, **options):
+    return plus(imputer, gating=TRUST, corrupt=SWAPS, **options)
+
+
+@pytest.fixture(params=["plain", "imputed", "fine only", "no heads", "paper", "paper, imputed"])
+def method(request, train):
+    made = {
+        "plain": lambda: trusting(),
+        "imputed": lambda: trusting(helpers.imputer("mopoe", train)),
+        "fine only": lambda: trusting(whole=False),
+        "no heads": lambda: trusting(heads=False),
+        "paper": lambda: helpers.gauge(granularity="trust").eval(),
+        "paper, imputed": lambda: helpers.gauge(helpers.imputer("mean", train), granularity="trust").eval(),
+    }
+    return made[request.param]()
+
+
+@pytest.fixture
+def known(train):
+    """A training batch of which a third is swapped and half is hidden, with its truth."""
+    index = torch.arange(12)
+    keep = parse_protocol("up-to=1").keep(train.layout, index)
+    return train.batch(index, keep=keep, corrupt=SWAPS)
+
+
+def sure(method, value=50.0):
+    """The method with the same trust in all units, whatever they are: 1, or 0 if the value is negative."""
+    head = getattr(method, "gauge", method).trust
+    with torch.no_grad():
+        head.answer.weight.zero_()
+        head.answer.bias.fill_(value)
+    return method
+
+
+def test_trust_is_a_probability_and_gates_every_unit_that_is_seen(method, batch):
+    prediction = method.predict(batch)
+    trust = prediction.trust
+    assert trust.shape == prediction.gates.shape == prediction.evidence.scores.shape
+    assert ((trust >= 0) & (trust <= 1)).all()
+    seen = method.read(batch).seen
+    assert (trust[seen] > 0).all()
+    assert (trust[~seen] == 0).all()
+    assert torch.equal(prediction.gates, trust)
+
+
+@pytest.mark.parametrize("filling", ["noise", "nan"])
+def test_hidden_truths_change_neither_logits_nor_trust(method, batch, filling):
+    first, second = (method.predict(with_hidden(batch, each)) for each in (0.0, filling))
+    assert torch.equal(first.logits, second.logits)
+    assert torch.equal(first.trust, second.trust)
+
+
+def test_flags_of_corrupted_values_never_reach_a_prediction(method, known):
+    other = replace(known, truth=Truth(*[{name: ~flags for name, flags in known.truth.wrong.items()}] * 3))
+    without = method.predict(replace(known, truth=None))
+    for batch in (known, other):
+        assert torch.equal(method.predict(batch).logits, without.logits)
+        assert torch.equal(method.predict(batch).trust, without.trust)
+    assert not torch.equal(method.loss(known)["trust"], method.loss(other)["trust"])
+
+
+def test_trust_in_a_unit_does_not_depend_on_its_batch(method, batch):
+    together = method.predict(batch).trust
+    for rows in (torch.tensor([4]), torch.tensor([5, 0, 2])):
+        torch.testing.assert_close(method.predict(rows_of(batch, rows)).trust, together[rows], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("imputed", [False, True])
+def test_full_trust_equals_gauge_plus_without_trust(batch, train, imputed):
+    imputer = helpers.imputer("mean", train) if imputed else None
+    method, plain = sure(trusting(imputer)), plus(imputer)
+    plain.load_state_dict({name: method.state_dict()[name] for name in plain.state_dict()})
+    torch.testing.assert_close(method.predict(batch).logits, plain.predict(batch).logits)
+
+
+def test_the_vote_of_a_head_counts_as_far_as_what_it_reads_is_trusted(batch):
+    method = sure(trusting(), -50.0)
+    network = method.gauge.decide(method.read(batch)).logits.log_softmax(-1)
+    torch.testing.assert_close(method.predict(batch).logits, network, atol=1e-5, rtol=1e-5)
+    combine, logits = Combination(answers=2, modalities=1), helpers.noise(4, 2, 3)
+    present, share, trust = torch.ones(4, 2).bool(), torch.ones(4, 1), torch.tensor([[1.0, 0.25]]).expand(4, 2)
+    expected = logits[:, 0].log_softmax(-1) + 0.25 * logits[:, 1].log_softmax(-1)
+    torch.testing.assert_close(combine(logits, present, share, trust), expected)
+
+
+def test_the_trust_term_teaches_the_trust_head_alone_and_the_task_never_teaches_it(method, known):
+    terms = method.train().loss(known)
+    taught = {name for name, each in gradients(method, terms["trust"]).items() if each.abs().sum() > 0}
+    assert taught
+    assert all("trust." in name for name in taught)
+    task = gradients(method, method.loss(known)["task"])
+    assert not any("trust." in name for name, each in task.items() if each.abs().sum() > 0)
+
+
+def test_swapped_modalities_are_wrong_and_a_table_is_as_right_as_its_cells(known):
+    encoder = plus().encoder
+    right, sure_of = rightness(encoder, known)
+    observed = known.observed["image"]
+    assert torch.equal(right[:, 0][observed], (~known.truth.wrong["image"][observed]).float())
+    assert torch.equal(sure_of[:, :5], observed[:, None].expand(-1, 5))
+    cells, sound = known.observed["table"], known.observed["table"] & ~known.truth.wrong["table"]
+    there = cells.any(1)
+    torch.testing.assert_close(right[there, 11], (sound.sum(1) / cells.sum(1))[there])
+
+
+def test_imputed_content_is_right_if_it_shows_the_class_or_is_near_the_true_cell(known):
+    shown = torch.arange(len(known))[:, None].expand(-1, 3) % 2 == 0
+    table = known.inputs["table"].nan_to_num().clone()
+    table[:, 0] += 100
+    right, sure_of = rightness(plus().encoder, known, replace(known, inputs=known.inputs | {"table": table}), shown)
+    imputed = ~known.observed["image"]
+    assert torch.equal(right[imputed, 0], shown[imputed, 0].float())
+    hidden = known.truth.known["table"] & ~known.observed["table"]
+    assert (right[:, 6][hidden[:, 0]] == 0).all()
+    assert (right[:, 7][hidden[:, 1]] == 1).all()
+    assert torch.equal(sure_of[:, 6:11], known.truth.known["table"])
+    without, sure_of = rightness(plus().encoder, replace(known, truth=None), known, shown)
+    assert (without[:, 0][known.observed["image"]] == 1).all()
+    assert torch.equal(sure_of[:, 6:11], known.observed["table"])
+
+
+def test_the_term_is_least_where_trust_is_as_high_as_units_are_right():
+    target, among = torch.full((50, 4), 0.7), torch.ones(50, 4).bool()
+    costs = [float(trust_term(torch.full((50, 4), value), target, among)) for value in (0.1, 0.6, 0.7, 0.8, 1.0)]
+    assert min(costs) == costs[2]
+    assert trust_term(target, target, ~among) == 0
+
+
+def test_calibration_makes_trust_as_high_as_units_are_right():
+    head, right = TrustHead(8, heads=2), (torch.rand(4000, 2, generator=torch.Generator().manual_seed(0)) < 0.6).float()
+    imputed = torch.tensor([[False, True]]).expand(4000, 2)
+    overconfident = torch.where(right.roll(1, 0) > 0, 0.99, 0.9)
+    head.calibrate(overconfident, right, torch.ones(4000, 2).bool(), imputed)
+    for group in (0, 1):
+        logits = torch.logit(overconfident[:, group])
+        assert torch.sigmoid(head.scale[group] * logits + head.shift[group]).mean() == pytest.approx(0.6, abs=0.03)
+    head.reset()
+    assert (head.scale == 1).all()
+    assert (head.shift == 0).all()
+
+
+def test_imputers_may_say_how_uncertain_they_are(train, batch):
+    mopoe = Frozen(helpers.imputer("mopoe", train))
+    doubt = mopoe.uncertainty(batch)
+    assert set(doubt) == set(SHAPES)
+    assert (doubt["image"] > 0).all()
+    assert torch.equal(mopoe.uncertainty(with_hidden(batch, "noise"))["image"], doubt["image"])
+    assert Frozen(Mean.of(train)).uncertainty(batch) is None
+    assert Frozen(type("Own", (), {"complete": lambda self, batch: batch})()).uncertainty(batch) is None
+
+
+def views(split, rows, seed):
+    """Three modalities that each show the class plainly, so that a swapped one contradicts the other two."""
+    labels = torch.arange(rows) % CLASSES
+    shift = 3 * (labels.float() - 1)
+    inputs = {
+        name: 0.5 * helpers.noise(rows, *shape, seed=seed + place) + shift.reshape(rows, *[1] * len(shape))
+        for place, (name, shape) in enumerate(SHAPES.items())
+    }
+    return Dataset(split, inputs, labels)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    with helpers.unchecked():
+        method, train = trusting(whole=False), views("train", 300, 0)
+        settings = TrainSettings(epochs=15, batch_size=50, learning_rate=5e-3, corrupt="swapped=0.3", patience=None)
+        fit(method, train, settings=settings)
+        method.prepare(train, views("val", 150, 50))
+    return method
+
+
+def test_training_learns_which_modality_contradicts_the_others(trained):
+    found = audit(trained, views("test", 300, 90), "swapped=0.3")
+    assert found.separation_modalities["trust"] > 0.8
+    assert found.separation_observed["trust"] > found.separation_observed["gate"]
+    assert found.calibration["observed"]["ece"] < 0.1
+    assert 0.1 < found.observed_wrong < 0.3
+    assert found.threshold is None
+    assert any("of the observed units are wrong" in line for line in found.lines())
+
+
+def test_audits_of_the_paper_s_gate_know_wrong_evidence_and_cells_too(train):
+    method = helpers.gauge(helpers.imputer("mean", train))
+    found = audit(method, helpers.dataset("test", 60, seed=9), "up-to=0.9,swapped=0.5")
+    assert set(found.separation_observed) == set(found.separation_cells) == set(found.separation_modalities)
+    assert "trust" not in found.separation_observed
+    assert 0.3 < found.cells_right < 0.7
+    assert found.calibration == {}
+
+
+def test_an_explanation_tells_how_far_a_unit_is_used_and_trusted_apart(batch):
+    method = trusting()
+    frame = explain(method, batch).to_frame(unit_names(method.encoder, {}))
+    seen = frame[frame.observed]
+    assert seen.trusted.between(0, 1).all()
+    assert (seen.used < 0).any()
+    assert (seen.used > 0).any()
+    assert (frame[~frame.observed].trusted == 0).all()
+    gated = plus(gating=Gating())
+    assert "trusted" not in explain(gated, batch).to_frame(unit_names(gated.encoder, {}))
+
+
+def test_batches_of_an_evaluation_carry_no_truth(train):
+    assert all(batch.truth is None for batch in masked_batches(train, parse_protocol("swapped=0.5"), 20))
