@@ -9,23 +9,27 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import ONE_THREAD, mistake
+from helpers import ONE_THREAD, mistake, unchecked
 from helpers import command as gauge
 
+from gauge.experiments import demo
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.results import read_results
 from gauge.experiments.workspace import Workspace
+from gauge.registry import load_plugin
 from gauge.training.checkpoint import load
 
-QUICK = ["--epochs", "1"]
+DIGITS = Path(__file__).parents[1] / "digits.py"
+PLUGIN, QUICK = ["--plugin", str(DIGITS)], ["--epochs", "1"]
+BENCHMARK = ["benchmark", "digits", *PLUGIN, *QUICK]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
     """A folder in which one GAUGE model was trained for an epoch."""
     folder = tmp_path_factory.mktemp("runs")
-    gauge("benchmark", "polymnist5k", "--method", "gauge", "--protocol", "eta=0.8", *QUICK, cwd=folder)
+    gauge(*BENCHMARK, "--method", "gauge", "--protocol", "eta=0.8", cwd=folder)
     return folder
 
 
@@ -80,31 +84,31 @@ def test_a_mistake_is_reported_in_one_line_before_anything_trains(arguments, mes
 
 
 def test_a_benchmark_leaves_results_and_a_table_and_repeats_nothing(runs):
-    workspace = runs / "runs" / "polymnist5k"
+    workspace = runs / "runs" / "digits"
     (result,) = sorted((workspace / "results").glob("*.json"))
     content = json.loads(result.read_text())
     assert content["protocol"] == "eta=0.8"
     assert content["config"]["epochs"] == 1
-    assert content["data"]["samples"] == 1000
+    assert content["data"]["samples"] == 100
     assert sum(content["data"]["missing"].values()) == pytest.approx(4.0)
     assert "| gauge |" in (workspace / "table.md").read_text()
     before = {path: path.stat().st_mtime_ns for path in workspace.rglob("*.safetensors")}
-    again = gauge("benchmark", "polymnist5k", "--method", "gauge", "--protocol", "eta=0.8", "--json", *QUICK, cwd=runs)
+    again = gauge(*BENCHMARK, "--method", "gauge", "--protocol", "eta=0.8", "--json", cwd=runs)
     assert json.loads(again.stdout)[0]["value"] == content["value"]
     assert {path: path.stat().st_mtime_ns for path in workspace.rglob("*.safetensors")} == before
 
 
 def test_a_trained_model_is_evaluated_under_another_protocol(runs):
-    (model,) = (runs / "runs" / "polymnist5k" / "stages").glob("gauge-s0-*")
-    done = gauge("evaluate", str(model), "--protocol", "eta=0.2", cwd=runs)
+    (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
+    done = gauge("evaluate", str(model), *PLUGIN, "--protocol", "eta=0.2", cwd=runs)
     assert done.stdout.startswith("eta=0.2")
     assert "missing under eta=0.2: m0" in done.stdout
 
 
 def test_the_evidence_of_a_trained_model_is_audited(runs):
-    (model,) = (runs / "runs" / "polymnist5k" / "stages").glob("gauge-s0-*")
+    (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
     audits = json.loads(
-        gauge("audit", str(model), "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs).stdout
+        gauge("audit", str(model), *PLUGIN, "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs).stdout
     )
     assert audits[0]["samples"] == 40
     assert {"commit", "hardware", "fingerprint"} <= set(audits[0])
@@ -114,8 +118,8 @@ def test_the_evidence_of_a_trained_model_is_audited(runs):
 
 
 def test_the_units_of_a_sample_are_listed_by_name(runs):
-    (model,) = (runs / "runs" / "polymnist5k" / "stages").glob("gauge-s0-*")
-    lines = gauge("gates", str(model), "--protocol", "eta=0.8", "--sample", "7", cwd=runs).stdout.splitlines()
+    (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
+    lines = gauge("gates", str(model), *PLUGIN, "--protocol", "eta=0.8", "--sample", "7", cwd=runs).stdout.splitlines()
     assert lines[0].split()[:6] == ["sample", "modality", "unit", "score", "gate", "used"]
     assert len(lines) == 1 + 5 * 4
     assert sum("imputed" in line for line in lines) == 4 * 4
@@ -123,19 +127,9 @@ def test_the_units_of_a_sample_are_listed_by_name(runs):
 
 
 def test_processes_side_by_side_use_what_one_has_trained(runs):
-    command = [
-        "benchmark",
-        "polymnist5k",
-        "--method",
-        "gauge",
-        "--method",
-        "any_subset",
-        "--protocol",
-        "every=0.8",
-        *QUICK,
-    ]
+    command = [*BENCHMARK, "--method", "gauge", "--method", "any_subset", "--protocol", "every=0.8"]
     gauge(*command, "--jobs", "2", cwd=runs)
-    workspace = runs / "runs" / "polymnist5k"
+    workspace = runs / "runs" / "digits"
     before = (workspace / "results.json").read_text()
     assert before.count('"protocol": "every=0.8"') == 2
     gauge(*command, cwd=runs)  # the same, one after the other: nothing is evaluated again
@@ -143,15 +137,15 @@ def test_processes_side_by_side_use_what_one_has_trained(runs):
 
 
 def test_a_time_limit_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path):
-    done = gauge("benchmark", "polymnist5k", "--time-limit", "1s", "--epochs", "2", cwd=tmp_path, check=75)
+    done = gauge("benchmark", "digits", *PLUGIN, "--time-limit", "1s", cwd=tmp_path, check=75)
     assert "stopped after 1s, results so far: 0; run the same command again to continue" in done.stderr
-    assert list(tmp_path.glob("runs/polymnist5k/stages/*/last.safetensors"))
+    assert list(tmp_path.glob("runs/digits/stages/*/last.safetensors"))
 
 
 def test_a_time_limit_leaves_a_table_of_what_is_finished(runs, tmp_path):
     rows = ["--method", "gauge", "--method", "moddrop", "--protocol", "eta=0.8"]
     limit = ["--time-limit", "1s", "--save", str(tmp_path)]
-    done = gauge("benchmark", "polymnist5k", *rows, *QUICK, *limit, cwd=runs, check=75)
+    done = gauge(*BENCHMARK, *rows, *limit, cwd=runs, check=75)
     assert "stopped after 1s, results so far: 1; run the same command again to continue" in done.stderr
     assert "| gauge |" in done.stdout
     assert [str(result.row) for result in read_results(tmp_path / "results.json")] == ["gauge"]
@@ -159,11 +153,11 @@ def test_a_time_limit_leaves_a_table_of_what_is_finished(runs, tmp_path):
 
 
 def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_path):
-    (model,) = (runs / "runs" / "polymnist5k" / "stages").glob("gauge-s0-*")
+    (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
     moved = tmp_path / "stages" / "elsewhere"
     moved.mkdir(parents=True)
     (moved / "experiment.json").write_text((model / "experiment.json").read_text())
-    assert "or was moved; run `gauge benchmark" in mistake("evaluate", str(moved), cwd=tmp_path)
+    assert "or was moved; run `gauge benchmark" in mistake("evaluate", str(moved), *PLUGIN, cwd=tmp_path)
     assert list((tmp_path / "stages").iterdir()) == [moved]
 
 
@@ -206,19 +200,20 @@ def test_an_interrupt_says_how_to_continue(tmp_path):
 
 
 def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, tmp_path):
-    command = ["benchmark", "polymnist5k", "--method", "gauge", "--protocol", "eta=0.8", *QUICK]
+    command = [*BENCHMARK, "--method", "gauge", "--protocol", "eta=0.8"]
     process = subprocess.Popen(
         [sys.executable, "-m", "gauge.cli", *command], cwd=tmp_path, env=ONE_THREAD, stderr=subprocess.DEVNULL
     )
-    stages = tmp_path / "runs" / "polymnist5k" / "stages"
+    stages = tmp_path / "runs" / "digits" / "stages"
     deadline = time.monotonic() + 200
     while not list(stages.glob("backbone-*/*.safetensors")) and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     gauge(*command, cwd=tmp_path)
-    experiment = Experiment(benchmark="polymnist5k", overrides=Overrides().with_epochs(1))
-    jobs = [Workspace(folder / "runs" / "polymnist5k", "cpu").job(experiment) for folder in (runs, tmp_path)]
+    load_plugin(DIGITS)
+    experiment = Experiment(benchmark="digits", overrides=Overrides().with_epochs(1))
+    jobs = [Workspace(folder / "runs" / "digits", "cpu").job(experiment) for folder in (runs, tmp_path)]
     weights = [load(job.model_path)[0] for job in jobs]
     assert weights[0].keys() == weights[1].keys()
     assert all(bool((weights[0][name] == weights[1][name]).all()) for name in weights[0])
@@ -226,11 +221,18 @@ def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, 
 
 def test_the_demo_writes_a_report_with_table_and_gates(runs, tmp_path):
     """Stands on the stages that are trained already: a copied workspace is as good as the original."""
-    (tmp_path / "gauge-demo").symlink_to(runs / "runs" / "polymnist5k")
-    done = gauge("demo", *QUICK, cwd=tmp_path)
-    assert "| gauge:v3 |" in done.stdout
-    assert "At η = 0.8, GAUGE minus Masked only" in done.stdout
-    page = (tmp_path / "gauge-demo" / "report.html").read_text(encoding="utf-8")
+    load_plugin(DIGITS)
+    (tmp_path / "demo").symlink_to(runs / "runs" / "digits")
+    with unchecked():
+        table, verdict, report = demo.run(tmp_path / "demo", "digits", overrides=Overrides().with_epochs(1))
+    assert "| gauge_plus |" in table
+    assert "At η = 0.8, GAUGE minus Masked only" in verdict[0]
+    page = report.read_text(encoding="utf-8")
     assert page.count("Test sample") >= 6
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
+
+
+def test_the_demo_runs_the_benchmark_that_comes_with_the_package(tmp_path):
+    stopped = gauge("demo", "--epochs", "0", cwd=tmp_path, check=2)
+    assert "epochs" in stopped.stderr

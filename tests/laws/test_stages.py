@@ -47,7 +47,7 @@ def store(folder: Path | None, **options) -> StageStore:
 def module_of(path: Path, text: str):
     """The text as a module of its own name; each call reads the file anew."""
     path.write_text(text, encoding="utf-8")
-    source._closure.cache_clear()
+    source._source.cache_clear()
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
