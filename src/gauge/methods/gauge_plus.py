@@ -112,23 +112,25 @@ class GaugePlus(Method):
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
-        """The weights of the combination, from validation samples under masks of every kind."""
+        """The weights of the combination, from validation samples under masks of every kind; no more of them than there are
+        training samples, so that few labels in training are few in all."""
         if self.combination is None or val is None:
             return
         self.to(val.device)
+        rows = min(len(val), len(train), ROWS)
         if self.gauge.trust is not None:
-            self._calibrate(self.gauge.trust, val)
+            self._calibrate(self.gauge.trust, val, rows)
         answers = []
-        for batch in _masked(val, self.corrupt):
+        for batch in _masked(val, rows, self.corrupt):
             reading = self.read(batch)
             logits, present, share, trust = self._all_answers(self.gauge.decide(reading), reading)
             answers.append((logits, present, share, batch.labels, *([] if trust is None else [trust])))
-        self.combination.learn(*map(torch.cat, zip(*answers, strict=True)), rows=min(len(val), ROWS))
+        self.combination.learn(*map(torch.cat, zip(*answers, strict=True)), rows=rows)
 
-    def _calibrate(self, trust: TrustHead, val: Dataset) -> None:
+    def _calibrate(self, trust: TrustHead, val: Dataset, rows: int) -> None:
         trust.reset()
         parts = []
-        for batch in _masked(val, self.corrupt):
+        for batch in _masked(val, rows, self.corrupt):
             reading = self.read(batch)
             trusted = self.gauge.decide(reading).trust
             assert trusted is not None
@@ -189,11 +191,11 @@ def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
     return batch.any_observed() & ~wrong
 
 
-def _masked(val: Dataset, corrupt: Corruption) -> Iterator[Batch]:
-    """Samples under masks of every kind: of each any subset of its modalities, of a table any share of its cells."""
+def _masked(val: Dataset, rows: int, corrupt: Corruption) -> Iterator[Batch]:
+    """The first samples under masks of every kind: of each any subset of its modalities, of a table any share of its cells."""
     protocols: list[Protocol] = [AnyModalities(), *([AnyCells()] if any(val.layout.values()) else [])]
     for number in range(MASKS):
-        for index in torch.arange(min(len(val), ROWS), device=val.device).split(512):
+        for index in torch.arange(rows, device=val.device).split(512):
             key = sample_keys(index, number, "combination")
             draws = [protocol.keep(val.layout, key) for protocol in protocols]
             keep = {name: _both(*(draw[name] for draw in draws)) for name in val.layout}
