@@ -7,10 +7,11 @@ import pytest
 import torch
 from helpers import DIM, assert_equal, gradients, plus, rows_of, with_hidden
 
-from gauge import Dataset, Gating, TrainSettings, fit
+from gauge import Dataset, Gating, TrainSettings, UnitEncoder, fit
 from gauge.masks import subsets
 from gauge.methods.gauge_plus import head_pooling
 from gauge.model.combination import Combination
+from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
