@@ -7,9 +7,11 @@ import pytest
 import torch
 from helpers import DIM, assert_equal, gradients, plus, rows_of, with_hidden
 
-from gauge import Dataset, Gating, TrainSettings, fit
+from gauge import Dataset, Gating, TrainSettings, UnitEncoder, fit
 from gauge.masks import subsets
+from gauge.methods.gauge_plus import head_pooling
 from gauge.model.combination import Combination
+from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
@@ -199,3 +201,9 @@ def test_a_step_encodes_once_and_the_network_sees_as_many_subsets_as_it_is_told(
     assert encoded == [6] * 3
     assert classified == [18]
     assert len(subsets(3)) > 3
+
+
+def test_the_head_of_the_only_modality_reads_its_whole_unit():
+    encoder = UnitEncoder({"image": WithWhole(DeepGrid((1, 8, 8), DIM, channels=(4,)))}, DIM)
+    assert head_pooling(encoder).tolist() == [[0, 0, 0, 0, 1]]
+    assert head_pooling(plus().encoder).argmax(1).tolist() == [4, 5, 11]

@@ -112,14 +112,16 @@ class GaugePlus(Method):
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
-        """The weights of the combination, from validation samples under masks of every kind; no more of them than there are
-        training samples, so that few labels in training are few in all."""
-        if self.combination is None or val is None:
+        """The calibration of the trust and the weights of the combination, from validation samples under masks of every
+        kind, corrupted as in training; no more of them than training samples, so that few labels are few in all."""
+        if val is None:
             return
         self.to(val.device)
         rows = min(len(val), len(train), ROWS)
         if self.gauge.trust is not None:
             self._calibrate(self.gauge.trust, val, rows)
+        if self.combination is None:
+            return
         answers = []
         for batch in _masked(val, rows, self.corrupt):
             reading = self.read(batch)
@@ -178,13 +180,13 @@ class GaugePlus(Method):
 def head_pooling(encoder: UnitEncoder) -> Float[Tensor, "m n"]:
     """Ones for the units that the head of each modality reads: its whole unit, or all where it has none."""
     table = encoder.modality == torch.arange(len(encoder.layout))[:, None]
-    last = table & ~table.roll(-1, 1).logical_and(table)
+    last = table & F.pad(encoder.modality.diff() != 0, (0, 1), value=True)
     has_whole = torch.tensor([encoder.has_whole(name) for name in encoder.layout])
     return torch.where(has_whole[:, None], last, table).float()
 
 
 def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
-    """The modalities with observed values, none of which is known to be wrong for whole modalities."""
+    """The modalities with observed values, but for those that are known to be wrong as a whole."""
     if batch.truth is None:
         return batch.any_observed()
     wrong = torch.stack([flags.reshape(len(batch), -1).all(1) for flags in batch.truth.wrong.values()], 1)
