@@ -174,7 +174,7 @@ def test_training_learns_and_preparing_weighs_on_validation_data_alone(train):
     other = Dataset("val", val.inputs, val.labels.roll(1), val.observed)
     method.prepare(train, other)
     assert not torch.allclose(method.combination.offset, weights["offset"], atol=1e-2)
-    method.prepare(other, val)
+    method.prepare(Dataset("train", train.inputs, train.labels.roll(1), train.observed), val)
     assert_equal(dict(method.combination.state_dict()), weights)
 
 

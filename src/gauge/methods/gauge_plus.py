@@ -194,7 +194,7 @@ def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
 
 
 def _masked(val: Dataset, rows: int, corrupt: Corruption) -> Iterator[Batch]:
-    """The first samples under masks of every kind: of each any subset of its modalities, of a table any share of its cells."""
+    """The first samples under masks of every kind: any subset of the modalities, of a table any share of its cells."""
     protocols: list[Protocol] = [AnyModalities(), *([AnyCells()] if any(val.layout.values()) else [])]
     for number in range(MASKS):
         for index in torch.arange(rows, device=val.device).split(512):
