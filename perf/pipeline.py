@@ -27,7 +27,7 @@ from gauge.training.stages import Stage
 from gauge.training.step import training_step
 from gauge.types import Method, Trainable
 
-ROWS = ("any_subset", "gauge:masked", "gauge:v2", "gauge")
+ROWS = ("any_subset", "gauge:masked", "gauge:v2", "gauge", "gauge_plus", "gauge_plus:gauge_plus-trust")
 
 
 def fresh(stage: Stage, train: Dataset) -> Trainable:
