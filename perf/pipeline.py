@@ -1,4 +1,4 @@
-"""What the pipeline of a benchmark costs: seconds an epoch and samples a second of every stage, and DyMo's selection.
+"""What the pipeline of a benchmark costs: seconds an epoch, samples and predictions a second of every stage, DyMo's selection.
 
     python perf/pipeline.py polymnist --data DIR [--device cuda] [--out perf/results]
 
@@ -80,6 +80,12 @@ def main() -> None:
             row["launch_share"] = 1 - row["recorded"] / row["eager"]
             row["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
         row["samples_per_second"] = len(train) / min(row.get("recorded", row["eager"]), row["eager"])
+        method = fresh(stage, train).eval()
+        if isinstance(method, Method):
+            predict_split(method, test, benchmark.protocols[-1])  # warms up
+            started = time.perf_counter()
+            predict_split(method, test, benchmark.protocols[-1])
+            row["predictions_per_second"] = len(test) / (time.perf_counter() - started)
         rows[name] = row
         print(name, {key: round(value, 3) for key, value in row.items()}, flush=True)
     dymo = fresh(last_stage(benchmark, "dymo", "dymo", seed=0), train).eval()
