@@ -92,12 +92,12 @@ def run(
 
 def _verdict(paths: Mapping[str, Path]) -> list[str]:
     """GAUGE compared with every other row on the same samples, in words."""
-    gauge, labels = load_predictions(paths["gauge"])
+    gauge, labels, groups = load_predictions(paths["gauge"])
     sentences = []
     for variant, path in paths.items():
         if variant == "gauge":
             continue
-        comparison = ACCURACY.compare(load_predictions(path)[0], gauge, labels)
+        comparison = ACCURACY.compare(load_predictions(path)[0], gauge, labels, groups)
         low, high = (100 * bound for bound in comparison.interval)
         decided = "GAUGE is ahead" if comparison.difference > 0 else "GAUGE is behind"
         sentences.append(
