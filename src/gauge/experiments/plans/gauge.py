@@ -61,7 +61,10 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         settings = settings.model_copy(update={"epochs": 0, "seed": seed})
     imputer = (imputer_stage(benchmark),) if chosen.imputes else ()
     needs = (backbone_stage(benchmark, "any_subset", seed), *imputer)
-    arguments = {"gating": chosen.gating, "grid": chosen.grid}
+    gating = chosen.gating
+    if gating.informed and benchmark.distrust is not None:
+        gating = replace(gating, distrust=benchmark.distrust)
+    arguments = {"gating": gating, "grid": chosen.grid}
     return Stage(f"{variant}-s{seed}", make_gauge, arguments, settings, needs)
 
 
