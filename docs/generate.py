@@ -5,7 +5,7 @@ A table stands between `<!-- table: name -->` and `<!-- end -->`; what is betwee
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -13,17 +13,20 @@ from statistics import mean, stdev
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import ttest_rel
 
-from gauge.experiments.comparison import Paired
+from gauge.experiments.comparison import Paired, corrected, pair_of, paired
 from gauge.experiments.experiment import Experiment, Row
+from gauge.experiments.plans.gauge import twin
 from gauge.experiments.published import PUBLISHED
 from gauge.experiments.results import Result, read_results, training_speed
+from gauge.experiments.statistics import holm
 from gauge.experiments.tables import CHANCE, result_table
+from gauge.registry import BENCHMARKS
 from gauge.reports.figures import draw_lines
 from gauge.reports.tables import Cell, Table
+from gauge.training.loop import budget
+from gauge.training.settings import TrainSettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
@@ -90,6 +93,17 @@ TRUST = (
     "gauge_plus",
 )
 TRUST += ("late_fusion", "gauge:gauge-trust", "gauge:masked", "gauge:v2", "gauge", "qmf", "pdf", "dynmm")
+FOLDERS = {  # every comparison of gates, and its hardest condition
+    "polymnist5k": "eta=0.8",
+    "polymnist/cosine": "eta=0.8",
+    "polymnist/constant": "eta=0.8",
+    "mst": "missing=mnist+text",
+    "celeba": "missing=text",
+    "leaf99": "gamma=0.9",
+    "ham10000": "gamma=1",
+}
+TRAIN_ROWS = {"celeba": 8_000, "polymnist5k": 3_500}  # not recorded in these results
+GATE = ("threshold", "log_temperature")
 EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
 
 
@@ -103,10 +117,10 @@ def results(folder: str) -> tuple[Result, ...]:
 
 def table_of(folder: str, protocols: tuple[str, ...], rows: Iterable[str] = NOT_SCORERS, **more: Any) -> Table:
     """Mean ± deviation over seeds, the best of each column in bold."""
-    seeds: dict[tuple[str, str], list[Result]] = {}
+    found: dict[tuple[str, str], list[Result]] = {}
     for result in results(folder):
-        seeds.setdefault((str(result.row), result.protocol), []).append(result)
-    chosen = [each for row in rows for protocol in protocols for each in seeds.get((row, protocol), ())]
+        found.setdefault((str(result.row), result.protocol), []).append(result)
+    chosen = [each for row in rows for protocol in protocols for each in found.get((row, protocol), ())]
     return result_table(chosen, **more)
 
 
@@ -129,38 +143,31 @@ def minus_gauge(folder: str) -> str:
         row: [_difference(compared.get((row, each))) for each in protocols] for row in table_of(folder, protocols).rows
     }
     rows = {row: shown for row, shown in rows.items() if row not in ("gauge", *NORMALIZATIONS)}
-    mine, other = cells(folder)["gauge"], cells(f"{folder}/iterative")["gauge"]
-    rows["gauge on the iterative imputer"] = [_minus(other[each].values, mine[each].values) for each in protocols]
+    iterative = [
+        pair_of(seeds(f"{folder}/iterative", "gauge", each), seeds(folder, "gauge", each)) for each in protocols
+    ]
+    rows["gauge on the iterative imputer"] = [_difference(pair) for pair in iterative]
     lines = [f"| points above gauge | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
     return "\n".join([*lines, *(f"| {row} | {' | '.join(shown)} |" for row, shown in rows.items())]) + "\n"
 
 
-def _minus(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    differences = np.subtract(ours, theirs)
-    return _shown(differences.mean(), differences.std(ddof=1), ttest_rel(ours, theirs).pvalue)
+def seeds(folder: str, row: str, protocol: str) -> dict[int, tuple[Result, None]]:
+    chosen = [each for each in results(folder) if str(each.row) == row and each.protocol == protocol]
+    return {result.seed: (result, None) for result in chosen}
 
 
 def plus(folder: str, protocols: tuple[str, ...]) -> str:
     """GAUGE+ and late fusion on the same seeds, and their difference; p values corrected by Holm over the conditions."""
     table = table_of(f"{folder}/plus", protocols, ("gauge_plus", "late_fusion"))
-    ours, theirs = ([table.rows[row][each].values for each in protocols] for row in ("gauge_plus", "late_fusion"))
-    differences = [np.subtract(*pair) for pair in zip(ours, theirs, strict=True)]
-    p_values = holm(
-        [ttest_rel(*pair).pvalue if np.ptp(np.subtract(*pair)) else 1.0 for pair in zip(ours, theirs, strict=True)]
-    )
-    shown = [_shown(each.mean(), each.std(ddof=1), p) for each, p in zip(differences, p_values, strict=True)]
+    rows = [[seeds(f"{folder}/plus", row, each) for row in ("gauge_plus", "late_fusion")] for each in protocols]
+    found = [pair for pair in (pair_of(*both) for both in rows) if pair is not None]
+    p_values = holm([1.0 if pair.p_over_seeds is None else pair.p_over_seeds for pair in found])
+    shown = [_difference(pair.model_copy(update={"p_corrected": p})) for pair, p in zip(found, p_values, strict=True)]
     return (
         table.markdown()
         + f"\n| points | {' | '.join(protocols)} |\n{'|---' * (len(protocols) + 1)}|\n| gauge_plus minus "
         + (f"late_fusion | {' | '.join(shown)} |\n")
     )
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction: the smallest p times their number, the next times one less, never falling, at most 1."""
-    order = np.argsort(p_values)
-    steps = np.maximum.accumulate([p_values[index] * (len(p_values) - rank) for rank, index in enumerate(order)])
-    return np.minimum(steps, 1.0)[np.argsort(order)].tolist()
 
 
 def plus_polymnist() -> str:
@@ -232,8 +239,9 @@ def imputation(folder: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def pairs(folder: str) -> list[Paired]:
-    return [Paired.model_validate(record) for record in _records(folder, "comparison.json")]
+@cache
+def pairs(folder: str) -> tuple[Paired, ...]:
+    return tuple(paired([(result, None) for result in results(folder)]))
 
 
 def cells(folder: str) -> dict[str, dict[str, Cell]]:
@@ -250,17 +258,80 @@ def differences(folder: str, protocol: str, references: tuple[str, ...] = REFERE
     for row in NOT_SCORERS:
         mine = [compared.get((row, other)) for other in references]
         if any(mine):
-            seeds = len(cells(folder)[row][protocol].values)
-            lines.append(f"| {row} | {seeds} | {' | '.join(_difference(pair) for pair in mine)} |")
+            count = len(cells(folder)[row][protocol].values)
+            lines.append(f"| {row} | {count} | {' | '.join(_difference(pair) for pair in mine)} |")
     return "\n".join(lines) + "\n"
 
 
 def _difference(pair: Paired | None) -> str:
-    return "–" if pair is None else _shown(pair.mean, pair.deviation, pair.p_over_seeds)
+    """Mean, 95 % interval, and the p value before and after Holm's correction."""
+    if pair is None:
+        return "–"
+    if pair.interval is None or pair.p_over_seeds is None or pair.p_corrected is None:
+        return f"{pair.mean:+.2f}"
+    low, high = pair.interval
+    after = "" if pair.p_corrected == pair.p_over_seeds else f" → {pair.p_corrected:.2g}"
+    return f"{pair.mean:+.2f} [{low:+.2f}, {high:+.2f}] (p = {pair.p_over_seeds:.2g}{after})"
 
 
-def _shown(mean: float, deviation: float, chance: float | None) -> str:
-    return f"{mean:+.2f} ± {deviation:.2f}" + ("" if chance is None else f" (p = {chance:.2g})")
+def noise() -> str:
+    """Rows that are one model trained twice, on every benchmark: what the order of additions on a GPU is worth."""
+    lines = [
+        "| benchmark | the same model twice | conditions | mean difference | largest in a seed |",
+        "|---" * 5 + "|",
+    ]
+    for folder in FOLDERS:
+        benchmark = BENCHMARKS.get(folder.partition("/")[0])
+        rows = [
+            Row.parse(row) for row in table_of(folder, tuple({each.protocol: 0 for each in results(folder)}), ROWS).rows
+        ]
+        for row in (row for row in rows if row.method == "gauge" and (twin(benchmark, row.variant) != row.variant)):
+            other = Row("gauge", twin(benchmark, row.variant))
+            found = [pair for pair in pairs(folder) if (pair.row, pair.other) == (str(row), str(other))]
+            largest = max(abs(value) for pair in found for value in pair.differences)
+            average = mean(abs(value) for pair in found for value in pair.differences)
+            lines.append(f"| {folder} | {other} and {row} | {len(found)} | {average:.2f} | {largest:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def power() -> str:
+    """The true difference that each comparison would find in four of five repetitions, at p < 0.05 before correction."""
+    head = " | ".join(f"gauge minus {other}" for other in REFERENCES)
+    lines = [f"| points | backbones or divisions | {head} |", "|---" * 5 + "|"]
+    for folder, protocol in FOLDERS.items():
+        found = {pair.other: pair for pair in pairs(folder) if pair.row == "gauge" and pair.protocol == protocol}
+        shown = ["–" if (pair := found.get(other)) is None else _detectable(pair) for other in REFERENCES]
+        clusters = {len(set(pair.clusters)) for pair in found.values()}
+        lines.append(f"| {folder}, {protocol} | {', '.join(map(str, clusters))} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _detectable(pair: Paired) -> str:
+    return "–" if pair.detectable is None else f"{pair.detectable:.2f} (found {pair.mean:+.2f})"
+
+
+def budgets() -> str:
+    """How much the gates of GAUGE could train, and how far they went where it was recorded: means over seeds."""
+    lines = ["| GAUGE on | epochs | kept epoch | steps | sum of rates | τ | ρ |", "|---" * 7 + "|"]
+    for folder in FOLDERS:
+        configs = list({each.seed: each.config for each in results(folder) if str(each.row) == "gauge"}.values())
+        kept = [config["best"] or config["epochs"] for config in configs]
+        spent = [
+            budget(
+                TrainSettings.model_validate(config["settings"]), TRAIN_ROWS.get(folder) or config["train_rows"], last
+            )
+            for config, last in zip(configs, kept, strict=True)
+        ]
+        ends = [each for records in _audits(folder).values() for each in records] if _has_audit(folder) else []
+        moved = [f"{mean(each[key] for each in ends):.3f}" if ends else "not recorded" for key in GATE]
+        cells = [f"{mean(config['epochs'] for config in configs):.0f}", f"{mean(kept):.0f}"]
+        cells += [f"{mean(steps for steps, _ in spent):,.0f}", f"{mean(rates for _, rates in spent):.2g}", *moved]
+        lines.append(f"| {folder} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _has_audit(folder: str) -> bool:
+    return (ROOT / "results" / folder / "audit.json").exists()
 
 
 def published() -> str:
@@ -286,11 +357,12 @@ def polymnist_methods() -> Table:
     others = table_of("polymnist/all", PAPER_ETA, METHODS, paper=PUBLISHED["polymnist"])
     ours = table_of("polymnist/cosine", PAPER_ETA, METHODS, pairs=pairs("polymnist/cosine"))
     signs = dict(ours.signs)
-    for row in (row for row in others.rows if row not in ours.rows):
-        for column, cell in others.rows[row].items():
-            gauge = ours.rows["gauge"][column].values[: len(cell.values)]
-            if ttest_rel(cell.values, gauge).pvalue < CHANCE:
-                signs[row, column] = "↑" if cell.mean > mean(gauge) else "↓"
+    against = {column: seeds("polymnist/cosine", "gauge", column) for column in PAPER_ETA}
+    rows = [(row, column) for row in others.rows if row not in ours.rows for column in others.rows[row]]
+    found = [pair_of(seeds("polymnist/all", row, column), against[column]) for row, column in rows]
+    for pair in corrected([each for each in found if each is not None]):
+        if pair.p_corrected is not None and pair.p_corrected < CHANCE:
+            signs[pair.row, pair.protocol] = "↑" if pair.mean > 0 else "↓"
     return replace(others, rows=others.rows | ours.rows, signs=signs)
 
 
@@ -462,6 +534,9 @@ TABLES = {
     "mst-paired": lambda: differences("mst", "missing=mnist+text"),
     "mst-audit": lambda: audit("mst"),
     "mst-reversed": lambda: accuracy("mst/reversed", DIGITS),
+    "noise": noise,
+    "power": power,
+    "budgets": budgets,
     "scoring-cost": scoring_cost,
     **{
         f"{name}-{what}": partial(write, name)

@@ -1,4 +1,4 @@
-"""What the pipeline of a benchmark costs: seconds an epoch, samples and predictions a second of every stage, DyMo's selection.
+"""What the pipeline of a benchmark costs: seconds an epoch, samples and predictions a second, DyMo's selection.
 
     python perf/pipeline.py polymnist --data DIR [--device cuda] [--out perf/results]
 
@@ -20,6 +20,7 @@ from gauge.data import Dataset
 from gauge.experiments.experiment import Row
 from gauge.experiments.parts import imputer_stage
 from gauge.experiments.plans import last_stage
+from gauge.masks import Protocol
 from gauge.registry import BENCHMARKS
 from gauge.training.inference import predict_split
 from gauge.training.provenance import commit, hardware
@@ -57,6 +58,26 @@ def seconds_an_epoch(stage: Stage, train: Dataset, *, record: bool, steps: int) 
     return statistics.median(measured) * math.ceil(len(train) / size)
 
 
+def cost(stage: Stage, train: Dataset, test: Dataset, protocol: Protocol, *, steps: int) -> dict[str, float]:
+    """Seconds an epoch, eager and recorded, samples a second and, of a method, predictions a second."""
+    cuda = train.device.type == "cuda"
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    row = {"eager": seconds_an_epoch(stage, train, record=False, steps=steps)}
+    if cuda:
+        row["recorded"] = seconds_an_epoch(stage, train, record=True, steps=steps)
+        row["launch_share"] = 1 - row["recorded"] / row["eager"]
+        row["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    row["samples_per_second"] = len(train) / min(row.get("recorded", row["eager"]), row["eager"])
+    method = fresh(stage, train).eval()
+    if isinstance(method, Method):
+        predict_split(method, test, protocol)  # warms up
+        started = time.perf_counter()
+        predict_split(method, test, protocol)
+        row["predictions_per_second"] = len(test) / (time.perf_counter() - started)
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("benchmark", choices=BENCHMARKS.names())
@@ -72,20 +93,7 @@ def main() -> None:
     rows: dict[str, dict[str, float]] = {"data": {"seconds": time.perf_counter() - started}}
     stages = {row: last_stage(benchmark, *Row.parse(row), seed=0) for row in ROWS}
     for name, stage in {"imputer": imputer_stage(benchmark), **stages}.items():
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        row = {"eager": seconds_an_epoch(stage, train, record=False, steps=options.steps)}
-        if device.type == "cuda":
-            row["recorded"] = seconds_an_epoch(stage, train, record=True, steps=options.steps)
-            row["launch_share"] = 1 - row["recorded"] / row["eager"]
-            row["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
-        row["samples_per_second"] = len(train) / min(row.get("recorded", row["eager"]), row["eager"])
-        method = fresh(stage, train).eval()
-        if isinstance(method, Method):
-            predict_split(method, test, benchmark.protocols[-1])  # warms up
-            started = time.perf_counter()
-            predict_split(method, test, benchmark.protocols[-1])
-            row["predictions_per_second"] = len(test) / (time.perf_counter() - started)
+        row = cost(stage, train, test, benchmark.protocols[-1], steps=options.steps)
         rows[name] = row
         print(name, {key: round(value, 3) for key, value in row.items()}, flush=True)
     dymo = fresh(last_stage(benchmark, "dymo", "dymo", seed=0), train).eval()

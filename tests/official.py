@@ -51,7 +51,8 @@ def write_hearts(root: Path) -> None:
         table = f"{lead.format('train')}_{target}_balanced_reordered"
         paths = f"cardiac_train_paths_imaging_{target}_balanced"
         _write_people(folder, table, f"cardiac_labels_{target}_train_balanced", paths, numbers, {3, 5})
-        for split, people, positives in (("val", [10, 11, 12], {11}), ("test", [15, 16, 17], {15, 16})):
+        everybody = ("train", [3, 4, 5, 6, 7, 8, 9], {3, 5})
+        for split, people, positives in (everybody, ("val", [10, 11, 12], {11}), ("test", [15, 16, 17], {15, 16})):
             sick = positives if target == "CAD" else {min(positives)}
             table, paths = f"{lead.format(split)}_reordered", f"cardiac_{split}_paths_imaging"
             _write_people(folder, table, f"cardiac_labels_{target}_{split}", paths, people, sick)

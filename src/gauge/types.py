@@ -270,6 +270,11 @@ class Trainable(nn.Module):
     def is_trainable(self) -> bool:
         return any(parameter.requires_grad for parameter in self.parameters())
 
+    def gate_parameters(self) -> list[nn.Parameter]:
+        """The parameters of gates, which may have a learning rate of their own; by default those of its parts."""
+        parts = [part for part in self.children() if isinstance(part, Trainable)]
+        return [parameter for part in parts for parameter in part.gate_parameters()]
+
 
 class Method(Trainable):
     """A classifier of incomplete samples. Experiments build it as `Method(encoder, classifier)`, from a `UnitEncoder` and a

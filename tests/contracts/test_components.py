@@ -59,5 +59,5 @@ def test_a_benchmark_names_components_that_exist_and_protocols_that_parse(name):
     assert isinstance(benchmark.settings, StageSettings)
     assert parse_protocols(*map(str, benchmark.protocols)) == benchmark.protocols
     assert METRICS[str(benchmark.metric)] == benchmark.metric == benchmark.settings.finetune.metric
-    with pytest.raises(ValueError, match="has no split 'all'; use train, val or test"):
+    with pytest.raises(ValueError, match="has no split 'all'; use train, val, test or imputer"):
         benchmark.load("all")

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import logging
+import math
 import sys
 from pathlib import Path
 
@@ -171,3 +172,28 @@ def test_an_impossible_result_is_refused(value, tmp_path):
         read_results(tmp_path / "results.json")
     with pytest.raises(ValueError, match="value"):
         Result.model_validate(record | {"value": value})
+
+
+def test_a_stage_records_its_steps_its_rates_and_the_numbers_it_learned(tmp_path):
+    settings = SETTINGS.model_copy(update={"epochs": 2, "batch_size": 16, "selection": (), "schedule": "cosine"})
+    about = store(tmp_path).trained(Stage("scaled", make_scaled, {}, settings)).about
+    rates = [settings.learning_rate * (1 + math.cos(math.pi * step / 6)) / 2 for step in range(6)]  # 40 rows: 3 a epoch
+    assert about["steps"] == 6
+    assert about["sum_of_rates"] == pytest.approx(sum(rates))
+    assert about["scalars"]["start"] == {"scale": 1.0}
+    assert 0 < abs(about["scalars"]["end"]["scale"] - 1) <= 1.1 * sum(rates)
+
+
+class Scaled(Wobbly):
+    """A method with one more number to learn."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+
+    def loss(self, batch):
+        return {"scale": self.scale**2}
+
+
+def make_scaled(train) -> Scaled:
+    return Scaled()

@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from gauge.experiments.comparison import paired
+from gauge.experiments.plans.gauge import twin
 from gauge.experiments.results import Result
+from gauge.experiments.statistics import Difference
 from gauge.experiments.tables import result_table
+from gauge.registry import BENCHMARKS
 from gauge.reports.figures import draw_lines
 from gauge.training.inference import Predictions
 from gauge.training.metrics import ACCURACY
@@ -100,7 +104,64 @@ def test_repeated_samples_do_not_narrow_the_interval():
 
 def test_mcnemar_of_equal_predictions_is_one():
     same = np.eye(2)[LABELS]
-    assert ACCURACY.paired(same, same, LABELS)[0] == 1.0
+    assert ACCURACY.paired(same, same, LABELS, None)[0] == 1.0
+
+
+def test_seeds_that_share_a_backbone_count_once(tmp_path):
+    """PolyMNIST has three backbones: seeds 0 and 3 start from one, 1 and 4 from another."""
+    ours = [result(tmp_path, "gauge", seed, wrong) for seed, wrong in enumerate((4, 6, 8, 2, 5))]
+    theirs = [result(tmp_path, "gauge:v2", seed, wrong) for seed, wrong in enumerate((10, 8, 9, 10, 8))]
+    renamed = [(each.model_copy(update={"benchmark": "polymnist"}), path) for each, path in (*ours, *theirs)]
+    (alone,) = paired([*ours, *theirs], references=("gauge:v2",))
+    (shared,) = paired(renamed, references=("gauge:v2",))
+    assert (alone.clusters, shared.clusters) == ((0, 1, 2, 3, 4), (0, 1, 2, 0, 1))
+    assert shared.differences == alone.differences == pytest.approx((15, 5, 2.5, 20, 7.5))
+    means = ((15 + 20) / 2, (5 + 7.5) / 2, 2.5)
+    assert shared.mean == pytest.approx(np.mean(means))
+    assert shared.p_over_seeds == pytest.approx(ttest_1samp(means, 0).pvalue)
+    assert shared.p_over_seeds > 5 * alone.p_over_seeds
+    assert shared.interval[0] < 0 < alone.interval[0]
+
+
+def test_a_row_of_its_own_against_a_shared_backbone_is_clustered_too(tmp_path):
+    ours = [result(tmp_path, "late_fusion", seed, seed) for seed in range(5)]
+    theirs = [result(tmp_path, "gauge", seed, 9) for seed in range(5)]
+    renamed = [(each.model_copy(update={"benchmark": "polymnist"}), path) for each, path in (*ours, *theirs)]
+    assert paired(renamed, references=("gauge",))[0].clusters == (0, 1, 2, 0, 1)
+
+
+@pytest.mark.parametrize("folds", [None, "disjoint"])
+def test_divisions_whose_test_splits_overlap_are_tested_with_the_corrected_resampled_t_test(tmp_path, folds):
+    rows = [
+        result(tmp_path, row, seed, wrong + seed * (row == "gauge"))
+        for row, wrong in (("gauge", 2), ("gauge:v2", 9))
+        for seed in range(5)
+    ]
+    changes = {"benchmark": "leaf99", "data": {"samples": 198}}
+    config = {"epochs": 3, "train_rows": 594, "overrides": {"folds": folds} if folds else {}}
+    leaves = [(each.model_copy(update=changes | {"config": config}), path) for each, path in rows]
+    (plain,), (leaf,) = (paired(each, references=("gauge:v2",)) for each in (rows, leaves))
+    assert leaf.clusters == (0, 1, 2, 3, 4), "each division has a backbone of its own"
+    width = (leaf.interval[1] - leaf.interval[0]) / (plain.interval[1] - plain.interval[0])
+    assert width == pytest.approx(1.0 if folds else (1 + 5 / 3) ** 0.5)  # 1/5 becomes 1/5 + 198/594
+
+
+def test_p_values_are_corrected_over_the_rows_of_a_condition(tmp_path):
+    rows = [result(tmp_path, "gauge", seed, 4) for seed in range(3)]
+    for name, wrong in {"dymo": (14, 15, 17), "gauge:v2": (4, 6, 5), "mtl": (9, 9, 11)}.items():
+        rows += [result(tmp_path, name, seed, each) for seed, each in enumerate(wrong)]
+    found = {pair.row: pair for pair in paired(rows, references=("gauge",))}
+    ordered = sorted(found.values(), key=lambda pair: pair.p_over_seeds)
+    factors = [pair.p_corrected / pair.p_over_seeds for pair in ordered]
+    assert [pair.row for pair in ordered] == ["dymo", "mtl", "gauge:v2"]
+    assert factors == pytest.approx([3, 2, 1])
+
+
+def test_a_difference_of_the_detectable_size_is_found_in_four_of_five_repetitions():
+    draw = np.random.default_rng(0)
+    expected = np.mean([Difference.of(draw.normal(0, 1, 8).tolist()).detectable for _ in range(300)])
+    found = [Difference.of(draw.normal(expected, 1, 8).tolist()).p_value < 0.05 for _ in range(600)]
+    assert np.mean(found) == pytest.approx(0.8, abs=0.06)
 
 
 def test_a_table_marks_what_differs_from_gauge_beyond_chance(tmp_path):
@@ -134,3 +195,26 @@ def test_the_size_of_units_is_drawn_where_rows_differ_in_it(tmp_path):
     draw_lines(grids, "accuracy", tmp_path / "grids.svg", across="units")
     assert "units" in (tmp_path / "grids.svg").read_text()
     assert result_table([rows[0], other]).grids() == {}
+
+
+def test_a_table_says_what_training_did_to_the_gates(tmp_path):
+    record = {"epochs": 3, "best": 2, "steps": 40, "sum_of_rates": 0.04}
+    ends = ({"gate.threshold": 0.4, "gate.log_temperature": -0.2}, {"gate.threshold": 0.2, "gate.log_temperature": 0.0})
+    start = {"gate.threshold": 0.5, "gate.log_temperature": 0.0}
+    gated = [
+        result(tmp_path, "gauge", seed, 4)[0].model_copy(
+            update={"config": record | {"scalars": {"start": start, "end": end}}}
+        )
+        for seed, end in enumerate(ends)
+    ]
+    plain = result(tmp_path, "gauge:v2", 0, 4)[0]
+    note = "gauge: τ 0.500 to 0.300, ρ 0.000 to -0.100; 40 steps, sum of rates 0.04, kept epoch 2."
+    assert result_table([*gated, plain]).notes == (note,)
+    assert note in result_table([*gated, plain]).markdown()
+    assert result_table([plain]).notes == ()
+
+
+def test_the_same_model_under_two_names_is_known():
+    leaves, digits = BENCHMARKS.get("leaf99"), BENCHMARKS.get("mst")
+    assert [twin(leaves, name) for name in ("gauge-zscore", "gauge-raw", "v2")] == ["gauge", "gauge-raw", "v2"]
+    assert [twin(digits, name) for name in ("gauge-zscore", "gauge-raw", "v3")] == ["gauge-zscore", "gauge", "v3"]

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from gauge import TrainSettings
-from gauge.training.metrics import ACCURACY, AUC, METRICS
+from gauge.training.metrics import ACCURACY, AUC, METRICS, calibration_error, log_loss
 
 
 def binary(seed: int, samples: int = 400, signal: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -25,7 +25,7 @@ def test_one_sample_of_a_class_decides_nothing():
     labels, chances = np.array([0, 0, 0, 1]), np.array([0.1, 0.4, 0.2, 0.3])
     first, second = (np.column_stack([1 - each, each]) for each in (chances, 1 - chances))
     assert AUC.interval(first, labels) == (0.0, 1.0)
-    assert AUC.paired(first, second, labels)[0] == 1.0
+    assert AUC.paired(first, second, labels, None)[0] == 1.0
 
 
 def test_delong_deviation_agrees_with_resampling():
@@ -65,7 +65,7 @@ def test_p_values_of_equal_methods_are_uniform():
         draw = np.random.default_rng(1000 + seed)
         scores = [labels + draw.normal(size=len(labels)) for _ in range(2)]
         first, second = (np.stack([-score, score], 1) for score in scores)
-        p_values.append(AUC.paired(first, second, labels)[0])
+        p_values.append(AUC.paired(first, second, labels, None)[0])
     assert 0.25 < np.mean(np.array(p_values) < 0.5) < 0.75
     assert np.mean(np.array(p_values) < 0.05) < 0.15
 
@@ -78,3 +78,34 @@ def test_an_auc_of_one_class_is_an_error():
 def test_an_unknown_metric_is_refused_where_it_is_chosen():
     with pytest.raises(ValueError, match="there is no metric 'f1'; known: accuracy, auc"):
         TrainSettings(epochs=1, metric="f1")
+
+
+def test_calibration_error_is_the_distance_of_accuracy_from_confidence():
+    sure = np.tile([0.8, 0.2], (10, 1))
+    assert calibration_error(sure, np.array([0] * 8 + [1] * 2)) == pytest.approx(0)
+    assert calibration_error(sure, np.array([0] * 5 + [1] * 5)) == pytest.approx(0.3)
+    two_bins = np.array([[0.95, 0.05]] * 4 + [[0.55, 0.45]] * 4)
+    labels = np.array([0, 0, 1, 1, 0, 0, 0, 0])  # 0.45 too sure in one bin, 0.45 not sure enough in the other
+    assert calibration_error(two_bins, labels) == pytest.approx(0.45)
+
+
+def test_log_loss_of_a_fair_coin_is_log_two_and_impossible_answers_cost_a_finite_amount():
+    assert log_loss(np.full((4, 2), 0.5), np.array([0, 1, 0, 1])) == pytest.approx(np.log(2))
+    assert log_loss(np.array([[1.0, 0.0]]), np.array([1])) == pytest.approx(-np.log(1e-7))
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=str)
+def test_copies_of_a_sample_are_no_more_evidence_than_the_sample_if_they_are_grouped(metric):
+    """Ten copies narrow the interval and the p value unless they are known to be copies."""
+    (first, labels), (second, _) = binary(0, samples=150), binary(0, samples=150, signal=1.4)
+    second = second[np.random.default_rng(2).permutation(150)] * 0.5 + second * 0.5
+    copies, groups = np.repeat(np.arange(150), 10), np.repeat(np.arange(150), 10)
+    low, high = metric.interval(first, labels)
+    grouped = metric.interval(first[copies], labels[copies], groups=groups)
+    naive = metric.interval(first[copies], labels[copies])
+    assert grouped[1] - grouped[0] == pytest.approx(high - low, rel=0.15)
+    assert naive[1] - naive[0] < 0.5 * (high - low)
+    p_value = metric.paired(first, second, labels, np.arange(150))[0]
+    assert p_value == pytest.approx(metric.paired(first, second, labels, None)[0], abs=0.15)
+    assert metric.paired(first[copies], second[copies], labels[copies], groups)[0] == pytest.approx(p_value)
+    assert metric.paired(first[copies], second[copies], labels[copies], None)[0] < 0.6 * p_value

@@ -1,6 +1,7 @@
 """Results say what was measured, survive the disk, and fall into tables."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from gauge.experiments.workspace import Workspace
 from gauge.registry import BENCHMARKS
 from gauge.training import stages
 from gauge.training.loop import seconds_per_validation
+from gauge.training.metrics import calibration_error
 
 KEYS = [
     "benchmark",
@@ -28,6 +30,8 @@ KEYS = [
     "metric",
     "value",
     "interval",
+    "calibration_error",
+    "log_loss",
     "seed",
     "config",
     "commit",
@@ -50,7 +54,7 @@ def test_a_result_file_holds_every_key_and_the_predictions_behind_it(result, tmp
     assert path.name == "made-any_subset-any_subset-s3-missingimage.json"
     assert list(json.loads(path.read_text())) == KEYS
     assert Result.load(path) == saved
-    probabilities, labels = load_predictions(path)
+    probabilities, labels, _ = load_predictions(path)
     assert np.mean(probabilities.argmax(1) == labels) == saved.value
     assert saved.interval[0] <= saved.value <= saved.interval[1]
     assert saved.data["missing"]["image"] == 1.0
@@ -102,9 +106,30 @@ def test_a_value_that_is_no_share_is_refused(result, value):
 
 def test_a_result_without_a_record_of_its_training_says_so(result, tmp_path):
     content = result[0].model_dump(mode="json")
-    del content["trained"]
+    for name in ("trained", "calibration_error", "log_loss"):
+        del content[name]
     (tmp_path / "old.json").write_text(json.dumps(content))
-    assert Result.load(tmp_path / "old.json").trained == {"commit": "not recorded"}
+    old = Result.load(tmp_path / "old.json")
+    assert old.trained == {"commit": "not recorded"}
+    assert old.calibration_error == old.log_loss == "not recorded"
+
+
+def test_a_result_carries_calibration_error_and_log_loss_of_its_predictions(result):
+    saved, predictions = result
+    assert saved.calibration_error == calibration_error(predictions.probabilities, predictions.labels) > 0
+    right = predictions.probabilities[np.arange(30), predictions.labels]
+    assert saved.log_loss == pytest.approx(-np.log(right).mean(), rel=1e-5)
+
+
+def test_samples_that_share_a_photo_are_grouped_in_the_result_and_beside_it(tmp_path):
+    data = replace(dataset("test", rows=30), groups=torch.arange(30) // 10)
+    experiment = Experiment(benchmark="made", method="any_subset", variant="any_subset")
+    made, predictions = evaluate(any_subset(), data, "complete", experiment=experiment)
+    single, _ = evaluate(any_subset(), replace(data, groups=None), "complete", experiment=experiment)
+    assert made.data["groups"] == 3
+    assert made.interval != single.interval
+    assert made.data["fingerprint"] == single.data["fingerprint"], "groups are no part of what stages are stored under"
+    assert load_predictions(made.save(tmp_path, predictions))[2].tolist() == data.groups.tolist()
 
 
 def test_a_table_shows_deviation_over_seeds_and_marks_the_best(result):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from official import write_hearts
 
-from gauge.experiments.benchmarks import STAGES, cad, infarction
+from gauge.experiments.benchmarks import STAGES, Overrides, cad, infarction
 from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.ukbb import COLUMNS, FOLDERS
 from gauge.masks import mask_split, parse_protocol
@@ -89,3 +89,15 @@ def test_absent_data_and_a_wrong_label_are_answered_with_the_cure(data, tmp_path
     torch.save([0, 2, 1], data / FOLDERS[0] / "cardiac_labels_CAD_val.pt")
     with pytest.raises(ValueError, match="the label in row 2 is 2; give classes from 0 to 1"):
         cad.read("val", data)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_imputer_learns_from_everybody_and_the_classifier_from_balanced_rows(data, name):
+    benchmark = BENCHMARKS[name].BENCHMARK
+    everybody = benchmark.load("imputer", data)
+    assert benchmark.imputer_reads_more
+    assert (everybody.inputs["table"][:, 26] * 100).round().tolist() == [3, 4, 5, 6, 7, 8, 9]
+    assert everybody.note == "part of the published rows: 7 of 26,040 imputer rows"
+    assert len(benchmark.load("train", data)) < 7
+    restricted = benchmark.with_overrides(Overrides(imputer_split="train"))
+    assert restricted.load("imputer", data).fingerprint == benchmark.load("train", data).fingerprint

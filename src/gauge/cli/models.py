@@ -34,8 +34,14 @@ def evaluate(
         return
     for result in results:
         low, high = result.interval
-        print(f"{result.protocol:14} {result.metric} {100 * result.value:.2f}  [{100 * low:.2f}, {100 * high:.2f}]")
+        value = f"{100 * result.value:.2f}  [{100 * low:.2f}, {100 * high:.2f}]"
+        calibration = f"calibration error {_rounded(result.calibration_error)}, log loss {_rounded(result.log_loss)}"
+        print(f"{result.protocol:14} {result.metric} {value}  {calibration}")
     print_missing(results)
+
+
+def _rounded(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4f}"
 
 
 def audit(

@@ -23,7 +23,8 @@ def as_values(stored: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class Dataset:
     """Aligned modalities and labels; byte images stay bytes until they are batched. `observed` holds flags as in `Batch`; a
-    modality without flags is complete. `note` goes into every result: what readers must know about the data.
+    modality without flags is complete. `note` goes into every result: what readers must know about the data. `groups` are
+    numbers of what samples share, such as a photo or a lesion, so that they are not independent.
 
     >>> data = Dataset("test", {"photo": torch.zeros(9, 3, 4, 4, dtype=torch.uint8)}, torch.zeros(9, dtype=torch.long))
     >>> data.batch(torch.tensor([2, 5])).inputs["photo"].dtype
@@ -35,6 +36,7 @@ class Dataset:
     labels: Int[Tensor, "rows"]
     observed: Mapping[str, Tensor] = field(default_factory=dict)
     note: str = ""
+    groups: Int[Tensor, "rows"] | None = None
 
     def __post_init__(self) -> None:
         rows = len(self.labels)
@@ -82,7 +84,8 @@ class Dataset:
         rows = rows.to(self.device)
         inputs = {name: values[rows] for name, values in self.inputs.items()}
         observed = {name: flags[rows] for name, flags in self.observed.items()}
-        return replace(self, inputs=inputs, labels=self.labels[rows], observed=observed)
+        groups = None if self.groups is None else self.groups.to(self.device)[rows]
+        return replace(self, inputs=inputs, labels=self.labels[rows], observed=observed, groups=groups)
 
     def batch(
         self,

@@ -1,24 +1,29 @@
 """Paired comparisons of rows on the same samples and seeds."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
-import numpy as np
-from scipy.stats import ttest_rel
-
+from gauge.experiments.experiment import Experiment
 from gauge.experiments.results import Result, load_predictions
+from gauge.experiments.statistics import Difference, connected, holm
+from gauge.registry import BENCHMARKS
 from gauge.training.settings import Settings
 
-Seeds = dict[int, tuple[Result, Path]]
+Seeds = Mapping[int, tuple[Result, Path | None]]
 REFERENCES = ("gauge:v2", "dymo", "gauge:masked", "gauge")
 
 
 class Paired(Settings):
     """One row minus another under one protocol, in points, seed by seed.
 
-    `p_values` compare the predictions of each seed sample by sample (McNemar, DeLong); they do not cover the variation
-    between trainings, and there are none if samples repeat under several subsets, as these are not independent.
-    `p_over_seeds` is a paired t-test over seeds, None for fewer than three. `commit` lists the commits of all results.
+    `clusters` numbers the seeds that share a backbone; `mean` and `deviation` are those of their means, `interval` covers
+    the mean, and `p_over_seeds` is a t test over clusters, corrected where test splits overlap (see `Difference`).
+    `p_corrected` is corrected by Holm over all rows that are compared with the other one under the protocol. `p_values`
+    compare the predictions of each seed sample by sample (McNemar, DeLong), in groups where samples share a photo or a
+    lesion; they do not cover the variation between trainings, and there are none without predictions, or if samples repeat
+    under several subsets. `commit` lists the commits of all results.
     """
 
     benchmark: str
@@ -26,58 +31,82 @@ class Paired(Settings):
     other: str
     protocol: str
     seeds: tuple[int, ...]
+    clusters: tuple[int, ...]
     differences: tuple[float, ...]
-    p_values: tuple[float, ...]
+    mean: float
+    deviation: float
+    interval: tuple[float, float] | None
     p_over_seeds: float | None
+    p_corrected: float | None
+    detectable: float | None
+    p_values: tuple[float, ...]
     commit: str
 
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.differences))
 
-    @property
-    def deviation(self) -> float:
-        return float(np.std(self.differences, ddof=1)) if len(self.differences) > 1 else 0.0
-
-
-def paired(results: Sequence[tuple[Result, Path]], references: Sequence[str] = REFERENCES) -> list[Paired]:
-    """Every row minus every reference row under each protocol, over the seeds that both have.
+def paired(results: Sequence[tuple[Result, Path | None]], references: Sequence[str] = REFERENCES) -> list[Paired]:
+    """Every row minus every reference row under each protocol, over the seeds that both have. Without the path of a result
+    its predictions are not compared.
 
     A row without training of its own varies only with its backbone; for other seeds it counts with the backbone that they
     start from.
     """
-    cells: dict[tuple[str, str], Seeds] = {}
+    cells: dict[tuple[str, str], dict[int, tuple[Result, Path | None]]] = {}
     for result, path in results:
         cells.setdefault((str(result.row), result.protocol), {})[result.seed] = (result, path)
     pairs = [
-        _pair(seeds, cells[other, protocol])
+        pair
         for (row, protocol), seeds in cells.items()
         for other in references
         if other != row and (other, protocol) in cells
+        if (pair := pair_of(seeds, cells[other, protocol])) is not None
     ]
-    return [pair for pair in pairs if pair is not None]
+    return corrected(pairs)
 
 
-def _pair(row: Seeds, other: Seeds) -> Paired | None:
+def corrected(pairs: Sequence[Paired]) -> list[Paired]:
+    """The pairs with p values corrected over all that have the same reference and protocol."""
+    families: dict[tuple[str, str], list[Paired]] = {}
+    for pair in pairs:
+        if pair.p_over_seeds is not None:
+            families.setdefault((pair.other, pair.protocol), []).append(pair)
+    p_values: dict[tuple[str, str, str], float] = {}
+    for (other, protocol), family in families.items():
+        found = holm([pair.p_over_seeds for pair in family if pair.p_over_seeds is not None])
+        p_values |= {(pair.row, other, protocol): p for pair, p in zip(family, found, strict=True)}
+    return [
+        pair.model_copy(update={"p_corrected": p_values.get((pair.row, pair.other, pair.protocol))}) for pair in pairs
+    ]
+
+
+def pair_of(row: Seeds, other: Seeds) -> Paired | None:
+    """One row minus another over the seeds that both have."""
     row, other = _on_backbones(row, other), _on_backbones(other, row)
     seeds = sorted(row.keys() & other.keys())
     if not seeds:
         return None
     both = [(row[seed], other[seed]) for seed in seeds]
     (first, _), (second, _) = both[0]
-    values = np.array([[100 * result.value for result, _ in pair] for pair in both])
-    differences = values[:, 0] - values[:, 1]
-    spread = len(seeds) > 2 and float(np.ptp(differences)) > 0
+    differences = [100 * (mine.value - theirs.value) for (mine, _), (theirs, _) in both]
+    shared = [_shared_stages(mine) | _shared_stages(theirs) for (mine, _), (theirs, _) in both]
+    clusters = connected(shared)
+    difference = Difference.of(differences, clusters, overlap=_overlap(first))
+    tested = not first.protocol.startswith("every") and all(path for pair in both for _, path in pair)
     return Paired(
         benchmark=first.benchmark,
         row=str(first.row),
         other=str(second.row),
         protocol=first.protocol,
         seeds=tuple(seeds),
-        differences=tuple(round(float(value), 4) for value in differences),
-        p_values=() if first.protocol.startswith("every") else tuple(_sample_test(*pair) for pair in both),
+        clusters=clusters,
+        differences=tuple(round(value, 4) for value in differences),
+        mean=difference.mean,
+        deviation=difference.deviation,
+        interval=difference.interval,
+        p_over_seeds=difference.p_value,
+        p_corrected=difference.p_value,
+        detectable=difference.detectable,
+        p_values=tuple(_sample_test(*pair) for pair in both) if tested else (),
         commit=", ".join(sorted({result.commit for pair in both for result, _ in pair})),
-        p_over_seeds=float(ttest_rel(values[:, 0], values[:, 1]).pvalue) if spread else None,
     )
 
 
@@ -88,6 +117,37 @@ def _on_backbones(row: Seeds, other: Seeds) -> Seeds:
     return {seed: row.get(seed) or row[seed % len(row)] for seed in {*row, *other}}
 
 
-def _sample_test(row: tuple[Result, Path], other: tuple[Result, Path]) -> float:
-    (second, labels), (first, _) = load_predictions(row[1]), load_predictions(other[1])
-    return row[0].metric.paired(first, second, labels)[0]
+def _shared_stages(result: Result) -> frozenset[str]:
+    """The trained stages that other seeds may stand on too. One imputer serves all seeds, so it does not count: what is
+    compared holds for that imputer."""
+    return _origin(result)[0]
+
+
+def _overlap(result: Result) -> float:
+    """Test rows / training rows, if the seeds have divisions of the same rows whose test splits overlap."""
+    return float(result.data["samples"] / result.config["train_rows"]) if _origin(result)[1] else 0.0
+
+
+def _origin(result: Result) -> tuple[frozenset[str], bool]:
+    content = {name: getattr(result, name) for name in ("benchmark", "method", "variant", "seed")}
+    return _stages(json.dumps(content | {"overrides": result.config.get("overrides", {})}))
+
+
+@cache
+def _stages(text: str) -> tuple[frozenset[str], bool]:
+    """What an experiment stands on, and whether the test splits of its seeds overlap; nothing is known of benchmarks that
+    are not registered here."""
+    experiment = Experiment.model_validate_json(text)
+    if experiment.benchmark not in BENCHMARKS.names():
+        return frozenset(), False
+    benchmark = experiment.configured()
+    needs = [stage for stage in experiment.stage(benchmark).all()[:-1] if stage.split == "train"]
+    names = frozenset(f"{stage.name} on {benchmark.division('train')}" for stage in needs)
+    return names, benchmark.folds > 1 and not benchmark.disjoint
+
+
+def _sample_test(row: tuple[Result, Path | None], other: tuple[Result, Path | None]) -> float:
+    assert row[1] is not None
+    assert other[1] is not None
+    (second, labels, groups), (first, _, _) = load_predictions(row[1]), load_predictions(other[1])
+    return row[0].metric.paired(first, second, labels, groups)[0]

@@ -92,12 +92,12 @@ def run(
 
 def _verdict(paths: Mapping[Row, Path]) -> list[str]:
     """GAUGE compared with every other row on the same samples, in words."""
-    gauge, labels = load_predictions(paths[GAUGE])
+    gauge, labels, groups = load_predictions(paths[GAUGE])
     sentences = []
     for row, path in paths.items():
         if row == GAUGE:
             continue
-        comparison = ACCURACY.compare(load_predictions(path)[0], gauge, labels)
+        comparison = ACCURACY.compare(load_predictions(path)[0], gauge, labels, groups)
         low, high = (100 * bound for bound in comparison.interval)
         decided = "GAUGE is ahead" if comparison.difference > 0 else "GAUGE is behind"
         sentences.append(

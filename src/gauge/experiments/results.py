@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -15,18 +15,20 @@ from gauge.experiments.experiment import Experiment, Row
 from gauge.masks import Protocol, parse_protocol
 from gauge.training.checkpoint import write_bytes, write_text
 from gauge.training.inference import Predictions, predict_split
-from gauge.training.metrics import ACCURACY, Metric
+from gauge.training.metrics import ACCURACY, Groups, Metric, calibration_error, log_loss
 from gauge.training.provenance import commit, hardware
 from gauge.training.settings import MetricField
 from gauge.types import Method
 
-NOT_RECORDED = {"commit": "not recorded"}
+NOTHING: Literal["not recorded"] = "not recorded"
+NOT_RECORDED = {"commit": NOTHING}
 Share = Field(ge=0, le=1, allow_inf_nan=False)
 
 
 class Result(BaseModel):
-    """One number with its 95 % interval and its provenance. `interval` covers the sampling of the test set only. `commit`
-    is that of the evaluation, `trained` describes the training; `stale` there means that the code has changed since."""
+    """One number with its 95 % interval and its provenance. `interval` covers the sampling of the test set only, in which
+    samples that share a photo or a lesion go together. `commit` is that of the evaluation, `trained` describes the training;
+    `stale` there means that the code has changed since. Older files have no `calibration_error` and no `log_loss`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -37,6 +39,8 @@ class Result(BaseModel):
     metric: MetricField
     value: float = Share
     interval: tuple[float, float]
+    calibration_error: float | Literal["not recorded"] = NOTHING
+    log_loss: float | Literal["not recorded"] = NOTHING
     seed: int
     config: dict[str, Any]
     commit: str
@@ -60,7 +64,8 @@ class Result(BaseModel):
         """Write the result as JSON, and its predictions beside it as arrays."""
         path = folder / result_name(self, self.protocol, self.config.get("stage", ""))
         probabilities, labels = predictions.probabilities.astype(np.float32), predictions.labels
-        write = partial(np.savez_compressed, probabilities=probabilities, labels=labels)
+        groups = {} if predictions.groups is None else {"groups": predictions.groups}
+        write = partial(np.savez_compressed, probabilities=probabilities, labels=labels, **groups)
         write_bytes(path.with_suffix(".npz"), write)
         write_text(path, self.model_dump_json(indent=2) + "\n")
         return path
@@ -128,6 +133,8 @@ def evaluate(
         metric=metric,
         value=predictions.score(metric),
         interval=predictions.interval(metric),
+        calibration_error=calibration_error(predictions.probabilities, predictions.labels),
+        log_loss=log_loss(predictions.probabilities, predictions.labels),
         seed=experiment.seed,
         config={"overrides": experiment.overrides.model_dump(mode="json", exclude_unset=True), **(details or {})},
         commit=commit(),
@@ -137,6 +144,7 @@ def evaluate(
             "split": data.split,
             "samples": len(data),
             "fingerprint": data.fingerprint,
+            **({} if data.groups is None else {"groups": len(data.groups.unique())}),
             "missing": {modality: round(rate, 4) for modality, rate in predictions.missing.items()},
             **({"note": data.note} if data.note else {}),
         },
@@ -145,10 +153,10 @@ def evaluate(
     return result, predictions
 
 
-def load_predictions(result: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The probabilities and labels beside a result; nothing in the file is executed."""
+def load_predictions(result: Path) -> tuple[np.ndarray, np.ndarray, Groups]:
+    """The probabilities, labels and groups beside a result; nothing in the file is executed."""
     path = result.with_suffix(".npz")
     if not path.is_file():
         raise ValueError(f"the predictions of {result.name} are missing ({path.name}); evaluate it again to compare")
     with np.load(path, allow_pickle=False) as arrays:
-        return arrays["probabilities"], arrays["labels"]
+        return arrays["probabilities"], arrays["labels"], arrays.get("groups")

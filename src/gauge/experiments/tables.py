@@ -1,14 +1,21 @@
 """Results as tables: rows and columns in the order of the results, with the paper's numbers."""
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import numpy as np
 
 from gauge.experiments.comparison import Paired
 from gauge.experiments.results import Result
 from gauge.reports.tables import Cell, Table
 
 REFERENCE = "gauge"
+SYMBOLS = {"threshold": "τ", "log_temperature": "ρ"}
 CHANCE = 0.05
-SIGN_NOTE = f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t-test over seeds, uncorrected."
+SIGN_NOTE = (
+    f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t test over seeds, clustered by backbone and corrected by "
+    "Holm over the rows of a column."
+)
 
 
 def result_table(
@@ -29,11 +36,33 @@ def result_table(
     rows |= {row: {} for row in refused or {}}
     columns = tuple(dict.fromkeys(result.protocol for result in results))
     signs = {(pair.row, pair.protocol): "↑" if pair.mean > 0 else "↓" for pair in pairs if _differs(pair)}
-    return Table(str(results[0].metric), columns, rows, refused or {}, signs, SIGN_NOTE, paper or {})
+    notes = tuple(filter(None, (gate_note(cells[row]) for row in cells)))
+    return Table(str(results[0].metric), columns, rows, refused or {}, signs, SIGN_NOTE, paper or {}, notes)
+
+
+def gate_note(columns: Mapping[str, Sequence[Result]]) -> str:
+    """What training did to the gates of a row, as means over seeds; nothing for rows without gates, or where it was not
+    recorded."""
+    seeds = {result.seed: result.config for results in columns.values() for result in results}
+    configs = [config for config in seeds.values() if (config.get("scalars") or {}).get("end")]
+    if not configs:
+        return ""
+
+    def mean(*path: str) -> float:
+        return float(np.mean([reduce(lambda value, name: value[name], path, config) for config in configs]))
+
+    moved = [
+        f"{SYMBOLS.get(name.rpartition('.')[2], name)} {mean('scalars', 'start', name):.3f} to "
+        f"{mean('scalars', 'end', name):.3f}"
+        for name in configs[0]["scalars"]["end"]
+    ]
+    spent = f"{mean('steps'):,.0f} steps, sum of rates {mean('sum_of_rates'):.3g}, kept epoch {mean('best'):.0f}"
+    row = next(result.row for results in columns.values() for result in results)
+    return f"{row}: {', '.join(moved)}; {spent}."
 
 
 def _differs(pair: Paired) -> bool:
-    return pair.other == REFERENCE and pair.p_over_seeds is not None and pair.p_over_seeds < CHANCE
+    return pair.other == REFERENCE and pair.p_corrected is not None and pair.p_corrected < CHANCE
 
 
 def _cell(results: list[Result]) -> Cell:

@@ -19,7 +19,8 @@ from gauge.training.inference import predict_split
 from gauge.training.stages import OnEpoch, Stage, StageStore, silent
 from gauge.types import Method
 
-DETAILS = ("config", "settings", "epochs", "best", "train_seconds", "train_rows")  # of a stage, in its results
+# of a stage, in its results; `steps` and `sum_of_rates` are those until the epoch that was kept
+DETAILS = ("config", "settings", "epochs", "best", "steps", "sum_of_rates", "scalars", "train_seconds", "train_rows")
 FEW_STEPS = 1000  # whose cost is not worth measuring
 EVALUATION = source.digest(source.code(evaluate, predict_split))  # the code that evaluates trained stages
 
@@ -101,7 +102,7 @@ class Workspace:
         waiting = [protocol for protocol in chosen if str(protocol) not in results]
         if waiting:
             method, about = self.method(job)
-            details = {"stage": job.key, "evaluation": EVALUATION, **{name: about[name] for name in DETAILS}}
+            details = {"stage": job.key, "evaluation": EVALUATION, **{name: about.get(name) for name in DETAILS}}
             metric, trained = job.benchmark.metric, about["trained"]
             for protocol in waiting:
                 result, predictions = evaluate(

@@ -1,7 +1,7 @@
 """GAUGE: complete the input, score every evidence unit, gate the attention, predict (Eqs. 1-10, Algorithm 1)."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -32,6 +32,7 @@ __all__ = ["Gauge", "Gating"]
 logger = logging.getLogger(__name__)
 
 DISTRUST = 2.0  # start of `informed`, in deviations of a sample's scores: gates of imputed units start nearly closed
+ADDED_LATER = {"key": "unless default"}  # a field that does not change the keys of stages that leave it as it is
 CHOICES = (("granularity", ("unit", "modality", "imputed", "trust", "none")), ("read", ("backbone", "encoder")))
 
 
@@ -42,7 +43,8 @@ class Gating:
     `granularity`: one gate per unit, one per modality (v3), one learned gate for all imputed units regardless of scores, the
     learned probability that a unit is right (`trust`, not in the paper), or none (v1, v2). `read`: units are scored as they
     enter the backbone, or before the embeddings are added, so that a replaced unit keeps them. `reference` replaces a unit
-    there (zero when None). `informed` lowers the scores of all imputed units by one learned number (not in the paper).
+    there (zero when None). `informed` lowers the scores of all imputed units by one learned number (not in the
+    paper), which starts at `distrust`.
 
     NOTE[PAPER] where-units-are-read: the paper leaves it open; the gradient is the same, the displacement is not.
     """
@@ -54,6 +56,7 @@ class Gating:
     read: Literal["backbone", "encoder"] = "backbone"
     reference: Tensor | None = None
     informed: bool = False
+    distrust: float = field(default=DISTRUST, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES:
@@ -107,7 +110,12 @@ class Gauge(Method):
             raw = not uses_zscore(sum(encoder.layout.values()), self.gating.normalization)
             self.gate = Gate(threshold=0.5 if raw else 0.0)  # app. B.3
         if self.gating.informed:
-            self.distrust = nn.Parameter(torch.tensor(DISTRUST))
+            self.distrust = nn.Parameter(torch.tensor(float(self.gating.distrust)))
+
+    def gate_parameters(self) -> list[nn.Parameter]:
+        if self.gating.granularity in ("none", "trust"):
+            return []
+        return [*self.gate.parameters(), *([self.distrust] if self.gating.informed else [])]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the gated prediction (Eq. 10), and of the trust in its units if they have any."""

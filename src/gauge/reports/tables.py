@@ -30,7 +30,7 @@ class Cell:
 @dataclass(frozen=True)
 class Table:
     """Results side by side. `refused` rows have a reason instead of cells, `signs` mark cells and `sign_note` explains them,
-    `paper` holds published numbers."""
+    `paper` holds published numbers; `notes` stand below the table."""
 
     metric: str
     columns: tuple[str, ...]
@@ -39,6 +39,7 @@ class Table:
     signs: Mapping[tuple[str, str], str] = field(default_factory=dict)
     sign_note: str = ""
     paper: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def markdown(self) -> str:
         """A GitHub table; the best mean of each column is bold, the second best in italics."""
@@ -53,6 +54,7 @@ class Table:
         notes += [self.sign_note] if self.signs else []
         if len(heads) > 1 + len(self.columns):
             notes.append("paper: cited as published; its data and training differ from ours.")
+        notes += self.notes
         return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in notes)
 
     def latex(self) -> str:

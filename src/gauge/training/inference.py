@@ -18,18 +18,19 @@ MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method 
 @dataclass(frozen=True)
 class Predictions:
     """Class probabilities of a split in order, its labels, and the share that was missing. The rows of the split repeat
-    `repeats` times, each time under another subset."""
+    `repeats` times, each time under another subset. `groups` are those of the split."""
 
     probabilities: np.ndarray
     labels: np.ndarray
     missing: dict[str, float]
     repeats: int = 1
+    groups: np.ndarray | None = None
 
     def score(self, metric: Metric) -> float:
         return metric.score(self.probabilities, self.labels)
 
     def interval(self, metric: Metric) -> tuple[float, float]:
-        return metric.interval(self.probabilities, self.labels, repeats=self.repeats)
+        return metric.interval(self.probabilities, self.labels, repeats=self.repeats, groups=self.groups)
 
 
 def masked_batches(
@@ -64,4 +65,6 @@ def predict_split(
         row = int(np.flatnonzero(~np.isfinite(probabilities).all(1))[0]) % len(data)
         raise ValueError(f"the prediction for sample {row} of {data.split} is not finite; the weights are broken")
     missing = missing_rates({name: torch.cat([flags[name] for flags in observed]) for name in data.inputs})
-    return Predictions(probabilities, np.tile(data.labels.cpu().numpy(), len(protocols)), missing, len(protocols))
+    labels = np.tile(data.labels.cpu().numpy(), len(protocols))
+    groups = None if data.groups is None else np.tile(data.groups.cpu().numpy(), len(protocols))
+    return Predictions(probabilities, labels, missing, len(protocols), groups)

@@ -171,6 +171,14 @@ def _learning_rate(settings: TrainSettings, epoch: float) -> float:
     return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / settings.epochs))
 
 
+def budget(settings: TrainSettings, rows: int, epochs: int) -> tuple[int, float]:
+    """The steps of so many epochs over so many rows, and the sum of their learning rates. Adam moves a parameter by about
+    its rate in a step, so the sum bounds how far it can go."""
+    steps = math.ceil(rows / settings.batch_size)
+    rates = [_learning_rate(settings, epoch + step / steps) for epoch in range(epochs) for step in range(steps)]
+    return steps * epochs, math.fsum(rates)
+
+
 def _validate(method: Trainable, val: Dataset, settings: TrainSettings) -> float:
     """NOTE[PAPER] selection: the paper selects by "the best validation accuracy" and not under which missingness; here
     the mean over the listed protocols decides, the same for every method."""

@@ -73,11 +73,13 @@ class TrainSettings(Settings):
     """How one stage trains. `masks` is the protocol of the training batches and `corrupt` what is wrong in them, for example
     `swapped=0.2`; `selection` lists the protocols whose mean
     validation metric chooses the best epoch (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
-    factors of matrix products, bf16 runs the forward pass in half precision. `augment` is one of `AUGMENTATIONS`."""
+    factors of matrix products, bf16 runs the forward pass in half precision. `augment` is one of `AUGMENTATIONS`.
+    `gate_rate` multiplies the learning rate of gates: τ and ρ are two numbers that move by about the rate in a step."""
 
     epochs: int = Field(ge=0)
     batch_size: int = Field(default=256, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
+    gate_rate: float = Field(default=1.0, gt=0, exclude_if=lambda rate: rate == 1.0)  # 1 keeps the keys of older stages
     schedule: Literal["constant", "cosine"] = "constant"
     patience: int | None = Field(default=20, ge=1)
     masks: ProtocolField = Complete()

@@ -68,7 +68,13 @@ def _content(value: Any) -> dict[str, Any]:
     if isinstance(value, partial):
         return {"function": value.func, "args": value.args, "keywords": value.keywords}
     if is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
+        given = [(each, getattr(value, each.name)) for each in fields(value) if each.compare]
+        later = "unless default"  # fields that were added when stages were stored already
+        return {
+            each.name: content
+            for each, content in given
+            if each.metadata.get("key") != later or content != each.default
+        }
     if isinstance(value, nn.Module):
         return {"modules": repr(value), **value.state_dict()}
     try:

@@ -17,7 +17,7 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.randomness import seeded
 from gauge.training import checkpoint, source
-from gauge.training.loop import LAST, Epoch, Progress, fit, seconds_per_step, seconds_per_validation
+from gauge.training.loop import LAST, Epoch, Progress, budget, fit, seconds_per_step, seconds_per_validation
 from gauge.training.provenance import commit, hardware
 from gauge.training.settings import TrainSettings
 from gauge.types import Method, Trainable
@@ -161,12 +161,14 @@ class StageStore:
         path, settings, progress, rows = self.path(stage), stage.settings, Progress(), self.rows(stage)
         if path is not None:
             self._discard_stale(stage, path)
+        start = _scalars(module)
         if module.is_trainable:
             val, folder = self.val if settings.selection else None, path and path.parent
             on_epoch = partial(self.on_epoch, stage.name)
             progress = fit(module, rows, val, settings=settings, folder=folder, on_epoch=on_epoch, code=stage.code)
         if isinstance(module, Method):
             module.eval().prepare(self.train, self.val)
+        steps, sum_of_rates = budget(settings, len(rows), progress.best_epoch or progress.epoch)
         about = {
             "stage": stage.name,
             "config": source.plain(stage.arguments),
@@ -174,6 +176,9 @@ class StageStore:
             "epochs": progress.epoch,
             "best": progress.best_epoch,
             "score": progress.best_score,
+            "steps": steps,
+            "sum_of_rates": sum_of_rates,
+            "scalars": {"start": start, "end": _scalars(module)},
             "train_seconds": round(sum(epoch["seconds"] for epoch in progress.history), 1),
             "train_rows": len(rows),
             "trained": {"commit": commit(), "code": stage.code, "hardware": hardware(self.train.device)},
@@ -195,3 +200,8 @@ class StageStore:
         if interrupted or path.exists():
             logger.warning("the code of %s has changed since it was trained; it is trained again", stage.name)
             path.unlink(missing_ok=True)
+
+
+def _scalars(module: Trainable) -> dict[str, float]:
+    """Single numbers that the module learns, such as threshold and temperature of its gates."""
+    return {name: value.item() for name, value in module.named_parameters() if value.requires_grad and not value.ndim}

@@ -6,6 +6,7 @@ once as a CUDA graph and replayed.
 
 import logging
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,15 +20,23 @@ from gauge.types import Trainable
 logger = logging.getLogger(__name__)
 
 EAGER_STEPS = 3  # before a step is recorded, to allocate memory
+FACTOR = "factor"  # of a group of parameters: its learning rate over that of the settings
 
 
 def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> torch.optim.Adam:
     """Adam for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step can read."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
-    if device.type != "cuda":
-        return torch.optim.Adam(trained, lr=settings.learning_rate, fused=True)
-    rate = torch.tensor(settings.learning_rate, device=device)
-    return torch.optim.Adam(trained, lr=rate, fused=True, capturable=True)
+    gates = {id(parameter) for parameter in method.gate_parameters()} if settings.gate_rate != 1 else set()
+    parts = {1.0: [each for each in trained if id(each) not in gates]}
+    parts[settings.gate_rate] = parts.get(settings.gate_rate, []) or [each for each in trained if id(each) in gates]
+    graph = device.type == "cuda"
+    groups: list[dict[str, Any]] = []
+    for factor, parameters in parts.items():
+        rate = settings.learning_rate * factor
+        groups.append(
+            {"params": parameters, "lr": torch.tensor(rate, device=device) if graph else rate, FACTOR: factor}
+        )
+    return torch.optim.Adam([group for group in groups if group["params"]], fused=True, capturable=graph)
 
 
 class Step:
@@ -49,9 +58,9 @@ class Step:
     def __call__(self, index: Tensor, key: Tensor, rate: float) -> dict[str, Tensor]:
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
+                group["lr"].fill_(rate * group[FACTOR])
             else:
-                group["lr"] = rate
+                group["lr"] = rate * group[FACTOR]
         if not self.record or len(index) != self.settings.batch_size:
             return self._run(index, key)
         if self.eager_steps < EAGER_STEPS:

@@ -67,7 +67,7 @@ class Overrides(Settings):
 
     `labels` keeps that many labelled training samples, drawn anew for each seed; the imputer still learns from all of them,
     which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint` gives
-    a benchmark with several divisions test splits that do not overlap.
+    a benchmark with several divisions test splits that do not overlap. `distrust` is the start of `gauge-informed`.
     """
 
     imputer: StageOverride | None = None
@@ -83,6 +83,7 @@ class Overrides(Settings):
     labels: int | None = Field(default=None, ge=1)
     imputer_split: Literal["train"] | None = None
     folds: Literal["disjoint"] | None = None
+    distrust: float | None = Field(default=None, allow_inf_nan=False)
 
     @property
     def stages(self) -> dict[str, StageOverride]:
@@ -150,7 +151,7 @@ class Benchmark:
 
     The imputer learns from `imputer_split`: "all" training rows, also those without labels; those of the classifier
     ("train"); or, with "own", a split `imputer` that `read` has. `labels` is the number of labelled training rows, drawn
-    with the seed `draw`; None keeps all.
+    with the seed `draw`; None keeps all. `distrust` is the start of `gauge-informed`, by default that of `Gating`.
     """
 
     name: str
@@ -179,6 +180,7 @@ class Benchmark:
     imputer_split: Literal["all", "train", "own"] = "all"
     labels: int | None = None
     draw: int = 0
+    distrust: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "projection", self.projection or self.dim // 2)
@@ -237,6 +239,7 @@ class Benchmark:
             labels=overrides.labels or self.labels,
             imputer_split=overrides.imputer_split or self.imputer_split,
             disjoint=overrides.folds == "disjoint" or self.disjoint,
+            distrust=self.distrust if overrides.distrust is None else overrides.distrust,
         )
         if overrides.imputer_options is None:
             return changed

@@ -3,6 +3,7 @@
 from functools import cache
 from pathlib import Path
 
+import pandas as pd
 import torch
 
 from gauge.data import Dataset
@@ -29,22 +30,27 @@ CROPS = {(178, 218): (15, 35, 162, 182)}  # DyMo's: 147 pixels a side
 @cache
 def read(split: str, data: Path) -> Dataset:
     """One split, in the order of the file names; tables and images are aligned by image_id."""
-    folder = find_folder(data, ("CelebA", "."), FACES, "CelebA")
-    attributes, partition = read_attributes(folder), read_partition(folder)
-    if LABEL not in attributes:
-        raise ValueError(f"{folder}: the attributes have no {LABEL}, which is the label; give the official table")
-    differing = attributes.index.symmetric_difference(partition.index)
-    if len(differing):
-        name = f"{differing[0]} ({len(differing)} such)"
-        raise ValueError(f"{folder}: {name} is in one of the two tables only; give tables of the same images")
-    chosen = attributes[partition == PARTS[split]]
+    folder, chosen, note = attributes_of(split, data, LABEL)
     inputs = {
         "img": torch.from_numpy(read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops=CROPS)),
         "text": torch.from_numpy(one_hot(attribute_texts(chosen), TEXT_LENGTH)),
     }
     labels = torch.from_numpy(chosen[LABEL].to_numpy(copy=True)).long()
-    note = join_notes(part_note("CelebA subset", len(attributes), IMAGES, "images"))
     return Dataset(split, inputs, labels, note=note)
+
+
+def attributes_of(split: str, data: Path, label: str) -> tuple[Path, pd.DataFrame, str]:
+    """The folder of the files, the attributes of a split in the order of the file names, and a note on the data."""
+    folder = find_folder(data, ("CelebA", "."), FACES, "CelebA")
+    attributes, partition = read_attributes(folder), read_partition(folder)
+    if label not in attributes:
+        raise ValueError(f"{folder}: the attributes have no {label}, which is the label; give the official table")
+    differing = attributes.index.symmetric_difference(partition.index)
+    if len(differing):
+        name = f"{differing[0]} ({len(differing)} such)"
+        raise ValueError(f"{folder}: {name} is in one of the two tables only; give tables of the same images")
+    note = join_notes(part_note("CelebA subset", len(attributes), IMAGES, "images"))
+    return folder, attributes[partition == PARTS[split]], note
 
 
 PROTOCOLS = parse_protocols("complete", "missing=img", "missing=text")

@@ -1,9 +1,11 @@
 """HAM10000: is a skin lesion a melanoma, from its image and the patient's age, sex and the site of the lesion."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality
@@ -47,7 +49,8 @@ def read(split: str, data: Path) -> Dataset:
     rows = parts[split]
     images = read_squares(find_images(folders, [f"{name}.jpg" for name in table["image_id"][rows]]), SIDE)
     note = part_note("HAM10000 subset", len(table), IMAGES, "images")
-    return tables.image_table_dataset(split, images, values[rows], labels[rows], note)
+    made = tables.image_table_dataset(split, images, values[rows], labels[rows], note)
+    return replace(made, groups=torch.from_numpy(lesions[rows]).long())
 
 
 def split_lesions(lesions: np.ndarray, labels: np.ndarray, source: Path) -> dict[str, np.ndarray]:

@@ -38,7 +38,8 @@ def read(split: str, data: Path) -> Dataset:
         "svhn": torch.from_numpy(svhn.images[right]),
         "text": torch.from_numpy(words(mnist.labels[left], draw)),
     }
-    return Dataset(split, inputs, labels, note=join_notes(mnist_note, svhn_note))
+    photos = torch.from_numpy(right)  # the digits of MNIST are nearly always read; what is hard is the photo
+    return Dataset(split, inputs, labels, note=join_notes(mnist_note, svhn_note), groups=photos)
 
 
 def pair(

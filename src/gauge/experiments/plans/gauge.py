@@ -1,13 +1,16 @@
 """Plan of GAUGE and its ablations: imputer and any-subset backbone, then fine-tuning on completed inputs with gates."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import torch
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
-from gauge.experiments.parts import imputer_stage, seeded_with, with_swaps
+from gauge.experiments.parts import Parts, imputer_stage, seeded_with, with_swaps
 from gauge.experiments.plans import Plan
 from gauge.experiments.plans.any_subset import backbone_stage
 from gauge.methods.any_subset import AnySubset
+from gauge.model.gates import uses_zscore
 from gauge.model.gauge import Gating, Gauge
 from gauge.registry import SCORERS
 from gauge.training.stages import Stage
@@ -62,7 +65,10 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         settings = settings.model_copy(update={"epochs": 0, "seed": seed})
     imputer = (imputer_stage(benchmark),) if chosen.imputes else ()
     needs = (backbone_stage(benchmark, "any_subset", seed), *imputer)
-    arguments = {"gating": chosen.gating, "grid": chosen.grid}
+    gating = chosen.gating
+    if gating.informed and benchmark.distrust is not None:
+        gating = replace(gating, distrust=benchmark.distrust)
+    arguments = {"gating": gating, "grid": chosen.grid}
     return Stage(f"{variant}-s{seed}", make_gauge, arguments, settings, needs)
 
 
@@ -71,6 +77,20 @@ def make_gauge(
 ) -> Gauge:
     encoder = backbone.encoder.regrid(grid) if grid else backbone.encoder
     return Gauge(encoder, backbone.classifier, imputer, gating=gating)
+
+
+def twin(benchmark: Benchmark, variant: str) -> str:
+    """The first variant that is the same model on this benchmark: with more than three units GAUGE takes z-scores anyway,
+    with fewer raw scores. Two rows that are twins differ by the order in which a GPU adds: a measure of noise."""
+    gating = VARIANTS[variant].gating
+    if gating.granularity == "none" or gating.normalization == "adaptive":
+        return variant
+    with torch.device("meta"):
+        units = sum(part.build(benchmark.dim).units for part in Parts.of(benchmark).units.values())
+    same = uses_zscore(units, gating.normalization) == uses_zscore(units)
+    adaptive = replace(VARIANTS[variant], gating=replace(gating, normalization="adaptive"), note="")
+    twins = [name for name, each in VARIANTS.items() if replace(each, note="") == adaptive]
+    return twins[0] if same and twins else variant
 
 
 PLAN = Plan(VARIANTS, stage, rows=("masked", "v1", "v2", "v3", "gauge"))

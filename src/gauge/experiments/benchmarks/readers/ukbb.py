@@ -37,12 +37,14 @@ NUMBERS = (
     *("LVESV", "LVEDV", "LVSV", "LVEF", "LVCO", "LVM", "RVEDV", "RVESV", "RVSV", "RVEF"),
 )
 COLUMNS = {**dict.fromkeys(YES_OR_NO, 2), **CATEGORIES, **dict.fromkeys(NUMBERS, 1)}
-HELD_OUT = {"val": 6_510, "test": 3_617}
+ROWS = {"imputer": 26_040, "val": 6_510, "test": 3_617}
 
 
 def files(target: str, split: str) -> Files:
-    """The files of a split. Training rows are balanced for each target, the others are not."""
+    """The files of a split. Training rows are balanced for each target, the others are not; the imputer reads all people of
+    the training split."""
     rows, labels = (f"_{target}_balanced", "_balanced") if split == "train" else ("", "")
+    split = "train" if split == "imputer" else split
     return Files(
         f"cardiac_features_{split}_imputed_noOH_tabular_imaging{rows}_reordered.csv",
         f"cardiac_labels_{target}_{split}{labels}.pt",
@@ -54,9 +56,10 @@ def files(target: str, split: str) -> Files:
 def read_heart(target: str, split: str, data: Path, *, train_rows: int) -> Dataset:
     """One split of the hearts with labels for `target`, CAD or Infarction.
 
-    NOTE[PAPER] heart-imputer-rows: the published imputer learned from all 26,040 training subjects and served both
-    targets; here it learns, as everything does, from the balanced rows of its target.
+    NOTE[PAPER] heart-imputer-rows: the published imputer learned from all 26,040 training subjects, and so it does here, in
+    the split `imputer`; there one served both targets, here each target trains its own. `imputer_split: train` restricts
+    it to the balanced rows.
     """
     folder = find_folder(data, FOLDERS, LENGTHS, f"data of {target.lower()}")
-    rows = train_rows if split == "train" else HELD_OUT[split]
+    rows = train_rows if split == "train" else ROWS[split]
     return read_split(split, data, folder, files(target, split), columns=COLUMNS, num_classes=2, official=rows)

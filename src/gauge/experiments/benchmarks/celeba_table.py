@@ -1,0 +1,80 @@
+"""CelebA as image and table: does a face wear a necklace, from its image and 39 other attributes, on balanced rows."""
+
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from gauge.data import Dataset
+from gauge.data.images import read_images
+from gauge.experiments.benchmarks import Benchmark, Modality
+from gauge.experiments.benchmarks._image_table import image_table, image_table_settings
+from gauge.experiments.benchmarks.celeba import BENCHMARK as CELEBA
+from gauge.experiments.benchmarks.celeba import CROPS, FACES, attributes_of
+from gauge.experiments.benchmarks.readers.squares import find_images
+from gauge.experiments.benchmarks.readers.tables import SPLIT_SEED, image_table_dataset
+from gauge.training.metrics import AUC
+
+__all__ = ["BENCHMARK", "face_table"]
+
+SIDE = 128
+ATTRIBUTES = (
+    *("5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs", "Big_Lips", "Big_Nose"),
+    *("Black_Hair", "Blond_Hair", "Blurry", "Brown_Hair", "Bushy_Eyebrows", "Chubby", "Double_Chin", "Eyeglasses"),
+    *("Goatee", "Gray_Hair", "Heavy_Makeup", "High_Cheekbones", "Male", "Mouth_Slightly_Open", "Mustache"),
+    *("Narrow_Eyes", "No_Beard", "Oval_Face", "Pale_Skin", "Pointy_Nose", "Receding_Hairline", "Rosy_Cheeks"),
+    *("Sideburns", "Smiling", "Straight_Hair", "Wavy_Hair", "Wearing_Earrings", "Wearing_Hat", "Wearing_Lipstick"),
+    *("Wearing_Necklace", "Wearing_Necktie", "Young"),
+)
+
+
+@cache
+def read(split: str, data: Path, *, target: str) -> Dataset:
+    """One split, in the order of the file names. Training rows are balanced: all faces of the rarer class and as many of the
+    other, drawn once. The imputer reads all training rows; val and test have their natural prevalence."""
+    folder, chosen, note = attributes_of("train" if split == "imputer" else split, data, target)
+    columns = [name for name in ATTRIBUTES if name != target]
+    missing = [name for name in columns if name not in chosen]
+    if missing:
+        raise ValueError(
+            f"{folder}: the attributes have no {missing[0]} ({len(missing)} such); give the official table"
+        )
+    if split == "train":
+        chosen = chosen.iloc[balanced(chosen[target].to_numpy(), target)]
+    images = read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops=CROPS)
+    values, labels = chosen[columns].to_numpy(np.float64), chosen[target].to_numpy(np.int64)
+    return image_table_dataset(split, images, values, labels, note)
+
+
+def balanced(present: np.ndarray, target: str) -> np.ndarray:
+    """The rows of all samples of the rarer class and of as many of the other, in order."""
+    sides = [np.flatnonzero(present), np.flatnonzero(~present)]
+    count = min(map(len, sides))
+    if not count:
+        raise ValueError(f"all training faces agree on {target}; give more of them")
+    draw = np.random.default_rng(SPLIT_SEED)
+    return np.sort(np.concatenate([draw.choice(side, count, replace=False) for side in sides]))
+
+
+def face_table(name: str, target: str) -> Benchmark:
+    """The benchmark that asks for one attribute, given the others."""
+    image = Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector")
+    columns = {name.replace("_", " ").lower(): 2 for name in ATTRIBUTES if name != target}
+    return Benchmark(
+        name=name,
+        **image_table(image, columns, width=128, depth=2, heads=4, resnet=18),
+        num_classes=2,
+        dim=128,
+        heads=4,
+        settings=image_table_settings(
+            "cars", {"imputer": 60, "backbone": 50, "experts": 30, "finetune": 50}, batch_size=128, precision="bf16"
+        ),
+        read=partial(read, target=target),
+        files=CELEBA.files,
+        metric=AUC,
+        imputer_split="own",
+        backbones=10,
+    )
+
+
+BENCHMARK = face_table("celeba_table", "Wearing_Necklace")

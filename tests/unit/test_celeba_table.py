@@ -1,0 +1,102 @@
+"""CelebA as image and table: balanced rows for the classifier, all rows for the imputer, natural prevalence at test."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from gauge.experiments.benchmarks import Overrides, celeba_chin, celeba_chubby, celeba_table
+from gauge.experiments.benchmarks.readers import notes
+from gauge.experiments.experiment import Experiment
+from gauge.experiments.workspace import Workspace
+from gauge.masks import mask_split, parse_protocol
+
+FACES = 40
+NECKLACE = celeba_table.ATTRIBUTES.index("Wearing_Necklace")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet():
+    notes._warn_once.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Forty faces as bright as their number; every fifth wears a necklace, and the table is the number in binary."""
+    root = tmp_path_factory.mktemp("data")
+    folder = root / "CelebA"
+    (folder / "img_align_celeba").mkdir(parents=True)
+    names = [f"{number:06d}.jpg" for number in range(FACES)]
+    values = np.array([[number >> bit & 1 for bit in range(40)] for number in range(FACES)]) * 2 - 1
+    values[:, NECKLACE] = np.where(np.arange(FACES) % 5 == 0, 1, -1)
+    table = pd.DataFrame(values, columns=celeba_table.ATTRIBUTES)
+    table.insert(0, "image_id", names)
+    table[table.columns[::-1]].to_csv(folder / "list_attr_celeba.csv", index=False)  # columns in another order
+    parts = [0] * 20 + [1] * 10 + [2] * 10
+    pd.DataFrame({"image_id": names, "partition": parts}).to_csv(folder / "list_eval_partition.csv", index=False)
+    for number, name in enumerate(names):
+        Image.new("RGB", (178, 218), (6 * number, 0, 0)).save(folder / "img_align_celeba" / name, quality=95)
+    return root
+
+
+def numbers(part):
+    return torch.round(part.inputs["image"][:, 0, 60, 60] / 6).int()
+
+
+def test_the_training_rows_are_balanced_and_the_others_as_they_are(data):
+    parts = {name: celeba_table.BENCHMARK.load(name, data) for name in ("train", "imputer", "val", "test")}
+    assert numbers(parts["train"])[parts["train"].labels == 1].tolist() == [0, 5, 10, 15]
+    assert parts["train"].labels.bincount().tolist() == [4, 4]
+    assert numbers(parts["imputer"]).tolist() == list(range(20))
+    assert [len(parts[name]) for name in ("val", "test")] == [10, 10]
+    assert parts["test"].labels.tolist() == [1, 0, 0, 0, 0] * 2
+
+
+def test_the_table_has_the_39_other_attributes_in_the_official_order(data):
+    for split in ("train", "imputer", "test"):
+        part = celeba_table.BENCHMARK.load(split, data)
+        assert part.shapes == {"image": (3, 128, 128), "table": (39,)}
+        binary = [sum(int(bit) << place for place, bit in enumerate(row[:6])) for row in part.inputs["table"]]
+        assert binary == numbers(part).tolist(), "rows and columns belong to the face"
+        assert bool(part.observed["table"].all())
+    assert len(set(celeba_table.ATTRIBUTES)) == 40
+    assert celeba_table.ATTRIBUTES[5] == "Bangs"
+
+
+def test_each_target_has_the_other_attributes_as_columns():
+    for module, own in ((celeba_table, "wearing necklace"), (celeba_chubby, "chubby"), (celeba_chin, "double chin")):
+        table = module.BENCHMARK.modalities["table"]
+        assert len(table.columns) == 39
+        assert own not in table.columns
+        assert table.options["cardinalities"] == (2,) * 39
+
+
+def test_the_imputer_learns_from_all_rows_or_from_the_balanced_ones(data, tmp_path):
+    def imputer_rows(**overrides):
+        made = Workspace(tmp_path, "cpu").job(
+            Experiment(benchmark="celeba_table", data=str(data), overrides=Overrides(**overrides))
+        )
+        (imputer,) = (stage for stage in made.stage.all() if stage.split == "imputer")
+        return len(made.store.rows(imputer)), len(made.store.train)
+
+    assert imputer_rows() == (20, 8)
+    assert imputer_rows(imputer_split="train") == (8, 8)
+
+
+def test_gamma_1_takes_the_table_and_leaves_the_face(data):
+    test = celeba_table.BENCHMARK.load("test", data)
+    keep = mask_split(parse_protocol("gamma=1"), test.layout, len(test), seed=0, split="test")
+    batch = next(test.batches(10, keep=keep)).check()
+    assert not bool(batch.observed["table"].any())
+    assert bool(batch.observed["image"].all())
+
+
+def test_faces_that_cannot_be_balanced_and_tables_without_an_attribute_are_refused(data, tmp_path):
+    with pytest.raises(ValueError, match="all training faces agree on Bald; give more of them"):
+        celeba_table.balanced(np.zeros(5, dtype=bool), "Bald")
+    (tmp_path / "img_align_celeba").symlink_to(data / "CelebA" / "img_align_celeba")
+    for name in ("list_attr_celeba.csv", "list_eval_partition.csv"):
+        (tmp_path / name).write_text((data / "CelebA" / name).read_text().replace("Young", "Old"))
+    with pytest.raises(ValueError, match=r"the attributes have no Young \(1 such\); give the official table"):
+        celeba_table.BENCHMARK.load("train", tmp_path)
