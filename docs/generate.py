@@ -85,6 +85,7 @@ FACES = ("complete", "missing=img", "missing=text")
 DIGITS = ("complete", "missing=svhn", "missing=text", "missing=svhn+text", "missing=mnist", "missing=mnist+svhn")
 DIGITS += ("missing=mnist+text",)
 REFERENCES = ("gauge:v2", "dymo", "gauge:masked")
+SHARED = ("gauge:masked", "gauge:v2", "gauge", "dymo")  # rows on one backbone that GAUGE+ is compared with
 WRONG = ("swapped=0.2", "swapped=0.4")
 TRUST = (
     "gauge_plus:gauge_plus-trust",
@@ -156,48 +157,48 @@ def seeds(folder: str, row: str, protocol: str) -> dict[int, tuple[Result, None]
     return {result.seed: (result, None) for result in chosen}
 
 
-def plus(folder: str, protocols: tuple[str, ...]) -> str:
-    """GAUGE+ and late fusion on the same seeds, and their difference; p values corrected by Holm over the conditions."""
-    table = table_of(f"{folder}/plus", protocols, ("gauge_plus", "late_fusion"))
-    rows = [[seeds(f"{folder}/plus", row, each) for row in ("gauge_plus", "late_fusion")] for each in protocols]
-    found = [pair for pair in (pair_of(*both) for both in rows) if pair is not None]
-    p_values = holm([1.0 if pair.p_over_seeds is None else pair.p_over_seeds for pair in found])
-    shown = [_difference(pair.model_copy(update={"p_corrected": p})) for pair, p in zip(found, p_values, strict=True)]
-    return (
-        table.markdown()
-        + f"\n| points | {' | '.join(protocols)} |\n{'|---' * (len(protocols) + 1)}|\n| gauge_plus minus "
-        + (f"late_fusion | {' | '.join(shown)} |\n")
-    )
-
-
-def plus_polymnist() -> str:
-    """GAUGE+ beside rows of the earlier comparison, with other training seeds and the same test samples and masks."""
-    rows = ("late_fusion", "gauge:masked", "gauge:v2", "gauge", "dymo")
-    own, earlier = table_of("polymnist/plus", ETA, ("gauge_plus",)), table_of("polymnist/cosine", ETA, rows)
-    return replace(own, rows=own.rows | {row: earlier.rows[row] for row in rows if row in earlier.rows}).markdown()
-
-
-def trust(folder: str) -> str:
-    """Accuracy with missing and with swapped modalities, and trust minus each other row on the seeds that both have; p
-    values corrected by Holm over the rows and conditions of the second table."""
-    if not (ROOT / "results" / folder / "results.json").exists():
-        return NOT_MEASURED
-    table = table_of(folder, (*ETA, *WRONG), TRUST)
-    ours, others = table.rows[TRUST[0]], [row for row in table.rows if row != TRUST[0]]
-    pairs = {(row, each): _by_seed(ours, table.rows[row], each) for row in others for each in WRONG if each in ours}
-    p_values = holm([ttest_rel(*pair).pvalue if np.ptp(np.subtract(*pair)) else 1.0 for pair in pairs.values()])
-    shown = {
-        key: _shown(np.mean(gain := np.subtract(*pair)), np.std(gain, ddof=1), p)
-        for (key, pair), p in zip(pairs.items(), p_values, strict=True)
-    }
-    lines = [f"| points, {TRUST[0]} minus | {' | '.join(WRONG)} |", "|---" * (len(WRONG) + 1) + "|"]
-    lines += [f"| {row} | {' | '.join(shown.get((row, each), '–') for each in WRONG)} |" for row in others]
+def beside(folders: Mapping[str, str], protocols: tuple[str, ...], tested: tuple[str, ...] = ()) -> str:
+    """Rows, each from its folder, and the first minus every other over the seeds that both have, under the protocols that
+    are `tested` (all by default); p values are corrected by Holm over the rows of one condition."""
+    first, *others = folders
+    tables = [table_of(folder, protocols, (row,)) for row, folder in folders.items()]
+    table = replace(tables[0], rows={row: cells for each in tables for row, cells in each.rows.items()})
+    tested = tested or protocols
+    columns = [_minus_each(folders, first, each) for each in tested]
+    lines = [f"| points, {first} minus | {' | '.join(tested)} |", "|---" * (len(tested) + 1) + "|"]
+    lines += [f"| {row} | {' | '.join(_difference(column.get(row)) for column in columns)} |" for row in others]
     return table.markdown() + "\n" + "\n".join(lines) + "\n"
 
 
-def _by_seed(first: Mapping[str, Cell], second: Mapping[str, Cell], protocol: str) -> tuple[Sequence[float], ...]:
-    both = min(len(first[protocol].values), len(second[protocol].values))
-    return first[protocol].values[:both], second[protocol].values[:both]
+def _minus_each(folders: Mapping[str, str], first: str, protocol: str) -> dict[str, Paired]:
+    pairs = {
+        row: pair
+        for row, folder in folders.items()
+        if row != first
+        if (pair := pair_of(seeds(folders[first], first, protocol), seeds(folder, row, protocol))) is not None
+    }
+    p_values = holm([1.0 if pair.p_over_seeds is None else pair.p_over_seeds for pair in pairs.values()])
+    return {
+        row: pair.model_copy(update={"p_corrected": p}) for (row, pair), p in zip(pairs.items(), p_values, strict=True)
+    }
+
+
+def plus(folder: str, protocols: tuple[str, ...], *others: str, measured: tuple[str, ...] = ("late_fusion",)) -> str:
+    """GAUGE+ and the rows that were `measured` with it, beside others of the earlier comparison on the same benchmark."""
+    rows = dict.fromkeys(("gauge_plus", *measured), f"{folder}/plus") | dict.fromkeys(others, folder)
+    return beside(rows, protocols)
+
+
+def few_labels(count: int, *more: str) -> str:
+    return beside(dict.fromkeys(("gauge_plus", "late_fusion", *more), f"polymnist/labels{count}"), ETA)
+
+
+def trust(folder: str) -> str:
+    """Accuracy with missing and with swapped modalities, and trust minus each other row."""
+    if not (ROOT / "results" / folder / "results.json").exists():
+        return NOT_MEASURED
+    measured = {str(result.row) for result in results(folder)}
+    return beside({row: folder for row in TRUST if row in measured}, (*ETA, *WRONG))
 
 
 def trust_audit(folder: str) -> str:
@@ -507,9 +508,16 @@ def own_data() -> str:
 
 
 TABLES = {
-    "plus-polymnist": plus_polymnist,
-    "plus-leaf99": lambda: plus("leaf99", GAMMA),
-    "plus-mst": lambda: plus("mst", DIGITS),
+    "plus-polymnist": lambda: beside(
+        {"gauge_plus": "polymnist/plus"} | dict.fromkeys(("late_fusion", *SHARED), "polymnist/cosine"), ETA
+    ),
+    "plus-leaf99": lambda: plus("leaf99", GAMMA, *SHARED, "mtl"),
+    "plus-mst": lambda: plus("mst", DIGITS, *SHARED),
+    "plus-celeba": lambda: plus("celeba", FACES, *SHARED),
+    "plus-ham10000": lambda: plus("ham10000", GAMMA, *SHARED, measured=()),
+    "plus-labels256": lambda: few_labels(256, "gauge_plus:gauge_plus-no-heads"),
+    "plus-labels1024": lambda: few_labels(1024),
+    "plus-labels4096": lambda: few_labels(4096),
     "trust-polymnist": lambda: trust("polymnist/trust"),
     "trust-audit": lambda: trust_audit("polymnist/trust"),
     "celeba": lambda: accuracy("celeba", FACES),
