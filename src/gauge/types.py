@@ -225,6 +225,11 @@ class Backbone(nn.Module):
         """The first position of the output; override it where computing that alone is cheaper."""
         return self(sequence, attn_bias)[:, 0]
 
+    @property
+    def offers_attention(self) -> bool:
+        """Whether `attention` is implemented."""
+        return type(self).attention is not Backbone.attention
+
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         """The attention of the last block."""
         raise ValueError(
