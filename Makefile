@@ -42,7 +42,7 @@ wheel: $(VENV)/.installed
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python ../../.ci/wheel.py
 
 gpu-test: $(VENV)/.installed
-	$(BIN)/python perf/gpu_tests.py
+	$(BIN)/python perf/marked_tests.py gpu
 
 tables: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
