@@ -27,7 +27,7 @@ Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 Tensors = dict[str, Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """The findings; shares and means from 0 to 1, None where there is nothing to compare.
 
@@ -53,6 +53,9 @@ class Audit:
     separation_within_mixed: float | None = None
     gate_right: float | None = None
     gate_wrong: float | None = None
+
+    def __repr__(self) -> str:
+        return "\n".join(["Audit", *(f"  {line}" for line in self.lines())])
 
     def lines(self) -> list[str]:
         """The findings in words."""
