@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import Device, TimeLimit, named, seconds
+from gauge.cli.options import TABLES, Device, TimeLimit, named, seconds
 from gauge.registry import pick
 
 if TYPE_CHECKING:
@@ -189,4 +189,4 @@ def _answers(classifier: "GaugeClassifier", part: "pd.DataFrame", keep: list[str
 
 def add_to(app: typer.Typer) -> None:
     for command in (inspect, fit, predict, explain):
-        app.command()(command)
+        app.command(rich_help_panel=TABLES)(command)

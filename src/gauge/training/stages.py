@@ -155,6 +155,7 @@ class StageStore:
             progress = fit(
                 module, self.train, val, settings=settings, folder=folder, on_epoch=on_epoch, code=stage.code
             )
+            _report(stage, progress, val)
         if isinstance(module, Method):
             module.eval().prepare(self.train, self.val)
         about = {
@@ -185,3 +186,20 @@ class StageStore:
         if interrupted or path.exists():
             logger.warning("the code of %s has changed since it was trained; it is trained again", stage.name)
             path.unlink(missing_ok=True)
+
+
+def _report(stage: Stage, progress: Progress, val: Dataset | None) -> None:
+    """Log that training ended before its last epoch, and that it ended at chance level."""
+    if progress.epoch < stage.settings.epochs:
+        best = f"; epoch {progress.best_epoch} was the best" if progress.best_epoch else ""
+        logger.info("%s ended after %d of %d epochs%s", stage.name, progress.epoch, stage.settings.epochs, best)
+    if val is None or progress.best_score is None:
+        return
+    metric, score = stage.settings.metric, progress.best_score
+    chance = metric.chance(val.labels.cpu().numpy())
+    if score < chance + 1.96 * (chance * (1 - chance) / len(val)) ** 0.5:
+        logger.warning(
+            "%s ended at chance level: validation %s %.1f %%, the class frequencies alone give %.1f %%; train for more "
+            "epochs, with another learning rate, or check the labels",
+            *(stage.name, metric, 100 * score, 100 * chance),
+        )

@@ -31,4 +31,5 @@ BENCHMARK = Benchmark(
     read=read,
     files=f"{FOLDERS[0]}/{LENGTHS}",
     metric=AUC,
+    small_init=True,
 )

@@ -76,4 +76,5 @@ BENCHMARK = Benchmark(
     ),
     read=read,
     files=f"{FACES}, list_attr_celeba and list_eval_partition (.csv or .txt)",
+    small_init=True,
 )
