@@ -12,6 +12,7 @@ import pytest
 from helpers import ONE_THREAD, mistake
 from helpers import command as gauge
 
+from gauge import __version__
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.results import read_results
@@ -35,6 +36,14 @@ def test_help_starts_without_torch(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.split() == ["False", "False", "False"]
     assert "Start with `gauge demo`" in gauge("--help", cwd=tmp_path).stdout
+
+
+def test_commands_are_in_groups_and_python_m_gauge_is_the_command(tmp_path):
+    printed = gauge("--help", cwd=tmp_path).stdout
+    assert printed.index("Your tables") < printed.index("inspect") < printed.index("Research") < printed.index("audit")
+    command = [sys.executable, "-m", "gauge", "-V"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == f"gauge-ml {__version__}\n"
 
 
 def test_list_names_everything_also_for_machines(tmp_path):
