@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint wheel gpu-test tables lock clean
+.PHONY: help demo test lint wheel gpu-test tables release lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make wheel  build the wheel, install it elsewhere and use it"
 	@echo "make gpu-test  run the tests that need a GPU, write perf/results/gpu-tests.json"
 	@echo "make tables write the tables of README and docs from the result files"
+	@echo "make release build the distributions, check them, tag the commit"
 
 # The lock file pins everything, so nothing but this project is left to install after it.
 $(VENV)/.installed: requirements.lock pyproject.toml
@@ -42,10 +43,20 @@ wheel: $(VENV)/.installed
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python ../../.ci/wheel.py
 
 gpu-test: $(VENV)/.installed
-	$(BIN)/python perf/gpu_tests.py
+	$(BIN)/python perf/marked_tests.py gpu
 
 tables: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
+
+# Nothing is uploaded: push the tag and upload build/release/* yourself.
+release: $(VENV)/.installed
+	@test -z "$$(git status --porcelain)" || { echo "commit or stash your changes first"; exit 1; }
+	$(BIN)/python .ci/release.py
+	rm -rf build/release
+	$(BIN)/pip install --quiet --disable-pip-version-check build twine
+	$(BIN)/python -m build --outdir build/release
+	$(BIN)/twine check --strict build/release/*
+	git tag -a "v$$($(BIN)/python -c 'import gauge; print(gauge.__version__)')" -m "Release $$($(BIN)/python -c 'import gauge; print(gauge.__version__)')"
 
 lock: $(VENV)/.installed
 	{ grep '^#' requirements.lock; $(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//'; } > requirements.new

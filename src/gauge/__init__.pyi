@@ -4,6 +4,7 @@ from .experiments.results import evaluate as evaluate
 from .imputers.mopoe import MoPoE as MoPoE
 from .methods.any_subset import AnySubset as AnySubset
 from .methods.dymo import DyMo as DyMo
+from .model import attribution as attribution
 from .model.backbones.adapters import FromFunction as FromFunction
 from .model.backbones.adapters import FromHuggingFace as FromHuggingFace
 from .model.backbones.adapters import FromTimm as FromTimm
@@ -22,6 +23,7 @@ from .model.network import Network as Network
 from .model.scoring.exact import exact_effects as exact_effects
 from .model.scoring.taylor import taylor_evidence as taylor_evidence
 from .model.units import UnitEncoder as UnitEncoder
+from .model.wrap import wrap as wrap
 from .tabular.estimator import GaugeClassifier as GaugeClassifier
 from .tabular.explanation import Explanation as Explanation
 from .training.audit import audit as audit

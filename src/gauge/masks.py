@@ -21,6 +21,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gauge.randomness import derive, sample_keys, uniform
+from gauge.registry import did_you_mean
 
 Layout = Mapping[str, int | None]
 """For each modality, in order, the number of feature flags; None for one flag per sample."""
@@ -274,10 +275,11 @@ def parse_protocol(text: str) -> Protocol:
     with suppress(ValueError):  # of a rate that is not a number
         if name in RATED and 0 <= float(value) <= 1:
             return RATED[name](float(value))
+    hint = did_you_mean(name, ["missing", *PLAIN, *RATED])
     raise ValueError(
-        f"no missingness protocol {text!r}; write complete, any-subset, any-gamma, missing=NAME+NAME, eta=RATE, "
-        "every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate from 0 to 1, alone or before swapped=RATE "
-        "or noisy=RATE, as in eta=0.6,swapped=0.2"
+        f"no missingness protocol {text!r}; {hint}{' ' if hint else ''}write complete, any-subset, any-gamma, "
+        "missing=NAME+NAME, eta=RATE, every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate from 0 to 1, "
+        "alone or before swapped=RATE or noisy=RATE, as in eta=0.6,swapped=0.2"
     )
 
 

@@ -7,7 +7,7 @@ import ast
 import difflib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -90,10 +90,19 @@ KINDS: dict[str, Kind[Any]] = {f"{kind.noun}s": kind for kind in (BENCHMARKS, ME
 def pick(known: Mapping[str, T], name: str, what: str) -> T:
     """The entry of that name; the error for an unknown name suggests the nearest one, or lists them all."""
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
         raise ValueError(f"there is no {what} {name!r}; {hint}")
     return known[name]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The question after the nearest known name; empty if none is near.
+
+    >>> did_you_mean("gage", ["gauge", "dymo"])
+    "did you mean 'gauge'?"
+    """
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near and near[0] != name else ""
 
 
 plugin_files: list[Path] = []

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 Objective = Literal["logit", "nll"]
+SHOWN_SAMPLES = 4  # in the repr of a prediction
 
 
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
@@ -176,23 +177,56 @@ class Units:
         return replace(self, content=torch.where(visible[..., None], self.content, 0.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evidence:
-    """The scores of all units and the logits of one ungated pass, detached from the graph."""
+    """The scores of all units and the logits of one ungated pass, detached from the graph.
+
+    >>> Evidence(torch.tensor([[0.5, 1.5]]), torch.tensor([[0.0, 3.0, 0.0]]))
+    <Evidence: 1 sample, 3 classes, 2 units; scores 0.5 to 1.5, mean 1>
+    """
 
     scores: Float[Tensor, "b n"]
     logits: Float[Tensor, "b k"]
 
+    def __repr__(self) -> str:
+        return f"<Evidence: {_counts(self.logits, self.scores)}; scores {_range(self.scores)}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """The logits of a batch; `evidence` and `gates` are None for methods that do not weigh evidence. `trust` is the
-    probability that each unit is right, None for methods that do not learn it."""
+    probability that each unit is right, None for methods that do not learn it.
+
+    >>> Prediction(torch.tensor([[0.0, 3.0, 0.0]]), gates=torch.tensor([[0.25, 0.75]]))
+    <Prediction: 1 sample, 3 classes, 2 units; class 1 (91 %); gates 0.25 to 0.75, mean 0.5>
+    """
 
     logits: Float[Tensor, "b k"]
     evidence: Evidence | None = None
     gates: Float[Tensor, "b n"] | None = None
     trust: Float[Tensor, "b n"] | None = None
+
+    def __repr__(self) -> str:
+        best = self.logits.detach()[:SHOWN_SAMPLES].float().softmax(1).max(1)
+        classes = [f"{c} ({100 * p:.0f} %)" for p, c in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
+        more = ", ..." if len(self.logits) > len(classes) else ""
+        gates = "" if self.gates is None else f"; gates {_range(self.gates)}"
+        return f"<Prediction: {_counts(self.logits, self.gates)}; class {', '.join(classes)}{more}{gates}>"
+
+
+def _counts(logits: Tensor, over_units: Tensor | None) -> str:
+    numbers = {"sample": len(logits), "class": logits.shape[1]}
+    if over_units is not None:
+        numbers["unit"] = over_units.shape[1]
+    plural = {"sample": "samples", "class": "classes", "unit": "units"}
+    return ", ".join(f"{count} {noun if count == 1 else plural[noun]}" for noun, count in numbers.items())
+
+
+def _range(values: Tensor) -> str:
+    if not values.numel():
+        return "none"
+    values = values.detach().float()
+    return f"{values.min().item():.3g} to {values.max().item():.3g}, mean {values.mean().item():.3g}"
 
 
 Tokens = Float[Tensor, "b n c"]
@@ -244,6 +278,11 @@ class Backbone(nn.Module):
     def cls(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
         """The first position of the output; override it where computing that alone is cheaper."""
         return self(sequence, attn_bias)[:, 0]
+
+    @property
+    def offers_attention(self) -> bool:
+        """Whether `attention` is implemented."""
+        return type(self).attention is not Backbone.attention
 
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         """The attention of the last block."""

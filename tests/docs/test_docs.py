@@ -1,5 +1,6 @@
 """The pages keep their word: code runs, links lead somewhere, notes and names are those of the code."""
 
+import json
 import os
 import re
 import shutil
@@ -50,6 +51,15 @@ def test_the_files_of_extend_are_listed_as_soon_as_they_are_there(extended):
     assert "squared        Squared Taylor score" in listed
     assert "vote           Vote: a linear classifier" in listed
     assert "my_method" not in listed
+
+
+def test_the_benchmark_of_extend_is_learned_also_by_methods_that_need_vectors(extended, tmp_path):
+    methods = ["--method", "any_subset", "--method", "concat", "--method", "mopoe"]
+    command = ["benchmark", "wine", *methods, "--out", str(tmp_path), "--device", "cpu", "--json"]
+    results = json.loads(run(extended, "-m", "gauge", *command))
+    scores = {(result["method"], result["protocol"]): result["value"] for result in results}
+    assert {method for method, _ in scores} == {"any_subset", "concat"}  # mopoe serves images and texts only
+    assert min(scores.values()) > 0.6  # the largest class: 0.4
 
 
 def test_the_plugin_of_extend_is_listed_when_it_is_named(extended):

@@ -60,7 +60,7 @@ def test_the_file_map_is_the_tree(readme, root):
         for path in root.iterdir()
         if path.is_dir() and path.name != "src" and path.name not in ignored and not path.name.startswith(".")
     }
-    modules = {f"src/gauge/{path.name}" for path in package if path.suffix == ".py" and path.stem != "__init__"}
+    modules = {f"src/gauge/{path.name}" for path in package if path.suffix == ".py" and not path.stem.startswith("__")}
     assert set(listed) - folders - modules == set(), "listed, but not in the tree"
     assert (folders | modules) - set(listed) == set(), "in the tree, but not listed"
     assert len(listed) <= 20

@@ -12,6 +12,7 @@ import pytest
 from helpers import ONE_THREAD, mistake, unchecked
 from helpers import command as gauge
 
+from gauge import __version__
 from gauge.experiments import demo
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
@@ -39,6 +40,14 @@ def test_help_starts_without_torch(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.split() == ["False", "False", "False"]
     assert "Start with `gauge demo`" in gauge("--help", cwd=tmp_path).stdout
+
+
+def test_commands_are_in_groups_and_python_m_gauge_is_the_command(tmp_path):
+    printed = gauge("--help", cwd=tmp_path).stdout
+    assert printed.index("Your tables") < printed.index("inspect") < printed.index("Research") < printed.index("audit")
+    command = [sys.executable, "-m", "gauge", "-V"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == f"gauge-ml {__version__}\n"
 
 
 def test_list_names_everything_also_for_machines(tmp_path):
@@ -70,7 +79,9 @@ def test_list_names_everything_also_for_machines(tmp_path):
         (["benchmark", "polymnist5k", "--protocol", "eta=0.5"], "eta=0.5 of 5 modalities is 2.5; choose a rate"),
         (["benchmark", "polymnist5k", "--protocol", "mostly"], "no missingness protocol 'mostly'; write complete"),
         (["benchmark", "polymnist5k", "--config", "absent.yaml"], "absent.yaml cannot be read as YAML"),
-        (["benchmark", "polymnist5k", "--device", "tpu9"], "there is no device 'tpu9'; use cpu, cuda or cuda:NUMBER"),
+        (["benchmark", "polymnist5k", "--device", "tpu9"], "there is no device 'tpu9'; use auto, cpu, cuda"),
+        (["predict", "nowhere", "no.csv", "--device", "tpu9"], "there is no device 'tpu9'; use auto, cpu, cuda"),
+        (["benchmark", "polymnist5k", "--device", "mps"], "mps was asked for, but this machine or this build"),
         (["benchmark", "polymnist5k", "--device", "cuda:99"], "cuda:99 was asked for, but torch sees"),
         (["evaluate", "nowhere"], "nowhere is not the folder of a trained method (no experiment.json)"),
         (["list", "methdos"], "there is no kind of component 'methdos'; did you mean 'methods'?"),

@@ -12,6 +12,7 @@ import pytest
 from helpers import ONE_THREAD, assert_equal, clinic, command, mistake, unchecked
 from typer.testing import CliRunner
 
+from gauge import GaugeClassifier
 from gauge.cli.main import app
 from gauge.training.checkpoint import load
 
@@ -42,6 +43,26 @@ def test_inspect_reports_kinds_missing_values_and_problems_and_draws_them(folder
     assert "80 rows, 5 columns" in printed
     assert [kind in printed for kind in ("number", "category", "image", "text")] == [True] * 4
     assert (folder / "plots" / "missing.png").stat().st_size > 1000
+
+
+def test_fit_takes_options_from_a_file_and_replaces_a_model_when_forced(tmp_path):
+    table = pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": ["p", "q", "p", "q"] * 10})
+    table.to_csv(tmp_path / "train.csv", index=False)
+    (tmp_path / "options.yaml").write_text("{epochs: 2, gates: false, learning_rate: 0.01}")
+    fit = ["fit", "train.csv", "--target", "y", "--strategy", "mask", "--out", "model"]
+    gauge(*fit, "--config", "options.yaml", "--epochs", "1", cwd=tmp_path)
+    model = GaugeClassifier.load(tmp_path / "model")
+    assert not model.gates
+    assert model.epochs_["backbone"] == 1  # the command line wins
+    with pytest.raises(
+        ValueError, match="model already holds a model; choose another folder, or replace it with --force"
+    ):
+        gauge(*fit, cwd=tmp_path)
+    gauge(*fit, "--epochs", "1", "--force", cwd=tmp_path)
+    assert GaugeClassifier.load(tmp_path / "model").gates
+    (tmp_path / "options.yaml").write_text("{epoch: 2}")
+    with pytest.raises(ValueError, match=r"there is no option in options.yaml 'epoch'; did you mean 'epochs'\?"):
+        gauge(*fit, "--config", "options.yaml", "--force", cwd=tmp_path)
 
 
 def test_inspect_finds_copies_image_files_that_do_not_exist_and_missing_labels(tmp_path):

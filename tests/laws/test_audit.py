@@ -106,3 +106,4 @@ def test_late_fusion_adds_up_the_observed_opinions_only(batch):
 def test_findings_survive_json():
     found = Audit("eta=0.8", 3, 0.0, 0.0, 0.5, 0.6, None, 1, 1, 0)
     assert Audit(**asdict(found)) == found
+    assert repr(found).splitlines()[1] == "  3 samples under eta=0.8; τ = 0.000, ρ = 0.000"

@@ -113,8 +113,11 @@ def test_a_network_over_any_backbone_can_be_scored_and_gated(backbone):
     assert (gates.grad != 0).any()
 
 
-def test_attention_of_an_adapter_is_a_distribution_that_knows_the_bias(sequence):
-    adapter = FromTorch(stock())
+@pytest.mark.parametrize(
+    "name", ["FromTorch pre-norm", "FromHuggingFace eager", "FromHuggingFace sdpa", "FromTimm", "Transformer"]
+)
+def test_attention_of_an_adapter_is_a_distribution_that_knows_the_bias(name, sequence):
+    adapter = BACKBONES[name]().eval()
     closed = torch.zeros(3, 1, 1, 6)
     closed[..., 2] = -1e9
     weights = adapter.attention(sequence, closed)
@@ -216,6 +219,11 @@ class FastPath(nn.Module):
         return self.encoder(sequence, src_key_padding_mask=attn_bias.expand(-1, 1, len(sequence[0]), -1)[:, 0, 0])
 
 
+def causal(sequence, attn_bias):
+    order = torch.ones(6, 6, dtype=torch.bool).tril()
+    return attend(sequence, lambda logits: (logits + keys(attn_bias)).masked_fill(~order, -1e9).softmax(-1))
+
+
 class WrongCls(Backbone):
     def forward(self, sequence, attn_bias):
         return good(sequence, attn_bias)
@@ -259,6 +267,10 @@ class WrongAttention(Backbone):
             "CLS does not react to a unit whose bias is 0; the bias hides keys",
         ),
         (
+            causal,
+            r"attention is causal, so CLS in the first position sees nothing .*; use an encoder without a causal mask",
+        ),
+        (
             WrongCls(),
             r"cls\(sequence, attn_bias\) is not the first position of the output; fix it, or remove cls",
         ),
@@ -277,6 +289,80 @@ class PlainBlock(nn.Module):
         return x
 
 
+class WholeTimm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(TimmBlock(), TimmBlock())
+
+
+HUGGING_FACE = {
+    ("Bert", "Model"): "encoder",
+    ("Bert", "ForSequenceClassification"): "bert.encoder",
+    ("DistilBert", "Model"): "transformer",
+    ("DistilBert", "ForSequenceClassification"): "distilbert.transformer",
+    ("Dinov2", "Model"): "encoder",
+    ("ViT", "Model"): "layers",
+    ("ViT", "ForImageClassification"): "vit.layers",
+    ("CLIPVision", "Model"): "encoder",
+}
+
+
+@pytest.mark.parametrize(("family", "part"), HUGGING_FACE.items(), ids="".join)
+def test_a_whole_model_is_refused_with_the_name_of_the_part_to_pass(family, part):
+    """The advice is right: what it names keeps the contract."""
+    transformers = pytest.importorskip("transformers")
+    name, kind = family
+    sizes = {"hidden_size": DIM, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes |= {"dim": DIM, "n_layers": 2, "n_heads": 2, "hidden_dim": 32} if name == "DistilBert" else {}
+    sizes |= {"vocab_size": 10} if "Bert" in name else {"image_size": 16, "patch_size": 8}
+    with seeded(0, name):
+        config = getattr(transformers, f"{name}Config")(initializer_range=0.3, **sizes)
+        whole = getattr(transformers, f"{name}{kind}")(config)
+    message = rf"{name}{kind} is a whole model that embeds its own input; pass model.{part}, or gate the .*wrap"
+    with pytest.raises(ValueError, match=message):
+        FromHuggingFace(whole)
+    check_backbone(FromHuggingFace(whole.get_submodule(part)), dim=DIM)
+
+
+def test_layers_that_need_positions_are_gated_with_their_model():
+    transformers = pytest.importorskip("transformers")
+    t5 = transformers.T5EncoderModel(transformers.T5Config(d_model=DIM, d_kv=8, d_ff=8, num_layers=1, num_heads=2))
+    with pytest.raises(ValueError, match="T5EncoderModel is a whole model .* its blocks need positions .* gauge.wrap"):
+        FromHuggingFace(t5)
+    with pytest.raises(ValueError, match=r"these layers need positions from their model; gate the whole .* gauge.wrap"):
+        FromHuggingFace(t5.encoder.block)
+
+
+def test_blocks_without_torchs_attention_cannot_be_gated():
+    with unchecked(), pytest.raises(ValueError, match="gates reach no attention in FromTimm: its blocks call neither"):
+        FromTimm([PlainBlock()])(noise(2, 3, DIM), torch.zeros(2, 1, 1, 3))
+
+
+def test_a_fresh_network_with_layer_scale_keeps_the_contract():
+    """Its blocks change their input by less than single precision resolves."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": DIM, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16, "patch_size": 8}
+    with seeded(0, "dinov2"):
+        fresh = transformers.Dinov2Model(transformers.Dinov2Config(layerscale_value=1e-5, **sizes))
+    check_backbone(FromHuggingFace(fresh.encoder), dim=DIM)
+
+
+def test_a_wrong_dim_is_named():
+    with (
+        unchecked(),
+        pytest.raises(ValueError, match=r"the backbone does not run on tokens of width 8; check dim=8 \(.*"),
+    ):
+        check_backbone(transformer(), dim=8)
+    with unchecked(), pytest.raises(ValueError, match="the tokens have width 8, the network dim=16; make them equal"):
+        Network(transformer(), DIM, 3)(noise(2, 3, 8))
+
+
+def test_a_bare_torch_encoder_is_refused():
+    for use in (lambda: Network(stock(), DIM, 3), lambda: check_backbone(stock(), dim=DIM)):
+        with pytest.raises(ValueError, match=r"nn.TransformerEncoder does not take .*; use FromTorch\(encoder\)"):
+            use()
+
+
 @pytest.mark.parametrize(
     ("adapter", "argument", "message"),
     [
@@ -288,10 +374,12 @@ class PlainBlock(nn.Module):
         ),
         (
             FromTimm,
-            [PlainBlock()],
-            r"PlainBlock.forward takes no 'attn_mask', so gates cannot .*; use timm 1.0.16",
+            WholeTimm(),
+            r"FromTimm takes the blocks of a Vision Transformer, not WholeTimm; pass model.blocks, or",
         ),
-        (FromHuggingFace, PlainBlock(), r"PlainBlock.forward takes no 'attention_mask', .* pass model.encoder"),
+        (FromHuggingFace, PlainBlock(), r"PlainBlock holds no Transformer blocks; pass model.encoder or model.layers"),
+        (FromHuggingFace, stock(), r"nn.TransformerEncoder is torch's own; use FromTorch\(encoder\)"),
+        (FromFunction, stock(), r"nn.TransformerEncoder does not take an attention bias as it is; use FromTorch"),
     ],
 )
 def test_an_adapter_refuses_what_it_cannot_adapt(adapter, argument, message):

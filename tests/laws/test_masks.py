@@ -201,9 +201,14 @@ UNKNOWN = ["", "eat=0.2", "eta", "eta=", "eta=1.5", "eta=-0.1", "eta=x", "gamma=
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_an_unknown_protocol_is_answered_with_the_known_ones(text):
     with pytest.raises(
-        ValueError, match=f"no missingness protocol '{text}'; write complete, any-subset, any-gamma, missing=NAME"
+        ValueError, match=f"no missingness protocol '{text}'; .*write complete, any-subset, any-gamma, missing=NAME"
     ):
         parse_protocol(text)
+
+
+def test_a_misspelled_protocol_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="no missingness protocol 'gama=0.5'; did you mean 'gamma'. write complete"):
+        parse_protocol("gama=0.5")
 
 
 @pytest.mark.parametrize(

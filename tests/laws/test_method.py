@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from helpers import CLASSES, DIM, assert_equal, count_calls, gradients, rows_of, with_hidden
 from torch import nn
 
-from gauge import Evidence, Gating, Gauge, Network, Transformer, UnitEncoder
+from gauge import Evidence, Gating, Gauge, Network, Transformer, UnitEncoder, explain
 from gauge.model.encoders.mlp import Mlp
 from gauge.model.gates import attention_bias, normalize_scores
 from gauge.model.scoring.exact import exact_effects
@@ -340,3 +340,11 @@ def test_any_subset_averages_over_distinct_subsets_of_one_encoding(batch):
     torch.testing.assert_close(
         method.loss(replace(everything, key=everything.key + 1))["task"], seven, rtol=1e-5, atol=1e-6
     )
+
+
+def test_explain_does_not_need_attention(batch):
+    backbone = helpers.network().backbone
+    classifier = Network(lambda sequence, attn_bias: backbone(sequence, attn_bias), DIM, CLASSES)
+    explanation = explain(Gauge(helpers.unit_encoder(), classifier), batch)
+    assert explanation.attention_before.isnan().all()
+    assert explanation.attention_after.shape == explanation.gates.shape

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -134,6 +135,25 @@ def test_an_explanation_is_a_page_a_fragment_and_a_slice(model, table, tmp_path)
     assert len(explanation[1]) == 1
     assert explanation[1].rows[0] is explanation.rows[1]
     assert "<html" not in explanation[:2]._repr_html_()
+
+
+def test_reprs_are_short_and_name_what_was_trusted(model, table):
+    explanation = model.explain(table[:20])
+    lines = repr(explanation).splitlines()
+    assert lines[0] == "Explanation of 20 rows; to_frame(), to_html(path), [row]"
+    assert re.fullmatch(r"  Row 0: \S+ \(\d+ %\); [\w: ]+ \d\.\d\d(, .* \d\.\d\d)*", lines[1])
+    assert lines[-1] == "  ... and 15 more"
+    assert len(explanation._repr_html_()) < 10_000
+    assert "20 of 20 rows" in explanation._repr_html_()
+    assert "<b>melanoma</b>" not in explanation._repr_html_()
+    assert re.fullmatch(
+        r"<GaugeClassifier\(.*\) fitted; columns: 5, classes: \d, rows: \d+, strategy: 'mask'>", flat(model)
+    )
+    assert flat(GaugeClassifier(epochs=2)) == "GaugeClassifier(epochs=2)"
+
+
+def flat(model):
+    return re.sub(r"\s+", " ", repr(model))
 
 
 def test_to_html_writes_the_page_whole_into_a_folder_that_did_not_exist(model, table, tmp_path):

@@ -4,10 +4,12 @@ import time
 from concurrent.futures import Future
 
 import pytest
+from helpers import unchecked
 
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.runner import Runner, TimeIsUpError, _run_in_order, _tasks
+from gauge.experiments.workspace import Workspace
 
 QUICK = {stage: {"epochs": 1} for stage in ("imputer", "backbone", "finetune")}
 
@@ -65,6 +67,21 @@ def test_a_runner_stops_at_its_deadline_and_loses_no_epoch(tmp_path):
         runner.run(chosen, ("complete",))
     assert len(heard) == 1
     assert list(tmp_path.glob("stages/*/last.safetensors"))
+
+
+def test_a_method_that_cannot_serve_the_benchmark_does_not_stop_the_others(tmp_path, monkeypatch):
+    def run(workspace, experiment, protocols):
+        if experiment.variant == "v1":
+            raise ValueError("it needs an image")
+        return [experiment.variant]
+
+    monkeypatch.setattr(Workspace, "run", run)
+    runner = Runner(tmp_path, "cpu")
+    with unchecked():
+        assert runner.run(experiments("v1", "v2")) == [[], ["v2"]]
+    assert runner.refused == {"gauge:v1": "it needs an image"}
+    with pytest.raises(ValueError, match="gauge:v1: it needs an image"):
+        Runner(tmp_path, "cpu").run(experiments("v1"))
 
 
 def test_what_is_trained_is_evaluated_before_more_is_trained():

@@ -21,10 +21,15 @@ AXES = {"rates.svg": "missing rate", "grids.svg": "units of an image, down and a
 
 
 def benchmark(
-    name: Annotated[str, typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.")],
+    name: Annotated[
+        str, typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.", autocompletion=BENCHMARKS.names)
+    ],
     method: Annotated[
         list[str] | None,
-        typer.Option(help="METHOD, METHOD:VARIANT, METHOD:all or all; may be repeated. Default: gauge."),
+        typer.Option(
+            help="METHOD, METHOD:VARIANT, METHOD:all or all; may be repeated. Default: gauge.",
+            autocompletion=METHODS.names,
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ...")] = 1,
     protocol: Protocols = None,
@@ -35,6 +40,7 @@ def benchmark(
     save: Annotated[Path | None, typer.Option(help="Where tables and results go. Default: the workspace.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel.")] = 1,
     time_limit: TimeLimit = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder to log losses and scores for TensorBoard.")] = None,
     reuse: Annotated[bool, typer.Option("--reuse", help="Use trained stages even if the code has changed.")] = False,
     plugin: Plugins = None,
     device: Device = None,
@@ -66,7 +72,7 @@ def benchmark(
         raise ValueError("; ".join(f"{row} cannot serve {name}: {reason}" for row, reason in refused.items()))
     workspace, protocols = out or Path("runs") / name, tuple(protocol or ())
     stopped = False
-    with progress() as on_epoch:
+    with progress(tensorboard) as on_epoch:
         runner = Runner(workspace, device, jobs, deadline, on_epoch, reuse)
         _prepare(runner, experiments, protocols)
         try:
@@ -76,7 +82,7 @@ def benchmark(
             ready = runner.workspace(on_epoch)
             results = [pair for each in experiments for pair in ready.finished(ready.job(each), protocols)]
     if results:
-        _report(results, refused, save or workspace, jobs, as_json)
+        _report(results, refused | runner.refused, save or workspace, jobs, as_json)
     if stopped:
         so_far = f"gauge: stopped after {time_limit}, results so far: {len(results)}"
         print(f"{so_far}; run the same command again to continue", file=sys.stderr)

@@ -1,6 +1,7 @@
 """The `gauge` command. Results go to stdout and files, progress to stderr. Heavy modules are imported when needed."""
 
 import json
+import logging
 import signal
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import typer
 
 from gauge import __version__, registry
 from gauge.cli import benchmark, models, tables
-from gauge.cli.options import AsJson, Device, Epochs, Plugins
+from gauge.cli.options import RESEARCH, AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
 
 app = typer.Typer(
@@ -18,7 +19,6 @@ app = typer.Typer(
     help="Classification from incomplete multimodal data: impute, score every piece of evidence, gate what should not "
     "be trusted. Start with `gauge demo`.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -27,8 +27,10 @@ app = typer.Typer(
 def main() -> None:
     """Run the command; mistakes that a user can fix are reported in one line, without a traceback."""
     signal.signal(signal.SIGINT, _stop)
+    logging.basicConfig(format="gauge: %(message)s")
+    logging.getLogger("gauge").setLevel(logging.INFO)
     try:
-        app()
+        app(prog_name="gauge")
     except (ValueError, FloatingPointError, OSError) as error:
         print(f"gauge: {error}", file=sys.stderr)
         sys.exit(2)
@@ -45,7 +47,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")]
+Version = Annotated[bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")]
 
 
 @app.callback()
@@ -53,7 +55,10 @@ def _root(version: Version = False) -> None:
     pass
 
 
-@app.command()
+tables.add_to(app)
+
+
+@app.command(rich_help_panel=RESEARCH)
 def demo(
     out: Annotated[Path, typer.Option(help="Where models, results and report.html go.")] = Path("gauge-demo"),
     seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 0,
@@ -76,12 +81,14 @@ def demo(
     print(f"\nOpen {report} to see which evidence was trusted.")
 
 
-tables.add_to(app)
-
-
-@app.command("list")
+@app.command("list", rich_help_panel=RESEARCH)
 def list_components(
-    kind: Annotated[str | None, typer.Argument(help="benchmarks, methods, imputers, encoders or scorers.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="benchmarks, methods, imputers, encoders or scorers.", autocompletion=lambda: list(registry.KINDS)
+        ),
+    ] = None,
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
@@ -98,4 +105,4 @@ def list_components(
 
 
 for command in (benchmark.benchmark, models.evaluate, models.audit, models.gates):
-    app.command()(command)
+    app.command(rich_help_panel=RESEARCH)(command)

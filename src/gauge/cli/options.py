@@ -15,8 +15,21 @@ def _load_plugins(files: list[Path] | None) -> list[Path] | None:
     return files
 
 
+def _check_device(name: str | None) -> str | None:
+    """Report a device that does not exist before anything is read."""
+    if name is not None:
+        from gauge.training.device import pick_device
+
+        pick_device(name)
+    return name
+
+
+TABLES, PRODUCTION, RESEARCH = "Your tables", "Production", "Research"  # the groups of commands
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1. Default: a GPU if there is one.")]
+DEVICE = "auto, cpu, cuda, cuda:NUMBER or mps. Default: auto, a GPU if there is one."
+Device = Annotated[
+    str | None, typer.Option(callback=_check_device, help=DEVICE, autocompletion=lambda: ["auto", "cpu", "cuda", "mps"])
+]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for this many epochs, for a quick look.")]
 Protocols = Annotated[
     list[str] | None, typer.Option("--protocol", help="Conditions to evaluate, e.g. eta=0.8; may be repeated.")

@@ -1,12 +1,14 @@
 """What several commands print: tables, what was missing, progress."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gauge.experiments.results import Result
+    from gauge.training.loop import Epoch
     from gauge.training.stages import OnEpoch
 
 
@@ -27,7 +29,17 @@ def print_missing(results: "Sequence[Result]") -> None:
         print(f"missing under {protocol}: " + ", ".join(f"{name} {100 * rate:.1f} %" for name, rate in missing.items()))
 
 
-def progress() -> "AbstractContextManager[OnEpoch]":
+@contextmanager
+def progress(tensorboard: Path | None = None) -> "Iterator[OnEpoch]":
+    """The callback that shows progress and, with a folder, also logs for TensorBoard."""
     from gauge.training.progress import stage_progress
+    from gauge.training.tensorboard import tensorboard_log
 
-    return stage_progress()
+    with stage_progress() as show, nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
+
+        def on_epoch(stage: str, epoch: "Epoch") -> None:
+            show(stage, epoch)
+            if log is not None:
+                log(stage, epoch)
+
+        yield on_epoch

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import Device, TimeLimit, named, seconds
+from gauge.cli.options import TABLES, Device, TimeLimit, named, seconds
 from gauge.registry import pick
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 5000
 KIND = "ward=category"
+OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanced", "random_state": "seed"}
 TRAINING = ".training"  # in the folder of a model, while it is fitted
 
 Table = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .jsonl or .parquet.")]
@@ -55,6 +56,7 @@ def inspect(
 
 
 def fit(
+    context: typer.Context,
     table: Table,
     target: Annotated[str, typer.Option(help="The column with the labels.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
@@ -70,13 +72,15 @@ def fit(
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of the backbone.")] = None,
     time_limit: TimeLimit = None,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    config: Annotated[Path | None, typer.Option(help="YAML file with options; the command line wins.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that is already in the folder.")] = False,
     device: Device = None,
 ) -> None:
     """Train a classifier on a table with missing values: numbers, categories, texts and paths of images.
 
     It can be interrupted at any time: the same command continues.
     """
-    _check_new(out)
+    _check_new(out, force=force)
     from gauge.tabular.estimator import GaugeClassifier
     from gauge.tabular.files import read_table_file
 
@@ -94,10 +98,13 @@ def fit(
         "time_limit": None if time_limit is None else seconds(time_limit),
         "random_state": seed,
     }
+    given = {name for name in options if _on_command_line(context, OTHERWISE.get(name, name))}
+    options |= {name: value for name, value in _configured(config).items() if name not in given}
     content = hashlib.blake2b(table.read_bytes() if table.is_file() else b"")
     content.update(json.dumps([target, options]).encode())
     model = GaugeClassifier(**options, device=device, image_folder=table.parent)
     model.fit(read_table_file(table), target, folder=out / TRAINING / content.hexdigest()[:12])
+    (out / "model.json").unlink(missing_ok=True)  # a folder that has it is complete
     model.save(out)
     shutil.rmtree(out / TRAINING)
     print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
@@ -163,10 +170,29 @@ def explain(
     print(f"the evidence of {len(explanation)} rows is in {out}")
 
 
-def _check_new(out: Path) -> None:
-    """Nothing is overwritten: the folder is new, empty, or that of an interrupted fit."""
+def _on_command_line(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _configured(config: Path | None) -> dict[str, Any]:
+    """The options in a file."""
+    from gauge.tabular.estimator import GaugeClassifier
+    from gauge.training.settings import read_yaml
+
+    options = {} if config is None else read_yaml(config)
+    known = dict.fromkeys(set(GaugeClassifier().get_params()) - {"device", "image_folder"})
+    for name in options:
+        pick(dict(sorted(known.items())), name, f"option in {config}")
+    return options
+
+
+def _check_new(out: Path, *, force: bool) -> None:
+    """Nothing is overwritten: the folder is new, empty, or that of an interrupted fit, or holds a model to replace."""
     if (out / "model.json").exists():
-        raise ValueError(f"{out} already holds a model; choose another folder, or delete it")
+        if force:
+            return
+        raise ValueError(f"{out} already holds a model; choose another folder, or replace it with --force")
     if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {TRAINING}):
         raise ValueError(f"{out} is {'not empty' if out.is_dir() else 'a file'}; choose a new folder for the model")
 
@@ -189,4 +215,4 @@ def _answers(classifier: "GaugeClassifier", part: "pd.DataFrame", keep: list[str
 
 def add_to(app: typer.Typer) -> None:
     for command in (inspect, fit, predict, explain):
-        app.command()(command)
+        app.command(rich_help_panel=TABLES)(command)

@@ -8,6 +8,7 @@ from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.masks import Corruption
 from gauge.model.backbones.transformer import Transformer
+from gauge.model.encoders._as_vector import AsVector
 from gauge.model.network import Network
 from gauge.model.nn.attention import initialise
 from gauge.model.units import UnitEncoder, VectorEncoder
@@ -78,7 +79,12 @@ class Parts:
 
     def vector_encoder(self, width: int | None = None) -> VectorEncoder:
         """New encoders of each modality as one vector of this width (by default `vector_dim`)."""
-        return VectorEncoder({name: part.build(width or self.vector_dim) for name, part in self.vectors.items()})
+        return VectorEncoder(self.vector_encoders(width or self.vector_dim))
+
+    def vector_encoders(self, width: int) -> dict[str, Encoder]:
+        """The units of a modality without an encoder for a vector are projected to one."""
+        encoders = {name: part.build(width) for name, part in self.vectors.items()}
+        return {name: each if each.units == 1 else AsVector(each) for name, each in encoders.items()}
 
 
 def imputer_stage(benchmark: Benchmark) -> Stage:

@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,25 @@ class Runner:
     deadline: float | None = None
     on_epoch: OnEpoch = silent
     reuse: bool = False
+    refused: dict[str, str] = field(default_factory=dict)
 
     def run(self, experiments: Sequence[Experiment], protocols: tuple[str, ...] = ()) -> list[Results]:
-        """The results of every experiment, in order. Raises `TimeIsUpError` at the deadline."""
+        """The results of every experiment, in order. Raises `TimeIsUpError` at the deadline. A method that cannot serve the
+        benchmark has no results, and the reason is in `refused`; if that is so for all, it is an error."""
         if self.jobs == 1:
             workspace = self.workspace(self.on_epoch)
-            return [workspace.run(experiment, protocols) for experiment in experiments]
-        tasks = _tasks(experiments)
-        with self._pool() as submit:
-            results = _run_in_order(tasks, lambda task: submit(_work, task, protocols), at_once=self.jobs)
-        return [results[index] for index, task in enumerate(tasks) if task.stage is None]
+            outcomes = [_run(workspace, experiment, protocols) for experiment in experiments]
+        else:
+            tasks = _tasks(experiments)
+            with self._pool() as submit:
+                results = _run_in_order(tasks, lambda task: submit(_work, task, protocols), at_once=self.jobs)
+            outcomes = [results[index] for index, task in enumerate(tasks) if task.stage is None]
+        for experiment, outcome in zip(experiments, outcomes, strict=True):
+            if isinstance(outcome, str):
+                self.refused[str(experiment.row)] = outcome
+        if outcomes and all(isinstance(outcome, str) for outcome in outcomes):
+            raise ValueError("; ".join(f"{row}: {reason}" for row, reason in self.refused.items()))
+        return [[] if isinstance(outcome, str) else outcome for outcome in outcomes]
 
     def workspace(self, on_epoch: OnEpoch) -> Workspace:
         """A workspace that stops at the deadline."""
@@ -137,11 +146,20 @@ def _start(runner: Runner, plugins: Sequence[Path], threads: int, epochs: Any) -
     _workspace = runner.workspace(lambda stage, epoch: epochs.put((stage, epoch)))
 
 
-def _work(task: _Task, protocols: tuple[str, ...]) -> Results | None:
+def _run(workspace: Workspace, experiment: Experiment, protocols: tuple[str, ...]) -> Results | str:
+    """The results, or the reason why the method cannot serve the benchmark."""
+    try:
+        return workspace.run(experiment, protocols)
+    except ValueError as error:
+        return str(error)
+
+
+def _work(task: _Task, protocols: tuple[str, ...]) -> Results | str | None:
     if task.stage is None:
-        return _workspace.run(task.experiment, protocols)
+        return _run(_workspace, task.experiment, protocols)
     job = _workspace.job(task.experiment)
     (stage,) = (stage for stage in job.stage.all() if stage.identity == task.stage)
-    if job.store.about(stage) is None:
-        job.store.trained(stage)
+    with suppress(ValueError):  # the experiment that needs the stage reports it
+        if job.store.about(stage) is None:
+            job.store.trained(stage)
     return None

@@ -1,6 +1,7 @@
 """A workspace: a folder of trained stages and results; what is still valid in it is not computed again."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -135,9 +136,10 @@ class Workspace:
             return {}
         measured: dict[str, float] = {}  # an epoch of each kind
         for stage, store in waiting.values():
-            if _kind(stage) not in measured:
-                measured[_kind(stage)] = stage.seconds_per_epoch(store.rows(stage), store.val)
-        return {name: stage.settings.epochs * measured[_kind(stage)] for name, (stage, _) in waiting.items()}
+            with suppress(ValueError):  # of a method that cannot serve the benchmark
+                if _kind(stage) not in measured:
+                    measured[_kind(stage)] = stage.seconds_per_epoch(store.rows(stage), store.val)
+        return {name: stage.settings.epochs * measured.get(_kind(stage), 0.0) for name, (stage, _) in waiting.items()}
 
 
 def _origin(result: Result) -> tuple[Any, ...]:

@@ -100,7 +100,8 @@ def unit_names(encoder: UnitEncoder, columns: Mapping[str, Sequence[str]]) -> di
 
 @torch.no_grad()
 def explain(method: Explainable, batch: Batch) -> BatchExplanation:
-    """The evidence behind the predictions for a batch; attention is that of CLS in the last block, averaged over heads."""
+    """The evidence behind the predictions for a batch. Attention is that of CLS in the last block, averaged over heads, and
+    NaN if the backbone does not offer it."""
     method.eval()
     reading = method.read(batch.check())
     prediction = method.decide(reading)
@@ -111,6 +112,8 @@ def explain(method: Explainable, batch: Batch) -> BatchExplanation:
         )
 
     def from_cls(bias: Tensor | None) -> Tensor:
+        if not reading.classifier.offers_attention:
+            return torch.full_like(reading.units.observed, torch.nan, dtype=torch.float32)
         return reading.classifier.attention(reading.units.tokens, bias)[:, :, 0, 1:].mean(1)
 
     return BatchExplanation(

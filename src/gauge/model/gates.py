@@ -89,6 +89,10 @@ class Biased:
     def __call__(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
         return self.classifier(tokens, self._bias(tokens, attn_bias))
 
+    @property
+    def offers_attention(self) -> bool:
+        return getattr(self.classifier, "offers_attention", True)
+
     def attention(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
         return self.classifier.attention(tokens, self._bias(tokens, attn_bias))
 

@@ -36,11 +36,19 @@ class Network(nn.Module):
         """The CLS state that the head reads."""
         return self.backbone.cls(self.sequence(tokens), attn_bias)
 
+    @property
+    def offers_attention(self) -> bool:
+        return self.backbone.offers_attention
+
     def attention(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         """The attention of the last block, if the backbone offers it."""
         return self.backbone.attention(self.sequence(tokens), attn_bias)
 
     def sequence(self, tokens: Float[Tensor, "b n c"]) -> Float[Tensor, "b s c"]:
         """The tokens after CLS."""
+        if tokens.shape[-1] != len(self.cls_token):
+            raise ValueError(
+                f"the tokens have width {tokens.shape[-1]}, the network dim={len(self.cls_token)}; make them equal"
+            )
         cls = (self.cls_token + self.cls_position).to(tokens.dtype).expand(len(tokens), 1, -1)
         return torch.cat([cls, tokens], 1)

@@ -115,6 +115,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.verbose = verbose
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The parameters that differ from their defaults and, once fitted, what was learned."""
+        text = super().__repr__(N_CHAR_MAX)
+        if not hasattr(self, "model_"):
+            return text
+        counts = f"columns: {len(self.schema_.columns)}, classes: {len(self.classes_)}, rows: {self.n_rows_['train']}"
+        return f"<{text} fitted; {counts}, strategy: {self.strategy_!r}>"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True

@@ -21,7 +21,7 @@ from gauge.training.checkpoint import write_text
 from gauge.types import Batch
 
 TITLE = "Row "
-SHOWN = 20  # rows in a notebook; a page shows all
+LINES, SHOWN, WHOLE = 5, 20, 2  # rows in a terminal, in a notebook, and there with all their evidence; a page shows all
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,7 +32,9 @@ class Explanation:
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"<Explanation of {len(self)} rows: to_frame(), to_html(path), [row]>"
+        rows = [f"  {line['row']}: {line['prediction']}; {line['largest gates']}" for line in self._summary(LINES)]
+        more = [f"  ... and {len(self) - LINES} more"] if len(self) > LINES else []
+        return "\n".join([f"Explanation of {len(self)} rows; to_frame(), to_html(path), [row]", *rows, *more])
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -61,7 +63,25 @@ class Explanation:
         write_text(Path(path), render(EvidencePage("Which evidence was trusted?", lead, self.rows, self.facts)))
 
     def _repr_html_(self) -> str:
-        return render_rows(self.rows[:SHOWN])
+        if len(self) <= WHOLE:
+            return render_rows(self.rows)
+        table = pd.DataFrame(self._summary(SHOWN)).to_html(index=False, border=0)
+        return (
+            f"{table}<p>{min(len(self), SHOWN)} of {len(self)} rows; explanation[0] shows one with all its evidence</p>"
+        )
+
+    def _summary(self, count: int) -> list[dict[str, str]]:
+        """The prediction and the most trusted evidence of the first rows."""
+        lines = []
+        for row in self.rows[:count]:
+            gated = [unit for unit in row.units if unit.gate is not None]
+            largest = sorted(gated, key=lambda unit: -(unit.gate or 0.0))[:3]
+            answer, probability = row.after
+            trusted = ", ".join(f"{_unit_name(unit)} {unit.gate:.2f}" for unit in largest) or "no evidence"
+            lines.append(
+                {"row": row.title, "prediction": f"{answer} ({100 * probability:.0f} %)", "largest gates": trusted}
+            )
+        return lines
 
 
 class Part(NamedTuple):
@@ -160,6 +180,10 @@ class Reader:
                 pixels = (inputs[modality].transpose(1, 2, 0) * 255).round().astype(np.uint8)
                 images[column.name] = GridImage(pixels, (side, side))
         return images
+
+
+def _unit_name(unit: Unit) -> str:
+    return unit.column if unit.name == unit.column else f"{unit.column}: {unit.name}"
 
 
 def _shown(value: Any) -> str:

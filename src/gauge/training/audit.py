@@ -32,7 +32,7 @@ Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 Tensors = dict[str, Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """The findings; shares and means from 0 to 1, None where there is nothing to compare.
 
@@ -69,6 +69,9 @@ class Audit:
     separation_observed: dict[str, float] = field(default_factory=dict)
     separation_modalities: dict[str, float] = field(default_factory=dict)
     calibration: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return "\n".join(["Audit", *(f"  {line}" for line in self.lines())])
 
     def lines(self) -> list[str]:
         """The findings in words."""

@@ -1,19 +1,27 @@
 """The device that work runs on."""
 
+import re
+
 import torch
+
+NAMES = "use auto, cpu, cuda, cuda:NUMBER or mps"
 
 
 def pick_device(name: torch.device | str | None, gpus: int | None = None) -> torch.device:
-    """The device of that name; without a name, a GPU if there is one. `gpus` is their number, if not that of torch.
+    """The device of that name; without a name or with "auto", a GPU if there is one. `gpus` is their number, if not that of
+    torch.
 
-    >>> pick_device(None, gpus=0), pick_device(None, gpus=2), pick_device("cuda:1", gpus=2)
+    >>> pick_device("auto", gpus=0), pick_device(None, gpus=2), pick_device("cuda:1", gpus=2)
     (device(type='cpu'), device(type='cuda'), device(type='cuda', index=1))
     """
     gpus = torch.cuda.device_count() if gpus is None else gpus
-    try:
-        device = torch.device(name or ("cuda" if gpus else "cpu"))
-    except RuntimeError as error:
-        raise ValueError(f"there is no device {name!r}; use cpu, cuda or cuda:NUMBER") from error
+    if name is None or name == "auto":
+        name = "cuda" if gpus else "cpu"
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", str(name)):
+        raise ValueError(f"there is no device {str(name)!r}; {NAMES}")
+    device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= gpus:
         raise ValueError(f"{device} was asked for, but torch sees {gpus} GPUs; use cpu")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("mps was asked for, but this machine or this build of torch has none; use cpu")
     return device

@@ -29,6 +29,11 @@ class Metric:
     def __str__(self) -> str:
         return self.name
 
+    def chance(self, labels: np.ndarray) -> float:
+        """The score of the class frequencies as the prediction for every sample."""
+        shares = np.bincount(labels) / len(labels)
+        return self.score(np.tile(shares, (len(labels), 1)), labels)
+
     def interval(
         self, probabilities: np.ndarray, labels: np.ndarray, *, repeats: int = 1, groups: Groups = None
     ) -> Interval:

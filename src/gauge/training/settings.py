@@ -1,6 +1,5 @@
 """Typed settings: YAML in and out, unknown keys are errors."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -9,7 +8,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
 
 from gauge.masks import Complete, Corrupted, Corruption, Protocol, parse_corruption, parse_protocol
-from gauge.registry import pick
+from gauge.registry import did_you_mean, pick
 from gauge.training.metrics import ACCURACY, METRICS, Metric
 
 
@@ -54,9 +53,8 @@ def _mistake(settings: type[BaseModel], names: tuple[int | str, ...], message: s
         if not inner:
             break
         settings = inner[0]
-    near = difflib.get_close_matches(str(names[-1]), settings.model_fields, n=1) if names else []
-    hint = f", did you mean {near[0]!r}?" if near and near[0] != names[-1] else ""
-    return f"{'.'.join(map(str, names))}: {message}{hint}"
+    hint = did_you_mean(str(names[-1]), settings.model_fields) if names else ""
+    return f"{'.'.join(map(str, names))}: {message}{', ' if hint else ''}{hint}"
 
 
 def _text_form(parse: Callable[[str], object]) -> BeforeValidator:

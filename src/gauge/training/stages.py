@@ -166,6 +166,7 @@ class StageStore:
             val, folder = self.val if settings.selection else None, path and path.parent
             on_epoch = partial(self.on_epoch, stage.name)
             progress = fit(module, rows, val, settings=settings, folder=folder, on_epoch=on_epoch, code=stage.code)
+            _report(stage, progress, val)
         if isinstance(module, Method):
             module.eval().prepare(self.train, self.val)
         steps, sum_of_rates = budget(settings, len(rows), progress.best_epoch or progress.epoch)
@@ -205,3 +206,20 @@ class StageStore:
 def _scalars(module: Trainable) -> dict[str, float]:
     """Single numbers that the module learns, such as threshold and temperature of its gates."""
     return {name: value.item() for name, value in module.named_parameters() if value.requires_grad and not value.ndim}
+
+
+def _report(stage: Stage, progress: Progress, val: Dataset | None) -> None:
+    """Log that training ended before its last epoch, and that it ended at chance level."""
+    if progress.epoch < stage.settings.epochs:
+        best = f"; epoch {progress.best_epoch} was the best" if progress.best_epoch else ""
+        logger.info("%s ended after %d of %d epochs%s", stage.name, progress.epoch, stage.settings.epochs, best)
+    if val is None or progress.best_score is None:
+        return
+    metric, score = stage.settings.metric, progress.best_score
+    chance = metric.chance(val.labels.cpu().numpy())
+    if score < chance + 1.96 * (chance * (1 - chance) / len(val)) ** 0.5:
+        logger.warning(
+            "%s ended at chance level: validation %s %.1f %%, the class frequencies alone give %.1f %%; train for more "
+            "epochs, with another learning rate, or check the labels",
+            *(stage.name, metric, 100 * score, 100 * chance),
+        )

@@ -19,7 +19,8 @@ from gauge.training.settings import Settings, TrainSettings
 @dataclass(frozen=True)
 class Modality:
     """The shape of one modality, and its encoder. Methods that need a single vector use the encoder `vector`, if given,
-    with `vector_options` or the same options. `columns` are the names of units that are columns of a table."""
+    with `vector_options` or the same options, and otherwise project the units to one vector. `columns` are the names of
+    units that are columns of a table."""
 
     shape: tuple[int, ...]
     encoder: str
@@ -147,7 +148,8 @@ class Benchmark:
     the width of a modality as one vector and `plus_dim` that of GAUGE+, both `dim` by default; `projection` is that of the
     space of class prototypes, half of `dim` by default. The image encoders of `experts` take `expert_options`. Fine-tuning
     with seed s starts from backbone s mod `backbones`, on the division into splits s mod `folds`; their test splits overlap
-    unless `disjoint`. `small_init` starts Linear and Embedding weights at N(0, 0.02²) instead of torch's default.
+    unless `disjoint`. `small_init` starts Linear and Embedding weights at N(0, 0.02²), as
+    published, instead of torch's default, which learns sooner.
 
     The imputer learns from `imputer_split`: "all" training rows, also those without labels; those of the classifier
     ("train"); or, with "own", a split `imputer` that `read` has. `labels` is the number of labelled training rows, drawn
@@ -169,7 +171,7 @@ class Benchmark:
     subsets_per_step: int = 2
     projection: int = 0
     metric: Metric = ACCURACY
-    small_init: bool = True
+    small_init: bool = False
     backbones: int = 3
     expert_options: Mapping[str, Any] = field(default_factory=dict)
     vector_dim: int = 0

@@ -83,4 +83,5 @@ BENCHMARK = Benchmark(
     read=read,
     plus_dim=128,
     files=f"{FACES}, list_attr_celeba and list_eval_partition (.csv or .txt)",
+    small_init=True,
 )

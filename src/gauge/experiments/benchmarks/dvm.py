@@ -52,4 +52,5 @@ BENCHMARK = Benchmark(
     settings=image_table_settings("cars", {"imputer": 500, "backbone": 300, "experts": 10, "finetune": 300}),
     read=read,
     files=f"{FOLDERS[0]}/{LENGTHS}",
+    small_init=True,
 )

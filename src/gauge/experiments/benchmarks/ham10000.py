@@ -75,4 +75,5 @@ BENCHMARK = Benchmark(
     read=read,
     files=f"{TABLE} and the folders of images",
     metric=AUC,
+    small_init=True,
 )

@@ -70,5 +70,4 @@ BENCHMARK = Benchmark(
     vector_dim=128,
     plus_dim=128,
     folds=5,
-    small_init=False,
 )

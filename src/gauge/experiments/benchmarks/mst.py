@@ -100,4 +100,5 @@ BENCHMARK = Benchmark(
     read=read,
     plus_dim=128,
     files="MNIST/raw and SVHN/train_32x32.mat, test_32x32.mat",
+    small_init=True,
 )

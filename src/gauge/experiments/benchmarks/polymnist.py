@@ -71,4 +71,5 @@ BENCHMARK = Benchmark(
     read=read,
     files="the folder PolyMNIST as published, or with MNIST/raw and, if you have them, five photos in photos",
     vector_dim=512,
+    small_init=True,
 )

@@ -60,5 +60,4 @@ BENCHMARK = Benchmark(
     read=read,
     vector_dim=128,
     expert_options={"channels": (16, 32, 64)},
-    small_init=False,  # torch's default leaves the plateau of the first epochs sooner
 )

@@ -26,7 +26,7 @@ def make_experts(train: Dataset, *, parts: Parts) -> LateFusion:
 
 def make_unimodal(train: Dataset, imputer: Imputer | None = None, *, parts: Parts) -> LateFusion:
     """A new linear classifier on the vector of each modality, for unimodal, QMF and PDF."""
-    encoders = {name: part.build(parts.vector_dim) for name, part in parts.vectors.items()}
+    encoders = parts.vector_encoders(parts.vector_dim)
     return LateFusion(encoders, parts.num_classes, imputer, rectify=False)
 
 

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gauge.model.backbones.blocks import advice_for, embeds_its_input, find_blocks, needs_positions
+from gauge.model.nn.interception import AttentionBias
 from gauge.types import Backbone
 
 
@@ -17,6 +19,8 @@ class FromFunction(Backbone):
 
     def __init__(self, function: Callable[[Tensor, Tensor | None], Tensor]) -> None:
         super().__init__()
+        if isinstance(function, nn.TransformerEncoder):
+            raise ValueError("nn.TransformerEncoder does not take an attention bias as it is; use FromTorch(encoder)")
         self.function = function
 
     def forward(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:
@@ -62,45 +66,91 @@ class FromTorch(Backbone):
         return attn_bias.to(sequence.dtype).expand(samples, layer.self_attn.num_heads, length, length).flatten(0, 1)
 
 
-class FromHuggingFace(Backbone):
-    """The encoder stack of a Hugging Face model (such as `BertModel(...).encoder`), called with a 4-D float mask: a 2-D one
-    would be read as 0/1 and drop CLS, whose bias is 0."""
+class _Blocks(Backbone):
+    """Blocks that take no bias themselves: `AttentionBias` adds it to their attention."""
+
+    def run(self, sequence: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:
+        if attn_bias is None:
+            return self.run(sequence)
+        with AttentionBias(attn_bias.expand(len(sequence), -1, -1, -1)) as attention:
+            output = self.run(sequence)
+        if not attention.calls:
+            raise ValueError(
+                f"gates reach no attention in {type(self).__name__}: its blocks call neither "
+                "scaled_dot_product_attention nor a softmax over [b, h, s, s]; load a Hugging Face model with "
+                "attn_implementation='sdpa', or pass a function with FromFunction"
+            )
+        return output
+
+    def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
+        samples, length, _ = sequence.shape
+        bias = sequence.new_zeros(samples, 1, 1, length) if attn_bias is None else attn_bias.expand(samples, -1, -1, -1)
+        with AttentionBias(bias, keep=True) as attention:
+            self.run(sequence)
+        assert attention.weights is not None
+        return attention.weights
+
+
+class FromHuggingFace(_Blocks):
+    """The encoder of a Hugging Face model, such as `BertModel(...).encoder`, or the list of its layers, such as
+    `ViTModel(...).layers`, where the model has no encoder. A whole model is gated by `gauge.wrap`."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
-        if {"input_ids", "pixel_values"} & set(inspect.signature(encoder.forward).parameters):
-            raise ValueError(f"{type(encoder).__name__} is a whole model that embeds its own input; pass model.encoder")
-        _require_argument(encoder, "attention_mask", "pass model.encoder")
+        if isinstance(encoder, nn.TransformerEncoder):
+            raise ValueError("nn.TransformerEncoder is torch's own; use FromTorch(encoder)")
+        self.is_list = isinstance(encoder, nn.ModuleList)
+        if self.is_list and needs_positions(encoder):
+            raise ValueError(
+                "these layers need positions from their model; gate the whole model with gauge.wrap(model)"
+            )
+        if not self.is_list and embeds_its_input(encoder):
+            name = type(encoder).__name__
+            raise ValueError(f"{name} is a whole model that embeds its own input; {advice_for(encoder)}")
+        if not self.is_list and find_blocks(encoder)[1] is encoder:
+            raise ValueError(
+                f"{type(encoder).__name__} holds no Transformer blocks; pass model.encoder or model.layers"
+            )
         self.encoder = encoder
+        mask = inspect.signature(encoder.forward).parameters.get("attention_mask")
+        self.needs_mask = mask is not None and mask.default is mask.empty
 
-    def forward(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:
-        samples, length, _ = sequence.shape
-        if attn_bias is not None:
-            attn_bias = attn_bias.to(sequence.dtype).expand(samples, -1, length, length)
-        return self.encoder(sequence, attention_mask=attn_bias)[0]
+    def run(self, sequence: Tensor) -> Tensor:
+        if self.is_list:
+            return _in_order(self.encoder.children(), sequence)
+        if not self.needs_mask:
+            return _first(self.encoder(sequence))
+        every = torch.ones(sequence.shape[:2], dtype=torch.long, device=sequence.device)
+        return _first(self.encoder(sequence, attention_mask=every))
 
 
-class FromTimm(Backbone):
-    """The blocks of a timm Vision Transformer (`vit.blocks`, and `vit.norm` if wanted), timm 1.0.16 or newer."""
+class FromTimm(_Blocks):
+    """The blocks of a timm Vision Transformer (`vit.blocks`, and `vit.norm` if wanted). A whole model is gated by
+    `gauge.wrap`."""
 
     def __init__(self, blocks: Iterable[nn.Module], norm: nn.Module | None = None) -> None:
         super().__init__()
+        if isinstance(blocks, nn.Module) and not isinstance(blocks, nn.ModuleList | nn.Sequential):
+            name = type(blocks).__name__
+            raise ValueError(f"FromTimm takes the blocks of a Vision Transformer, not {name}; {advice_for(blocks)}")
         self.blocks = nn.ModuleList(blocks)
-        for block in self.blocks:
-            _require_argument(block, "attn_mask", "use timm 1.0.16 or newer and a plain ViT")
         self.norm = norm or nn.Identity()
 
-    def forward(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:
-        mask = None if attn_bias is None else attn_bias.to(sequence.dtype)
-        for block in self.blocks:
-            sequence = block(sequence, attn_mask=mask)
-        return self.norm(sequence)
+    def run(self, sequence: Tensor) -> Tensor:
+        return self.norm(_in_order(self.blocks, sequence))
 
 
-def _require_argument(module: nn.Module, argument: str, cure: str) -> None:
-    if argument not in inspect.signature(module.forward).parameters:
-        name = f"{type(module).__name__}.forward"
-        raise ValueError(f"{name} takes no {argument!r}, so gates cannot reach its attention; {cure}")
+def _in_order(blocks: Iterable[nn.Module], sequence: Tensor) -> Tensor:
+    for block in blocks:
+        sequence = _first(block(sequence))
+    return sequence
+
+
+def _first(output: Any) -> Tensor:
+    return output if isinstance(output, Tensor) else output[0]
 
 
 @contextmanager

@@ -1,0 +1,84 @@
+"""AttentionBias: adds a bias to the attention logits of any PyTorch model while it runs, with its code unchanged (Eq. 8)."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax)
+
+
+class AttentionBias(TorchFunctionMode):
+    """Within this context, `bias` (broadcastable to [b, h, q, s]) is added before the softmax of every attention over s
+    keys: `scaled_dot_product_attention`, and any softmax over the last axis of a tensor [b, h, q, s]. Masks that the model
+    applies itself, for padding or causal order, stay. `calls` counts the attentions, `weights` are those of the last one.
+
+    >>> query = torch.zeros(1, 1, 3, 2)
+    >>> with AttentionBias(torch.tensor([0.0, 0.0, -1e9]).expand(1, 1, 1, 3), keep=True) as attention:
+    ...     _ = F.scaled_dot_product_attention(query, query, query)
+    >>> attention.weights[0, 0, 0].tolist()
+    [0.5, 0.5, 0.0]
+    """
+
+    def __init__(self, bias: Tensor, *, keep: bool = False) -> None:
+        super().__init__()
+        self.bias, self.keep = bias, keep
+        self.calls = 0
+        self.weights: Tensor | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            return self._attend(*args, **kwargs)
+        if func in SOFTMAX:
+            return self._softmax(func, *args, **kwargs)
+        return func(*args, **kwargs)
+
+    def _reaches(self, samples: int, queries: int, keys: int) -> bool:
+        batch, _, rows, length = self.bias.shape
+        return samples == batch and keys == length and rows in (1, queries)
+
+    def _softmax(self, func: Any, input: Tensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Tensor:
+        if input.ndim != 4 or dim not in (-1, 3) or not self._reaches(len(input), *input.shape[-2:]):
+            return func(input, dim, *args, **kwargs)
+        self.calls += 1
+        weights: Tensor = func(input + self.bias.to(input.dtype), dim, *args, **kwargs)
+        self.weights = weights.detach() if self.keep else None
+        return weights
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        **options: Any,
+    ) -> Tensor:
+        if query.ndim == 4 and self._reaches(len(query), query.shape[-2], key.shape[-2]):
+            self.calls += 1
+            attn_mask, is_causal = self._mask(query, key, attn_mask, is_causal), False
+            if self.keep:
+                self.weights = _weights(query, key, attn_mask, options.get("scale"))
+        return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **options)
+
+    def _mask(self, query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        """The bias and the model's own mask as one additive mask."""
+        bias = self.bias.to(query.dtype)
+        if is_causal:
+            attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+        if attn_mask is None:
+            return bias
+        if attn_mask.dtype == torch.bool:
+            attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
+        return attn_mask + bias
+
+
+@torch.no_grad()
+def _weights(query: Tensor, key: Tensor, mask: Tensor, scale: float | None) -> Tensor:
+    key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)  # grouped queries share keys
+    logits = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    return (logits + mask).softmax(-1)

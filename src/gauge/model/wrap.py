@@ -1,0 +1,181 @@
+"""wrap(): gates for a trained Transformer of another library, which keeps its embeddings, masks, pooling and head.
+
+The tokens that enter the first block are the units. They are scored in one ungated pass (Eq. 4), and the logarithm of each
+gate is added to the attention on its token in every block (Eqs. 8 and 9).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from gauge.model.backbones.blocks import find_blocks
+from gauge.model.gates import Gate, attention_bias, normalize_scores
+from gauge.model.scoring.taylor import taylor_evidence
+from gauge.model.token_classifier import TokenClassifier, logits_of
+from gauge.types import Evidence, Prediction, Scorer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def wrap(
+    model: nn.Module, *, fixed: int | None = None, gate: Gate | None = None, score: Scorer = taylor_evidence
+) -> "Wrapped":
+    """A fine-tuned classifier of Hugging Face, timm or your own, with gates.
+
+    The first `fixed` positions are never gated: by default all that precede the patches of an image, and one position of a
+    text. Gates start half open for a token of average score, as in the paper; `Wrapped.fit` trains their two parameters.
+    """
+    return Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score)
+
+
+class Wrapped(nn.Module):
+    """A gated classifier around `model`. All methods take the inputs of the model. Calling it returns what the model
+    returns, computed with gates, so that it can replace the model in a training loop."""
+
+    def __init__(self, model: nn.Module, *, fixed: int | None, gate: Gate, score: Scorer) -> None:
+        super().__init__()
+        if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+            raise ValueError(
+                f"{type(model).__name__} is an encoder-decoder, which wrap does not support; use a classifier on the "
+                "encoder alone"
+            )
+        if find_blocks(model)[1] is model:
+            raise ValueError(
+                f"{type(model).__name__} has no list of Transformer blocks to gate; pass a model with an nn.ModuleList or "
+                "nn.Sequential of blocks"
+            )
+        self.model, self.gate, self.fixed, self.score = model, gate, fixed, score
+
+    def forward(self, *args: Any, **inputs: Any) -> Any:
+        classifier = self.read(*args, **inputs)
+        _, gates = self._weigh(classifier)
+        return classifier.run(classifier.tokens, attention_bias(gates), labels=True)
+
+    @torch.no_grad()
+    def predict(self, *args: Any, **inputs: Any) -> Prediction:
+        """Logits, evidence and gates: one gate for every token after the fixed ones, 0 for padding."""
+        classifier = self.read(*args, **inputs)
+        evidence, gates = self._weigh(classifier)
+        return Prediction(classifier(classifier.tokens, attention_bias(gates)), evidence, gates)
+
+    @torch.no_grad()
+    def evidence(self, *args: Any, **inputs: Any) -> Evidence:
+        """The score of every token, 0 for padding, and the logits of the model without gates."""
+        return self._score(self.read(*args, **inputs))
+
+    @torch.no_grad()
+    def gates(self, *args: Any, **inputs: Any) -> Float[Tensor, "b n"]:
+        """The gate of every token, 0 for padding."""
+        return self._weigh(self.read(*args, **inputs))[1]
+
+    @torch.no_grad()
+    def explain(self, *args: Any, **inputs: Any) -> "TokenExplanation":
+        """Score, gate and attention of every token."""
+        classifier = self.read(*args, **inputs)
+        evidence, gates = self._weigh(classifier)
+        bias = attention_bias(gates)
+        readers = slice(0, classifier.fixed or None)  # without fixed positions, every position reads
+
+        def received(attn_bias: Tensor | None) -> Tensor:
+            weights = classifier.attention(classifier.tokens, attn_bias)
+            return weights[:, :, readers, classifier.fixed :].mean((1, 2))
+
+        logits = classifier(classifier.tokens, bias)
+        return TokenExplanation(logits, evidence, gates, classifier.visible, received(None), received(bias))
+
+    def fit(
+        self, data: Iterable[Any], *, epochs: int = 1, learning_rate: float = 0.01, batch_size: int = 32, seed: int = 0
+    ) -> Self:
+        """Train the two parameters of the gate; those of the model do not change.
+
+        `data` is a DataLoader, or a dataset of samples: mappings with the entry `labels`, or pairs (input, label).
+        """
+        if not isinstance(data, DataLoader):
+            order = torch.Generator().manual_seed(seed)
+            data = DataLoader(data, batch_size=batch_size, shuffle=True, generator=order)  # type: ignore[arg-type]
+        optimizer = torch.optim.Adam(self.gate.parameters(), lr=learning_rate)
+        device = next(self.model.parameters()).device
+        with self._frozen():
+            for _ in range(epochs):
+                for batch in data:
+                    args, inputs, labels = _split(batch, device)
+                    loss = F.cross_entropy(logits_of(self(*args, **inputs), self.model), labels)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+        return self
+
+    def read(self, *args: Any, **inputs: Any) -> TokenClassifier:
+        """The model as a classifier of the tokens of this batch, for `taylor_evidence` or `exact_effects`."""
+        if self.training and getattr(self.model, "is_gradient_checkpointing", False):
+            raise ValueError(
+                "gradient checkpointing repeats the forward pass without gates; call model.gradient_checkpointing_disable()"
+            )
+        return TokenClassifier(self.model, args, inputs, self.fixed)
+
+    def _score(self, classifier: TokenClassifier) -> Evidence:
+        evidence = self.score(classifier, classifier.tokens)
+        return Evidence(torch.where(classifier.visible, evidence.scores, 0.0), evidence.logits)
+
+    def _weigh(self, classifier: TokenClassifier) -> tuple[Evidence, Tensor]:
+        evidence = self._score(classifier)
+        gates = self.gate(normalize_scores(evidence.scores, visible=classifier.visible))
+        return evidence, torch.where(classifier.visible, gates, 0.0)
+
+    @contextmanager
+    def _frozen(self) -> Iterator[None]:
+        trainable = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.model.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in trainable:
+                parameter.requires_grad_()
+
+
+@dataclass(frozen=True)
+class TokenExplanation:
+    """How a wrapped model read a batch. `visible` is False for padding. Attention is that of the fixed positions (of all, if
+    none is fixed) in the last block, averaged over heads, without and with gates."""
+
+    logits: Float[Tensor, "b k"]
+    evidence: Evidence
+    gates: Float[Tensor, "b n"]
+    visible: Bool[Tensor, "b n"]
+    attention_before: Float[Tensor, "b n"]
+    attention_after: Float[Tensor, "b n"]
+
+    def to_frame(self, names: Sequence[Sequence[str]] | None = None) -> "pd.DataFrame":
+        """One row for every token that is not padding. `names` holds those of the tokens of each sample."""
+        import pandas as pd
+
+        sample, token = self.visible.nonzero(as_tuple=True)
+        values = {
+            "score": self.evidence.scores,
+            "gate": self.gates,
+            "attention_before": self.attention_before,
+            "attention_after": self.attention_after,
+        }
+        columns: dict[str, Any] = {"sample": sample.cpu(), "token": token.cpu()}
+        if names is not None:
+            columns["name"] = [names[i][j] for i, j in zip(sample.tolist(), token.tolist(), strict=True)]
+        return pd.DataFrame(columns | {name: value[self.visible].float().cpu() for name, value in values.items()})
+
+
+def _split(batch: Any, device: torch.device) -> tuple[tuple[Tensor, ...], dict[str, Tensor], Tensor]:
+    """Positional inputs, named inputs and labels."""
+    if not isinstance(batch, Mapping):
+        *args, labels = (value.to(device) for value in batch)
+        return tuple(args), {}, labels
+    inputs = {name: value.to(device) for name, value in batch.items()}
+    if "labels" not in inputs:
+        raise ValueError(f"a batch has {', '.join(inputs)} but no 'labels'; rename the entry with the classes")
+    return (), inputs, inputs.pop("labels")

@@ -1,0 +1,319 @@
+"""wrap(): open gates keep the logits of every family, closed ones remove tokens, and the two parameters can be trained."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import unchecked
+from torch import nn
+
+from gauge import exact_effects, taylor_evidence, wrap
+from gauge.model.backbones.blocks import find_blocks
+from gauge.model.gates import Gate, attention_bias
+from gauge.randomness import seeded
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # in DeBERTa's module
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+WORDS = SIZES | {"vocab_size": 20, "max_position_embeddings": 32, "initializer_range": 0.3, "num_labels": 3}
+IMAGE = SIZES | {"image_size": 16, "patch_size": 8, "initializer_range": 0.3, "num_labels": 3}
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
+DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "vocab_size": 20, "initializer_range": 0.3}
+T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "vocab_size": 20}
+GPT = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 20, "n_positions": 32, "initializer_range": 0.3}
+
+
+class MeanPooled(nn.Module):
+    """A classifier of one's own: a T5 encoder, the mean of what it returns, and a head."""
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder, self.head = encoder, nn.Linear(16, 3)
+
+    def forward(self, input_ids, attention_mask):
+        states = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return self.head((states * attention_mask[..., None]).sum(1) / attention_mask.sum(1, keepdim=True))
+
+
+def model(name, kind, implementation="sdpa", **options):
+    config = getattr(transformers, f"{name}Config")(**options)
+    return getattr(transformers, f"{name}{kind}")._from_config(config, attn_implementation=implementation)
+
+
+def text(name, **options):
+    return lambda: model(name, "ForSequenceClassification", **(WORDS | options))
+
+
+def image(name, **options):
+    return lambda: model(name, "ForImageClassification", **(IMAGE | options))
+
+
+def clip_vision():
+    return model("CLIP", "ForImageClassification", vision_config=IMAGE, text_config=WORDS, num_labels=3)
+
+
+DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8}
+MODERN = SPECIAL | {"global_attn_every_n_layers": 2, "local_attention": 8}
+TEXTS = {
+    "BERT": text("Bert"),
+    "BERT eager": lambda: model("Bert", "ForSequenceClassification", "eager", **WORDS),
+    "RoBERTa": text("Roberta", pad_token_id=0),
+    "DistilBERT": lambda: model("DistilBert", "ForSequenceClassification", num_labels=3, **DISTIL),
+    "ELECTRA": text("Electra", embedding_size=8),
+    "ModernBERT": text("ModernBert", **MODERN),
+    "DeBERTa-v2": lambda: model("DebertaV2", "ForSequenceClassification", "eager", **(WORDS | DEBERTA)),
+    "T5 encoder": lambda: MeanPooled(model("T5", "EncoderModel", "eager", **T5)),
+    "GPT-2": lambda: model("GPT2", "ForSequenceClassification", num_labels=3, pad_token_id=0, **GPT),
+}
+IMAGES = {
+    "ViT": image("ViT"),
+    "DeiT": image("DeiT"),
+    "DINOv2": image("Dinov2"),
+    "CLIP vision": clip_vision,
+}
+
+
+def batch(name):
+    """Two samples: texts of seven and five tokens, padded, or images of 2 x 2 patches."""
+    draw = torch.Generator().manual_seed(0)
+    if name in IMAGES:
+        return {"pixel_values": torch.randn(2, 3, 16, 16, generator=draw)}
+    tokens = torch.randint(3, 20, (2, 7), generator=draw)
+    tokens[1, 5:] = 0
+    return {"input_ids": tokens, "attention_mask": (tokens != 0).long()}
+
+
+@pytest.fixture(scope="module", params=[*TEXTS, *IMAGES])
+def family(request):
+    with seeded(0, request.param):
+        return request.param, wrap((TEXTS | IMAGES)[request.param]().eval())
+
+
+def logits(output):
+    return output if isinstance(output, torch.Tensor) else output.logits
+
+
+def test_open_gates_leave_the_logits_as_they_are(family):
+    name, wrapped = family
+    inputs = batch(name)
+    classifier = wrapped.read(**inputs)
+    opened = classifier(classifier.tokens, attention_bias(torch.ones(classifier.visible.shape)))
+    torch.testing.assert_close(opened, logits(wrapped.model(**inputs)), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(wrapped.evidence(**inputs).logits, logits(wrapped.model(**inputs)))
+
+
+def states(classifier, tokens, gates):
+    """What the last block returns."""
+    outputs = []
+    *_, block = find_blocks(classifier.model)[1].children()
+    handle = block.register_forward_hook(lambda module, args, output: outputs.append(output))
+    classifier.run(tokens, attention_bias(gates))
+    handle.remove()
+    return outputs[0] if isinstance(outputs[0], torch.Tensor) else outputs[0][0]
+
+
+@torch.no_grad()
+def test_the_content_of_a_token_whose_gate_is_closed_reaches_no_other_position(family):
+    name, wrapped = family
+    classifier = wrapped.read(**batch(name))
+    moved = classifier.tokens.clone()
+    moved[:, 1] = moved[:, 1].flip(-1)
+    others = F.pad(classifier.visible, (classifier.fixed, 0), value=True)
+    others[:, classifier.fixed + 1] = False
+    gates = torch.ones(classifier.visible.shape)
+    before, after = (states(classifier, tokens, gates)[others] for tokens in (classifier.tokens, moved))
+    assert (before - after).abs().max() > 1e-3
+    gates[:, 1] = 0.0
+    before, after = (states(classifier, tokens, gates)[others] for tokens in (classifier.tokens, moved))
+    torch.testing.assert_close(before, after, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["BERT", "RoBERTa", "DistilBERT", "ELECTRA", "ModernBERT", "DeBERTa-v2"])
+def test_a_closed_gate_equals_a_token_that_the_padding_mask_hides(name):
+    with seeded(0, name):
+        wrapped = wrap(TEXTS[name]().eval())
+    inputs = batch(name)
+    hidden = inputs["attention_mask"].clone()
+    hidden[:, 3] = 0
+    classifier = wrapped.read(**inputs)
+    gates = torch.ones(classifier.visible.shape)
+    gates[:, 2] = 0.0
+    closed = classifier(classifier.tokens, attention_bias(gates))
+    expected = wrapped.model(**(inputs | {"attention_mask": hidden})).logits
+    torch.testing.assert_close(closed, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_padding_has_no_score_no_gate_and_no_part_in_the_scores_of_others(family):
+    name, wrapped = family
+    if name in IMAGES:
+        pytest.skip("images have no padding")
+    inputs = batch(name)
+    both = wrapped.predict(**inputs)
+    alone = wrapped.predict(**{key: value[1:, :5] for key, value in inputs.items()})
+    assert (both.gates[1, alone.gates.shape[1] :] == 0).all()
+    assert (both.evidence.scores[1, alone.gates.shape[1] :] == 0).all()
+    torch.testing.assert_close(both.gates[1:, : alone.gates.shape[1]], alone.gates, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(both.logits[1:], alone.logits, rtol=1e-3, atol=1e-4)
+
+
+def test_fixed_positions_have_no_gates(family):
+    name, wrapped = family
+    fixed = {"DeiT": 2}.get(name, 1)
+    assert wrapped.gates(**batch(name)).shape == (2, 4 if name in IMAGES else 7 - fixed)
+
+
+def test_explain_returns_scores_gates_and_attention(family):
+    name, wrapped = family
+    explanation = wrapped.explain(**batch(name))
+    assert (explanation.attention_before.sum(1) <= 1.0001).all()
+    frame = explanation.to_frame()
+    assert len(frame) == explanation.visible.sum()
+    assert (frame["gate"] > 0).all()
+    assert frame.notna().all(axis=None)
+
+
+def test_the_users_own_loop_trains_gates_and_model(family):
+    name, wrapped = family
+    wrapped.zero_grad()
+    F.cross_entropy(logits(wrapped(**batch(name))), torch.tensor([0, 2])).backward()
+    assert wrapped.gate.threshold.grad != 0
+    assert wrapped.gate.log_temperature.grad != 0
+    assert all(parameter.grad is not None for parameter in wrapped.read(**batch(name)).first_block.parameters())
+    wrapped.zero_grad()
+
+
+def samples(name, count=8):
+    rows = [{key: value[index % 2] for key, value in batch(name).items()} for index in range(count)]
+    return [row | {"labels": torch.tensor(index % 2)} for index, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("name", ["BERT", "ViT"])
+def test_fit_trains_the_two_parameters_and_nothing_else(name):
+    with seeded(0, name):
+        wrapped = wrap((TEXTS | IMAGES)[name]().eval())
+    before = {key: value.clone() for key, value in wrapped.model.state_dict().items()}
+    assert wrapped.fit(samples(name), epochs=2, batch_size=4) is wrapped
+    assert wrapped.gate.threshold != 0
+    assert wrapped.gate.log_temperature != 0
+    assert all(torch.equal(value, before[key]) for key, value in wrapped.model.state_dict().items())
+    assert all(parameter.requires_grad for parameter in wrapped.model.parameters())
+
+
+def test_fit_takes_a_data_loader_and_pairs():
+    with seeded(0, "ViT"):
+        wrapped = wrap(IMAGES["ViT"]().eval())
+    pairs = [(row["pixel_values"], row["labels"]) for row in samples("ViT", 4)]
+    wrapped.fit(torch.utils.data.DataLoader(pairs, batch_size=2))
+    assert wrapped.gate.threshold != 0
+
+
+def test_fit_needs_labels():
+    with pytest.raises(ValueError, match="a batch has input_ids, attention_mask but no 'labels'; rename the entry"):
+        wrap(TEXTS["BERT"]()).fit([{k: v for k, v in row.items() if k != "labels"} for row in samples("BERT")])
+
+
+def test_the_wrapped_model_returns_its_own_output_with_its_own_loss():
+    with seeded(0, "BERT"):
+        wrapped = wrap(TEXTS["BERT"]().eval())
+    labels = torch.tensor([0, 2])
+    output = wrapped(**batch("BERT"), labels=labels)
+    torch.testing.assert_close(output.loss, F.cross_entropy(output.logits, labels))
+    torch.testing.assert_close(output.logits, wrapped.predict(**batch("BERT")).logits)
+
+
+def test_scorers_of_this_library_work_on_a_wrapped_model():
+    with seeded(0, "BERT"):
+        classifier = wrap(TEXTS["BERT"]().eval()).read(**batch("BERT"))
+    assert taylor_evidence(classifier, classifier.tokens).scores.shape == (2, 6)
+    together = exact_effects(classifier, classifier.tokens)
+    torch.testing.assert_close(together, exact_effects(classifier, classifier.tokens, units_at_once=1))
+
+
+def test_nothing_stays_on_the_model():
+    with seeded(0, "BERT"):
+        bert = TEXTS["BERT"]().eval()
+    expected = bert(**batch("BERT")).logits
+    wrap(bert).explain(**batch("BERT"))
+    assert torch.equal(bert(**batch("BERT")).logits, expected)
+    assert all(not module._forward_pre_hooks for module in bert.modules())
+
+
+def test_positional_inputs_are_those_of_the_model():
+    with seeded(0, "BERT"):
+        wrapped = wrap(TEXTS["BERT"]().eval())
+    named = wrapped.gates(**batch("BERT"))
+    assert torch.equal(wrapped.gates(*batch("BERT").values()), named)
+    assert torch.equal(named == 0, batch("BERT")["attention_mask"][:, 1:] == 0)
+
+
+class Flash(nn.Module):
+    """A block whose attention is not torch's."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(16, 16))
+
+    def forward(self, x):
+        return x + self.inner(x).cumsum(1)
+
+
+class FlashClassifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Flash(), Flash()])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x[:, 0]
+
+
+class Convolutional(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stages = nn.Sequential(*[nn.Sequential(nn.Conv2d(3, 3, 1)) for _ in range(2)])
+
+    def forward(self, x):
+        return self.stages(x).mean((2, 3))
+
+
+def encoder_decoder():
+    return model("T5", "ForSequenceClassification", "eager", num_labels=3, **T5)
+
+
+def without_head():
+    return model("Bert", "Model", **WORDS)
+
+
+@pytest.mark.parametrize(
+    ("build", "inputs", "message"),
+    [
+        (encoder_decoder, {}, "T5ForSequenceClassification is an encoder-decoder, which wrap does not support; use a"),
+        (lambda: nn.Linear(3, 2), {}, "Linear has no list of Transformer blocks to gate; pass a model with"),
+        (without_head, batch("BERT"), r"returns logits \[b, k\], but BertModel returns .*; use a model with a class"),
+        (FlashClassifier, {"x": torch.randn(2, 5, 16)}, "gates reach 0 attentions in the 2 blocks of FlashClassifier"),
+        (
+            Convolutional,
+            {"x": torch.randn(2, 3, 4, 4)},
+            r"stages of Convolutional reads tensors of shape \[2, 3, 4, 4\]",
+        ),
+    ],
+)
+def test_what_cannot_be_gated_is_refused_by_name(build, inputs, message):
+    with unchecked(), pytest.raises(ValueError, match=message):
+        wrap(build()).predict(**inputs)
+
+
+def test_gradient_checkpointing_is_refused():
+    bert = TEXTS["BERT"]().train()
+    bert.gradient_checkpointing_enable()
+    with pytest.raises(ValueError, match=r"without gates; call model.gradient_checkpointing_disable\(\)"):
+        wrap(bert)(**batch("BERT"))
+
+
+def test_a_gate_and_the_number_of_fixed_positions_can_be_given():
+    with seeded(0, "BERT"):
+        wrapped = wrap(TEXTS["BERT"]().eval(), fixed=0, gate=Gate(threshold=-100.0))
+    prediction = wrapped.predict(**batch("BERT"))
+    assert prediction.gates.shape == (2, 7)
+    torch.testing.assert_close(prediction.logits, prediction.evidence.logits)

@@ -1,0 +1,75 @@
+"""wrap() and FromTimm on timm's ViT, DeiT and EVA-02; skipped where timm or the torchvision it needs is missing.
+
+Run by hand: `python perf/marked_tests.py timm`, which leaves perf/results/timm-tests.json.
+"""
+
+import pytest
+import torch
+from helpers import unchecked
+
+from gauge import FromTimm, check_backbone, wrap
+from gauge.model.gates import attention_bias
+from gauge.randomness import seeded
+
+pytestmark = [pytest.mark.timm, pytest.mark.filterwarnings("ignore")]  # of timm's own imports
+MODELS = {"ViT": "vit_tiny_patch16_224", "DeiT": "deit_tiny_distilled_patch16_224", "EVA-02": "eva02_tiny_patch14_224"}
+SIZES = {"img_size": 16, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 3}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def wrapped(request):
+    try:
+        import timm
+    except (ImportError, RuntimeError) as error:  # torchvision raises RuntimeError beside another build of torch
+        pytest.skip(f"timm cannot be imported here: {error}")
+    with seeded(0, request.param):
+        return wrap(timm.create_model(MODELS[request.param], **SIZES).eval().double())
+
+
+@pytest.fixture
+def images():
+    return torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0)).double()
+
+
+def test_open_gates_leave_the_logits_as_they_are(wrapped, images):
+    classifier = wrapped.read(images)
+    opened = classifier(classifier.tokens, attention_bias(torch.ones(2, 4)))
+    torch.testing.assert_close(opened, wrapped.model(images), rtol=1e-12, atol=1e-12)
+
+
+def test_every_patch_has_a_gate_and_no_other_position(wrapped, images):
+    assert wrapped.gates(images).shape == (2, 4)
+    assert wrapped.read(images).fixed == wrapped.model.num_prefix_tokens
+
+
+def test_closed_gates_change_the_logits(wrapped, images):
+    classifier = wrapped.read(images)
+    closed = classifier(classifier.tokens, attention_bias(torch.zeros(2, 4)))
+    assert (closed - wrapped.model(images)).abs().max() > 1e-9  # open ones differ by 1e-15
+
+
+def test_the_two_parameters_can_be_trained(wrapped, images):
+    pairs = list(zip(images, torch.tensor([0, 2]), strict=True))
+    wrapped.fit(pairs)
+    assert wrapped.gate.threshold != 0
+    assert wrapped.gate.log_temperature != 0
+
+
+def test_attention_is_explained(wrapped, images):
+    frame = wrapped.explain(images).to_frame()
+    assert len(frame) == 8
+    assert frame.notna().all(axis=None)
+
+
+def test_the_blocks_keep_the_contract_of_a_backbone(wrapped):
+    check_backbone(FromTimm(wrapped.model.blocks), dim=32)
+
+
+def test_a_whole_model_is_refused_as_a_backbone(wrapped):
+    with (
+        unchecked(),
+        pytest.raises(
+            ValueError, match="FromTimm takes the blocks of a Vision Transformer, not .*; pass model.blocks, or"
+        ),
+    ):
+        FromTimm(wrapped.model)
