@@ -266,7 +266,7 @@ class Image:
             except ValueError as error:
                 broken[path] = str(error)
                 return np.zeros((3, self.side, self.side), np.uint8)
-            sides.append(min(image.size))
+            sides.append(max(image.size))
             return np.asarray(image.resize((self.side, self.side))).transpose(2, 0, 1)
 
         images, observed = np.zeros((len(column), 3, self.side, self.side), np.uint8), np.zeros(len(column), bool)

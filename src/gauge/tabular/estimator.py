@@ -302,12 +302,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         named = hasattr(self, "feature_names_in_")
         if inputs.is_frame(X):
-            rows = X
-        elif named:
-            rows = inputs.from_array(X)
+            frame = inputs.match_columns(X, self.schema_.names, named=named, target=self.target_)
         else:
-            rows, _ = self._from_array(X, reset=False)
-        frame = inputs.match_columns(rows, self.schema_.names, named=named, target=self.target_)
+            rows = inputs.from_array(X) if named else self._from_array(X, reset=False)[0]
+            frame = inputs.by_position(rows, self.schema_.names)
         encoded = self.schema_.encode(frame, self._image_files())
         if encoded.empty.any():
             logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())

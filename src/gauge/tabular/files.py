@@ -97,7 +97,7 @@ def _json_lines(path: Path, rows: int) -> Iterator[pd.DataFrame]:
         lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         start = 0
         while part := [_json_object(number, line) for number, line in itertools.islice(lines, rows)]:
-            yield pd.DataFrame(part, index=range(start, start + len(part)))
+            yield pd.DataFrame(part, range(start, start + len(part)), dtype=object)
             start += len(part)
 
 

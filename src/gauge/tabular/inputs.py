@@ -1,6 +1,7 @@
 """Rows and labels as people give them: DataFrames of pandas and polars, arrays, labels of any one type."""
 
 import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Number
 from typing import Any
@@ -57,32 +58,31 @@ def check_array_like(rows: Any) -> None:
 def from_array(rows: Any) -> pd.DataFrame:
     """A matrix of numbers or of any objects, without names."""
     check_array_like(rows)
-    if not issparse(rows) and (np.asarray(rows).dtype.kind in "OUST" or not np.size(rows)):
-        return pd.DataFrame(np.asarray(rows)).infer_objects()
+    logger.warning("the rows are an array without names; columns are read by position, as in training")
+    if isinstance(rows, list) or getattr(rows, "dtype", np.dtype(float)).kind in "OUST":
+        return pd.DataFrame(rows, dtype=object)
     return pd.DataFrame(check_array(rows, dtype="numeric", ensure_all_finite="allow-nan"))
 
 
 def match_columns(rows: Any, names: Sequence[str], *, named: bool, target: str | None) -> pd.DataFrame:
-    """The rows to predict with the names of the columns in training. Positions serve where the rows or the training table
-    have no names; then the number of columns has to be the same."""
-    if is_frame(rows):
-        frame = as_pandas(rows)
-        if named or set(names) <= set(frame.columns):
-            known = {*names, target}
-            if new := [name for name in frame.columns if name not in known]:
-                logger.warning("column %r (first of %d) was not in training and is ignored", new[0], len(new))
-            return frame
+    """A frame to predict with the names of the columns in training, in which they were `named` or not."""
+    frame = as_pandas(rows)
+    if not named and not set(names) <= set(frame.columns):
         logger.warning("the model was fitted on an array without names; columns are read by position")
-    else:
-        frame = pd.DataFrame(rows)
-        if named:
-            logger.warning("the rows are an array without names; columns are read by position, as in training")
-    if frame.shape[1] != len(names):
+        return by_position(frame, names)
+    if new := [name for name in frame.columns if name not in {*names, target}]:
+        logger.warning("column %r (first of %d) was not in training and is ignored", new[0], len(new))
+    return frame
+
+
+def by_position(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """The rows with the names of training, of which there have to be as many."""
+    if rows.shape[1] != len(names):
         raise ValueError(
-            f"X has {frame.shape[1]} features, but GaugeClassifier is expecting {len(names)} features as input; give the "
+            f"X has {rows.shape[1]} features, but GaugeClassifier is expecting {len(names)} features as input; give the "
             "columns of training in their order, or a DataFrame with their names"
         )
-    return frame.set_axis(list(names), axis=1)
+    return rows.set_axis(list(names), axis=1)
 
 
 def class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +101,9 @@ def class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
         _check_types(values)
         values = values if isinstance(values[0], str) else np.array(values.tolist())
     _check_quantity(labels)
-    check_classification_targets(values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # many classes are reported below, with a cure
+        check_classification_targets(values)
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"all labels are {values.tolist()[0]!r}, one class only; give rows of two or more classes")

@@ -195,7 +195,9 @@ def plain(column: pd.Series) -> pd.Series:
 def _plain_cell(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > 1000:
         return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
-    if value is None or (isinstance(value, str | date) and value is not pd.NaT):
+    if isinstance(value, str):  # lone surrogates cannot be written anywhere
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if value is None or (isinstance(value, date) and value is not pd.NaT):
         return value
     if isinstance(value, NUMERIC_TYPES) and not isinstance(value, np.complexfloating):
         return value
@@ -205,4 +207,4 @@ def _plain_cell(value: Any) -> Any:
         return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else str(value)
-    return str(value)
+    return _plain_cell(str(value))
