@@ -1,4 +1,4 @@
-"""Hostile tables, files, pictures and saved models, drawn at random: each is answered rightly or refused in one line.
+"""Hostile tables, files, images and saved models, drawn at random: each is answered rightly or refused in one line.
 
 python perf/fuzz.py [--inputs 5000] [--mutations 1000] [--seed 0] [--out perf/results]
 
@@ -177,8 +177,8 @@ def hostile_file(draw: random.Random, frame: pd.DataFrame, path: Path) -> Path:
     return path
 
 
-def hostile_picture(draw: random.Random, folder: Path) -> str:
-    """A picture of any mode, format and size, with bytes changed."""
+def hostile_image(draw: random.Random, folder: Path) -> str:
+    """An image of any mode, format and size, with bytes changed."""
     noise = np.random.default_rng(draw.randrange(2**31))
     mode = draw.choice(["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I", "I;16", "F", "YCbCr"])
     side = (draw.randint(1, 40), draw.randint(1, 40))
@@ -344,8 +344,8 @@ class Fuzz:
         path = hostile_file(draw, self.table, self.folder / "rows")
         return [self.predict(part) for part in read_rows(path, draw.choice([2, 100]))][-1]
 
-    def picture(self, draw: random.Random) -> str:
-        rows = self.table.drop(columns="label")[:2].assign(photo=hostile_picture(draw, self.folder))
+    def image(self, draw: random.Random) -> str:
+        rows = self.table.drop(columns="label")[:2].assign(photo=hostile_image(draw, self.folder))
         return self.predict(rows)
 
     def mutation(self, draw: random.Random) -> str:
@@ -365,7 +365,7 @@ def run(options: argparse.Namespace) -> Iterator[Fuzz]:
         fuzz.cases("same rows in another form", 2 * share, fuzz.same)
         fuzz.cases("training tables", 3 * share, fuzz.training)
         fuzz.cases("files", 5 * share, fuzz.file)
-        fuzz.cases("pictures", options.inputs - 17 * share, fuzz.picture)
+        fuzz.cases("images", options.inputs - 17 * share, fuzz.image)
         fuzz.cases("mutations", options.mutations, fuzz.mutation)
         yield fuzz
 
