@@ -189,7 +189,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of every row; with `class_weight` the one of the largest weighted probability."""
-        return self.classes_[(self.predict_proba(X) * self.class_weights_).argmax(1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[(probabilities * self.class_weights_).argmax(1)]
 
     def explain(self, X: Any, y: Any = None, *, exact: bool = False) -> Explanation:
         """Every unit of every row with its value, score, gate and attention; `exact` adds the effect of leaving it out.
