@@ -1,5 +1,7 @@
 """Your own table on the command line: inspect, fit, predict, explain, and what happens when a fit is interrupted."""
 
+import errno
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from contextlib import chdir
 import numpy as np
 import pandas as pd
 import pytest
+from filelock import FileLock
 from helpers import ONE_THREAD, assert_equal, clinic, command, mistake, unchecked
 from typer.testing import CliRunner
 
@@ -125,6 +128,67 @@ def test_a_fit_that_was_killed_continues_to_the_same_model(folder):
     first, second = (load(folder / name / "model.safetensors")[0] for name in ("model", "again"))
     assert_equal(first, second)
     assert not (folder / "again" / ".training").exists()
+
+
+def test_a_fit_that_was_killed_while_saving_continues(folder):
+    shutil.copytree(folder / "model", folder / "half")
+    (folder / "half" / "model.json").unlink()
+    (folder / "half" / ".training").mkdir()
+    gauge(*FIT, "--out", "half", cwd=folder)
+    assert sorted(path.name for path in (folder / "half").iterdir()) == ["README.md", "model.json", "model.safetensors"]
+    (folder / "model" / ".training").mkdir()  # killed after it was saved
+    before, _ = load(folder / "model" / "model.safetensors")
+    gauge(*FIT, "--out", "model", cwd=folder)
+    assert_equal(load(folder / "model" / "model.safetensors")[0], before)
+
+
+def test_a_second_fit_into_the_same_folder_is_told(folder):
+    (folder / "shared" / ".training").mkdir(parents=True)
+    with (
+        FileLock(folder / "shared" / ".training" / "lock"),
+        pytest.raises(ValueError, match="another `gauge fit` is writing to shared; wait for it, or choose another"),
+    ):
+        gauge(*FIT, "--out", "shared", cwd=folder)
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_of_a_file(folder, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    for arguments in (
+        ["predict", "model", "new.csv", "--out", "p.csv"],
+        ["explain", "model", "new.csv", "--out", "e.csv"],
+    ):
+        with pytest.raises(OSError, match=r"No space left on device: '[pe].csv'"):
+            gauge(*arguments, cwd=folder)
+    assert not [*folder.glob("p.csv*"), *folder.glob("e.csv*")]
+
+
+def test_a_table_that_lost_its_header_or_names_or_has_other_separators_is_refused(folder):
+    lines = (folder / "new.csv").read_text(encoding="utf-8").splitlines()
+    wrong = {
+        "headless.csv": (lines[1:], "the table has 0 of the model's 5 columns"),
+        "renamed.csv": ([lines[0].upper(), *lines[1:]], "it lacks 'age'; its columns are 'AGE'"),
+        "tabs.csv": ([line.replace(",", "\t") for line in lines], "separate columns by ',', not by tabs"),
+        "commas.csv": ([lines[0], *(line + "," for line in lines[1:])], "line 2 has 6 fields, but the header has 5"),
+        "late.csv": ([*lines[:9], lines[9] + ",,", *lines[10:]], "line 10 has 7 fields, but the header has 5"),
+    }
+    for name, (content, message) in wrong.items():
+        (folder / name).write_text("\n".join(content) + "\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            gauge("predict", "model", name, "--out", "none.csv", cwd=folder)
+    assert not (folder / "none.csv").exists()
+
+
+def test_a_quantity_is_divided_into_classes(folder):
+    options = ["--target", "age", "--classes", "3", "--epochs", "1", "--strategy", "mask", "--column", "photo=ignore"]
+    labelled = pd.read_csv(folder / "train.csv").dropna(subset="age")
+    labelled.to_csv(folder / "ages.csv", index=False)
+    gauge("fit", "ages.csv", *options, "--out", "ages", cwd=folder)
+    printed = gauge("predict", "ages", "ages.csv", cwd=folder)
+    assert printed.splitlines()[0].count("p(") == 3
+    assert "p(above " in printed.splitlines()[0]
 
 
 @pytest.mark.parametrize(

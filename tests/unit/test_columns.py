@@ -8,8 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from gauge.tabular.columns import CATEGORIES, Category, Number, infer_kind, missing
+from gauge.tabular.columns import CATEGORIES, Category, ImageFiles, Number, missing
 from gauge.tabular.files import read_rows, read_table_file
+from gauge.tabular.kinds import infer_kind
 from gauge.tabular.schema import Schema
 
 WORDS = ("fever", "cough", "rash", "pain", "none", "mild", "severe")
@@ -41,9 +42,9 @@ def test_the_kind_of_a_column_is_inferred_from_its_values(values, kind):
     assert infer_kind(pd.Series(values))[0] == kind
 
 
-def test_nan_none_nat_and_blanks_are_missing_and_nothing_else_is():
-    column = pd.Series([np.nan, None, pd.NaT, "", "  ", 0, False, "x"], dtype=object)
-    assert missing(column).tolist() == [True] * 5 + [False] * 3
+def test_nan_none_nat_blanks_and_words_for_unknown_are_missing_and_nothing_else_is():
+    column = pd.Series([np.nan, None, pd.NaT, "", "  ", "NA", " ? ", "Unknown", 0, False, "x", "none"], dtype=object)
+    assert missing(column).tolist() == [True] * 8 + [False] * 4
 
 
 def test_a_number_comes_back_as_text_and_an_outlier_is_clipped():
@@ -60,7 +61,7 @@ def test_a_date_is_a_number_that_comes_back_as_a_date():
     column = Number.of(pd.Series(["2020-01-01", "2020-01-31", "2020-03-01"], name="visit"))
     assert column.decode(column.encode(pd.Series(["2020-01-31"]))[0]) == "2020-01-31"
     with pytest.raises(ValueError, match="row 0: 'soon' is not a date"):
-        column.encode(pd.Series(["soon"], name="visit"))
+        column.encode(pd.Series(["soon"], name="visit"), training=True)
 
 
 def test_a_category_not_seen_in_training_is_missing_and_reported(caplog):
@@ -86,11 +87,33 @@ def test_rare_categories_beyond_the_limit_count_as_missing(caplog):
 
 
 def test_text_in_a_column_of_numbers_is_refused_with_column_row_and_cure():
-    schema = Schema.of(pd.DataFrame({"age": [1, 2, 3]}))
-    with pytest.raises(ValueError, match="column 'age', row 1: 'old' is not a number; fix them, leave"):
-        schema.encode(pd.DataFrame({"age": [4, "old"]}))
-    with pytest.raises(ValueError, match="'inf' is not a number"):
-        schema.encode(pd.DataFrame({"age": [4, np.inf]}))
+    for value in ("old", np.inf):
+        frame = pd.DataFrame({"age": [4, value]})
+        with pytest.raises(ValueError, match=f"column 'age', row 1: '{value}' is not a number; fix them, leave"):
+            Schema.of(frame, {"age": "number"}).encode(frame, training=True)
+
+
+def test_an_unreadable_value_is_missing_and_reported_however_many_rows_are_asked(caplog):
+    schema = Schema.of(pd.DataFrame({"age": [1, 2, 3], "sex": ["f", "m", "f"]}))
+    for rows in (1, 2, 50):
+        caplog.clear()
+        ages: list = [*range(rows - 1), "old"]
+        with caplog.at_level(logging.WARNING):
+            encoded = schema.encode(pd.DataFrame({"age": ages, "sex": "f"}))
+        assert encoded.observed["table"][:, 0].tolist() == [True] * (rows - 1) + [False]
+        assert f"column 'age', row {rows - 1}: 'old' is not a number; counted as missing" in caplog.text
+
+
+def test_dates_for_a_column_of_numbers_are_refused_and_so_are_numbers_for_dates():
+    schema = Schema.of(pd.DataFrame({"dose": [1, 2, 3], "day": ["2020-01-01", "2020-02-01", "2020-03-01"]}))
+    days = ["2020-01-01", "2021-01-01"]
+    for given in (pd.to_datetime(days), days, [pd.Timestamp(day).date() for day in days]):
+        with pytest.raises(
+            ValueError, match="column 'dose', row 0: '2020-01-01.*' is a date, but the column held numbers"
+        ):
+            schema.encode(pd.DataFrame({"dose": given, "day": days}))
+    with pytest.raises(ValueError, match="column 'day', row 0: '20200101' is a number, but the column held dates"):
+        schema.encode(pd.DataFrame({"dose": [1, 2], "day": [20200101, 20210101]}))
 
 
 def test_a_few_typos_among_numbers_and_a_few_broken_images_are_missing_and_reported(tmp_path, caplog):
@@ -102,7 +125,7 @@ def test_a_few_typos_among_numbers_and_a_few_broken_images_are_missing_and_repor
     frame = pd.DataFrame({"size": sizes, "photo": [f"{row % 20}.png" for row in range(30)]})
     assert infer_kind(frame["size"])[0] == "number"
     with caplog.at_level(logging.WARNING):
-        encoded = Schema.of(frame).encode(frame, tmp_path)
+        encoded = Schema.of(frame).encode(frame, ImageFiles(tmp_path), training=True)
     assert torch.nonzero(~encoded.observed["table"][:, 0]).flatten().tolist() == [5]
     assert torch.nonzero(~encoded.observed["image0"]).flatten().tolist() == [3, 23]
     assert "column 'size', row 5: '~5' is not a number; counted as missing" in caplog.text
@@ -120,7 +143,7 @@ def test_every_modality_has_its_flags_and_rows_without_values_are_found(tmp_path
         {"age": [30, None, 50], "photo": ["a.png", None, "b.png"], "note": ["red skin now", None, "no pain"]}
     )
     schema = Schema.of(frame, {"note": "text"})
-    encoded = schema.encode(frame, tmp_path)
+    encoded = schema.encode(frame, ImageFiles(tmp_path))
     assert encoded.observed["table"].tolist() == [[True], [False], [True]]
     assert encoded.observed["image0"].tolist() == [True, False, False]
     assert encoded.observed["text0"].tolist() == [True, False, True]
@@ -132,7 +155,7 @@ def test_every_modality_has_its_flags_and_rows_without_values_are_found(tmp_path
 def test_an_image_without_a_file_is_missing_and_counted(tmp_path, caplog):
     schema = Schema.of(pd.DataFrame({"photo": ["x.png", "y.png"]}))
     with caplog.at_level(logging.WARNING):
-        encoded = schema.encode(pd.DataFrame({"photo": ["x.png", "y.png"]}), tmp_path)
+        encoded = schema.encode(pd.DataFrame({"photo": ["x.png", "y.png"]}), ImageFiles(tmp_path))
     assert encoded.empty.all()
     assert "2 image files do not exist and count as missing" in caplog.text
 
@@ -144,12 +167,17 @@ def test_an_unreadable_image_is_reported_by_column_row_and_number(tmp_path):
     with pytest.raises(
         ValueError, match="column 'photo', row 7: .*cannot be read as an image.*, and 1 more cannot be read; fix them"
     ):
-        Schema.of(frame).encode(frame, tmp_path)
+        Schema.of(frame).encode(frame, ImageFiles(tmp_path), training=True)
 
 
 def test_a_schema_that_went_through_json_encodes_the_same():
     frame = pd.DataFrame(
-        {"age": range(40), "sex": ["f", "m"] * 20, "note": notes(40), "day": ["2020-01-02", "2021-03-04"] * 20}
+        {
+            "age": [*range(30), *range(10)],
+            "sex": ["f", "m"] * 20,
+            "note": notes(40),
+            "day": ["2020-01-02", "2021-03-04"] * 20,
+        }
     )
     schema = Schema.of(frame)
     again = Schema.from_json(schema.to_json())
@@ -184,9 +212,10 @@ def test_a_table_reads_the_same_whole_and_in_parts(tmp_path, name):
         frame.to_json(path, orient="records", lines=True)
     else:
         frame.to_csv(path, index=False, sep="\t" if name == "t.tsv" else ",")
-    whole = read_table_file(path)
+    (whole,) = read_rows(path)
     assert whole["b"].iloc[3] == "é"
     pd.testing.assert_frame_equal(pd.concat(read_rows(path, 2)), whole)
+    assert read_table_file(path)["a"].tolist()[2:] == [3, 4, 5]
     assert len(list(read_rows(path, 2))) == 3
 
 

@@ -63,16 +63,16 @@ def test_it_learns_from_numbers_categories_texts_and_images_with_missing_values(
     assert model.missing_rates_["photo"] == pytest.approx(0.3, abs=0.1)
 
 
-def test_any_column_may_be_missing_at_predict_and_new_ones_are_ignored(model, numbers, caplog):
+def test_any_column_may_be_missing_at_predict_and_new_ones_are_ignored(model, table, caplog):
     with caplog.at_level(logging.WARNING):
-        probabilities = model.predict_proba(numbers.assign(shoe_size=42))
+        probabilities = model.predict_proba(table[["age", "site", "sex"]].assign(shoe_size=42))
     assert np.allclose(probabilities.sum(1), 1)
     assert "column 'shoe_size' (first of 1) was not in training and is ignored" in caplog.text
-    assert "column 'photo' (first of 3) is not in the table; counted as missing" in caplog.text
+    assert "column 'photo' (first of 2) is not in the table; counted as missing" in caplog.text
 
 
 def test_a_row_without_values_gets_the_class_prior_and_a_warning(model, caplog):
-    rows = pd.DataFrame({"age": [np.nan, 50.0], "sex": [None, "f"]})
+    rows = pd.DataFrame({"age": [np.nan, 50.0], "sex": [None, "f"], "notes": None})
     with caplog.at_level(logging.WARNING):
         probabilities = model.predict_proba(rows)
     assert np.allclose(probabilities[0], model.class_prior_)
@@ -206,6 +206,22 @@ def test_a_flipped_byte_and_a_changed_value_are_refused(imputing, tmp_path):
             GaugeClassifier.load(path.parent)
 
 
+def test_files_that_do_not_belong_together_are_refused(model, imputing, numbers, table, tmp_path):
+    for name, seed in (("first", 0), ("second", 1)):
+        fit(numbers, table["diagnosis"], strategy="mask", epochs=1, random_state=seed).save(tmp_path / name)
+    (tmp_path / "first" / "model.safetensors").write_bytes((tmp_path / "second" / "model.safetensors").read_bytes())
+    with pytest.raises(ValueError, match="model.safetensors is damaged: its checksum does not match"):
+        GaugeClassifier.load(tmp_path / "first")
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "7", "[" * 100_000, '{"format": "gauge-classifier-2"}', "\0"])
+def test_a_damaged_description_is_one_clear_line(tmp_path, content):
+    (tmp_path / "model.json").write_text(content)
+    with pytest.raises(ValueError, match="model.json (is damaged|has format None)") as error:
+        GaugeClassifier.load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
 def test_the_card_names_columns_classes_and_whose_rows_are_in_the_file(model, imputing, tmp_path):
     imputing.save(tmp_path / "a")
     model.save(tmp_path / "b")
@@ -228,7 +244,7 @@ def test_a_folder_that_is_no_model_is_refused(model, tmp_path):
         GaugeClassifier.load(tmp_path / "other")
     model.save(tmp_path / "broken")
     (tmp_path / "broken" / "model.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="is damaged or not a checkpoint"):
+    with pytest.raises(ValueError, match="model.safetensors is damaged"):
         GaugeClassifier.load(tmp_path / "broken")
 
 

@@ -279,3 +279,42 @@ def test_the_command_line_names_encoders_by_column(table, models, tmp_path):
     assert result.exit_code == 0, result.output
     about = json.loads((tmp_path / "model" / "model.json").read_text())
     assert about["options"]["encoders"] == {"notes": models["notes"]}
+
+
+def test_loading_never_reaches_the_network(table, models, tmp_path, monkeypatch):
+    model = fit(table[["age", "notes", "diagnosis"]], encoders={"notes": models["notes"]})
+    model.save(tmp_path)
+
+    connections = []
+
+    def connect(*address, **_):
+        connections.append(address)
+        raise OSError("no network")
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("socket.socket.connect", connect)
+    monkeypatch.setattr("socket.getaddrinfo", connect)
+    again = GaugeClassifier.load(tmp_path)
+    assert not connections
+    assert np.array_equal(again.predict_proba(table), model.predict_proba(table))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"backbone": "microsoft/resnet-50"},
+            "its config sets 'backbone' to 'microsoft/resnet-50', which may be read from",
+        ),
+        ({"attn_implementation": "kernels-community/flash-attn"}, "its config sets 'attn_implementation'"),
+        ({"auto_map": {"AutoModel": "code.Model"}}, "its config sets 'auto_map'"),
+        ({"num_hidden_layers": 10**6}, "its config sets 'num_hidden_layers' to 1000000; at most 256 is supported"),
+        ({"vocab_size": 10**12}, "its config sets 'vocab_size'"),
+        ({"hidden_size": 10**6, "num_attention_heads": 1}, "parameters, the limit is 4,000,000,000"),
+    ],
+)
+def test_configs_ask_for_nothing_from_elsewhere_and_for_bounded_sizes(models, change, message):
+    config = Pretrained.of_image(models["photo"]).config
+    with pytest.raises(ValueError, match=message):
+        Pretrained("saved", {**config, **change}).network(weights=False)

@@ -9,31 +9,36 @@ import numpy as np
 import pytest
 from helpers import SETTINGS, Wobbly, dataset
 
-from gauge.training import progress
 from gauge.training.loop import Epoch
 from gauge.training.metrics import ACCURACY, AUC
+from gauge.training.progress import lines, stage_progress
 from gauge.training.stages import Stage, StageStore
 from gauge.training.tensorboard import tensorboard_log
 
 EPOCHS = [Epoch(number, 5, {"task": 1 / number}, 0.5 + number / 10, 0.1) for number in range(1, 6)]
 
 
-def test_without_a_terminal_the_first_and_the_last_epoch_are_lines(capsys):
-    with progress.stage_progress() as on_epoch:
-        for epoch in EPOCHS:
-            on_epoch("gauge-s0", epoch)
-    lines = ["gauge-s0: epoch 1 of 5, validation 60.0 %", "gauge-s0: epoch 5 of 5, validation 100.0 %"]
-    assert capsys.readouterr().err.splitlines() == lines
+def epoch(number, score=None):
+    return Epoch(number, 100, {"task": 0.5}, score, seconds=1.0)
 
 
-def test_a_slow_stage_has_a_line_for_every_epoch(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS", 0)
-    with progress.stage_progress() as on_epoch:
-        for epoch in EPOCHS:
-            on_epoch("gauge-s0", Epoch(epoch.number, 5, epoch.losses, None, 40.0))
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 5
-    assert lines[1] == "gauge-s0: epoch 2 of 5, task 0.5"
+def test_a_line_after_the_first_and_last_epoch_and_every_30_seconds():
+    shown, now = [], [0.0]
+    on_epoch = lines(shown.append, clock=lambda: now[0])
+    for number in range(1, 101):  # an epoch every second
+        now[0] += 1
+        on_epoch("backbone", epoch(number))
+    assert [line.split(",")[0] for line in shown] == [
+        f"backbone: epoch {number} of 100" for number in (1, 31, 61, 91, 100)
+    ]
+    on_epoch("mask", epoch(1, score=0.875))
+    assert shown[-1] == "mask: epoch 1 of 100, validation 87.5 %"
+
+
+def test_a_pipe_gets_lines(capsys):
+    with stage_progress() as on_epoch:
+        on_epoch("backbone", epoch(1))
+    assert capsys.readouterr().err == "backbone: epoch 1 of 100, task 0.5\n"
 
 
 class Writer:

@@ -5,6 +5,8 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,24 +36,32 @@ Encoders = Annotated[
     typer.Option("--encoder", help="A Hugging Face model for a text or image column, NAME=MODEL; may be repeated."),
 ]
 
+OutsideImages = Annotated[
+    bool, typer.Option("--outside-images", help="Also read images that lie outside the table's folder.")
+]
+
 
 def inspect(
     table: Table,
     target: Annotated[str | None, typer.Option(help="The column with the labels.")] = None,
     column: Kinds = None,
     out: Annotated[Path | None, typer.Option(help="Where to draw what is missing together, .png or .svg.")] = None,
+    outside_images: OutsideImages = False,
 ) -> None:
     """The kind of every column, what is missing, what is missing together, and problems."""
     from gauge.reports.figures import draw_missingness
+    from gauge.tabular.columns import ImageFiles
     from gauge.tabular.files import read_table_file
     from gauge.tabular.inspection import inspect_table
+    from gauge.training.checkpoint import write_bytes
 
-    kinds = named("--column", column, KIND)
-    inspection = inspect_table(read_table_file(table), target=target, kinds=kinds, folder=table.parent)
+    kinds, files = named("--column", column, KIND), ImageFiles(table.parent, outside_images)
+    if out is not None and out.suffix not in (".png", ".svg"):
+        raise ValueError(f"{out} should end in .png or .svg")
+    inspection = inspect_table(read_table_file(table), target=target, kinds=kinds, files=files)
     print(inspection.text())
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draw_missingness(inspection.together, out)
+        write_bytes(out, lambda file: draw_missingness(inspection.together, file, out.suffix[1:]))
         print(f"\nwhat is missing together: {out}")
 
 
@@ -70,6 +80,11 @@ def fit(
     missing_rate: Annotated[float | None, typer.Option(min=0, max=1, help="Largest share that training hides.")] = None,
     donors: Annotated[int, typer.Option(min=1, help="Training rows kept to impute images and texts from.")] = 1000,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of the backbone.")] = None,
+    classes: Annotated[
+        int | None, typer.Option(min=2, help="Divide a quantity into this many classes of equally many rows.")
+    ] = None,
+    image_size: Annotated[int, typer.Option(min=16, help="Height and width that images are resized to.")] = 64,
+    outside_images: OutsideImages = False,
     time_limit: TimeLimit = None,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     config: Annotated[Path | None, typer.Option(help="YAML file with options; the command line wins.")] = None,
@@ -83,6 +98,7 @@ def fit(
     _check_new(out, force=force)
     from gauge.tabular.estimator import GaugeClassifier
     from gauge.tabular.files import read_table_file
+    from gauge.tabular.inputs import bin_labels
 
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
@@ -95,17 +111,23 @@ def fit(
         "missing_rate": missing_rate,
         "donors": donors,
         "epochs": epochs,
+        "image_size": image_size,
+        "outside_images": outside_images,
         "time_limit": None if time_limit is None else seconds(time_limit),
         "random_state": seed,
     }
     given = {name for name in options if _on_command_line(context, OTHERWISE.get(name, name))}
     options |= {name: value for name, value in _configured(config).items() if name not in given}
     content = hashlib.blake2b(table.read_bytes() if table.is_file() else b"")
-    content.update(json.dumps([target, options]).encode())
+    content.update(json.dumps([target, classes, options]).encode())
+    rows = read_table_file(table)
+    if classes is not None and target in rows:
+        rows[target] = bin_labels(rows[target], classes)
     model = GaugeClassifier(**options, device=device, image_folder=table.parent)
-    model.fit(read_table_file(table), target, folder=out / TRAINING / content.hexdigest()[:12])
-    (out / "model.json").unlink(missing_ok=True)  # a folder that has it is complete
-    model.save(out)
+    with _only_fit(out):
+        model.fit(rows, target, folder=out / TRAINING / content.hexdigest()[:12])
+        (out / "model.json").unlink(missing_ok=True)  # a folder that has it is complete
+        model.save(out)
     shutil.rmtree(out / TRAINING)
     print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
 
@@ -115,6 +137,7 @@ def predict(
     table: Table,
     out: Annotated[Path | None, typer.Option(help="File for the predictions, .csv. Default: the terminal.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
+    outside_images: OutsideImages = False,
     device: Device = None,
 ) -> None:
     """The class of every row and the probability of each class. Large files are read in parts."""
@@ -125,7 +148,7 @@ def predict(
     from gauge.tabular.files import read_rows
     from gauge.training.checkpoint import write_bytes
 
-    classifier = _load(model, table, device)
+    classifier = _load(model, table, device, outside_images)
     count = 0
 
     def write(file: Any) -> None:
@@ -148,6 +171,7 @@ def explain(
     out: Annotated[Path, typer.Option(help="File for the explanation: .html for a page, .csv for a table.")],
     rows: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:20",
     exact: Annotated[bool, typer.Option("--exact", help="Also measure the effect of leaving out each unit.")] = False,
+    outside_images: OutsideImages = False,
     device: Device = None,
 ) -> None:
     """Which evidence was trusted in every row: a page or a table of gates, scores and attention."""
@@ -157,14 +181,15 @@ def explain(
     if not first_last:
         raise ValueError(f"--rows {rows!r} is not FIRST:LAST; write for example 0:20")
     from gauge.tabular.files import read_table_file
+    from gauge.training.checkpoint import write_text
 
-    classifier = _load(model, table, device)
+    classifier = _load(model, table, device, outside_images)
     chosen = read_table_file(table).iloc[int(first_last[1]) : int(first_last[2])]
     if not len(chosen):
         raise ValueError(f"{table} has no rows {rows}; choose others")
     explanation = classifier.explain(chosen, classifier.target_ if classifier.target_ in chosen else None, exact=exact)
     if out.suffix == ".csv":
-        explanation.to_frame().to_csv(out, index=False)
+        write_text(out, explanation.to_frame().to_csv(index=False))
     else:
         explanation.to_html(out)
     print(f"the evidence of {len(explanation)} rows is in {out}")
@@ -188,26 +213,42 @@ def _configured(config: Path | None) -> dict[str, Any]:
 
 
 def _check_new(out: Path, *, force: bool) -> None:
-    """Nothing is overwritten: the folder is new, empty, or that of an interrupted fit, or holds a model to replace."""
-    if (out / "model.json").exists():
-        if force:
-            return
+    """Nothing is overwritten: the folder is new, empty, that of an interrupted fit, or holds a model to replace."""
+    interrupted, complete = (out / TRAINING).is_dir(), (out / "model.json").exists()
+    if complete and not (interrupted or force):
         raise ValueError(f"{out} already holds a model; choose another folder, or replace it with --force")
-    if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {TRAINING}):
+    if out.exists() and not (out.is_dir() and (interrupted or complete or not any(out.iterdir()))):
         raise ValueError(f"{out} is {'not empty' if out.is_dir() else 'a file'}; choose a new folder for the model")
 
 
-def _load(model: Path, table: Path, device: str | None) -> "GaugeClassifier":
+@contextmanager
+def _only_fit(out: Path) -> Iterator[None]:
+    """Two fits never write to one folder at a time; the lock ends with its process."""
+    from filelock import FileLock, Timeout
+
+    (out / TRAINING).mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out / TRAINING / "lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise ValueError(f"another `gauge fit` is writing to {out}; wait for it, or choose another folder") from error
+    with lock:
+        yield
+
+
+def _load(model: Path, table: Path, device: str | None, outside_images: bool) -> "GaugeClassifier":
     from gauge.tabular.estimator import GaugeClassifier
 
-    return GaugeClassifier.load(model, device=device, image_folder=table.parent)
+    classifier = GaugeClassifier.load(model, device=device, image_folder=table.parent)
+    return classifier.set_params(outside_images=outside_images)
 
 
 def _answers(classifier: "GaugeClassifier", part: "pd.DataFrame", keep: list[str]) -> "pd.DataFrame":
     for name in keep:
         pick(dict.fromkeys(part.columns), name, "column to keep")
     probabilities = classifier.predict_proba(part)
-    answers = part[keep].assign(prediction=classifier.classes_[probabilities.argmax(1)])
+    chosen = (probabilities * classifier.class_weights_).argmax(1)
+    answers = part[keep].assign(prediction=classifier.classes_[chosen])
     return answers.assign(
         **{f"p({label})": column.round(6) for label, column in zip(classifier.classes_, probabilities.T, strict=True)}
     )

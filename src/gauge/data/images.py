@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image
+from PIL import Image, ImageOps
 
 CHUNK = 64  # images per task
 
@@ -46,9 +46,23 @@ def gather(paths: Sequence[Path], side: int, square: Callable[[Path], np.ndarray
 
 
 def open_image(path: Path) -> Image.Image:
-    """The decoded image, as RGB."""
+    """The decoded image, as RGB and the right way up."""
     try:
         with Image.open(path) as image:
-            return image.convert("RGB")
-    except (OSError, SyntaxError) as error:  # from Pillow, for files that are missing, damaged or not images
+            return _eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
+    except Exception as error:  # decoders of damaged files raise whatever they stumble over
         raise ValueError(f"{path} cannot be read as an image ({error}); replace it") from error
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Pixels of 16 or 32 bits from 0 to 255, which Pillow would cut off at 255: integers keep their place between 0 and
+    65,535, fractions between 0 and 1, and what goes beyond is stretched from its least to its greatest value."""
+    if not image.mode.startswith(("I", "F")):
+        return image
+    pixels = np.asarray(image).astype(np.float64)
+    if not np.isfinite(pixels).all():
+        raise ValueError("it has pixels that are NaN or infinite")
+    low, high = 0.0, 1.0 if image.mode == "F" else 65_535.0
+    if pixels.min() < low or pixels.max() > high:
+        low, high = pixels.min(), pixels.max()
+    return Image.fromarray(((pixels - low) * (255 / max(high - low, 1e-300))).round().astype(np.uint8))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -208,7 +208,7 @@ def draw_lines(
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def draw_missingness(together: pd.DataFrame, path: Path) -> None:
+def draw_missingness(together: pd.DataFrame, file: BinaryIO, form: str) -> None:
     """Write a figure of how the missingness of columns correlates, from -1 to 1."""
     from matplotlib.figure import Figure
 
@@ -224,4 +224,4 @@ def draw_missingness(together: pd.DataFrame, path: Path) -> None:
     else:
         axes.text(0.5, 0.5, "nothing is missing", ha="center", va="center")
         axes.set_axis_off()
-    figure.savefig(path, dpi=120)
+    figure.savefig(file, dpi=120, format=form)

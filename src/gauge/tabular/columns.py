@@ -1,6 +1,8 @@
 """The kinds of columns in a table: how their values become tensors, and how tensors become readable values again."""
 
 import logging
+import math
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,13 +15,15 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from gauge.data.images import gather, open_image
+from gauge.tabular.numbers import Writing
 from gauge.tabular.pretrained import Pretrained
 
 logger = logging.getLogger(__name__)
 
 Kind = Literal["number", "category", "text", "image"]
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-DATE = r"\d{4}-\d{2}-\d{2}"
+MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"})  # lower case
+WHOLE = re.compile(r"^(-?\d+)\.0$")
 WORD = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
 KNOTS = 65  # quantiles that describe a column of numbers
 EDGE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
@@ -28,15 +32,16 @@ VOCABULARY = 5000  # words per column
 TEXT_WORDS = 48  # longest text, in words
 TEXT_TOKENS = 64  # longest text for a pretrained encoder, in tokens
 UNKNOWN, FIRST_WORD = 1, 2  # numbers of words; 0 is padding
-TOLERATED = 0.1  # share of unreadable values in a column that count as missing; more are an error
+TOLERATED = 0.1  # share of unreadable values in a training column that count as missing; more are an error
+IMAGE_SIDE = 64  # pixels
 
 
 def missing(column: pd.Series) -> pd.Series:
-    """True where a cell is NaN, None, NaT or blank."""
+    """True where a cell is NaN, None, NaT, blank, or a word such as "NA", "?" and "unknown"."""
     if column.dtype.kind in "biufMm":
         return column.isna()
-    blank = column.map(lambda value: isinstance(value, str) and not value.strip())
-    return column.isna() | blank.astype(bool)
+    words = column.map(lambda value: isinstance(value, str) and value.strip().lower() in MISSING)
+    return column.isna() | words.astype(bool)
 
 
 @dataclass(frozen=True)
@@ -47,24 +52,54 @@ class Number:
     values: tuple[float, ...]
     ranks: tuple[float, ...]
     date: bool = False
+    decimal: str = "."
+    unit: str = ""
+    date_format: str = "ISO8601"
+    guessed: bool = False
     kind: ClassVar[Kind] = "number"
     cardinality: ClassVar[int] = 1
 
     @classmethod
     def of(cls, column: pd.Series) -> "Number":
-        date = holds_dates(column)
-        numbers = _numbers(column, date=date)
+        values = column[~missing(column)]
+        writing = Writing.of(values) or Writing()
+        numbers = writing.read(values)
+        if np.isnan(numbers).all():
+            _report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
         grid = np.linspace(0, 1, KNOTS)
         quantiles = pd.Series(grid).groupby(np.quantile(numbers[~np.isnan(numbers)], grid)).mean()
-        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), date)
+        form = (bool(writing.date), writing.decimal, writing.unit, writing.date or "ISO8601", writing.guessed)
+        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), *form)
 
-    def encode(self, column: pd.Series) -> np.ndarray:
-        ranks = np.interp(_numbers(column, date=self.date), self.values, self.ranks)
+    def encode(self, column: pd.Series, training: bool = False) -> np.ndarray:
+        ranks = np.interp(self._read(column, training), self.values, self.ranks)
         return ndtri(ranks.clip(EDGE, 1 - EDGE))
 
     def decode(self, value: float) -> str:
         number = float(np.interp(ndtr(value), self.ranks, self.values))
-        return str(pd.Timestamp(number, unit="D").date()) if self.date else f"{number:.4g}"
+        return str(np.datetime64(math.floor(number), "D")) if self.date else f"{number:.4g}"
+
+    @property
+    def writing(self) -> Writing:
+        return Writing(self.decimal, self.unit, self.date_format if self.date else "", self.guessed)
+
+    def _read(self, column: pd.Series, training: bool) -> np.ndarray:
+        """The cells as numbers; NaN where they are missing."""
+        rows = np.flatnonzero(~missing(column))
+        values, numbers = column.iloc[rows], np.full(len(column), np.nan)
+        numbers[rows] = self.writing.read(values)
+        unreadable = rows[np.isnan(numbers[rows])]
+        if len(unreadable):
+            this, other = ("date", "number") if self.date else ("number", "date")
+            first = f"{str(column.iloc[unreadable[0]])!r}"
+            given = Writing.of(values) if len(unreadable) == len(rows) else None
+            if given and bool(given.date) != self.date:
+                raise ValueError(
+                    f"column {column.name!r}, row {values.index[0]}: {first} is a {other}, but the column held "
+                    f"{this}s in training; give {this}s, or leave the column empty"
+                )
+            _report_unreadable(column, unreadable, f"{first} is not a {this}", len(rows) if training else None)
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -86,7 +121,7 @@ class Category:
             logger.warning("column %r keeps %d of %d categories, the most frequent", name, CATEGORIES, len(counts))
         return cls(name, tuple(word for word, _ in sorted(counts.most_common(CATEGORIES))))
 
-    def encode(self, column: pd.Series) -> np.ndarray:
+    def encode(self, column: pd.Series, training: bool = False) -> np.ndarray:
         available = ~missing(column)
         numbers = {word: float(index) for index, word in enumerate(self.words)}
         codes = np.full(len(column), np.nan)
@@ -112,7 +147,12 @@ class Text:
     def of(cls, column: pd.Series) -> "Text":
         texts = [WORD.findall(str(text)) for text in column[~missing(column)]]
         counts = Counter(word.lower() for text in texts for word in text)
-        length = int(np.clip(np.quantile([len(text) for text in texts], 0.95), 1, TEXT_WORDS))
+        lengths = np.array([len(text) for text in texts])
+        length = int(np.clip(np.quantile(lengths, 0.95), 1, TEXT_WORDS))
+        if length == TEXT_WORDS and (cut := np.mean(lengths > length)) > 0.05:
+            logger.warning(
+                "column %r: texts are cut after %d words; %.0f %% are longer", column.name, length, 100 * cut
+            )
         known = [word for word, _ in sorted(counts.most_common(VOCABULARY), key=lambda item: (-item[1], item[0]))]
         return cls(str(column.name), tuple(known), length)
 
@@ -178,11 +218,25 @@ class PretrainedText:
 
 
 @dataclass(frozen=True)
+class ImageFiles:
+    """The folder that image paths are relative to; they have to stay in it unless `outside` is True."""
+
+    folder: Path = Path()
+    outside: bool = True
+
+    def path(self, value: str) -> Path | None:
+        """The file, None if it lies outside. `..` is resolved as written, so links within the folder may lead elsewhere."""
+        folder = os.path.abspath(self.folder)
+        path = Path(os.path.normpath(os.path.join(folder, value)))
+        return path if self.outside or path.is_relative_to(folder) else None
+
+
+@dataclass(frozen=True)
 class Image:
     """Images, given by the paths of their files and resized to `side` x `side` pixels; one without a file is missing."""
 
     name: str
-    side: int = 64
+    side: int = IMAGE_SIDE
     model: Pretrained | None = None
     kind: ClassVar[Kind] = "image"
 
@@ -192,31 +246,41 @@ class Image:
         model = Pretrained.of_image(source)
         return cls(str(column.name), model.side, model)
 
-    def encode(self, column: pd.Series, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-        paths = {row: folder / str(column.iloc[row]) for row in np.flatnonzero(~missing(column)).tolist()}
-        if without_file := [row for row, path in paths.items() if not path.is_file()]:
-            first = without_file[0]
-            logger.warning(
-                "column %r: %d image files do not exist and count as missing, first %s (row %s)",
-                *(self.name, len(without_file), paths[first], column.index[first]),
-            )
-        rows = sorted(paths.keys() - set(without_file))
+    def encode(self, column: pd.Series, files: ImageFiles, training: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        paths = {row: files.path(str(column.iloc[row])) for row in np.flatnonzero(~missing(column)).tolist()}
+        available = {row: path for row, path in paths.items() if path is not None and os.path.isfile(path)}
+        outside = [row for row, path in paths.items() if path is None]
+        without_file = [row for row, path in paths.items() if path is not None and row not in available]
+        for rows, what in ((without_file, "do not exist"), (outside, f"lie outside {files.folder}")):
+            if rows:
+                logger.warning(
+                    "column %r: %d image files %s and count as missing, first %.100s (row %s)",
+                    *(self.name, len(rows), what, column.iloc[rows[0]], column.index[rows[0]]),
+                )
         broken: dict[Path, str] = {}
+        sides = [0]
 
         def read(path: Path) -> np.ndarray:
             try:
-                return np.asarray(open_image(path).resize((self.side, self.side))).transpose(2, 0, 1)
+                image = open_image(path)
             except ValueError as error:
                 broken[path] = str(error)
                 return np.zeros((3, self.side, self.side), np.uint8)
+            sides.append(max(image.size))
+            return np.asarray(image.resize((self.side, self.side))).transpose(2, 0, 1)
 
-        images = np.zeros((len(column), 3, self.side, self.side), np.uint8)
-        images[rows] = gather([paths[row] for row in rows], self.side, read)
-        if unreadable := [row for row in rows if paths[row] in broken]:
-            _report_unreadable(column, unreadable, broken[paths[unreadable[0]]], len(rows))
-        available = np.zeros(len(column), bool)
-        available[rows] = [paths[row] not in broken for row in rows]
-        return images, available
+        images, observed = np.zeros((len(column), 3, self.side, self.side), np.uint8), np.zeros(len(column), bool)
+        rows = list(available)
+        images[rows] = gather(list(available.values()), self.side, read)
+        observed[rows] = [path not in broken for path in available.values()]
+        if unreadable := [row for row in rows if not observed[row]]:
+            _report_unreadable(column, unreadable, broken[available[unreadable[0]]], len(rows) if training else None)
+        if training and max(sides) > self.side:
+            logger.warning(
+                "column %r: images of up to %d pixels are shrunk to %d x %d; image_size= (--image-size) sets another size",
+                *(self.name, max(sides), self.side, self.side),
+            )
+        return images, observed
 
 
 Cell = Number | Category
@@ -235,66 +299,11 @@ def _padded(column: pd.Series, length: int, tokenize: Callable[[str], list[int]]
     return numbers, numbers[:, 0] > 0
 
 
-def infer_kind(column: pd.Series) -> tuple[str, str]:
-    """The kind of a column, and the reason if it is ignored.
-
-    >>> infer_kind(pd.Series(["a.png", None, "b.png"])), infer_kind(pd.Series([1.5, 2.0]))
-    (('image', ''), ('number', ''))
-    """
-    values = column[~missing(column)]
-    if not len(values):
-        return "ignore", "it is empty"
-    if pd.api.types.is_bool_dtype(values) or isinstance(column.dtype, pd.CategoricalDtype):
-        return _unless_constant("category", values)
-    if pd.api.types.is_numeric_dtype(values) or holds_dates(values):
-        return _unless_constant("number", values)
-    words = values.astype(str)
-    if words.str.lower().str.endswith(IMAGE_SUFFIXES).mean() > 0.8:
-        return "image", ""
-    if pd.to_numeric(words, errors="coerce").notna().mean() >= 1 - TOLERATED:
-        return _unless_constant("number", values)
-    distinct = words.nunique()
-    if distinct > 20 and words.str.count(r"\w+").mean() >= 3:
-        return "text", ""
-    if distinct == len(words) > 20 and not words.str.contains(r"\s").any():
-        return "ignore", "every value is different, as in an identifier"
-    return _unless_constant("category", words)
-
-
-def _unless_constant(kind: str, values: pd.Series) -> tuple[str, str]:
-    return (kind, "") if values.nunique() > 1 else ("ignore", "it is constant")
-
-
-def holds_dates(column: pd.Series) -> bool:
-    """Whether all values are dates, as datetimes or as text that starts with year-month-day."""
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return True
-    values = column[~missing(column)]
-    return not pd.api.types.is_numeric_dtype(values) and bool(values.astype(str).str.match(DATE).all())
-
-
-def _numbers(column: pd.Series, *, date: bool) -> np.ndarray:
-    """The cells as numbers, dates as days since 1970; NaN where they are missing."""
-    available = ~missing(column).to_numpy()
-    column = column.where(available)
-    if date:
-        dates = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601")
-        numbers = ((dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
-    else:
-        numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    numbers = np.where(np.isinf(numbers), np.nan, numbers)
-    unreadable = np.flatnonzero(np.isnan(numbers) & available)
-    if len(unreadable):
-        reason = f"{str(column.iloc[unreadable[0]])!r} is not a {'date' if date else 'number'}"
-        _report_unreadable(column, unreadable, reason, int(available.sum()))
-    return numbers
-
-
-def _report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, available: int) -> None:
-    """A few unreadable values count as missing; many are an error."""
+def _report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, of: int | None) -> None:
+    """Unreadable values count as missing. In training, where they are rows out of `of`, many of them are an error."""
     others = f", and {len(rows) - 1} more cannot be read" if len(rows) > 1 else ""
     message = f"column {column.name!r}, row {column.index[rows[0]]}: {reason}{others}"
-    if len(rows) > TOLERATED * available:
+    if of is not None and len(rows) > TOLERATED * of:
         raise ValueError(
             f"{message}; fix them, leave unknown cells empty, or set the column's kind (columns=, --column)"
         )
@@ -303,6 +312,4 @@ def _report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reas
 
 def _words(column: pd.Series) -> list[str]:
     """Values as text; 1.0 becomes 1, since pandas turns integers into floats where cells are missing."""
-    return [
-        str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip() for value in column
-    ]
+    return [WHOLE.sub(r"\1", str(value).strip()) for value in column]

@@ -12,17 +12,15 @@ from typing import Any, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_random_state, compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge import __version__
 from gauge.registry import IMPUTERS, pick
-from gauge.tabular import saving
-from gauge.tabular.columns import missing
+from gauge.tabular import inputs, saving
+from gauge.tabular.columns import IMAGE_SIDE, ImageFiles
 from gauge.tabular.explanation import Explanation, Reader
 from gauge.tabular.fitting import SIZES, Recipe, Strategy, train_model
 from gauge.tabular.schema import Encoded, Schema
@@ -48,6 +46,8 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
     "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
     "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
     "donors": ("a positive integer", Integral, lambda count: count >= 1),
+    "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
+    "outside_images": ("True or False", bool | np.bool_),
     "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
     "verbose": ("True or False", bool | np.bool_),
 }
@@ -64,7 +64,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     those missing in the data; None estimates it. `metric` is what validation compares: "accuracy", "auc", or "auto", the
     AUC for two classes and the accuracy for more; `validation` is the share of rows held out for it. `size` is small,
     medium or large. `donors` is the number of training rows kept to impute images and texts from, `image_folder` the
-    folder that image paths are relative to, `time_limit` is in seconds.
+    folder that image paths are relative to, `time_limit` is in seconds. Image paths that lead out of `image_folder` count as
+    missing unless `outside_images` is True; images are resized to `image_size` x `image_size` pixels.
 
     >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 10, "sex": ["f", None, "m", "m"] * 10})
     >>> model = GaugeClassifier(epochs=2, random_state=0, verbose=False).fit(table, ["well", "ill", "well", "ill"] * 10)
@@ -90,6 +91,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: float = 2e-3,
         donors: int = 1000,
         image_folder: str | Path | None = None,
+        outside_images: bool = False,
+        image_size: int = IMAGE_SIDE,
         time_limit: float | None = None,
         random_state: Any = None,
         device: str | None = None,
@@ -110,6 +113,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.donors = donors
         self.image_folder = image_folder
+        self.outside_images = outside_images
+        self.image_size = image_size
         self.time_limit = time_limit
         self.random_state = random_state
         self.device = device
@@ -135,12 +140,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_options()
         frame, y = self._rows_and_labels(X, y)
-        labels = self._encode_labels(y)
-        weights = _check_weights(sample_weight, len(frame)) * compute_sample_weight(self.class_weight, y)
+        self.classes_, labels = inputs.class_numbers(y)
+        self.class_weights_ = inputs.class_weights(self.class_weight, labels, self.classes_)
+        unweighted = _check_weights(sample_weight, len(frame))
+        weights = unweighted * self.class_weights_[labels]
         self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
-        self.schema_ = Schema.of(frame, self.columns, self.encoders)
+        self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
         self._print(*self.schema_.summary())
-        encoded = self.schema_.encode(frame, Path(self.image_folder or ""))
+        for problem in inputs.cost_problems(len(self.schema_.columns)):
+            logger.warning(problem)
+        encoded = self.schema_.encode(frame, self._image_files(), training=True)
         self.missing_rates_ = self.schema_.missing_rates(encoded)
         if self.missing_rate is None:
             rate = min(MOST_HIDDEN, max(LEAST_HIDDEN, 2 * max(self.missing_rates_.values())))
@@ -150,7 +159,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         used = np.flatnonzero(~encoded.empty & (weights > 0))
         if not len(used):
             raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
-        counts = np.bincount(labels[used], weights[used], len(self.classes_))
+        counts = np.bincount(labels[used], unweighted[used], len(self.classes_))
         self.class_prior_ = counts / counts.sum()
         train, val = self._split(used, labels)
         if len(val) and len(np.unique(labels[val])) < len(self.classes_):  # an AUC needs every class
@@ -176,18 +185,20 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
+        """The probability of every class in the data, whatever `class_weight` is, in the order of `classes_`; the class
+        prior for a row without values."""
         _, encoded = self._read(X)
         probabilities = np.tile(self.class_prior_, (len(encoded.empty), 1))
         for batch in encoded.batches(next(self.model_.parameters()).device):
             logits = self.model_.predict(batch).logits
-            probabilities[batch.index.cpu().numpy()] = logits.double().softmax(1).cpu().numpy()
+            answers = logits.double().softmax(1).cpu().numpy()
+            probabilities[batch.index.cpu().numpy()] = inputs.probabilities_of(answers, self.class_weights_)
         return probabilities
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of every row."""
+        """The most probable class of every row; with `class_weight` the one of the largest weighted probability."""
         probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(1)]
+        return self.classes_[(probabilities * self.class_weights_).argmax(1)]
 
     def explain(self, X: Any, y: Any = None, *, exact: bool = False) -> Explanation:
         """Every unit of every row with its value, score, gate and attention; `exact` adds the effect of leaving it out.
@@ -200,7 +211,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(y, str):
             y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
         labels = None if y is None else [str(label) for label in y]
-        reader = Reader(self.schema_, self.model_, self.classes_.tolist(), self.class_prior_)
+        reader = Reader(self.schema_, self.model_, self.classes_.tolist(), self.class_prior_, self.class_weights_)
         return Explanation(reader.rows(frame, encoded, labels=labels, exact=exact), self._facts())
 
     @property
@@ -240,6 +251,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
         """The table without the column of labels, and the labels."""
         self.target_: str | None = None
+        if inputs.is_frame(X):
+            X = inputs.as_pandas(X)
         if isinstance(y, str):
             if not isinstance(X, pd.DataFrame) or y not in X:
                 columns = list(X.columns) if isinstance(X, pd.DataFrame) else "no names"
@@ -251,7 +264,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             )
         if not isinstance(X, pd.DataFrame):
             return self._from_array(X, y)
-        _check_names(X)
         if not len(X):
             raise ValueError("the table has no rows; give some to learn from")
         validate_data(self, X, skip_check_array=True)
@@ -259,20 +271,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"the table has {len(X)} rows but there are {len(y)} labels; give one for each row")
         if isinstance(y, pd.Series) and not y.index.equals(X.index) and set(y.index) == set(X.index):
             logger.warning("y and the table have the same index in different orders; labels are matched by position")
-        return X.rename(columns=str), y
-
-    def _encode_labels(self, y: Any) -> np.ndarray:
-        """Class numbers; sets `classes_`."""
-        labels = pd.Series(column_or_1d(y, warn=True))
-        unlabelled = np.flatnonzero(missing(labels))
-        if len(unlabelled):
-            raise ValueError(f"the label of row {unlabelled[0]} is missing ({len(unlabelled)} in all); drop these rows")
-        values = labels.to_numpy()
-        check_classification_targets(values)
-        self.classes_, numbers = np.unique(values, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"all labels are {values.tolist()[0]!r}, one class only; give rows of two or more classes")
-        return numbers
+        return X, y
 
     def _recipe(self, seed: int) -> Recipe:
         pick(SIZES, self.size, "size")
@@ -310,25 +309,20 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _read(self, X: Any) -> tuple[pd.DataFrame, Encoded]:
         """Rows to predict, as given and as tensors."""
         check_is_fitted(self, "model_")
-        if isinstance(X, pd.DataFrame):
-            _check_names(X)
-            frame = X.rename(columns=str)
-            known = {*map(str, getattr(self, "feature_names_in_", frame.columns)), self.target_}
-            if new := [name for name in frame.columns if name not in known]:
-                logger.warning("column %r (first of %d) was not in training and is ignored", new[0], len(new))
+        named = hasattr(self, "feature_names_in_")
+        if inputs.is_frame(X):
+            frame = inputs.match_columns(X, self.schema_.names, named=named, target=self.target_)
         else:
-            frame, _ = self._from_array(X, reset=False)
-        encoded = self.schema_.encode(frame, Path(self.image_folder or ""))
+            rows = inputs.from_array(X) if named else self._from_array(X, reset=False)[0]
+            frame = inputs.by_position(rows, self.schema_.names)
+        encoded = self.schema_.encode(frame, self._image_files())
         if encoded.empty.any():
             logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
         return frame, encoded
 
     def _from_array(self, X: Any, y: Any = "no_validation", **options: Any) -> tuple[pd.DataFrame, Any]:
         """Rows and labels as scikit-learn validates them: only arrays of numbers pass."""
-        first = X[0] if isinstance(X, list) and X else None
-        if X is None or isinstance(first, Mapping) or (isinstance(X, pd.Series | Mapping | str) and not issparse(X)):
-            given = "a list of mappings" if first is not None else f"a {type(X).__name__}"
-            raise ValueError(f"the rows are {given}; give a DataFrame, for example pd.DataFrame(rows)")
+        inputs.check_array_like(X)
         try:
             valid = validate_data(self, X, y, dtype="numeric", ensure_all_finite="allow-nan", **options)
         except ValueError as error:
@@ -337,6 +331,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"{error}; arrays hold numbers only: give a DataFrame for texts and images") from error
         values, labels = valid if isinstance(valid, tuple) else (valid, None)
         return pd.DataFrame(values, columns=[f"x{index}" for index in range(values.shape[1])]), labels
+
+    def _image_files(self) -> ImageFiles:
+        return ImageFiles(Path(self.image_folder or ""), self.outside_images or self.image_folder is None)
 
     def _facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""
@@ -365,9 +362,3 @@ def _check_weights(weights: Any, rows: int) -> np.ndarray:
     if weights.shape != (rows,):
         raise ValueError(f"sample_weight has shape {list(weights.shape)}; give one weight for each row, [{rows}]")
     return weights
-
-
-def _check_names(frame: pd.DataFrame) -> None:
-    names = pd.Index(map(str, frame.columns))
-    if names.has_duplicates:
-        raise ValueError(f"the table has column {names[names.duplicated()][0]!r} twice; rename or drop one of them")

@@ -16,6 +16,7 @@ from gauge.model.gauge import Gauge
 from gauge.model.scoring.exact import exact_effects
 from gauge.reports.evidence import EvidencePage, GridImage, RowEvidence, State, Unit, render, render_rows
 from gauge.tabular.columns import Column, Words
+from gauge.tabular.inputs import probabilities_of
 from gauge.tabular.schema import Encoded, Schema
 from gauge.training.checkpoint import write_text
 from gauge.types import Batch
@@ -95,12 +96,14 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """Explains the predictions of a model in terms of the table. `prior` is its prediction for a row without values."""
+    """Explains the predictions of a model in terms of the table. `prior` is its prediction for a row without values,
+    `class_weights` are those of its training, which predictions follow and probabilities do not."""
 
     schema: Schema
     model: Gauge
     classes: Sequence[Any]
     prior: np.ndarray
+    class_weights: np.ndarray
 
     def rows(
         self, frame: pd.DataFrame, encoded: Encoded, *, labels: Sequence[str] | None = None, exact: bool = False
@@ -109,7 +112,8 @@ class Reader:
         rows: dict[int, RowEvidence] = {}
         for batch in encoded.batches(next(self.model.parameters()).device):
             rows |= zip(batch.index.tolist(), self._batch(frame, batch, exact=exact), strict=True)
-        answer = str(self.classes[int(self.prior.argmax())]), float(self.prior.max())
+        best = int((self.prior * self.class_weights).argmax())
+        answer = str(self.classes[best]), float(self.prior[best])
         units = tuple(_missing(column) for column in self.schema.columns)
         for row in np.flatnonzero(encoded.empty).tolist():
             rows[row] = RowEvidence(f"{TITLE}{frame.index[row]}", answer, answer, units)
@@ -139,8 +143,9 @@ class Reader:
         return rows
 
     def _answers(self, logits: Tensor) -> list[tuple[str, float]]:
-        probabilities, indices = logits.double().softmax(1).max(1)
-        return list(zip((str(self.classes[i]) for i in indices.tolist()), probabilities.tolist(), strict=True))
+        probabilities = probabilities_of(logits.double().softmax(1).cpu().numpy(), self.class_weights)
+        best = (probabilities * self.class_weights).argmax(1)
+        return [(str(self.classes[index]), float(row[index])) for index, row in zip(best, probabilities, strict=True)]
 
     def _parts(
         self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]

@@ -1,8 +1,12 @@
 """Tables in files: CSV, TSV, JSON Lines and Parquet, read whole or in parts."""
 
+import itertools
+import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -12,7 +16,8 @@ SUFFIXES = (*SEPARATORS, *LINES, ".parquet")
 
 
 def read_rows(path: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
-    """The table, `rows` at a time, with one index over all parts."""
+    """The table, `rows` at a time, with one index over all parts. The cells of text files are texts: what they mean does
+    not depend on the other cells of their part."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(f"{path} is not a supported table; give a file that ends in {', '.join(SUFFIXES)}")
@@ -26,36 +31,84 @@ def read_rows(path: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not written in UTF-8 (byte {error.start}); save it in UTF-8") from error
     except ValueError as error:  # those of pandas, too
-        raise ValueError(f"{path} cannot be read as a table ({' '.join(str(error).split())})") from error
+        raise ValueError(f"{path} cannot be read as a table ({_reason(error)})") from error
     if empty:
         raise ValueError(f"{path} has no rows; give a table with some")
 
 
 def read_table_file(path: Path) -> pd.DataFrame:
-    """The whole table."""
+    """The whole table; a column of texts that are all numbers, or all True and False, has that type."""
     (table,) = read_rows(path)
-    return table
+    return table.apply(_typed) if path.suffix.lower() in SEPARATORS else table
 
 
 def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
     if suffix == ".parquet":
         yield from _parquet(path, rows)
     elif suffix in LINES:
-        with pd.read_json(path, lines=True, chunksize=rows) as parts:
-            yield from parts
+        yield from _json_lines(path, rows)
     else:
-        _check_header(path, SEPARATORS[suffix])
-        with pd.read_csv(path, sep=SEPARATORS[suffix], chunksize=rows, low_memory=False) as parts:
+        options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str}
+        several = _check_header(path, options) > 1  # in a single column an empty line is a missing value
+        with pd.read_csv(path, **options, index_col=False, skip_blank_lines=several, chunksize=rows) as parts:
             yield from parts
 
 
-def _check_header(path: Path, separator: str) -> None:
-    """Pandas would rename the second of two equal names, and read a file with another separator as a single column."""
-    names = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str).iloc[0].dropna()
-    if len(names) == 1 and ";" in names.iloc[0]:
-        raise ValueError(f"its only column is {names.iloc[0]!r}; separate columns by {separator!r}, not by semicolons")
+def _check_header(path: Path, options: dict[str, Any]) -> int:
+    """The number of columns. Pandas would rename the second of two equal names, read a file with another separator as a
+    single column, and take the first column for an index where the first row has more fields than the header."""
+    first = pd.read_csv(path, **options, header=None, nrows=2)
+    names = first.iloc[0].dropna()
+    for other, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(names) == 1 and other in names.iloc[0]:
+            raise ValueError(
+                f"its only column is {names.iloc[0]!r}; separate columns by {options['sep']!r}, not by {name}"
+            )
     if names.duplicated().any():
         raise ValueError(f"column {names[names.duplicated()].iloc[0]!r} occurs twice; rename one of them")
+    return first.shape[1]
+
+
+def _reason(error: ValueError) -> str:
+    text = " ".join(str(error).split())
+    fields = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text)
+    if not fields:
+        return text
+    return (
+        f"line {fields[2]} has {fields[3]} fields, but the header has {fields[1]}; remove separators at the end of lines, "
+        "and put quotes around values that contain one"
+    )
+
+
+def _typed(column: pd.Series) -> pd.Series:
+    """Numbers, if all texts are written as Python writes them: 007 and 1.50 stay texts."""
+    values = column.dropna()
+    if len(values) and values.isin(["True", "False"]).all():
+        return column.map({"True": True, "False": False}).astype(bool) if len(values) == len(column) else column
+    numbers = pd.to_numeric(values, errors="coerce")
+    if not len(values) or numbers.isna().any() or not (numbers.astype(str) == values).all():
+        return column
+    return pd.to_numeric(column)
+
+
+def _json_lines(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    """Every line an object; types are those of JSON (pandas would turn "007" into 7 and some columns into dates)."""
+    with path.open(encoding="utf-8-sig") as file:
+        lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+        start = 0
+        while part := [_json_object(number, line) for number, line in itertools.islice(lines, rows)]:
+            yield pd.DataFrame(part, range(start, start + len(part)), dtype=object)
+            start += len(part)
+
+
+def _json_object(number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"line {number} is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise ValueError(f'line {number} is not an object; write one for each row, {{"column": value, ...}}')
+    return record
 
 
 def _parquet(path: Path, rows: int) -> Iterator[pd.DataFrame]:

@@ -1,17 +1,21 @@
 """inspect_table(): the kinds, missing values and problems of a table, before anything is trained on it."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gauge.registry import pick
-from gauge.tabular.columns import CATEGORIES, TOLERATED, holds_dates, infer_kind, missing
+from gauge.tabular.columns import CATEGORIES, TOLERATED, ImageFiles, missing
+from gauge.tabular.inputs import as_pandas, cost_problems, target_problems
+from gauge.tabular.kinds import infer_kind
+from gauge.tabular.numbers import Writing, plain
 
 MOSTLY_MISSING = 0.95
 FEW = 10  # rows of a class
+ANYWHERE = ImageFiles()
 LINKED = 0.5  # correlation of missingness that is reported
 
 
@@ -36,10 +40,14 @@ class Inspection:
 
 
 def inspect_table(
-    frame: pd.DataFrame, *, target: str | None = None, kinds: Mapping[str, str] | None = None, folder: Path = Path()
+    frame: pd.DataFrame,
+    *,
+    target: str | None = None,
+    kinds: Mapping[str, str] | None = None,
+    files: ImageFiles = ANYWHERE,
 ) -> Inspection:
-    """`target` holds the labels, `kinds` overrides the inferred kinds, image paths are relative to `folder`."""
-    frame, kinds = frame.rename(columns=str), kinds or {}
+    """`target` holds the labels, `kinds` overrides the inferred kinds, `files` are the images."""
+    frame, kinds = as_pandas(frame).apply(plain), kinds or {}
     for name in (*kinds, *([] if target is None else [target])):
         pick(dict.fromkeys(frame.columns), name, "column")
     problems = [] if target is None else list(_target_problems(frame[target]))
@@ -47,17 +55,20 @@ def inspect_table(
         problems.append(
             f"{copies} rows are exact copies of others; if they end up in training and test, scores mislead"
         )
+    problems += cost_problems(frame.shape[1])
     lines, missingness = [], {}
     for name in frame.columns.drop(target) if target else frame.columns:
         column, mask = frame[name], missing(frame[name])
         kind, note = (kinds[name], "as specified") if name in kinds else infer_kind(column)
         if kind == "image":
-            no_file = ~mask & ~column.map(lambda value: (folder / str(value)).is_file()).astype(bool)
+            no_file = ~mask & ~column.map(lambda value: os.path.isfile(files.path(str(value)) or "")).astype(bool)
             if no_file.any():
                 problems.append(f"{name}: {no_file.sum()} image files do not exist, first {column[no_file].iloc[0]!r}")
             mask = mask | no_file
         values = column[~mask]
         problems += [f"{name}: {problem}" for problem in _column_problems(kind, values, mask.mean())]
+        if words := sorted(set(column[missing(column) & column.notna()].astype(str).str.strip()) - {""}):
+            note = f"{note}; " * bool(note) + f"{', '.join(map(repr, words[:3]))} counts as missing"
         example = str(values.iloc[0])[:40] if len(values) else ""
         lines.append((name, kind, f"{100 * mask.mean():.1f} %", values.astype(str).nunique(), example, note))
         missingness[name] = mask.to_numpy(float)
@@ -67,12 +78,12 @@ def inspect_table(
 
 
 def _column_problems(kind: str, values: pd.Series, missing_rate: float) -> Iterator[str]:
-    if kind == "number" and not holds_dates(values):
-        wrong = values[pd.to_numeric(values, errors="coerce").isna()]
+    if kind == "number":
+        wrong = values[np.isnan((Writing.of(values) or Writing()).read(values))]
         if len(wrong):
             outcome = "they count as missing" if len(wrong) <= TOLERATED * len(values) else "too many to train on"
             example = f"{str(wrong.iloc[0])!r} (row {wrong.index[0]})"
-            yield f"{len(wrong)} of {len(values)} values are not numbers, e.g. {example}; {outcome}"
+            yield f"{len(wrong)} of {len(values)} values cannot be read, e.g. {example}; {outcome}"
     if missing_rate > MOSTLY_MISSING:
         yield f"{100 * missing_rate:.0f} % are missing; there is little to learn from it"
     if kind == "category" and values.nunique() > CATEGORIES:
@@ -80,7 +91,7 @@ def _column_problems(kind: str, values: pd.Series, missing_rate: float) -> Itera
 
 
 def _target_problems(labels: pd.Series) -> Iterator[str]:
-    values = labels[~missing(labels)]
+    values = labels[labels.notna() & (labels.astype(str).str.strip() != "")]
     if len(values) < len(labels):
         yield f"{labels.name}: {len(labels) - len(values)} labels are missing; drop these rows"
     counts = values.value_counts()
@@ -91,4 +102,6 @@ def _target_problems(labels: pd.Series) -> Iterator[str]:
         example = repr(str(few.index[0]))
         yield f"{labels.name}: {len(few)} of {len(counts)} classes have fewer than {FEW} rows, e.g. {example}"
     if pd.api.types.is_float_dtype(labels) and not np.all(values % 1 == 0):
-        yield f"{labels.name}: fractions are not classes; bin them first"
+        yield f"{labels.name}: fractions are not classes; divide them into classes (--classes 4, pd.qcut)"
+    else:
+        yield from (f"{labels.name} {problem}" for problem in target_problems(values))

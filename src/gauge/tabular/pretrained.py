@@ -1,14 +1,23 @@
 """Hugging Face models by name or path: the only module that uses transformers, imported when a column needs it."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gauge.model.encoders._pretrained import HALF
 
 SIDE = 224  # pixels, where a config does not say
+ELSEWHERE = re.compile(
+    "backbone|auto_map|attn_implementation|experts_implementation|quantization_config|use_kernels|_hub"
+)
+MOST_PARAMETERS = 4 * 10**9
+MOST_LAYERS = 256
+MOST = 10**7  # of any other number in a config
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,11 @@ class Pretrained:
         with _readable(self.source, "network") as library:
             if weights:
                 return library.AutoModel.from_pretrained(self.source, trust_remote_code=False).float()
-            config = library.AutoConfig.for_model(**self.config)
+            config = library.AutoConfig.for_model(**_checked(self.config))
+            with torch.device("meta"):  # counted before any memory is taken
+                parameters = sum(each.numel() for each in library.AutoModel.from_config(config).parameters())
+            if parameters > MOST_PARAMETERS:
+                raise ValueError(f"its config asks for {parameters:,} parameters, the limit is {MOST_PARAMETERS:,}")
             return library.AutoModel.from_config(config, trust_remote_code=False).float()
 
     def to_json(self) -> dict[str, Any]:
@@ -93,7 +106,26 @@ def _config(source: str) -> dict[str, Any]:
     with _readable(source, "config") as library:
         config: dict[str, Any] = library.AutoConfig.from_pretrained(source, trust_remote_code=False).to_dict()
     config.pop("_name_or_path", None)
-    return config
+    with _readable(source, "config"):
+        return _checked(config)
+
+
+def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config itself; an error if it asks for anything beside a network of a bounded size in the transformers library:
+    a second model, kernels or code, which would come from the Hub when a saved classifier is loaded."""
+    for name, value in config.items():
+        if ELSEWHERE.search(name) and value:
+            raise ValueError(
+                f"its config sets {name!r} to {value!r}, which may be read from elsewhere; use another model"
+            )
+        numbers = value if isinstance(value, list | tuple) else [value]
+        most = MOST_LAYERS if re.search("layers|depth", name) else MOST
+        if any(isinstance(each, int) and abs(each) > most for each in numbers):
+            raise ValueError(f"its config sets {name!r} to {value!r}; at most {most:,} is supported")
+        for each in numbers:
+            if isinstance(each, Mapping):
+                _checked({str(key): inner for key, inner in each.items()})
+    return dict(config)
 
 
 @contextmanager

@@ -25,7 +25,13 @@ logger = logging.getLogger(__name__)
 FORMAT = "gauge-classifier-3"
 UNCHECKED = "gauge-classifier-2"  # of gauge-ml 0.1.0: the same without checksums
 ABOUT, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
-ELSEWHERE = ("device", "image_folder", "verbose", "encoders")  # options of a machine, or saved in another way
+ELSEWHERE = (
+    "device",
+    "image_folder",
+    "outside_images",
+    "verbose",
+    "encoders",
+)  # of a machine, or saved otherwise
 FITTED = (
     *("strategy_", "validation_scores_", "epochs_", "n_rows_", "missing_rates_"),
     *("n_features_in_", "target_", "cut_short_", "largest_class_"),
@@ -70,6 +76,7 @@ def save(model: "GaugeClassifier", folder: Path) -> None:
         "version": __version__,
         "classes": values,
         "class_prior": model.class_prior_.tolist(),
+        "class_weights": model.class_weights_.tolist(),
         "schema": model.schema_.to_json(),
         "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
         "seed": model.recipe_.seed,
@@ -81,6 +88,7 @@ def save(model: "GaugeClassifier", folder: Path) -> None:
     checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
     model.schema_.save_tokenizers(folder / TOKENIZERS)
     checkpoint.write_text(folder / CARD, card(model))
+    about["files"] = _file_checksums(folder)
     about["sha256"] = _checksum(about)
     checkpoint.write_text(folder / ABOUT, json.dumps(about, indent=1) + "\n")
 
@@ -90,17 +98,20 @@ def load(
 ) -> "GaugeClassifier":
     """The classifier of class `kind` that a folder holds."""
     about = _about(folder)
-    model = kind(**about["options"], device=device, image_folder=image_folder, verbose=False)
-    model.classes_ = np.array(about["classes"])
-    model.class_prior_ = np.array(about["class_prior"])
-    model.schema_ = Schema.from_json(about["schema"], folder / TOKENIZERS)
-    if about["feature_names"]:
-        model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
-    for name in FITTED:
-        setattr(model, name, about["fitted"][name])
-    model.recipe_ = model._recipe(about["seed"])
+    try:
+        model = _without_weights(kind, about, folder)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:  # possible without a checksum only
+        raise ValueError(
+            f"{folder / ABOUT} is damaged ({type(error).__name__}: {error}); save the classifier again"
+        ) from error
+    model.set_params(device=device, image_folder=image_folder, verbose=False)
     path = folder / WEIGHTS
     tensors, _ = checkpoint.load(path)
+    broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if broken:
+        raise ValueError(
+            f"{path} has values that are NaN or infinite, first in {broken[0]!r}; fit the classifier again"
+        )
     imputer = None
     if model.strategy_ == "impute":
         assert isinstance(model.imputer, str)
@@ -111,6 +122,21 @@ def load(
     model.model_ = build(model.schema_, len(model.classes_), SIZES[model.size], gating=gating, imputer=imputer)
     checkpoint.load_into(model.model_, _part("model.", tensors), path)
     model.model_.to(pick_device(device)).eval()
+    return model
+
+
+def _without_weights(kind: "type[GaugeClassifier]", about: Mapping[str, Any], folder: Path) -> "GaugeClassifier":
+    model = kind(**about["options"])
+    model.classes_ = np.array(about["classes"])
+    model.class_prior_ = np.array(about["class_prior"])
+    model.class_weights_ = np.array(about.get("class_weights", [1.0] * len(model.classes_)))
+    for name in FITTED:
+        setattr(model, name, about["fitted"][name])
+    if about["feature_names"]:
+        model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
+    names = about["feature_names"] or [f"x{index}" for index in range(model.n_features_in_)]
+    model.schema_ = Schema.from_json({"names": names, **about["schema"]}, folder / TOKENIZERS)
+    model.recipe_ = model._recipe(about["seed"])
     return model
 
 
@@ -160,16 +186,32 @@ def _about(folder: Path) -> dict[str, Any]:
         )
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
     form = about.get("format") if isinstance(about, dict) else None
     if form not in (FORMAT, UNCHECKED):
         raise ValueError(f"{path} has format {form!r}, this version reads {FORMAT!r}; fit again, or use that version")
-    if form == UNCHECKED:
+    if form == UNCHECKED and "sha256" not in about:
         logger.warning("%s was saved by gauge-ml 0.1.0 and carries no checksum; save it again to add one", folder)
-    elif about.pop("sha256", None) != _checksum(about):
+        return about
+    if about.pop("sha256", None) != _checksum(about):
         raise ValueError(f"{path} is damaged: its checksum does not match; save the classifier again")
+    files = _file_checksums(folder)
+    for name in {**about["files"], **files}:
+        if about["files"].get(name) != files.get(name):
+            raise ValueError(f"{folder / name} is damaged: its checksum does not match; save the classifier again")
     return about
+
+
+def _file_checksums(folder: Path) -> dict[str, str]:
+    """Those of the weights and tokenizers, so that they belong together."""
+    paths = [folder / WEIGHTS, *sorted(path for path in (folder / TOKENIZERS).rglob("*") if path.is_file())]
+    checksums = {}
+    for path in paths:
+        if path.is_file():
+            with path.open("rb") as file:
+                checksums[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return checksums
 
 
 def _checksum(about: Mapping[str, Any]) -> str:

@@ -14,13 +14,29 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.registry import pick
-from gauge.tabular.columns import COLUMNS, PRETRAINED, Cell, Column, Image, PretrainedText, Words, infer_kind, missing
+from gauge.tabular.columns import (
+    COLUMNS,
+    IMAGE_SIDE,
+    PRETRAINED,
+    Cell,
+    Column,
+    Image,
+    ImageFiles,
+    Number,
+    PretrainedText,
+    Words,
+    missing,
+)
+from gauge.tabular.kinds import infer_kind
+from gauge.tabular.numbers import plain
 from gauge.tabular.pretrained import Pretrained, with_tuples
 from gauge.types import Batch
 
 logger = logging.getLogger(__name__)
 
 LISTED = 20  # columns of a kind that are named in a summary
+ANYWHERE = ImageFiles()
+LEAST = 0.5  # share of the model's columns that a table needs
 
 
 @dataclass(frozen=True)
@@ -52,8 +68,9 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns in use, and why others are ignored. Numbers and categories form one modality, `table`, with a flag for
-    each cell; every text and image column is a modality of its own: `text0`, `image0`, `image1` ...
+    """The columns in use, and why others are ignored; `names` are those of all columns in training, in order. Numbers and
+    categories form one modality, `table`, with a flag for each cell; every text and image column is a modality of its own:
+    `text0`, `image0`, `image1` ...
 
     >>> schema = Schema.of(pd.DataFrame({"age": [41, None, 7], "sex": ["f", "m", ""]}))
     >>> [(column.name, column.kind) for column in schema.columns], schema.cardinalities
@@ -62,6 +79,7 @@ class Schema:
 
     columns: tuple[Column, ...]
     ignored: Mapping[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -69,8 +87,10 @@ class Schema:
         frame: pd.DataFrame,
         kinds: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
+        image_size: int = IMAGE_SIDE,
     ) -> "Schema":
-        """Inferred from the training rows; `kinds` overrides inferred ones, `encoders` are pretrained models by column."""
+        """Inferred from the training rows; `kinds` overrides inferred ones, `encoders` are pretrained models by column,
+        `image_size` is the height and width of images without one."""
         kinds, encoders = dict(kinds or {}), dict(encoders or {})
         names = dict.fromkeys(map(str, frame.columns))
         for name, kind in kinds.items():
@@ -81,7 +101,7 @@ class Schema:
         columns: list[Column] = []
         ignored: dict[str, str] = {}
         for label in frame.columns:
-            name, values = str(label), frame[label].rename(str(label))
+            name, values = str(label), plain(frame[label].rename(str(label)))
             kind, reason = (kinds[name], "as specified") if name in kinds else infer_kind(values)
             if name in encoders and kind not in PRETRAINED:
                 raise ValueError(
@@ -93,11 +113,11 @@ class Schema:
             elif name in encoders:
                 columns.append(PRETRAINED[kind].of(values, str(encoders[name])))
             else:
-                columns.append(Image(name) if kind == "image" else COLUMNS[kind].of(values))
+                columns.append(Image(name, int(image_size)) if kind == "image" else COLUMNS[kind].of(values))
         if not columns:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
             raise ValueError(f"no column can be used ({reasons}); give one that varies, or set kinds with columns=")
-        return cls(tuple(columns), ignored)
+        return cls(tuple(columns), ignored, tuple(names))
 
     @property
     def table(self) -> tuple[Cell, ...]:
@@ -131,27 +151,42 @@ class Schema:
             if names := [column.name for column in self.columns if column.kind == kind]:
                 more = f" ... ({len(names)} in all)" if len(names) > LISTED else ""
                 lines.append(f"{kind}: {', '.join(names[:LISTED])}{more}")
+        for column in self.columns:
+            if isinstance(column, Number) and column.writing.note:
+                lines.append(f"read as guessed: {column.name} ({column.writing.note})")
         return lines + [f"ignored: {name} ({reason})" for name, reason in self.ignored.items()]
 
-    def encode(self, frame: pd.DataFrame, folder: Path = Path()) -> Encoded:
-        """The rows as tensors; image paths are relative to `folder`. A column that the table lacks counts as missing."""
-        names = [column.name for column in self.columns]
-        if lacking := [name for name in names if name not in frame]:
-            logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
-        frame = frame.reindex(columns=names)
+    def encode(self, frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False) -> Encoded:
+        """The rows as tensors. A column that the table lacks counts as missing; most of them have to be there. In training
+        many unreadable values are an error; afterwards every one of them counts as missing, however many rows there are."""
+        series = self._columns(frame)
         encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         for modality, (first, *_) in self.modalities.items():
             if isinstance(first, Image):
-                encoded[modality] = first.encode(frame[first.name], folder)
+                encoded[modality] = first.encode(series[first.name], files, training)
             elif isinstance(first, Words):
-                encoded[modality] = first.encode(frame[first.name])
+                encoded[modality] = first.encode(series[first.name])
             else:
-                cells = np.stack([column.encode(frame[column.name]) for column in self.table], 1)
+                cells = np.stack([column.encode(series[column.name], training) for column in self.table], 1)
                 encoded[modality] = np.where(np.isnan(cells), 0.0, cells).astype(np.float32), ~np.isnan(cells)
         inputs = {modality: torch.from_numpy(values) for modality, (values, _) in encoded.items()}
         observed = {modality: torch.from_numpy(flags) for modality, (_, flags) in encoded.items()}
         empty = ~torch.cat([_per_column(flags) for flags in observed.values()], 1).any(1)
         return Encoded(inputs, observed, empty.numpy())
+
+    def _columns(self, frame: pd.DataFrame) -> dict[str, pd.Series]:
+        names = [column.name for column in self.columns]
+        lacking = [name for name in names if name not in frame]
+        if len(names) - len(lacking) < LEAST * len(names):
+            raise ValueError(
+                f"the table has {len(names) - len(lacking)} of the model's {len(names)} columns, it lacks {lacking[0]!r}; "
+                f"its columns are {', '.join(map(repr, frame.columns[:LISTED])) or 'none'}. Check header, separator and "
+                "names; a column that is really missing can be given empty"
+            )
+        if lacking:
+            logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
+        frame = frame.reindex(columns=names)
+        return {name: plain(frame[name]) for name in names}
 
     def blank(self, rows: int) -> Dataset:
         """A split of this form without content, for imputers whose tensors are loaded afterwards."""
@@ -173,7 +208,7 @@ class Schema:
         for values in columns:
             if values.get("model"):
                 values["model"] = values["model"].to_json()
-        return {"columns": columns, "ignored": dict(self.ignored)}
+        return {"columns": columns, "ignored": dict(self.ignored), "names": list(self.names)}
 
     def save_tokenizers(self, folder: Path) -> None:
         """Write what `to_json` leaves out: a folder for each pretrained text, named by the position of its column."""
@@ -190,7 +225,7 @@ class Schema:
             if model:
                 values["model"] = Pretrained.from_json(model, tokenizers / str(index))
             columns.append((PRETRAINED if model else COLUMNS)[kind](**values))
-        return cls(tuple(columns), dict(content["ignored"]))
+        return cls(tuple(columns), dict(content["ignored"]), tuple(content.get("names", ())))
 
 
 def _per_column(flags: Tensor) -> Tensor:

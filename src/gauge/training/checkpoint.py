@@ -95,7 +95,9 @@ def write_bytes(path: Path, write: Callable[[BinaryIO], object]) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # a full disk is reported without the file
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     os.replace(part, path)

@@ -1,5 +1,6 @@
-"""Progress on stderr: a bar for each stage on a terminal, otherwise a line for an epoch, at most every 30 seconds."""
+"""Progress on stderr: a bar for each stage on a terminal, with its score and the time left, and lines elsewhere."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from gauge.training.loop import Epoch
 
-SECONDS = 30  # between two lines of a stage
+EVERY = 30.0  # seconds between lines, at least, within a stage
 
 
 @contextmanager
@@ -17,7 +18,7 @@ def stage_progress() -> Iterator[Callable[[str, Epoch], None]]:
     """The `on_epoch` callback of a Workspace, as a context."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(console)
+        yield lines(lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True))
         return
     columns = (
         TextColumn("{task.description:24}"),
@@ -31,21 +32,20 @@ def stage_progress() -> Iterator[Callable[[str, Epoch], None]]:
 
         def on_epoch(stage: str, epoch: Epoch) -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=epoch.of, note="")
+                tasks[stage] = bars.add_task(stage, total=epoch.of, note=_note(epoch))
             bars.update(tasks[stage], completed=epoch.number, note=_note(epoch))
 
         yield on_epoch
 
 
-def _lines(console: Console) -> Callable[[str, Epoch], None]:
-    """Prints the first and the last epoch of a stage, and others if the last line was some time ago."""
-    printed: dict[str, float] = {}
+def lines(show: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> Callable[[str, Epoch], None]:
+    """Shows a line after the first and the last epoch of a stage, and after others if the latest line is 30 s old."""
+    latest: dict[str, float] = {}
 
     def on_epoch(stage: str, epoch: Epoch) -> None:
-        if epoch.number < epoch.of and time.monotonic() < printed.get(stage, -SECONDS) + SECONDS:
-            return
-        printed[stage] = time.monotonic()
-        console.out(f"{stage}: epoch {epoch.number} of {epoch.of}, {_note(epoch)}", highlight=False)
+        if epoch.number == epoch.of or clock() - latest.get(stage, -math.inf) >= EVERY:
+            latest[stage] = clock()
+            show(f"{stage}: epoch {epoch.number} of {epoch.of}, {_note(epoch)}")
 
     return on_epoch
 

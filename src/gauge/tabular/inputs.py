@@ -1,0 +1,183 @@
+"""Rows and labels as people give them: DataFrames of pandas and polars, arrays, labels of any one type."""
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Number
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
+from sklearn.utils import check_array, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+logger = logging.getLogger(__name__)
+
+QUANTITY = 20  # different integers from which on a target looks like a quantity
+MANY_COLUMNS = 500  # above which a fit may take hours
+
+
+def is_frame(rows: Any) -> bool:
+    """Whether the rows have named columns: a DataFrame of pandas or polars, or a table of pyarrow."""
+    return isinstance(rows, pd.DataFrame) or hasattr(rows, "to_pandas") or hasattr(rows, "iter_columns")
+
+
+def as_pandas(rows: Any) -> pd.DataFrame:
+    """The frame with texts as its column names, each of them once."""
+    if isinstance(rows, pd.DataFrame):
+        frame = rows
+    elif hasattr(rows, "iter_columns"):  # polars, whose to_pandas needs pyarrow
+        frame = pd.DataFrame({name: pd.Series(rows[name].to_list()) for name in rows.columns})
+    else:
+        frame = rows.to_pandas()
+    if frame.columns.nlevels > 1:
+        raise ValueError(
+            f"the column names have {frame.columns.nlevels} levels, e.g. {frame.columns[0]!r}; give one level, for example "
+            "table.set_axis(table.columns.map('_'.join), axis=1)"
+        )
+    names = pd.Index(map(str, frame.columns))
+    if names.has_duplicates:
+        raise ValueError(f"the table has column {names[names.duplicated()][0]!r} twice; rename or drop one of them")
+    return frame.set_axis(names, axis=1)
+
+
+def check_array_like(rows: Any) -> None:
+    """Rows without names have to be a matrix."""
+    first = rows[0] if isinstance(rows, list) and rows else None
+    if (
+        rows is None
+        or isinstance(first, Mapping)
+        or (isinstance(rows, pd.Series | Mapping | str) and not issparse(rows))
+    ):
+        given = "a list of mappings" if first is not None else f"a {type(rows).__name__}"
+        raise ValueError(f"the rows are {given}; give a DataFrame, for example pd.DataFrame(rows)")
+
+
+def from_array(rows: Any) -> pd.DataFrame:
+    """A matrix of numbers or of any objects, without names."""
+    check_array_like(rows)
+    logger.warning("the rows are an array without names; columns are read by position, as in training")
+    if isinstance(rows, list) or getattr(rows, "dtype", np.dtype(float)).kind in "OUST":
+        return pd.DataFrame(rows, dtype=object)
+    return pd.DataFrame(check_array(rows, dtype="numeric", ensure_all_finite="allow-nan"))
+
+
+def match_columns(rows: Any, names: Sequence[str], *, named: bool, target: str | None) -> pd.DataFrame:
+    """A frame to predict with the names of the columns in training, in which they were `named` or not."""
+    frame = as_pandas(rows)
+    if not named and not set(names) <= set(frame.columns):
+        logger.warning("the model was fitted on an array without names; columns are read by position")
+        return by_position(frame, names)
+    if new := [name for name in frame.columns if name not in {*names, target}]:
+        logger.warning("column %r (first of %d) was not in training and is ignored", new[0], len(new))
+    return frame
+
+
+def by_position(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """The rows with the names of training, of which there have to be as many."""
+    if rows.shape[1] != len(names):
+        raise ValueError(
+            f"X has {rows.shape[1]} features, but GaugeClassifier is expecting {len(names)} features as input; give the "
+            "columns of training in their order, or a DataFrame with their names"
+        )
+    return rows.set_axis(list(names), axis=1)
+
+
+def class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The classes in order, and the number of the class of every row."""
+    if isinstance(y, pd.Series) and pd.api.types.is_numeric_dtype(y.dtype) and not y.isna().any():
+        y = np.array(y.to_list())  # Int64 gives integers, not objects
+    if isinstance(y, list | tuple):
+        _check_types(y)  # as an array they would all be texts
+    labels = pd.Series(column_or_1d(y, warn=True))
+    blank = labels.map(lambda label: isinstance(label, str) and not label.strip()).astype(bool)
+    unlabelled = np.flatnonzero(labels.isna() | blank)
+    if len(unlabelled):
+        raise ValueError(f"the label of row {unlabelled[0]} is missing ({len(unlabelled)} in all); drop these rows")
+    values = labels.to_numpy()
+    if values.dtype == object:
+        _check_types(values)
+        values = values if isinstance(values[0], str) else np.array(values.tolist())
+    _check_quantity(labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # many classes are reported below, with a cure
+        check_classification_targets(values)
+    classes, numbers = np.unique(values, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"all labels are {values.tolist()[0]!r}, one class only; give rows of two or more classes")
+    for problem in target_problems(labels):
+        logger.warning("the target %s", problem)
+    return classes, numbers
+
+
+def bin_labels(labels: pd.Series, classes: int) -> pd.Series:
+    """A quantity in `classes` ranges of about equally many rows, in words."""
+    numbers = pd.to_numeric(labels, errors="coerce")
+    wrong = labels[numbers.isna() & labels.notna()]
+    if len(wrong):
+        raise ValueError(f"--classes divides numbers, but the label of row {wrong.index[0]} is {wrong.iloc[0]!r}")
+    edges = np.unique(np.nanquantile(numbers, np.linspace(0, 1, classes + 1)[1:-1]))
+    names = np.array([*(f"up to {edge:g}" for edge in edges), f"above {edges[-1]:g}"], dtype=object)
+    return pd.Series(names[np.searchsorted(edges, numbers)], labels.index, name=labels.name).where(labels.notna())
+
+
+def target_problems(values: pd.Series) -> Iterator[str]:
+    """Why labels may make little sense as classes; none of `values` is missing."""
+    classes = values.astype(str).nunique()
+    if classes > max(2, len(values) / 2):
+        yield f"has {classes} classes in {len(values)} rows; is it an identifier? Most have one row"
+    elif classes > QUANTITY and pd.api.types.is_numeric_dtype(values):
+        yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
+
+
+def cost_problems(columns: int) -> Iterator[str]:
+    """Why a fit may be expensive."""
+    if columns > MANY_COLUMNS:
+        yield (
+            f"the table has {columns} columns; training time grows with their square and may be hours: drop columns "
+            "(columns=, --column NAME=ignore) or set a time limit (time_limit=, --time-limit)"
+        )
+
+
+def class_weights(weight: str | Mapping[Any, float] | None, labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The weight of each class in training; 1 for a class that is not learned, or not given."""
+    weights = np.ones(len(classes))
+    weights[labels] = compute_sample_weight(weight, classes[labels])
+    return weights
+
+
+def probabilities_of(answers: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The probabilities in the data, of answers that were learned with class weights (Elkan 2001, Theorem 2)."""
+    if not np.isfinite(answers).all():
+        row = int(np.flatnonzero(~np.isfinite(answers).all(1))[0])
+        raise ValueError(f"the model answers row {row} with NaN; its weights are not usable: fit it again")
+    unweighted = answers / np.where(weights > 0, weights, 1.0)
+    return unweighted / unweighted.sum(1, keepdims=True)
+
+
+def _check_types(labels: Sequence[Any] | np.ndarray) -> None:
+    """True and 1 are equal in Python, and 1 and "1" would be one class in a saved model."""
+    kinds = {_type_name(label): label for label in labels if not pd.api.types.is_scalar(label) or not pd.isna(label)}
+    if len(kinds) > 1:
+        (one, first), (other, second), *_ = sorted(kinds.items())
+        raise ValueError(
+            f"labels are of one type, but {first!r} is {one} and {second!r} is {other}; make them all texts"
+        )
+
+
+def _type_name(label: Any) -> str:
+    if isinstance(label, bool | np.bool_):
+        return "a truth value"
+    if isinstance(label, Number):
+        return "a number"
+    return "a text" if isinstance(label, str) else f"a {type(label).__name__}"
+
+
+def _check_quantity(labels: pd.Series) -> None:
+    if pd.api.types.is_float_dtype(labels) and not (labels % 1 == 0).all():
+        raise ValueError(
+            f"Unknown label type: continuous. Labels such as {labels[labels % 1 != 0].iloc[0]:g} are a quantity; divide "
+            "them into classes (--classes 4, pd.qcut)"
+        )

@@ -1,0 +1,210 @@
+"""Numbers and dates that are written as text: currencies, percent signs, separators, and the order of day and month."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+MOST = 0.9  # share of the values that has to agree before text is read as numbers or dates
+SECONDS = 86_400  # of a day
+CURRENCIES = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD"]
+UNIT = re.compile(rf"[$€£¥₹₩₽₺%]|\b(?:{'|'.join(CURRENCIES)})\b")
+GAPS = str.maketrans({"−": "-", "'": "", "’": "", "_": "x", **dict.fromkeys(" \u00a0\u2009\u202f", "")})
+SPACED = r"[+−-]?\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?:[.,]\d+)?"
+ISO = r"\d{4}-\d{2}-\d{2}(?:$|[T ])"
+DATES = {  # in the order in which they are tried: a day comes before its month where both are possible
+    "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
+    "%d/%m/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
+    "%m/%d/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
+    "%d-%m-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
+    "%m-%d-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
+    "%Y/%m/%d": r"\d{4}/\d{1,2}/\d{1,2}",
+    "%Y.%m.%d": r"\d{4}\.\d{1,2}\.\d{1,2}",
+    "%d %b %Y": r"\d{1,2} [A-Za-z]{3} \d{4}",
+    "%d %B %Y": r"\d{1,2} [A-Za-z]{3,} \d{4}",
+    "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
+    "%B %d, %Y": r"[A-Za-z]{3,} \d{1,2}, \d{4}",
+}
+NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How numbers are written: the decimal separator and the unit beside them; `date` is the format of dates, or empty.
+
+    >>> Writing.of(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
+    True
+    >>> Writing.of(pd.Series(["1.200,50 €", "7,25 €"])).note
+    "numbers with a decimal comma, '€' removed"
+    """
+
+    decimal: str = "."
+    unit: str = ""
+    date: str = ""
+    guessed: bool = False
+
+    @classmethod
+    def of(cls, values: pd.Series) -> "Writing | None":
+        """That of most values, none of them missing; None if they are neither numbers nor dates."""
+        if pd.api.types.is_datetime64_any_dtype(values):
+            return cls(date="ISO8601")
+        if pd.api.types.is_numeric_dtype(values):
+            return cls()
+        words = values.astype(str).str.strip()
+        if len(words) and values.map(lambda value: isinstance(value, date)).mean() >= MOST:
+            return cls(date="ISO8601")
+        return _date_writing(words) or _number_writing(words)
+
+    def read(self, values: pd.Series) -> np.ndarray:
+        """The values as numbers, dates as days since 1970; NaN where they cannot be read."""
+        if self.date:
+            if _numeric(values):
+                return np.full(len(values), np.nan)
+            seconds = _dates(values, self.date).dt.tz_localize(None).to_numpy("datetime64[s]")
+            return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / SECONDS)
+        if _numeric(values):
+            numbers = values.to_numpy(np.float64, na_value=np.nan)
+        else:
+            texts = values.map(lambda value: value if isinstance(value, str) else None).astype(object)
+            numbers = self._from_text(texts)
+            others = np.flatnonzero(values.map(lambda value: isinstance(value, NUMERIC_TYPES)))
+            numbers[others] = [_as_float(values.iloc[row]) for row in others]
+        return np.where(np.isinf(numbers), np.nan, numbers)
+
+    @property
+    def note(self) -> str:
+        """What was guessed, empty for plain numbers."""
+        if self.date in ("", "ISO8601"):
+            parts = [f"a decimal {'comma' if self.decimal == ',' else 'point'}"] if self.guessed else []
+            parts += [f"{self.unit!r} removed"] if self.unit else []
+            return "dates" if self.date else f"numbers with {', '.join(parts)}" if parts else ""
+        order = "day first" if self.date.startswith("%d") else "month first" if self.date[1] in "mbB" else "year first"
+        unsure = ", a guess: no day is above 12" if self.guessed else ""
+        return f"dates, {order} ({self.date}){unsure}"
+
+    def _from_text(self, texts: pd.Series) -> np.ndarray:
+        if self.decimal == "." and not self.unit:
+            numbers = _to_numeric(texts)
+            rest = np.flatnonzero(np.isnan(numbers) & texts.notna().to_numpy())
+        else:
+            numbers, rest = np.full(len(texts), np.nan), np.flatnonzero(texts.notna())
+        numbers[rest] = _to_numeric(texts.iloc[rest].map(self._plain))
+        return numbers
+
+    def _plain(self, text: str) -> str:
+        """In the notation of Python, or the text itself if it is not a number of this form."""
+        text = text.strip()
+        if self.unit:
+            text = (text.removesuffix(self.unit) if text.endswith(self.unit) else text.removeprefix(self.unit)).strip()
+            text = re.sub(rf"^([+−-]){re.escape(self.unit)}", r"\1", text)
+        if re.fullmatch(SPACED, text) or text.startswith("−"):
+            text = text.translate(GAPS)
+        decimal, thousands = (r"\.", ",") if self.decimal == "." else (",", r"\.")
+        if re.fullmatch(rf"[+-]?[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+(?:{decimal}\d*)?", text):
+            text = text.replace(thousands[-1], "")
+        elif self.decimal == "," and "." in text:
+            return "x"  # a decimal point where commas are expected
+        return text.replace(",", ".") if self.decimal == "," else text
+
+
+def looks_like_codes(values: pd.Series) -> bool:
+    """Whether texts of digits have leading zeros, which numbers do not have."""
+    words = values.astype(str).str.strip()
+    return bool(words.str.fullmatch(r"\d+").mean() >= MOST and words.str.match(r"0\d").any())
+
+
+def _number_writing(words: pd.Series) -> Writing | None:
+    units = {unit for text in words for unit in UNIT.findall(text)}
+    if len(units) > 1:  # different currencies are not one number
+        return None
+    unit = next(iter(units), "")
+    bare = words.str.replace(unit, "", regex=False).str.strip() if unit else words
+    comma, point = (
+        bare.str.contains(rf"\d{mark}(?:\d{{1,2}}|\d{{4,}})$|^\D?0{mark}\d|\{other}\d{{3}}{mark}", regex=True).sum()
+        for mark, other in ((",", "."), (r"\.", ","))
+    )
+    grouped = bare.str.contains(r"\d,\d|\d[ \u00a0\u2009\u202f'’]\d{3}|\.\d{3}\.", regex=True).any()
+    writing = Writing("," if comma > point else ".", unit, guessed=bool(grouped))
+    return writing if np.mean(~np.isnan(writing.read(words))) >= MOST else None
+
+
+def _date_writing(words: pd.Series) -> Writing | None:
+    if not len(words):
+        return None
+    if words.str.match(ISO).mean() >= MOST:
+        return Writing(date="ISO8601")
+    shares = {
+        form: np.mean(_dates(words, form).notna())
+        for form, pattern in DATES.items()
+        if words.str.fullmatch(pattern).mean() >= MOST
+    }
+    if not shares or max(shares.values()) < MOST:
+        return None
+    best = max(shares, key=lambda form: shares[form])
+    swapped = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y"}.get(best)
+    return Writing(date=best, guessed=bool(swapped and shares.get(swapped) == shares[best]))
+
+
+def _dates(values: pd.Series, form: str) -> pd.Series:
+    if form != "ISO8601" and not pd.api.types.is_datetime64_any_dtype(values):
+        values = values.map(lambda value: value.strftime(form) if isinstance(value, date) else str(value).strip())
+    elif not pd.api.types.is_datetime64_any_dtype(values):
+        values = values.map(lambda value: None if isinstance(value, NUMERIC_TYPES) else str(value).strip())
+    return pd.to_datetime(values, errors="coerce", utc=True, format=form)
+
+
+def _numeric(values: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values)
+
+
+def _to_numeric(texts: pd.Series) -> np.ndarray:
+    return pd.to_numeric(texts, errors="coerce").to_numpy(np.float64, copy=True, na_value=np.nan)
+
+
+def _as_float(value: Any) -> float:
+    convert: Callable[[Any], float] = float
+    try:
+        return convert(value)
+    except (OverflowError, TypeError, ValueError):  # 10**400, complex numbers, Decimal("sNaN")
+        return float("nan")
+
+
+def plain(column: pd.Series) -> pd.Series:
+    """The column with texts, numbers, dates and missing cells only: other objects become text, durations days."""
+    kind = column.dtype
+    if isinstance(kind, pd.SparseDtype):
+        column = column.sparse.to_dense()
+    elif isinstance(kind, pd.PeriodDtype | pd.IntervalDtype | pd.ArrowDtype) or column.dtype.kind == "c":
+        column = column.astype(object)
+    elif column.dtype.kind == "m":
+        return column / pd.Timedelta(days=1)
+    elif isinstance(kind, pd.CategoricalDtype):
+        categories = [str(each) if not isinstance(each, str | int | float) else each for each in kind.categories]
+        return column if categories == list(kind.categories) else column.map(str, na_action="ignore").astype("category")
+    if column.dtype != object:
+        return column
+    cells = [_plain_cell(value) for value in column]
+    return pd.Series(cells, column.index, object, column.name).infer_objects()
+
+
+def _plain_cell(value: Any) -> Any:
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
+    if isinstance(value, str):  # lone surrogates cannot be written anywhere
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if value is None or (isinstance(value, date) and value is not pd.NaT):
+        return value
+    if isinstance(value, NUMERIC_TYPES) and not isinstance(value, np.complexfloating):
+        return value
+    if value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, pd.Period):
+        return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else str(value)
+    return _plain_cell(str(value))

@@ -1,0 +1,143 @@
+"""Numbers, dates, identifiers and codes are found in texts, read the same way ever after, and every guess is named."""
+
+import logging
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gauge.tabular.columns import Number
+from gauge.tabular.inspection import inspect_table
+from gauge.tabular.kinds import infer_kind
+from gauge.tabular.numbers import Writing, plain
+from gauge.tabular.schema import Schema
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers", "note"),
+    [
+        (["$1,200", "$7.25", "-$3"], [1200, 7.25, -3], "numbers with a decimal point, '$' removed"),
+        (["1.200,50 €", "7,25 €"], [1200.5, 7.25], "numbers with a decimal comma, '€' removed"),
+        (["12%", "7 %"], [12, 7], "numbers with '%' removed"),
+        (["1,234", "12,345,678"], [1234, 12345678], "numbers with a decimal point"),
+        (["0,5", "1,25"], [0.5, 1.25], "numbers with a decimal comma"),
+        (["1 234,5", "−2"], [1234.5, -2], "numbers with a decimal comma"),
+        (["1'234.5", "3"], [1234.5, 3], "numbers with a decimal point"),
+        (["1e3", " 2 "], [1000, 2], ""),
+    ],
+)
+def test_numbers_in_texts_are_read_and_the_guess_is_named(texts, numbers, note):
+    column = pd.Series(texts)
+    assert infer_kind(column) == ("number", note)
+    assert Writing.of(column).read(column).tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ("texts", "note"),
+    [
+        (["31.12.2020", "1.2.2021"], "dates, day first (%d.%m.%Y)"),
+        (["31/12/2020", "01/02/2021"], "dates, day first (%d/%m/%Y)"),
+        (["12/31/2020", "02/01/2021"], "dates, month first (%m/%d/%Y)"),
+        (["2020/12/31", "2021/02/01"], "dates, year first (%Y/%m/%d)"),
+        (["31 Dec 2020", "1 Feb 2021"], "dates, day first (%d %b %Y)"),
+        (["December 31, 2020", "February 1, 2021"], "dates, month first (%B %d, %Y)"),
+        (["2020-12-31", "2021-02-01"], "dates"),
+    ],
+)
+def test_dates_are_read_in_their_order_of_day_and_month(texts, note):
+    column = pd.Series(texts, name="day")
+    assert infer_kind(column) == ("number", note)
+    assert Number.of(column).writing.read(column).tolist() == [18627, 18659]
+
+
+def test_an_order_of_day_and_month_that_cannot_be_known_is_called_a_guess():
+    assert "day first (%d/%m/%Y), a guess: no day is above 12" in infer_kind(pd.Series(["01/02/2020", "03/04/2020"]))[1]
+
+
+def test_what_is_written_in_another_way_than_in_training_is_missing_not_misread(caplog):
+    column = Number.of(pd.Series(["1.200,50 €", "7,25 €", "8 €"], name="price"))
+    with caplog.at_level(logging.WARNING):
+        codes = column.encode(pd.Series(["7.25 €", "$8", "1.200 €", "9"], name="price"))
+    assert np.isnan(codes).tolist() == [True, True, False, False]
+    assert "column 'price', row 0: '7.25 €' is not a number, and 1 more cannot be read" in caplog.text
+
+
+def test_different_currencies_are_not_one_number():
+    assert infer_kind(pd.Series(["$5", "€5", "$7"]))[0] == "category"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind", "note"),
+    [
+        ("n", range(100, 130), "ignore", "its values are running numbers, as in an identifier"),
+        ("patient_id", [7 * i % 101 for i in range(30)], "ignore", "its name is that of an identifier"),
+        ("age", [7 * i % 101 for i in range(30)], "number", ""),
+        ("key", [f"0a1b2c3d-0000-4000-8000-{i % 9:012d}" for i in range(30)], "ignore", "its values are UUIDs"),
+        ("zip", [10115, 20095] * 15, "category", "digits are read as codes, not as a number"),
+        ("ward", ["01067", "10115", "20095"] * 10, "category", "digits are read as codes, not as a number"),
+    ],
+)
+def test_identifiers_and_codes_are_recognised(name, values, kind, note):
+    inferred, reason = infer_kind(pd.Series(values, name=name))
+    assert inferred == kind
+    assert reason.endswith(note)
+
+
+def test_inspect_and_fit_name_every_guess():
+    frame = pd.DataFrame(
+        {
+            "id": range(40),
+            "price": [f"{row},50" if row % 4 else "unknown" for row in range(40)],
+            "zip": ["01067", "10115"] * 20,
+            "day": ["31.12.2020", "1.1.2021"] * 20,
+        }
+    )
+    printed = inspect_table(frame).text()
+    for guess in ("running numbers", "decimal comma; 'unknown' counts as missing", "read as codes", "dates, day first"):
+        assert guess in printed
+    assert "read as guessed: price (numbers with a decimal comma)" in Schema.of(frame).summary()
+
+
+def test_cells_of_any_type_are_texts_numbers_dates_or_missing():
+    cells = [
+        10**400,
+        10**5000,
+        1j,
+        [1],
+        {"a": 1},
+        b"x",
+        pd.NA,
+        pd.NaT,
+        Decimal("2.5"),
+        np.float32(1.5),
+        pd.Period("2020-02", "M"),
+    ]
+    column = plain(pd.Series(cells, dtype=object, name="x"))
+    numbers = Writing().read(column[column.notna()])
+    assert numbers[~np.isnan(numbers)].tolist() == [2.5, 1.5]
+    assert column.isna().sum() == 2
+    assert column.iloc[-1] == "2020-02-29"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(pd.period_range("2020-01", periods=30, freq="M")),
+        pd.Series(["2020-01-01", "9999-12-31", "0001-01-01"] * 10),
+        pd.Series(pd.to_timedelta(range(30), unit="h")),
+        pd.Series(pd.arrays.SparseArray([0.0, 1.5] * 15)),
+        pd.Series(pd.array([1, None, 3] * 10, dtype="Int64")),
+        pd.Series([True, None, False] * 10, dtype="boolean"),
+        pd.Series(pd.cut(np.arange(30), 3)),
+        pd.Series([[1], [2]] * 15),
+        pd.Series([1j, 2j] * 15),
+    ],
+)
+def test_a_column_of_any_type_becomes_finite_codes(values):
+    frame = pd.DataFrame({"x": values, "sex": ["f", "m"] * 15})
+    schema = Schema.of(frame)
+    encoded = schema.encode(frame)
+    assert [column.name for column in schema.columns] == ["x", "sex"]
+    assert encoded.inputs["table"].isfinite().all()
+    assert encoded.observed["table"][0, 0]

@@ -1,0 +1,143 @@
+"""A table of another form than in training is read rightly or refused; no column counts as missing in silence."""
+
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import unchecked
+
+from gauge import GaugeClassifier
+from gauge.tabular.inputs import class_numbers, probabilities_of
+
+OPTIONS = {"strategy": "mask", "epochs": 1, "batch_size": 64, "random_state": 0, "verbose": False}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    draw = np.random.default_rng(0)
+    return pd.DataFrame(
+        {"age": draw.normal(size=60), "dose": draw.normal(size=60), "ward": draw.choice(["a", "b"], 60)}
+    )
+
+
+@pytest.fixture(scope="module")
+def labels():
+    return np.random.default_rng(1).integers(0, 2, 60)
+
+
+@pytest.fixture(scope="module")
+def model(frame, labels):
+    with unchecked():
+        return GaugeClassifier(**OPTIONS).fit(frame, labels)
+
+
+def test_an_array_of_the_same_columns_is_read_by_position(model, frame, caplog):
+    with caplog.at_level(logging.WARNING):
+        answers = model.predict_proba(frame.to_numpy(object))
+    assert np.array_equal(answers, model.predict_proba(frame))
+    assert "columns are read by position" in caplog.text
+    with pytest.raises(ValueError, match="X has 2 features, but GaugeClassifier is expecting 3 features"):
+        model.predict(frame.to_numpy(object)[:, :2])
+
+
+def test_a_frame_given_to_a_model_of_an_array_is_read_by_position(frame, labels, caplog):
+    numbers = frame[["age", "dose"]]
+    with unchecked():
+        model = GaugeClassifier(**OPTIONS).fit(numbers.to_numpy(), labels)
+    expected = model.predict_proba(numbers.to_numpy())
+    with caplog.at_level(logging.WARNING):
+        assert np.array_equal(model.predict_proba(numbers), expected)
+    assert "fitted on an array without names; columns are read by position" in caplog.text
+    with pytest.raises(ValueError, match="X has 3 features, but GaugeClassifier is expecting 2"):
+        model.predict(frame)
+
+
+def test_a_polars_frame_keeps_its_names(model, frame, labels):
+    polars = pytest.importorskip("polars")
+    rows = polars.DataFrame({name: frame[name].tolist() for name in ("ward", "dose", "age")})
+    assert np.array_equal(model.predict_proba(rows), model.predict_proba(frame))
+    with unchecked():
+        again = GaugeClassifier(**OPTIONS).fit(rows.select("age", "dose", "ward"), labels)
+    assert np.array_equal(again.predict_proba(frame), model.predict_proba(frame))
+
+
+@pytest.mark.parametrize("lost", [["age", "dose"], ["age", "dose", "ward"]])
+def test_a_table_with_less_than_half_of_the_columns_is_refused(model, frame, lost):
+    renamed = frame.rename(columns={name: name.upper() for name in lost})
+    with pytest.raises(
+        ValueError,
+        match=f"the table has {3 - len(lost)} of the model's 3 columns, it lacks 'age'; its columns are 'AGE'",
+    ):
+        model.predict(renamed)
+
+
+def test_names_of_several_levels_are_refused_with_the_cure(frame, labels):
+    levels = frame.set_axis(pd.MultiIndex.from_product([["a"], frame.columns]), axis=1)
+    with pytest.raises(ValueError, match="the column names have 2 levels, e.g. .'a', 'age'.; give one level"):
+        GaugeClassifier(**OPTIONS).fit(levels, labels)
+
+
+def test_weights_that_are_not_finite_are_an_error_not_class_zero(frame, labels, tmp_path):
+    with unchecked():
+        model = GaugeClassifier(**OPTIONS).fit(frame, labels)
+    next(model.model_.parameters()).data.fill_(float("nan"))
+    with pytest.raises(ValueError, match="are not finite"):
+        model.predict(frame)
+    with pytest.raises(ValueError, match="the model answers row 1 with NaN; its weights are not usable: fit it again"):
+        probabilities_of(np.array([[0.5, 0.5], [np.nan, np.nan]]), np.ones(2))
+    model.save(tmp_path)
+    with pytest.raises(ValueError, match="model.safetensors has values that are NaN or infinite, first in '"):
+        GaugeClassifier.load(tmp_path)
+
+
+def test_nullable_integers_come_back_as_integers_and_mixed_labels_are_refused(frame, labels):
+    with unchecked():
+        model = GaugeClassifier(**OPTIONS).fit(frame, pd.Series(labels, dtype="Int64"))
+    assert model.classes_.dtype == np.int64
+    assert model.predict(frame).dtype == np.int64
+    for mixed in (["0", 1] * 30, pd.Series(["0", 1] * 30, dtype=object)):
+        with pytest.raises(
+            ValueError, match="labels are of one type, but 1 is a number and '0' is a text; make them all"
+        ):
+            GaugeClassifier(**OPTIONS).fit(frame, mixed)
+    with pytest.raises(ValueError, match="1 is a number and True is a truth value"):
+        GaugeClassifier(**OPTIONS).fit(frame, pd.Series([True, 1] * 30, dtype=object))
+
+
+def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog):
+    with caplog.at_level(logging.WARNING):
+        class_numbers([f"patient {row}" for row in range(60)])
+        class_numbers(np.arange(60) // 2)
+    assert "the target has 60 classes in 60 rows; is it an identifier?" in caplog.text
+    assert (
+        "the target has 30 different numbers; if it is a quantity, divide it into classes (--classes 4" in caplog.text
+    )
+    with pytest.raises(ValueError, match="Labels such as 0.5 are a quantity; divide them into classes .--classes 4"):
+        class_numbers(np.arange(60) / 2)
+
+
+def test_many_columns_are_reported_before_training(frame, labels, caplog, monkeypatch):
+    monkeypatch.setattr("gauge.tabular.inputs.MANY_COLUMNS", 2)
+    with unchecked(), caplog.at_level(logging.WARNING):
+        GaugeClassifier(**OPTIONS).fit(frame, labels)
+    assert (
+        "the table has 3 columns; training time grows with their square and may be hours: drop columns" in caplog.text
+    )
+
+
+def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanced(tmp_path):
+    draw = np.random.default_rng(0)
+    labels = (draw.random(600) < 0.1).astype(int)
+    rows = pd.DataFrame({"x": labels + draw.normal(0, 1, 600)})
+    with unchecked():
+        model = GaugeClassifier(**OPTIONS | {"epochs": 8, "class_weight": "balanced", "learning_rate": 0.01}).fit(
+            rows, labels
+        )
+    probabilities = model.predict_proba(rows)
+    assert probabilities[:, 1].mean() == pytest.approx(labels.mean(), abs=0.05)
+    assert model.predict(rows).mean() > 0.2
+    explained = model.explain(rows[:9]).to_frame()
+    assert explained["prediction"].tolist() == [str(label) for label in model.predict(rows[:9])]
+    model.save(tmp_path)
+    assert np.array_equal(GaugeClassifier.load(tmp_path).predict(rows), model.predict(rows))
