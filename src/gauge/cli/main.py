@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gauge import __version__, registry
-from gauge.cli import benchmark, models, tables
+from gauge.cli import benchmark, models, production, tables
 from gauge.cli.options import AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
 
@@ -77,6 +77,7 @@ def demo(
 
 
 tables.add_to(app)
+production.add_to(app)
 
 
 @app.command("list")

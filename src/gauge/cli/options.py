@@ -17,6 +17,7 @@ def _load_plugins(files: list[Path] | None) -> list[Path] | None:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1. Default: a GPU if there is one.")]
+Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for this many epochs, for a quick look.")]
 Protocols = Annotated[
     list[str] | None, typer.Option("--protocol", help="Conditions to evaluate, e.g. eta=0.8; may be repeated.")

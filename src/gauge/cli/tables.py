@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import Device, TimeLimit, named, seconds
+from gauge.cli.options import Device, Model, TimeLimit, named, seconds
 from gauge.registry import pick
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gauge.deploy.exported import ExportedClassifier
     from gauge.tabular.estimator import GaugeClassifier
 
 ROWS_AT_ONCE = 5000
@@ -23,7 +24,6 @@ KIND = "ward=category"
 TRAINING = ".training"  # in the folder of a model, while it is fitted
 
 Table = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .jsonl or .parquet.")]
-Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
 Kinds = Annotated[
     list[str] | None,
     typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|ignore; may be repeated."),
@@ -104,7 +104,7 @@ def fit(
 
 
 def predict(
-    model: Model,
+    model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
     table: Table,
     out: Annotated[Path | None, typer.Option(help="File for the predictions, .csv. Default: the terminal.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
@@ -115,10 +115,10 @@ def predict(
         raise ValueError(f"{out} should end in .csv, the format of predictions")
     if out is not None and out.resolve() == table.resolve():
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
+    from gauge.data.files import write_bytes
     from gauge.tabular.files import read_rows
-    from gauge.training.checkpoint import write_bytes
 
-    classifier = _load(model, table, device)
+    classifier = _load_any(model, table, device)
     count = 0
 
     def write(file: Any) -> None:
@@ -177,7 +177,18 @@ def _load(model: Path, table: Path, device: str | None) -> "GaugeClassifier":
     return GaugeClassifier.load(model, device=device, image_folder=table.parent)
 
 
-def _answers(classifier: "GaugeClassifier", part: "pd.DataFrame", keep: list[str]) -> "pd.DataFrame":
+def _load_any(model: Path, table: Path, device: str | None) -> "GaugeClassifier | ExportedClassifier":
+    """An exported classifier runs without torch."""
+    if model.suffix != ".onnx":
+        return _load(model, table, device)
+    from gauge.deploy.exported import ExportedClassifier
+
+    return ExportedClassifier(model, image_folder=table.parent)
+
+
+def _answers(
+    classifier: "GaugeClassifier | ExportedClassifier", part: "pd.DataFrame", keep: list[str]
+) -> "pd.DataFrame":
     for name in keep:
         pick(dict.fromkeys(part.columns), name, "column to keep")
     probabilities = classifier.predict_proba(part)

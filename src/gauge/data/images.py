@@ -9,6 +9,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 CHUNK = 64  # images per task
+HALF = (0.5, 0.5, 0.5)  # default mean and deviation of colours
 
 Size = tuple[int, int]
 Box = tuple[int, int, int, int]

@@ -42,5 +42,5 @@ class Network(nn.Module):
 
     def sequence(self, tokens: Float[Tensor, "b n c"]) -> Float[Tensor, "b s c"]:
         """The tokens after CLS."""
-        cls = (self.cls_token + self.cls_position).to(tokens.dtype).expand(len(tokens), 1, -1)
+        cls = (self.cls_token + self.cls_position).to(tokens.dtype).expand(tokens.shape[0], 1, -1)
         return torch.cat([cls, tokens], 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gauge.model.encoders._pretrained import HALF
+from gauge.data.images import HALF
 
 SIDE = 224  # pixels, where a config does not say
 

@@ -1,6 +1,5 @@
 """Schema: which columns of a table are used, and how its rows become the modalities of a model."""
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +13,9 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.registry import pick
-from gauge.tabular.columns import COLUMNS, PRETRAINED, Cell, Column, Image, PretrainedText, Words, infer_kind, missing
-from gauge.tabular.pretrained import Pretrained, with_tuples
+from gauge.tabular.arrays import by_modality, cells, columns_from_json, encode_rows
+from gauge.tabular.columns import COLUMNS, PRETRAINED, Cell, Column, Image, PretrainedText, infer_kind, missing
 from gauge.types import Batch
-
-logger = logging.getLogger(__name__)
 
 LISTED = 20  # columns of a kind that are named in a summary
 
@@ -102,16 +99,12 @@ class Schema:
     @property
     def table(self) -> tuple[Cell, ...]:
         """The columns of numbers and categories."""
-        return tuple(column for column in self.columns if isinstance(column, Cell))
+        return cells(self.columns)
 
     @property
     def modalities(self) -> dict[str, tuple[Column, ...]]:
         """The columns of each modality."""
-        modalities: dict[str, tuple[Column, ...]] = {"table": self.table} if self.table else {}
-        for kind in ("text", "image"):
-            same = [column for column in self.columns if column.kind == kind]
-            modalities |= {f"{kind}{index}": (column,) for index, column in enumerate(same)}
-        return modalities
+        return by_modality(self.columns)
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -135,19 +128,7 @@ class Schema:
 
     def encode(self, frame: pd.DataFrame, folder: Path = Path()) -> Encoded:
         """The rows as tensors; image paths are relative to `folder`. A column that the table lacks counts as missing."""
-        names = [column.name for column in self.columns]
-        if lacking := [name for name in names if name not in frame]:
-            logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
-        frame = frame.reindex(columns=names)
-        encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        for modality, (first, *_) in self.modalities.items():
-            if isinstance(first, Image):
-                encoded[modality] = first.encode(frame[first.name], folder)
-            elif isinstance(first, Words):
-                encoded[modality] = first.encode(frame[first.name])
-            else:
-                cells = np.stack([column.encode(frame[column.name]) for column in self.table], 1)
-                encoded[modality] = np.where(np.isnan(cells), 0.0, cells).astype(np.float32), ~np.isnan(cells)
+        encoded = encode_rows(self.columns, frame, folder)
         inputs = {modality: torch.from_numpy(values) for modality, (values, _) in encoded.items()}
         observed = {modality: torch.from_numpy(flags) for modality, (_, flags) in encoded.items()}
         empty = ~torch.cat([_per_column(flags) for flags in observed.values()], 1).any(1)
@@ -183,14 +164,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], tokenizers: Path = Path()) -> "Schema":
-        columns = []
-        for index, column in enumerate(content["columns"]):
-            values = with_tuples(column)
-            kind, model = values.pop("kind"), values.pop("model", None)
-            if model:
-                values["model"] = Pretrained.from_json(model, tokenizers / str(index))
-            columns.append((PRETRAINED if model else COLUMNS)[kind](**values))
-        return cls(tuple(columns), dict(content["ignored"]))
+        return cls(columns_from_json(content["columns"], tokenizers), dict(content["ignored"]))
 
 
 def _per_column(flags: Tensor) -> Tensor:
