@@ -69,6 +69,7 @@ class Encoders(nn.Module):
         return tuple(part(x, flags) for part, x in zip(self.parts.values(), inputs, strict=True))
 
 
+@pytest.mark.slow
 def test_every_encoder_gives_the_same_in_an_exported_graph(tmp_path):
     encoders = Encoders()
     inputs = [noise(5, *shape, seed=place).abs() for place, shape in enumerate(encoders.shapes)]
@@ -104,6 +105,7 @@ class Imputers(nn.Module):
         return (*filled, self.tip.complete(Batch(photos, shown)).inputs["table"])
 
 
+@pytest.mark.slow
 def test_every_imputer_gives_the_same_in_an_exported_graph_or_says_why_not(tmp_path, train, batch):
     module = Imputers(train, batch)
     assert {*module.parts, "tip", "oracle"} == set(IMPUTERS.names())
@@ -166,6 +168,7 @@ class Backbones(nn.Module):
         return tuple(values for each in predictions for values in (each.logits, each.evidence.scores, each.gates))
 
 
+@pytest.mark.slow
 def test_scores_and_gates_of_every_backbone_are_the_same_in_an_exported_graph(tmp_path):
     module = Backbones()
     observed = noise(6, 5, seed=1) > -0.5

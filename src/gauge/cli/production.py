@@ -1,11 +1,11 @@
-"""The commands that bring a model into production: export. Heavy imports are deferred until they are needed."""
+"""The commands that bring a model into production: export and serve. Heavy imports are deferred until they are needed."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gauge.cli.options import Model
+from gauge.cli.options import Device, Model, seconds
 
 
 def export(
@@ -24,5 +24,28 @@ def export(
         print(f"{part} is left out: {reason}")
 
 
+def serve(
+    model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
+    max_body: Annotated[int, typer.Option(min=1, help="Largest body of a request, in MiB.")] = 16,
+    max_rows: Annotated[int, typer.Option(min=1, help="Most rows of a request.")] = 1000,
+    time_limit: Annotated[str, typer.Option(help="Longest time for an answer, e.g. 30s.")] = "30s",
+    device: Device = None,
+) -> None:
+    """Answer predictions over HTTP: POST /predict and /explain, GET /health, /metrics and /docs.
+
+    A model that is saved again in the same place is loaded without a restart.
+    """
+    try:
+        from gauge.deploy.serve import Limits, run
+    except ImportError as error:
+        raise ValueError(f"serving needs {error.name}; install it with: pip install 'gauge-ml[serve]'") from error
+
+    limits = Limits(body=max_body * 2**20, rows=max_rows, seconds=seconds(time_limit))
+    run(model, host=host, port=port, limits=limits, device=device)
+
+
 def add_to(app: typer.Typer) -> None:
-    app.command()(export)
+    for command in (export, serve):
+        app.command()(command)

@@ -116,9 +116,10 @@ def predict(
     if out is not None and out.resolve() == table.resolve():
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
     from gauge.data.files import write_bytes
+    from gauge.deploy.exported import load_classifier
     from gauge.tabular.files import read_rows
 
-    classifier = _load_any(model, table, device)
+    classifier = load_classifier(model, device=device, image_folder=table.parent)
     count = 0
 
     def write(file: Any) -> None:
@@ -175,15 +176,6 @@ def _load(model: Path, table: Path, device: str | None) -> "GaugeClassifier":
     from gauge.tabular.estimator import GaugeClassifier
 
     return GaugeClassifier.load(model, device=device, image_folder=table.parent)
-
-
-def _load_any(model: Path, table: Path, device: str | None) -> "GaugeClassifier | ExportedClassifier":
-    """An exported classifier runs without torch."""
-    if model.suffix != ".onnx":
-        return _load(model, table, device)
-    from gauge.deploy.exported import ExportedClassifier
-
-    return ExportedClassifier(model, image_folder=table.parent)
 
 
 def _answers(

@@ -3,12 +3,15 @@
 import json
 import logging
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from gauge.tabular.arrays import columns_from_json, encode_rows
+
+if TYPE_CHECKING:
+    from gauge.tabular.estimator import GaugeClassifier
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +33,17 @@ def open_session(path: Path) -> Any:
     except Exception as error:  # onnxruntime's errors share no base class but this
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{path} cannot be read as ONNX ({reason}); export it again") from error
+
+
+def load_classifier(
+    path: Path, *, device: str | None = None, image_folder: Path | None = None
+) -> "GaugeClassifier | ExportedClassifier":
+    """The classifier in a folder that `save` wrote or in a file that `export` wrote; the latter needs no torch."""
+    if path.suffix == ".onnx":
+        return ExportedClassifier(path, image_folder=image_folder)
+    from gauge.tabular.estimator import GaugeClassifier
+
+    return GaugeClassifier.load(path, device=device, image_folder=image_folder)
 
 
 class ExportedClassifier:

@@ -179,7 +179,8 @@ class PretrainedText:
 
 @dataclass(frozen=True)
 class Image:
-    """Images, given by the paths of their files and resized to `side` x `side` pixels; one without a file is missing."""
+    """Images, given by the paths of their files or as the bytes of these, and resized to `side` x `side` pixels; one without
+    a file is missing."""
 
     name: str
     side: int = 64
@@ -193,29 +194,32 @@ class Image:
         return cls(str(column.name), model.side, model)
 
     def encode(self, column: pd.Series, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-        paths = {row: folder / str(column.iloc[row]) for row in np.flatnonzero(~missing(column)).tolist()}
-        if without_file := [row for row, path in paths.items() if not path.is_file()]:
+        given = {row: column.iloc[row] for row in np.flatnonzero(~missing(column)).tolist()}
+        sources = {row: cell if isinstance(cell, bytes) else folder / str(cell) for row, cell in given.items()}
+        if without_file := [
+            row for row, source in sources.items() if isinstance(source, Path) and not source.is_file()
+        ]:
             first = without_file[0]
             logger.warning(
                 "column %r: %d image files do not exist and count as missing, first %s (row %s)",
-                *(self.name, len(without_file), paths[first], column.index[first]),
+                *(self.name, len(without_file), sources[first], column.index[first]),
             )
-        rows = sorted(paths.keys() - set(without_file))
-        broken: dict[Path, str] = {}
+        rows = sorted(sources.keys() - set(without_file))
+        broken: dict[int, str] = {}
 
-        def read(path: Path) -> np.ndarray:
+        def read(row: int) -> np.ndarray:
             try:
-                return np.asarray(open_image(path).resize((self.side, self.side))).transpose(2, 0, 1)
+                return np.asarray(open_image(sources[row]).resize((self.side, self.side))).transpose(2, 0, 1)
             except ValueError as error:
-                broken[path] = str(error)
+                broken[row] = str(error)
                 return np.zeros((3, self.side, self.side), np.uint8)
 
         images = np.zeros((len(column), 3, self.side, self.side), np.uint8)
-        images[rows] = gather([paths[row] for row in rows], self.side, read)
-        if unreadable := [row for row in rows if paths[row] in broken]:
-            _report_unreadable(column, unreadable, broken[paths[unreadable[0]]], len(rows))
+        images[rows] = gather(rows, self.side, read)
+        if broken:
+            _report_unreadable(column, sorted(broken), broken[min(broken)], len(rows))
         available = np.zeros(len(column), bool)
-        available[rows] = [paths[row] not in broken for row in rows]
+        available[rows] = [row not in broken for row in rows]
         return images, available
 
 

@@ -78,7 +78,7 @@ def save(model: "GaugeClassifier", folder: Path) -> None:
     }
     tensors = {f"model.{name}": tensor for name, tensor in model.model_.state_dict().items()}
     tensors |= {f"imputer.{name}": tensor for name, tensor in _imputer_state(model).items()}
-    checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
+    about["weights"] = checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
     model.schema_.save_tokenizers(folder / TOKENIZERS)
     checkpoint.write_text(folder / CARD, card(model))
     about["sha256"] = _checksum(about)
@@ -101,6 +101,8 @@ def load(
     model.recipe_ = model._recipe(about["seed"])
     path = folder / WEIGHTS
     tensors, _ = checkpoint.load(path)
+    if about.get("weights", checkpoint.stamp(path)) != checkpoint.stamp(path):
+        raise ValueError(f"{path} belongs to another {ABOUT}: the folder is being written; load it again afterwards")
     imputer = None
     if model.strategy_ == "impute":
         assert isinstance(model.imputer, str)

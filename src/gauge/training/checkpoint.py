@@ -21,12 +21,13 @@ logger = logging.getLogger(__name__)
 FORMAT = "gauge-checkpoint-1"
 
 
-def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write tensors and the record `about` them, in one step."""
+def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> str:
+    """Write tensors and the record `about` them, in one step; returns the checksum."""
     content = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about)
     metadata = {"format": FORMAT, "about": text, "sha256": _checksum(content, text)}
     write_bytes(path, lambda file: file.write(safetensors.torch.save(content, metadata)))
+    return metadata["sha256"]
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -44,6 +45,12 @@ def about(path: Path) -> dict[str, Any]:
     """The record about the tensors of a checkpoint, without reading them."""
     with _opened(path) as (_, metadata):
         return json.loads(metadata["about"])
+
+
+def stamp(path: Path) -> str | None:
+    """The checksum that a checkpoint carries; None in files of gauge-ml 0.1.0."""
+    with _opened(path) as (_, metadata):
+        return metadata.get("sha256")
 
 
 def _checksum(tensors: Mapping[str, Tensor], about: str) -> str:
