@@ -112,6 +112,9 @@ def test_every_imputer_gives_the_same_in_an_exported_graph_or_says_why_not(tmp_p
     tensors = [*batch.blanked().inputs.values(), *batch.observed.values()]
     worst = differences(module, tensors, module.names, tmp_path / "imputers.onnx")
     assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
+
+
+def test_an_imputer_that_cannot_be_exported_says_why(tmp_path, train, batch):
     with pytest.raises(
         ValueError, match="the imputer Oracle cannot be exported: it returns values that a benchmark has hid"
     ):
@@ -176,16 +179,23 @@ def test_scores_and_gates_of_every_backbone_are_the_same_in_an_exported_graph(tm
     assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
 
 
-def test_a_gauge_is_exported_with_the_shapes_of_an_example(tmp_path):
+def small_gauge() -> Gauge:
     encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
-    model = Gauge(encoder, Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES))
-    path = tmp_path / "model.pt2"
+    return Gauge(encoder, Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES))
+
+
+def test_a_gauge_needs_an_example_and_a_known_format(tmp_path):
     with pytest.raises(
-        ValueError, match="a Gauge does not know the shapes of its inputs; give a batch of them as example="
+        ValueError, match="a Gauge does not know the shapes of its inputs; give a batch of them as exam"
     ):
-        export(model, path)
+        export(small_gauge(), tmp_path / "model.pt2")
     with pytest.raises(ValueError, match="there is no export format 'pkl'; known: onnx, pt2"):
-        export(model, tmp_path / "model.pkl")
+        export(small_gauge(), tmp_path / "model.pkl")
+
+
+@pytest.mark.slow
+def test_a_gauge_is_exported_for_torch_with_the_shapes_of_an_example(tmp_path):
+    model, path = small_gauge(), tmp_path / "model.pt2"
     example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
     with unchecked():
         exported = export(model, path, example=example)

@@ -79,6 +79,7 @@ def fit(
     _check_new(out)
     from gauge.tabular.estimator import GaugeClassifier
     from gauge.tabular.files import read_table_file
+    from gauge.training.distributed import is_main, wait
 
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
@@ -96,8 +97,11 @@ def fit(
     }
     content = hashlib.blake2b(table.read_bytes() if table.is_file() else b"")
     content.update(json.dumps([target, options]).encode())
-    model = GaugeClassifier(**options, device=device, image_folder=table.parent)
+    model = GaugeClassifier(**options, device=device, image_folder=table.parent, verbose=is_main())
     model.fit(read_table_file(table), target, folder=out / TRAINING / content.hexdigest()[:12])
+    wait()
+    if not is_main():
+        return
     model.save(out)
     shutil.rmtree(out / TRAINING)
     print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
