@@ -19,6 +19,7 @@ from helpers import clinic
 from PIL import Image
 
 from gauge import GaugeClassifier
+from gauge.training import checkpoint
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -264,3 +265,11 @@ def test_a_replaced_model_is_loaded_and_a_damaged_one_is_not(fitted, tmp_path):
         assert state["problem"] is None
         assert client.predict(ROW)[1] != before
         assert client.predict({"photo": picture()})[0] == 422
+
+
+def test_a_folder_with_the_weights_of_another_save_is_refused(fitted, tmp_path):
+    shutil.copytree(fitted[0] / "model", tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    checkpoint.save(weights, checkpoint.load(weights)[0], {"classifier": "another"})
+    with pytest.raises(ValueError, match="belongs to another model.json: the folder is being written; load it again"):
+        GaugeClassifier.load(tmp_path / "model")
