@@ -61,6 +61,7 @@ def run_two(folder: Path) -> list[int]:
     return [process.returncode for process in processes]
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_model_of_one_although_one_was_killed(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     first, second = run_two(tmp_path)

@@ -102,6 +102,11 @@ def _parts(model: Gauge | GaugeClassifier) -> tuple[Gauge, dict[str, Any], dict[
     about: dict[str, Any] = {"format": FORMAT, "version": __version__}
     if isinstance(model, Gauge):
         return model, about, {}
+    experts = getattr(model, "experts_", ["network"])  # a classifier may have others beside the network, or no network
+    if "network" not in experts:
+        raise ValueError(
+            f"only networks can be exported, this classifier has {', '.join(experts)}; fit it with 'network'"
+        )
     for column in model.schema_.columns:
         if isinstance(column, PretrainedText):
             raise ValueError(
@@ -117,9 +122,8 @@ def _parts(model: Gauge | GaugeClassifier) -> tuple[Gauge, dict[str, Any], dict[
         "names": list(model.schema_.names),
         "named": hasattr(model, "feature_names_in_"),
     }
-    experts = getattr(model, "experts_", None) or {}  # beside the network, where a classifier has them
     reason = "only the network is exported; the probabilities of the file are the network's alone"
-    return model.model_, about, {f"expert {name!r}": reason for name in experts}
+    return model.model_, about, {f"expert {name!r}": reason for name in experts if name != "network"}
 
 
 def _example(model: Gauge | GaugeClassifier) -> Batch:
