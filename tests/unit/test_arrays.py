@@ -24,7 +24,13 @@ TABLE = pd.DataFrame(
 )
 WITHOUT_TORCH = """
 import sys
-sys.modules["torch"] = None
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "safetensors", "transformers"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, NoTorch())
 from gauge.deploy.exported import load_classifier
 from gauge.cli.tables import predict
 """
