@@ -19,6 +19,7 @@ from gauge import __version__
 from gauge.data.dataset import as_values
 from gauge.data.files import write_bytes
 from gauge.deploy.exported import FORMAT, KEY, open_session
+from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
 from gauge.registry import pick
 from gauge.tabular.columns import PretrainedText
@@ -48,7 +49,7 @@ class Exported:
 class Flat(nn.Module):
     """A network as graphs want it: tensors in (all inputs, then all flags), tensors out."""
 
-    def __init__(self, model: Gauge, names: Sequence[str]) -> None:
+    def __init__(self, model: Gauge | GaugePlus, names: Sequence[str]) -> None:
         super().__init__()
         self.model, self.names = model, tuple(names)
         granularity = model.gating.granularity
@@ -58,7 +59,8 @@ class Flat(nn.Module):
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(self.names)
         inputs = dict(zip(self.names, map(as_values, tensors[:count]), strict=True))
-        prediction = self.model(Batch(inputs, dict(zip(self.names, tensors[count:], strict=True))))
+        batch = Batch(inputs, dict(zip(self.names, tensors[count:], strict=True)))
+        prediction = self.model.decide(self.model.read(batch))
         values = {"logits": prediction.logits, "probabilities": prediction.logits.softmax(1), "gates": prediction.gates}
         if prediction.evidence is not None:
             values["scores"] = prediction.evidence.scores
@@ -66,7 +68,7 @@ class Flat(nn.Module):
 
 
 def export(
-    model: Gauge | GaugeClassifier, path: str | Path, *, to: str | None = None, example: Batch | None = None
+    model: Gauge | GaugePlus | GaugeClassifier, path: str | Path, *, to: str | None = None, example: Batch | None = None
 ) -> Exported:
     """Write the network as ONNX (`.onnx`) or for `torch.export.load` (`.pt2`), by the ending of `path` unless `to` says.
 
@@ -97,10 +99,10 @@ def export(
     return Exported(path, shapes, flat.outputs, difference, left_out)
 
 
-def _parts(model: Gauge | GaugeClassifier) -> tuple[Gauge, dict[str, Any], dict[str, str]]:
+def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlus, dict[str, Any], dict[str, str]]:
     """The network, the record about it, and the parts of the classifier that the graph does not hold, with the reason."""
     about: dict[str, Any] = {"format": FORMAT, "version": __version__}
-    if isinstance(model, Gauge):
+    if not isinstance(model, GaugeClassifier):
         return model, about, {}
     experts = getattr(model, "experts_", ["network"])  # a classifier may have others beside the network, or no network
     if "network" not in experts:
@@ -126,9 +128,9 @@ def _parts(model: Gauge | GaugeClassifier) -> tuple[Gauge, dict[str, Any], dict[
     return model.model_, about, {f"expert {name!r}": reason for name in experts if name != "network"}
 
 
-def _example(model: Gauge | GaugeClassifier) -> Batch:
+def _example(model: Gauge | GaugePlus | GaugeClassifier) -> Batch:
     """Random rows in the form of a classifier's own, half of their images and texts missing."""
-    if isinstance(model, Gauge):
+    if not isinstance(model, GaugeClassifier):
         raise ValueError("a Gauge does not know the shapes of its inputs; give a batch of them as example=")
     blank, draw, rows = model.schema_.blank(EXAMPLE), torch.Generator().manual_seed(0), torch.arange(EXAMPLE)
     inputs, observed = {}, {}
@@ -140,8 +142,9 @@ def _example(model: Gauge | GaugeClassifier) -> Batch:
     return Batch(inputs, observed)
 
 
-def _check_exportable(model: Gauge) -> None:
-    imputer = None if model.imputer is None else model.imputer.imputer
+def _check_exportable(model: Gauge | GaugePlus) -> None:
+    frozen = model.gauge.imputer if isinstance(model, GaugePlus) else model.imputer
+    imputer = None if frozen is None else frozen.imputer
     reason = imputer.unexportable() if isinstance(imputer, Imputer) else None
     if reason is not None:
         raise ValueError(f"the imputer {type(imputer).__name__} cannot be exported: {reason}")
