@@ -69,17 +69,20 @@ class GaugePlus(Method):
     def gating(self) -> Gating:
         return self.gauge.gating
 
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """One encoding, which the heads read and the network sees under several subsets of the modalities."""
+    def loss(self, batch: Batch, weights: Float[Tensor, "b"] | None = None) -> dict[str, Tensor]:
+        """One encoding, which the heads read and the network sees under several subsets of the modalities. Each sample
+        counts `weights` times."""
         assert batch.labels is not None
         reading = self.gauge.read(batch)
         under = reading if reading.visible is None else self._under_subsets(reading)
         logits = self.gauge.decide(under).logits
-        terms = {"task": batch.cross_entropy(logits)}
+        terms = {"task": batch.cross_entropy(logits, weights)}
         if self.heads is not None:
             each = self._head_logits(reading.units)
             costs = F.cross_entropy(each.flatten(0, 1), batch.labels.repeat_interleave(each.shape[1]), reduction="none")
-            terms["heads"] = masked_mean(costs.reshape(each.shape[:2]), batch.any_observed()).sum()
+            costs = costs.reshape(each.shape[:2])
+            costs = costs if weights is None else costs * weights[:, None]
+            terms["heads"] = masked_mean(costs, batch.any_observed()).sum()
         return terms
 
     @torch.no_grad()
@@ -92,9 +95,11 @@ class GaugePlus(Method):
     def decide(self, reading: Reading) -> Prediction:
         """The network's answer, or the product of all answers; evidence and gates are those of the network."""
         prediction = self.gauge.decide(reading)
-        if self.combination is None:
-            return prediction
-        return replace(prediction, logits=self.combination(*self._all_answers(prediction, reading)))
+        return replace(prediction, logits=self.combine(prediction.logits, reading))
+
+    def combine(self, logits: Float[Tensor, "b k"], reading: Reading) -> Float[Tensor, "b k"]:
+        """The product of the network's answer, as logits, with those of the heads."""
+        return logits if self.combination is None else self.combination(*self._all_answers(logits, reading))
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
@@ -105,7 +110,7 @@ class GaugePlus(Method):
         answers = []
         for batch in _masked(val):
             reading = self.read(batch)
-            answers.append((*self._all_answers(self.gauge.decide(reading), reading), batch.labels))
+            answers.append((*self._all_answers(self.gauge.decide(reading).logits, reading), batch.labels))
         self.combination.learn(*map(torch.cat, zip(*answers, strict=True)), rows=min(len(val), ROWS))
 
     def _head_logits(self, units: Units) -> Float[Tensor, "b m k"]:
@@ -117,11 +122,11 @@ class GaugePlus(Method):
         return torch.stack([head(vector) for head, vector in zip(self.heads, vectors.unbind(1), strict=True)], 1)
 
     def _all_answers(
-        self, prediction: Prediction, reading: Reading
+        self, logits: Float[Tensor, "b k"], reading: Reading
     ) -> tuple[Float[Tensor, "b j k"], Bool[Tensor, "b j"], Float[Tensor, "b m"]]:
         """All answers, the network's first; which of them are present; the observed share of each modality."""
         batch = reading.completed
-        logits = torch.cat([prediction.logits[:, None], self._head_logits(reading.units)], 1)
+        logits = torch.cat([logits[:, None], self._head_logits(reading.units)], 1)
         share = torch.stack([flags.reshape(len(batch), -1).float().mean(1) for flags in batch.observed.values()], 1)
         return logits.float(), F.pad(batch.any_observed(), (1, 0), value=True), share
 
@@ -135,7 +140,7 @@ class GaugePlus(Method):
 def head_pooling(encoder: UnitEncoder) -> Float[Tensor, "m n"]:
     """Ones for the units that the head of each modality reads: its whole unit, or all where it has none."""
     table = encoder.modality == torch.arange(len(encoder.layout))[:, None]
-    last = table & ~table.roll(-1, 1).logical_and(table)
+    last = table & ~F.pad(table[:, 1:], (0, 1))
     has_whole = torch.tensor([encoder.has_whole(name) for name in encoder.layout])
     return torch.where(has_whole[:, None], last, table).float()
 

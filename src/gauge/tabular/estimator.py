@@ -2,7 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
@@ -14,18 +15,31 @@ import pandas as pd
 import torch
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_random_state, compute_sample_weight
+from sklearn.utils import check_array, check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from gauge import __version__
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.combination import Combination
 from gauge.registry import IMPUTERS, pick
 from gauge.tabular import saving
 from gauge.tabular.columns import missing
+from gauge.tabular.ensemble import (
+    BESIDE,
+    Ensemble,
+    Network,
+    choose_experts,
+    leaderboard,
+    learn_combination,
+    make_folds,
+    unscored,
+)
+from gauge.tabular.experts import Folds, Task
 from gauge.tabular.explanation import Explanation, Reader
 from gauge.tabular.fitting import SIZES, Recipe, Strategy, train_model
-from gauge.tabular.schema import Encoded, Schema
+from gauge.tabular.rows import Rows
+from gauge.tabular.schema import Schema
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import stage_progress
@@ -35,11 +49,13 @@ from gauge.types import SupportsComplete
 logger = logging.getLogger(__name__)
 
 TOO_FEW = 50  # rows: none are held out for validation
+ALL_FOLDS = 5000  # rows: up to here trees and linear models are validated in every fold
 LEAST_HIDDEN, MOST_HIDDEN = 0.5, 0.9  # limits of the share of values that training hides
 STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask": ("mask",), "impute": ("impute",)}
 OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
     "columns": ("a mapping or None", Mapping | None),
     "encoders": ("a mapping or None", Mapping | None),
+    "experts": ("'auto', a name or a list of names", str | Sequence),
     "gates": ("True or False", bool | np.bool_),
     "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
     "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
@@ -58,11 +74,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     `columns` overrides the inferred kind of a column: "number", "category", "text", "image" or "ignore". `encoders` are
     pretrained Hugging Face models for columns of texts and images, by name or path; their weights are not trained.
-    `strategy` is "mask" (missing values are hidden), "impute" (they are imputed, and gated) or "auto" (the better one in
-    validation); `imputer` is masked_columns, nearest, mean, zero, or any object with `complete(batch)`. `gates=False`
-    trains the same network without gates. `missing_rate` is the largest share of values that training hides in addition to
+    `experts` are the models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), or
+    "auto", all of them; `leaderboard_` says what each scores and weighs. `strategy` is how the network meets missing
+    values: "mask" (they are hidden), "impute" (they are imputed, and gated) or "auto" (the better one in validation);
+    `imputer` is masked_columns, nearest, mean, zero, or any object with `complete(batch)`. `gates=False` trains the same
+    network without gates. `missing_rate` is the largest share of values that training hides in addition to
     those missing in the data; None estimates it. `metric` is what validation compares: "accuracy", "auc", or "auto", the
-    AUC for two classes and the accuracy for more; `validation` is the share of rows held out for it. `size` is small,
+    AUC for two classes and the accuracy for more; `validation` is the share of rows held out for it. `class_weight` tells
+    `predict` what the classes count; `predict_proba` gives the probabilities of the data all the same. `size` is small,
     medium or large. `donors` is the number of training rows kept to impute images and texts from, `image_folder` the
     folder that image paths are relative to, `time_limit` is in seconds.
 
@@ -77,17 +96,18 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         *,
         columns: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
-        strategy: Literal["auto", "mask", "impute"] = "auto",
+        experts: str | Sequence[str] = "auto",
+        strategy: Literal["auto", "mask", "impute"] = "mask",
         imputer: str | SupportsComplete = "masked_columns",
         gates: bool = True,
         size: str = "small",
         missing_rate: float | None = None,
         metric: Literal["auto", "accuracy", "auc"] = "auto",
         class_weight: str | Mapping[Any, float] | None = None,
-        validation: float = 0.15,
+        validation: float = 0.2,
         epochs: int | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 2e-3,
+        learning_rate: float = 5e-3,
         donors: int = 1000,
         image_folder: str | Path | None = None,
         time_limit: float | None = None,
@@ -97,6 +117,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.columns = columns
         self.encoders = encoders
+        self.experts = experts
         self.strategy = strategy
         self.imputer = imputer
         self.gates = gates
@@ -128,9 +149,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self._check_options()
         frame, y = self._rows_and_labels(X, y)
         labels = self._encode_labels(y)
-        weights = _check_weights(sample_weight, len(frame)) * compute_sample_weight(self.class_weight, y)
+        weights = _check_weights(sample_weight, len(frame))
+        self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=np.asarray(y)).tolist()
         self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
         self.schema_ = Schema.of(frame, self.columns, self.encoders)
+        self.experts_ = choose_experts(self.experts, self.schema_)
         self._print(*self.schema_.summary())
         encoded = self.schema_.encode(frame, Path(self.image_folder or ""))
         self.missing_rates_ = self.schema_.missing_rates(encoded)
@@ -144,60 +167,52 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
         counts = np.bincount(labels[used], weights[used], len(self.classes_))
         self.class_prior_ = counts / counts.sum()
-        train, val = self._split(used, labels)
-        if len(val) and len(np.unique(labels[val])) < len(self.classes_):  # an AUC needs every class
-            self.recipe_ = replace(self.recipe_, metric=ACCURACY)
-        device = pick_device(self.device)
-        with self._progress() as on_epoch:
-            fitted = train_model(
-                self.schema_,
-                len(self.classes_),
-                self.recipe_,
-                train=encoded.dataset("train", train, labels).to(device),
-                val=encoded.dataset("val", val, labels).to(device) if len(val) else None,
-                weights=torch.from_numpy(weights[train]).float().to(device),
-                folder=None if folder is None else Path(folder),
-                on_epoch=on_epoch,
-            )
-        self.model_, self.strategy_ = fitted.model, fitted.strategy
-        self.validation_scores_, self.epochs_, self.cut_short_ = fitted.scores, fitted.epochs, fitted.cut_short
         shares = np.bincount(labels, minlength=len(self.classes_)) / len(labels)
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
-        self.n_rows_ = {"train": len(train), "val": len(val), "empty": int(encoded.empty.sum())}
-        self._print(self.verdict_)
+        rows = Rows.of(self.schema_, frame, encoded).take(used)
+        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed)
+        self._fit_experts(task, None if folder is None else Path(folder))
+        self.n_rows_["empty"] = int(encoded.empty.sum())
+        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
-        _, encoded = self._read(X)
-        probabilities = np.tile(self.class_prior_, (len(encoded.empty), 1))
-        for batch in encoded.batches(next(self.model_.parameters()).device):
-            logits = self.model_.predict(batch).logits
-            probabilities[batch.index.cpu().numpy()] = logits.double().softmax(1).cpu().numpy()
-        return probabilities
+        return self.ensemble_.predict(self._read(X)[1])
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of every row."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(1)]
+        """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
+        are given, and then not always."""
+        return self.classes_[self._decide(self.predict_proba(X))]
+
+    def _decide(self, probabilities: np.ndarray) -> np.ndarray:
+        return (probabilities * self.class_weight_).argmax(1)
 
     def explain(self, X: Any, y: Any = None, *, exact: bool = False) -> Explanation:
-        """Every unit of every row with its value, score, gate and attention; `exact` adds the effect of leaving it out.
+        """Every unit of every row with its value, score, gate and attention in the network, and the effect of each cell: how
+        far the probability of the predicted class, by all experts, falls when the cell is missing. `exact` adds the effects
+        of words and of parts of images.
 
         `y`, labels or the name of their column, is shown beside the predictions.
         """
-        if not self.gates:
-            raise ValueError("this classifier has no gates to explain (gates=False); fit it with gates")
-        frame, encoded = self._read(X)
+        check_is_fitted(self, "ensemble_")
+        if not self.gates or "network" not in self.experts_:
+            raise ValueError(
+                f"this classifier has no gates to explain (gates={self.gates}, experts={self.experts!r}); fit it with gates "
+                "and with the network, or use `importance`"
+            )
+        frame, rows = self._read(X)
         if isinstance(y, str):
             y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
         labels = None if y is None else [str(label) for label in y]
-        reader = Reader(self.schema_, self.model_, self.classes_.tolist(), self.class_prior_)
-        return Explanation(reader.rows(frame, encoded, labels=labels, exact=exact), self._facts())
+        reader = Reader(self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_))
+        return Explanation(reader.rows(frame, rows, labels=labels, exact=exact), self._facts())
 
     @property
     def verdict_(self) -> str:
         """The strategy that was chosen, and the validation score of each."""
+        if "network" not in self.experts_:
+            return f"without the network: {' and '.join(self.experts_)}"
         scores = {name: score for name, score in self.validation_scores_.items() if score is not None}
         if not scores:
             return f"strategy {self.strategy_!r}; too few rows to validate"
@@ -215,7 +230,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def save(self, folder: str | Path) -> None:
         """Write weights, columns and a model card; loading them executes no code."""
-        check_is_fitted(self, "model_")
+        check_is_fitted(self, "ensemble_")
         saving.save(self, Path(folder))
 
     @classmethod
@@ -288,20 +303,71 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             seconds=self.time_limit,
         )
 
-    def _split(self, used: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on and rows to validate with, every class in both; none of the latter if there are too few."""
-        counts = np.bincount(labels[used], minlength=len(self.classes_))
-        frequent = used[counts[labels[used]] > 1]  # a class with a single row is trained on
-        held_out, classes = round(self.validation * len(frequent)), len(np.unique(labels[frequent]))
-        if len(used) < TOO_FEW or classes < 2 or held_out < classes:
-            return used, used[:0]
-        seed = self.recipe_.seed
-        _, val = train_test_split(frequent, test_size=held_out, stratify=labels[frequent], random_state=seed)
-        return np.setdiff1d(used, val), np.sort(val)
+    def _fit_experts(self, task: Task, folder: Path | None) -> None:
+        """Every expert, and their combination from the rows that the first fold holds out."""
+        started, folds = time.monotonic(), self._folds(task.labels)
+        train, val = folds[0] if folds else (np.arange(len(task.rows)), np.arange(0))
+        self.n_rows_ = {"train": len(train), "val": len(val)}
+        beside = {
+            name: BESIDE[name].fit(task, folds if len(task.rows) <= ALL_FOLDS else folds[:1])
+            for name in self.experts_
+            if name in BESIDE
+        }
+        experts: dict[str, Any] = {name: fitted[0] for name, fitted in beside.items()}
+        held_out: dict[str, Any] = {name: fitted[1] for name, fitted in beside.items() if folds}
+        self.strategy_, self.validation_scores_, self.epochs_, self.cut_short_ = "mask", {}, {}, {}
+        if "network" in self.experts_:
+            network = self._fit_network(task, train, val, folder, time.monotonic() - started)
+            experts, held_out = {"network": network, **experts}, {"network": network, **held_out}
+        combination = Combination(len(experts), 1).double()
+        self.ensemble_ = Ensemble(experts, combination, self.class_prior_, 1 / len(task.rows))
+        if not len(val):
+            self.leaderboard_ = unscored(self.ensemble_)
+            return
+        validated = replace(self.ensemble_, experts=held_out), task.rows.take(val), task.labels[val]
+        learn_combination(*validated, rate=self.recipe_.rate)
+        self.leaderboard_ = leaderboard(*validated)
 
-    def _read(self, X: Any) -> tuple[pd.DataFrame, Encoded]:
-        """Rows to predict, as given and as tensors."""
-        check_is_fitted(self, "model_")
+    def _fit_network(
+        self, task: Task, train: np.ndarray, val: np.ndarray, folder: Path | None, spent: float
+    ) -> Network:
+        if len(val) and len(np.unique(task.labels[val])) < len(self.classes_):  # an AUC needs every class
+            self.recipe_ = replace(self.recipe_, metric=ACCURACY)
+        recipe, device, encoded = self.recipe_, pick_device(self.device), task.rows.encoded
+        if recipe.seconds is not None:
+            recipe = replace(recipe, seconds=max(recipe.seconds - spent, 0.0))
+        with self._progress() as on_epoch:
+            fitted = train_model(
+                self.schema_,
+                len(self.classes_),
+                recipe,
+                train=encoded.dataset("train", train, task.labels).to(device),
+                val=encoded.dataset("val", val, task.labels).to(device) if len(val) else None,
+                weights=torch.from_numpy(task.weights[train]).float().to(device),
+                folder=folder,
+                on_epoch=on_epoch,
+            )
+        self.strategy_, self.validation_scores_ = fitted.strategy, fitted.scores
+        self.epochs_, self.cut_short_ = fitted.epochs, fitted.cut_short
+        return Network(fitted.model)
+
+    def _folds(self, labels: np.ndarray) -> Folds:
+        """None if there are too few rows, or if the rows held out would be fewer than the classes."""
+        folds = make_folds(labels, max(2, round(1 / self.validation)), self.recipe_.seed)
+        enough = len(labels) >= TOO_FEW and all(len(held_out) >= len(self.classes_) for _, held_out in folds)
+        return folds if enough and len(np.unique(labels)) > 1 else []
+
+    @property
+    def model_(self) -> GaugePlus:
+        """The network."""
+        network = self.ensemble_.experts.get("network")
+        if not isinstance(network, Network):
+            raise AttributeError(f"this classifier has no network (experts={self.experts!r}); fit it with 'network'")
+        return network.model
+
+    def _read(self, X: Any) -> tuple[pd.DataFrame, Rows]:
+        """Rows to predict, as given and as the experts read them."""
+        check_is_fitted(self, "ensemble_")
         if isinstance(X, pd.DataFrame):
             _check_names(X)
             frame = X.rename(columns=str)
@@ -313,7 +379,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         encoded = self.schema_.encode(frame, Path(self.image_folder or ""))
         if encoded.empty.any():
             logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
-        return frame, encoded
+        return frame, Rows.of(self.schema_, frame, encoded)
 
     def _from_array(self, X: Any, y: Any = "no_validation", **options: Any) -> tuple[pd.DataFrame, Any]:
         """Rows and labels as scikit-learn validates them: only arrays of numbers pass."""
@@ -336,10 +402,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return {
             "Predicts": self.target_ or "the label",
             "Model": f"gauge-ml {__version__}, size {self.size!r}, random_state {self.random_state}",
+            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in self._weights().items()),
             "Strategy": self.verdict_,
             "Trained on": f"{self.n_rows_['train']} rows, {self.n_rows_['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates_.values())):.0f} % of all cells",
         } | ({"Pretrained encoders": encoders} if encoders else {})
+
+    def _weights(self) -> dict[str, float]:
+        """What each expert weighs in the answers for rows held out."""
+        lines = self.leaderboard_[self.leaderboard_["expert"] != "combined"]
+        return dict(zip(lines["expert"], lines["weight"], strict=True))
 
     def _progress(self) -> AbstractContextManager[OnEpoch]:
         return stage_progress() if self.verbose else nullcontext(lambda stage, epoch: None)
