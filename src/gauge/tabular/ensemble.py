@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from gauge.masks import UpTo
@@ -25,6 +24,7 @@ from gauge.tabular.experts.linear import Linear
 from gauge.tabular.experts.trees import Trees
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
+from gauge.tabular.scores import scores
 
 BESIDE: dict[str, type[Expert]] = {"trees": Trees, "linear": Linear}  # the experts beside the network
 NAMES = ("network", *BESIDE)
@@ -144,21 +144,6 @@ def unscored(ensemble: Ensemble) -> pd.DataFrame:
     return pd.DataFrame(
         {"expert": names, "accuracy": np.nan, "log_loss": np.nan, "auc": np.nan, "weight": 1 / len(names)}
     )
-
-
-def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Accuracy, log loss and AUC (one class against the rest, over the classes that occur)."""
-    classes = np.unique(labels)
-    auc = np.nan
-    if len(classes) > 1:
-        chosen = classes[1:] if probabilities.shape[1] == 2 else classes
-        auc = float(np.mean([roc_auc_score(labels == label, probabilities[:, label]) for label in chosen]))
-    likelihood = probabilities[np.arange(len(labels)), labels].clip(1e-15)
-    return {
-        "accuracy": float((probabilities.argmax(1) == labels).mean()),
-        "log_loss": -float(np.log(likelihood).mean()),
-        "auc": auc,
-    }
 
 
 def ensemble_state(ensemble: Ensemble) -> tuple[dict[str, Tensor], dict[str, Any]]:

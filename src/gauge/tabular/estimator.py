@@ -25,6 +25,7 @@ from gauge.model.combination import Combination
 from gauge.registry import IMPUTERS, pick
 from gauge.tabular import saving
 from gauge.tabular.columns import missing
+from gauge.tabular.effects import importance
 from gauge.tabular.ensemble import (
     BESIDE,
     Ensemble,
@@ -35,6 +36,7 @@ from gauge.tabular.ensemble import (
     make_folds,
     unscored,
 )
+from gauge.tabular.evaluation import Evaluation, evaluate
 from gauge.tabular.experts import Folds, Task
 from gauge.tabular.explanation import Explanation, Reader
 from gauge.tabular.fitting import SIZES, Recipe, Strategy, train_model
@@ -183,7 +185,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
         are given, and then not always."""
-        return self.classes_[self._decide(self.predict_proba(X))]
+        return self.decide(self.predict_proba(X))
+
+    def decide(self, probabilities: np.ndarray) -> np.ndarray:
+        """The classes that `predict` chooses for these probabilities."""
+        return self.classes_[self._decide(probabilities)]
 
     def _decide(self, probabilities: np.ndarray) -> np.ndarray:
         return (probabilities * self.class_weight_).argmax(1)
@@ -207,6 +213,53 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         labels = None if y is None else [str(label) for label in y]
         reader = Reader(self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_))
         return Explanation(reader.rows(frame, rows, labels=labels, exact=exact), self._facts())
+
+    def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
+        """What each column does for the answers of all experts, the most important first, with a 95 % interval.
+
+        With labels, or the name of their column, it is the increase of the log loss when the column is missing; without them
+        the mean absolute effect on the probability of the predicted class.
+        """
+        _, rows = self._read(X)
+        labels = None if y is None else self._label_numbers(X, y)
+        return importance(self.ensemble_, rows, self._decide(self.ensemble_.predict(rows)), labels)
+
+    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
+        """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
+        beside them the class shares of the training rows and, where they are among the experts, the boosted trees alone.
+
+        `y` are labels or the name of their column, by default that of training.
+        """
+        _, rows = self._read(X)
+        labels = self._label_numbers(X, self.target_ if y is None else y)
+        probabilities = self.ensemble_.predict(rows)
+        models = {"classifier": probabilities, "class shares": np.tile(self.class_prior_, (len(rows), 1))}
+        if "trees" in self.experts_:
+            models["boosted trees"] = replace(
+                self.ensemble_,
+                experts={"trees": self.ensemble_.experts["trees"]},
+                combination=Combination(1, 1).double(),
+            ).predict(rows)
+        return evaluate(models, labels, self._decide(probabilities), self.classes_.tolist())
+
+    def _label_numbers(self, X: Any, y: Any) -> np.ndarray:
+        """Labels as positions in `classes_`."""
+        if y is None:
+            raise ValueError("there are no labels to compare with; give y, or the name of their column")
+        if isinstance(y, str):
+            y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
+        values = pd.Series(column_or_1d(y))
+        numbers = pd.Index(self.classes_).get_indexer(values)
+        unknown = np.flatnonzero(numbers < 0)
+        if len(unknown):
+            first = values.iloc[unknown[0]]
+            raise ValueError(
+                f"the label of row {unknown[0]} is {first!r} ({len(unknown)} such in all), which training never saw; the "
+                f"classes are {self.classes_.tolist()[:20]}: leave such rows out"
+            )
+        if not len(numbers):
+            raise ValueError("the table has no rows; give some to evaluate")
+        return numbers
 
     @property
     def verdict_(self) -> str:

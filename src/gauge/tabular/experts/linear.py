@@ -17,6 +17,7 @@ from gauge.tabular.schema import Schema
 
 TERMS = 20_000  # words and pairs of words per column
 PENALTIES = (0.03, 0.3, 3.0)  # C of scikit-learn: larger is weaker
+FOR_TEXTS = (*PENALTIES, 30.0)
 WITHOUT_VALIDATION = 0.3
 SOLVER = {"max_iter": 100, "tol": 1e-2}  # precise enough for four digits of a probability
 UNSEEN = 5.0  # how far a class without training rows lies below the others
@@ -42,7 +43,7 @@ class Linear(Expert):
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> list[Self]:
-        terms = {name: _vectorizer().fit(texts) for name, texts in task.rows.texts.items() if _has_words(texts)}
+        terms = {name: _terms(texts) for name, texts in task.rows.texts.items() if _has_words(texts)}
         cardinalities = task.rows.schema.cardinalities
         features = cls(terms, cardinalities, np.empty(0), np.empty(0)).features(task.rows)
 
@@ -57,7 +58,8 @@ class Linear(Expert):
             ]
             return -float(np.concatenate(held_out).mean())
 
-        tried = {penalty: [learn(train, penalty) for train, _ in folds] for penalty in (PENALTIES if folds else ())}
+        penalties = (FOR_TEXTS if terms else PENALTIES) if folds else ()
+        tried = {penalty: [learn(train, penalty) for train, _ in folds] for penalty in penalties}
         penalty = min(tried, key=lambda each: loss(tried[each]), default=WITHOUT_VALIDATION)
         return [learn(np.arange(len(task.rows)), penalty), *tried.get(penalty, [])]
 
@@ -100,6 +102,14 @@ def _vectorizer(vocabulary: list[str] | None = None) -> TfidfVectorizer:
     return TfidfVectorizer(
         sublinear_tf=True, ngram_range=(1, 2), max_features=TERMS, token_pattern=r"(?u)\b\w+\b", vocabulary=vocabulary
     )
+
+
+def _terms(texts: np.ndarray) -> TfidfVectorizer:
+    """Words and pairs of words that occur in two texts or, where there are none, in one."""
+    try:
+        return _vectorizer().set_params(min_df=2).fit(texts)
+    except ValueError:
+        return _vectorizer().fit(texts)
 
 
 def _has_words(texts: np.ndarray) -> bool:
