@@ -9,7 +9,7 @@ from helpers import CLASSES, DIM, SHAPES, assert_equal, gradients, rows_of, with
 
 from gauge import Dataset, Gating, Network, TrainSettings, Transformer, UnitEncoder, fit
 from gauge.masks import subsets
-from gauge.methods.gauge_plus import GaugePlus
+from gauge.methods.gauge_plus import GaugePlus, head_pooling
 from gauge.model.combination import Combination
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.columns import Columns
@@ -58,6 +58,11 @@ def test_a_whole_unit_is_the_last_of_its_modality_and_observed_where_any_of_it_i
     assert torch.equal(units.observed[:, 4], batch.observed["image"])
     assert torch.equal(units.observed[:, 6:11], batch.observed["table"])
     assert torch.equal(units.observed[:, 11], batch.observed["table"].any(1))
+
+
+def test_the_head_of_an_only_modality_reads_its_whole_unit():
+    encoder = UnitEncoder({"table": WithWhole(Columns((3,), DIM), FlatTable((3,), DIM))}, DIM)
+    assert head_pooling(encoder).tolist() == [[0, 0, 0, 1]]
 
 
 def test_a_whole_unit_is_named_scored_and_gated(batch):

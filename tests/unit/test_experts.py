@@ -35,7 +35,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def model(table):
-    return GaugeClassifier(**QUICK).fit(table, "ill")
+    return fit(table, "ill")
 
 
 @pytest.fixture(scope="module")
