@@ -63,6 +63,14 @@ def test_words_far_into_a_text_count_through_the_linear_expert(model, fresh):
     assert probabilities[0] > 0.6 > 0.4 > probabilities[1]
 
 
+def test_texts_that_the_network_does_not_read_whole_are_reported(table, capsys):
+    fit(table[["notes", "ill"]], "ill", experts="linear", verbose=True)
+    expected = (
+        "notes: the network reads the first 48 words, 100 % of the texts are longer; the linear expert reads them"
+    )
+    assert expected in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("experts", ["network", ["linear", "trees"], "trees"])
 def test_any_expert_can_be_switched_off_and_the_rest_survives_saving(table, tmp_path, experts):
     model = fit(table, "ill", experts=experts)

@@ -7,7 +7,7 @@ leave the weights near one: the geometric mean of all experts. The sum of the we
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,10 @@ class Ensemble:
         """One probability from the log-probabilities of all experts."""
         logits = self.combination(*_inputs(answers, rows))
         return logits.softmax(1).numpy()
+
+    def alone(self, name: str) -> "Ensemble":
+        """One of the experts, as it answers without the others."""
+        return replace(self, experts={name: self.experts[name]}, combination=Combination(1, 1).double())
 
     def weights(self, rows: Rows) -> np.ndarray:
         """The mean share of each expert in the answers for these rows; together one."""

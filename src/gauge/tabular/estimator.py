@@ -2,17 +2,15 @@
 
 import logging
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_random_state, compute_class_weight
@@ -21,26 +19,18 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from gauge import __version__
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.combination import Combination
 from gauge.registry import IMPUTERS, pick
 from gauge.tabular import saving
 from gauge.tabular.columns import missing
 from gauge.tabular.effects import importance
-from gauge.tabular.ensemble import (
-    BESIDE,
-    Ensemble,
-    Network,
-    choose_experts,
-    leaderboard,
-    learn_combination,
-    make_folds,
-    unscored,
-)
-from gauge.tabular.evaluation import Evaluation, evaluate
-from gauge.tabular.experts import Folds, Task
+from gauge.tabular.ensemble import Network, choose_experts
+from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
+from gauge.tabular.experts import Task
 from gauge.tabular.explanation import Explanation, Reader
-from gauge.tabular.fitting import SIZES, Recipe, Strategy, train_model
-from gauge.tabular.rows import Rows
+from gauge.tabular.fitting import SIZES, Recipe, Strategy
+from gauge.tabular.learning import fit_ensemble
+from gauge.tabular.options import check_options
+from gauge.tabular.rows import Rows, cut_texts
 from gauge.tabular.schema import Schema
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
@@ -50,25 +40,8 @@ from gauge.types import SupportsComplete
 
 logger = logging.getLogger(__name__)
 
-TOO_FEW = 50  # rows: none are held out for validation
-ALL_FOLDS = 5000  # rows: up to here trees and linear models are validated in every fold
 LEAST_HIDDEN, MOST_HIDDEN = 0.5, 0.9  # limits of the share of values that training hides
 STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask": ("mask",), "impute": ("impute",)}
-OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
-    "columns": ("a mapping or None", Mapping | None),
-    "encoders": ("a mapping or None", Mapping | None),
-    "experts": ("'auto', a name or a list of names", str | Sequence),
-    "gates": ("True or False", bool | np.bool_),
-    "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
-    "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
-    "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),
-    "epochs": ("a positive integer or None", Integral | None, lambda count: count >= 1),
-    "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
-    "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
-    "donors": ("a positive integer", Integral, lambda count: count >= 1),
-    "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
-    "verbose": ("True or False", bool | np.bool_),
-}
 
 
 class GaugeClassifier(ClassifierMixin, BaseEstimator):
@@ -148,7 +121,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         With a folder every epoch is saved, and the same call continues an interrupted training.
         """
-        self._check_options()
+        check_options(self)
         frame, y = self._rows_and_labels(X, y)
         labels = self._encode_labels(y)
         weights = _check_weights(sample_weight, len(frame))
@@ -156,7 +129,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
         self.schema_ = Schema.of(frame, self.columns, self.encoders)
         self.experts_ = choose_experts(self.experts, self.schema_)
-        self._print(*self.schema_.summary())
+        self._print(*self.schema_.summary(), *cut_texts(self.schema_, frame))
         encoded = self.schema_.encode(frame, Path(self.image_folder or ""))
         self.missing_rates_ = self.schema_.missing_rates(encoded)
         if self.missing_rate is None:
@@ -173,8 +146,23 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
         task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed)
-        self._fit_experts(task, None if folder is None else Path(folder))
-        self.n_rows_["empty"] = int(encoded.empty.sum())
+        with self._progress() as on_epoch:
+            fitted = fit_ensemble(
+                task,
+                self.experts_,
+                self.recipe_,
+                prior=self.class_prior_,
+                validation=self.validation,
+                device=pick_device(self.device),
+                folder=None if folder is None else Path(folder),
+                on_epoch=on_epoch,
+            )
+        self.ensemble_, self.leaderboard_, self.recipe_ = fitted.ensemble, fitted.leaderboard, fitted.recipe
+        self.n_rows_ = fitted.rows | {"empty": int(encoded.empty.sum())}
+        network = fitted.network
+        self.strategy_: Strategy = network.strategy if network else "mask"
+        self.validation_scores_ = network.scores if network else {}
+        self.epochs_, self.cut_short_ = (network.epochs, network.cut_short) if network else ({}, {})
         self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_)
         return self
 
@@ -221,7 +209,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         the mean absolute effect on the probability of the predicted class.
         """
         _, rows = self._read(X)
-        labels = None if y is None else self._label_numbers(X, y)
+        labels = None if y is None else label_numbers(self.classes_, X, y)
         return importance(self.ensemble_, rows, self._decide(self.ensemble_.predict(rows)), labels)
 
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
@@ -231,35 +219,12 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         `y` are labels or the name of their column, by default that of training.
         """
         _, rows = self._read(X)
-        labels = self._label_numbers(X, self.target_ if y is None else y)
+        labels = label_numbers(self.classes_, X, self.target_ if y is None else y)
         probabilities = self.ensemble_.predict(rows)
         models = {"classifier": probabilities, "class shares": np.tile(self.class_prior_, (len(rows), 1))}
         if "trees" in self.experts_:
-            models["boosted trees"] = replace(
-                self.ensemble_,
-                experts={"trees": self.ensemble_.experts["trees"]},
-                combination=Combination(1, 1).double(),
-            ).predict(rows)
+            models["boosted trees"] = self.ensemble_.alone("trees").predict(rows)
         return evaluate(models, labels, self._decide(probabilities), self.classes_.tolist())
-
-    def _label_numbers(self, X: Any, y: Any) -> np.ndarray:
-        """Labels as positions in `classes_`."""
-        if y is None:
-            raise ValueError("there are no labels to compare with; give y, or the name of their column")
-        if isinstance(y, str):
-            y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
-        values = pd.Series(column_or_1d(y))
-        numbers = pd.Index(self.classes_).get_indexer(values)
-        unknown = np.flatnonzero(numbers < 0)
-        if len(unknown):
-            first = values.iloc[unknown[0]]
-            raise ValueError(
-                f"the label of row {unknown[0]} is {first!r} ({len(unknown)} such in all), which training never saw; the "
-                f"classes are {self.classes_.tolist()[:20]}: leave such rows out"
-            )
-        if not len(numbers):
-            raise ValueError("the table has no rows; give some to evaluate")
-        return numbers
 
     @property
     def verdict_(self) -> str:
@@ -290,12 +255,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def load(cls, folder: str | Path, *, device: str | None = None, image_folder: str | Path | None = None) -> Self:
         """The classifier that `save` wrote to a folder, ready to predict."""
         return saving.load(cls, Path(folder), device=device, image_folder=image_folder)
-
-    def _check_options(self) -> None:
-        for name, (rule, kind, *conditions) in OPTIONS.items():
-            value = getattr(self, name)
-            if not isinstance(value, kind) or (value is not None and not all(fits(value) for fits in conditions)):
-                raise ValueError(f"The {name!r} parameter of {type(self).__name__} must be {rule}, got {value!r}")
 
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
         """The table without the column of labels, and the labels."""
@@ -355,60 +314,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             seed=seed,
             seconds=self.time_limit,
         )
-
-    def _fit_experts(self, task: Task, folder: Path | None) -> None:
-        """Every expert, and their combination from the rows that the first fold holds out."""
-        started, folds = time.monotonic(), self._folds(task.labels)
-        train, val = folds[0] if folds else (np.arange(len(task.rows)), np.arange(0))
-        self.n_rows_ = {"train": len(train), "val": len(val)}
-        beside = {
-            name: BESIDE[name].fit(task, folds if len(task.rows) <= ALL_FOLDS else folds[:1])
-            for name in self.experts_
-            if name in BESIDE
-        }
-        experts: dict[str, Any] = {name: fitted[0] for name, fitted in beside.items()}
-        held_out: dict[str, Any] = {name: fitted[1] for name, fitted in beside.items() if folds}
-        self.strategy_, self.validation_scores_, self.epochs_, self.cut_short_ = "mask", {}, {}, {}
-        if "network" in self.experts_:
-            network = self._fit_network(task, train, val, folder, time.monotonic() - started)
-            experts, held_out = {"network": network, **experts}, {"network": network, **held_out}
-        combination = Combination(len(experts), 1).double()
-        self.ensemble_ = Ensemble(experts, combination, self.class_prior_, 1 / len(task.rows))
-        if not len(val):
-            self.leaderboard_ = unscored(self.ensemble_)
-            return
-        validated = replace(self.ensemble_, experts=held_out), task.rows.take(val), task.labels[val]
-        learn_combination(*validated, rate=self.recipe_.rate)
-        self.leaderboard_ = leaderboard(*validated)
-
-    def _fit_network(
-        self, task: Task, train: np.ndarray, val: np.ndarray, folder: Path | None, spent: float
-    ) -> Network:
-        if len(val) and len(np.unique(task.labels[val])) < len(self.classes_):  # an AUC needs every class
-            self.recipe_ = replace(self.recipe_, metric=ACCURACY)
-        recipe, device, encoded = self.recipe_, pick_device(self.device), task.rows.encoded
-        if recipe.seconds is not None:
-            recipe = replace(recipe, seconds=max(recipe.seconds - spent, 0.0))
-        with self._progress() as on_epoch:
-            fitted = train_model(
-                self.schema_,
-                len(self.classes_),
-                recipe,
-                train=encoded.dataset("train", train, task.labels).to(device),
-                val=encoded.dataset("val", val, task.labels).to(device) if len(val) else None,
-                weights=torch.from_numpy(task.weights[train]).float().to(device),
-                folder=folder,
-                on_epoch=on_epoch,
-            )
-        self.strategy_, self.validation_scores_ = fitted.strategy, fitted.scores
-        self.epochs_, self.cut_short_ = fitted.epochs, fitted.cut_short
-        return Network(fitted.model)
-
-    def _folds(self, labels: np.ndarray) -> Folds:
-        """None if there are too few rows, or if the rows held out would be fewer than the classes."""
-        folds = make_folds(labels, max(2, round(1 / self.validation)), self.recipe_.seed)
-        enough = len(labels) >= TOO_FEW and all(len(held_out) >= len(self.classes_) for _, held_out in folds)
-        return folds if enough and len(np.unique(labels)) > 1 else []
 
     @property
     def model_(self) -> GaugePlus:

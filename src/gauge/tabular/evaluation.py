@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import column_or_1d
 
+from gauge.registry import pick
 from gauge.tabular.scores import METRICS, bootstrap, scores
 
 NAMES = {"log_loss": "log loss", "auc": "AUC", "calibration_error": "calibration error"}
@@ -68,3 +70,22 @@ def evaluate(
     np.add.at(counts, (labels, decided), 1)
     names = [str(label) for label in classes]
     return Evaluation(pd.DataFrame(lines), pd.DataFrame(counts, names, names), len(labels))
+
+
+def label_numbers(classes: np.ndarray, X: Any, y: Any) -> np.ndarray:  # noqa: N803
+    """Labels, or the column of X with that name, as positions in `classes`."""
+    if y is None:
+        raise ValueError("there are no labels to compare with; give y, or the name of their column")
+    if isinstance(y, str):
+        y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
+    values = pd.Series(column_or_1d(y))
+    if not len(values):
+        raise ValueError("the table has no rows; give some to evaluate")
+    numbers = pd.Index(classes).get_indexer(values)
+    unknown = np.flatnonzero(numbers < 0)
+    if len(unknown):
+        raise ValueError(
+            f"the label of row {unknown[0]} is {values.iloc[unknown[0]]!r} ({len(unknown)} such in all), which training "
+            f"never saw; the classes are {classes.tolist()[:20]}: leave such rows out"
+        )
+    return numbers

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gauge.masks import Protocol
 from gauge.randomness import sample_keys
-from gauge.tabular.columns import Words, missing
+from gauge.tabular.columns import WORD, Text, Words, missing
 from gauge.tabular.schema import Encoded, Schema
 
 
@@ -87,6 +87,20 @@ class Rows:
             if name in names:
                 return modality, names.index(name) if modality == "table" else ...
         raise ValueError(f"there is no column {name!r}; the model has {[each.name for each in self.schema.columns]}")
+
+
+def cut_texts(schema: Schema, frame: pd.DataFrame) -> list[str]:
+    """What the network does not read of long texts, a sentence for each column."""
+    lines = []
+    for column in schema.columns:
+        if isinstance(column, Text):
+            texts = frame[column.name][~missing(frame[column.name])].astype(str)
+            longer = 100 * np.mean([len(WORD.findall(text)) > column.length for text in texts])
+            first = f"text: {column.name}: the network reads the first {column.length} words"
+            lines += [f"{first}; {longer:.0f} % of the texts are longer, only the linear expert reads them whole"] * (
+                longer > 0
+            )
+    return lines
 
 
 def _with_flags(encoded: Encoded, observed: dict[str, Tensor]) -> Encoded:
