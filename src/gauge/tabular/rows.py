@@ -96,10 +96,11 @@ def cut_texts(schema: Schema, frame: pd.DataFrame) -> list[str]:
         if isinstance(column, Text):
             texts = frame[column.name][~missing(frame[column.name])].astype(str)
             longer = 100 * np.mean([len(WORD.findall(text)) > column.length for text in texts])
-            first = f"text: {column.name}: the network reads the first {column.length} words"
-            lines += [f"{first}; {longer:.0f} % of the texts are longer, only the linear expert reads them whole"] * (
-                longer > 0
-            )
+            if longer:
+                first = f"text: {column.name}: the network reads the first {column.length} words"
+                lines.append(
+                    f"{first}; {longer:.0f} % of the texts are longer, only the linear expert reads them whole"
+                )
     return lines
 
 
