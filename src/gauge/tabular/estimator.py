@@ -168,7 +168,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
-        return self.ensemble_.predict(self._read(X)[1])
+        _, rows = self._read(X)
+        return self.ensemble_.predict(rows)
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
