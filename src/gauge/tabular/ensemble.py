@@ -30,6 +30,7 @@ BESIDE: dict[str, type[Expert]] = {"trees": Trees, "linear": Linear}  # the expe
 NAMES = ("network", *BESIDE)
 SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
 COPIES = 2  # of each row held out, with further values hidden
+ENOUGH = 4096  # rows held out that weights are learned from
 AT_ONCE = 4096  # rows
 RARE = 1e-6  # least prior of a class
 
@@ -118,13 +119,17 @@ class Ensemble:
 
 def learn_combination(ensemble: Ensemble, rows: Rows, labels: np.ndarray, *, rate: float) -> None:
     """The weights that are best on rows held out: as they are, and with up to `rate` of their values hidden."""
-    seen, truth = [], []
+    if len(rows) > ENOUGH:
+        chosen = np.linspace(0, len(rows) - 1, ENOUGH).astype(int)
+        rows, labels = rows.take(chosen), labels[chosen]
+    seen = [_inputs(ensemble.answers(rows), rows)] * COPIES
+    truth = [torch.from_numpy(labels)] * COPIES
     for number in range(COPIES):
         hidden = rows.hide(UpTo(rate), number)
         left = np.flatnonzero(~hidden.encoded.empty)
-        for each, kept in ((rows, np.arange(len(rows))), (hidden.take(left), left)):
-            seen.append(_inputs(ensemble.answers(each), each))
-            truth.append(torch.from_numpy(labels[kept]))
+        hidden = hidden.take(left)
+        seen.append(_inputs(ensemble.answers(hidden), hidden))
+        truth.append(torch.from_numpy(labels[left]))
     inputs = map(torch.cat, zip(*seen, strict=True))
     ensemble.combination.learn(*inputs, torch.cat(truth), rows=len(rows), spread=SPREAD)
 

@@ -55,6 +55,12 @@ class Explanation:
             lines += [answer | asdict(unit) for unit in row.units]
         return pd.DataFrame(lines)
 
+    @property
+    def effects(self) -> pd.DataFrame:
+        """The effect of every column on the probability of the predicted class, a line for each row: positive where it speaks
+        for the prediction, zero where it is missing."""
+        return pd.DataFrame([row.effects for row in self.rows], [row.title.removeprefix(TITLE) for row in self.rows])
+
     def to_html(self, path: str | Path) -> None:
         """Write one file that works offline: a summary of all rows, then every row."""
         lead = (
@@ -106,10 +112,20 @@ class Reader:
                 units = self._with_effects(units, rows, row, int(decided[row]), effects.iloc[row], exact=exact)
                 agreement = _agreement(units) if exact else None
                 title = f"{TITLE}{frame.index[row]}"
-                evidence[row] = RowEvidence(title, ungated, answers[row], units, images, agreement=agreement)
+                evidence[row] = RowEvidence(
+                    title,
+                    ungated,
+                    answers[row],
+                    units,
+                    images,
+                    agreement=agreement,
+                    effects=effects.iloc[row].to_dict(),
+                )
         columns = tuple(_missing(column) for column in self.schema.columns)
         for row in np.flatnonzero(rows.encoded.empty).tolist():
-            evidence[row] = RowEvidence(f"{TITLE}{frame.index[row]}", answers[row], answers[row], columns)
+            nothing = dict.fromkeys((column.name for column in self.schema.columns), 0.0)
+            title = f"{TITLE}{frame.index[row]}"
+            evidence[row] = RowEvidence(title, answers[row], answers[row], columns, effects=nothing)
         if labels is not None:
             evidence = {row: replace(each, label=labels[row]) for row, each in evidence.items()}
         return tuple(evidence[row] for row in range(len(frame)))
