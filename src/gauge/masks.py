@@ -213,6 +213,11 @@ class Corruption:
     def __bool__(self) -> bool:
         return bool(self.swapped or self.noisy)
 
+    @property
+    def sound(self) -> float:
+        """The share of the observed values that stays as it is."""
+        return (1 - self.swapped) * (1 - self.noisy)
+
 
 @dataclass(frozen=True)
 class Corrupted:
