@@ -10,7 +10,7 @@ import typer
 
 from gauge.cli.options import AsJson, Device, Epochs, Plugins, Protocols, TimeLimit, seconds
 from gauge.cli.output import print_markdown, print_missing, progress
-from gauge.registry import BENCHMARKS
+from gauge.registry import BENCHMARKS, METHODS
 
 if TYPE_CHECKING:
     from gauge.experiments.experiment import Experiment

@@ -14,6 +14,7 @@ ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
 EVERY = tuple(f"every={rate}" for rate in (0.2, 0.4, 0.6, 0.8))
 SVHN = ("missing=text", "missing=mnist+text")
 PLUS = ("gauge_plus", "late_fusion")
+NO_HEADS, TRUST = "gauge_plus:gauge_plus-no-heads", ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-swaps")
 LABELS = (256, 1024, 4096)
 
 
@@ -66,14 +67,18 @@ RUNS = {
         "polymnist", ("moddrop", "mtl", "map:map-dagger", "online_mae"), 3, "polymnist/complete100.yaml"
     ),
     **{
-        f"polymnist/labels{count}": Run("polymnist", (*CONTROLS, *PLUS), 5, f"polymnist/labels{count}.yaml")
+        f"polymnist/labels{count}": Run("polymnist", (*PLUS, NO_HEADS), 5, f"polymnist/labels{count}.yaml")
         for count in LABELS
     },
+    "polymnist/trust": Run(
+        "polymnist", (*TRUST, *PLUS), 3, "polymnist/trust.yaml", (*ETA, "swapped=0.2", "swapped=0.4")
+    ),
     "mst": Run("mst", (*CONTROLS, INFORMED, *NORMALIZATIONS, "late_fusion"), 5, "mst/subset.yaml", audits=SVHN),
     "mst/reversed": Run("mst", ("gauge:v1", "dymo", "gauge:v2", "gauge"), 3, "mst/reversed.yaml"),
     "mst/plus": Run("mst", PLUS, 5, "mst/plus.yaml"),
     "mst/long": Run("mst", (*CONTROLS, *SCORES, *NORMALIZATIONS, "all"), 5, "mst/long.yaml", audits=SVHN),
     "celeba": Run("celeba", (*CONTROLS, *NORMALIZATIONS, "late_fusion"), 5, "celeba/subset.yaml"),
+    "celeba/plus": Run("celeba", PLUS, 5, "celeba/plus.yaml"),
     "celeba/long": Run("celeba", (*CONTROLS, *SCORES, *NORMALIZATIONS, "all"), 5, "celeba/long.yaml"),
     "celeba/reversed": Run("celeba", (*CONTROLS,), 5, "celeba/reversed.yaml"),
     "celeba_table": Run("celeba_table", (*CONTROLS, SCORES[0], *PLUS), 10),
@@ -87,6 +92,7 @@ RUNS = {
     "leaf99/plus": Run("leaf99", PLUS, 5, "leaf99/plus.yaml"),
     "ham10000": Run("ham10000", (*TABULAR, *GRIDS), 3, audits=("gamma=1",)),
     "ham10000/iterative": Run("ham10000", ("gauge",), 3, "ham10000/iterative.yaml"),
+    "ham10000/plus": Run("ham10000", PLUS, 5, "ham10000/plus.yaml"),
     "ham10000/long": Run("ham10000", (*TABULAR, "all"), 5, "ham10000/long.yaml"),
     "dvm": Run("dvm", HEARTS, 5),
     "cad": Run("cad", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
@@ -130,8 +136,16 @@ DOCS = {
     "audit": Entry("Audit of GAUGE on PolyMNIST", ("polymnist/cosine",)),
     "separation": Entry("Which scores tell right from wrong", ("polymnist/cosine",)),
     "plus-polymnist": Entry("GAUGE+ on PolyMNIST", ("polymnist/plus", "polymnist/cosine")),
-    "plus-leaf99": Entry("GAUGE+ on leaf99", ("leaf99/plus",)),
-    "plus-mst": Entry("GAUGE+ on MST", ("mst/plus",)),
+    "plus-leaf99": Entry("GAUGE+ on leaf99", ("leaf99/plus", "leaf99")),
+    "plus-mst": Entry("GAUGE+ on MST", ("mst/plus", "mst")),
+    "plus-celeba": Entry("GAUGE+ on CelebA", ("celeba/plus", "celeba")),
+    "plus-ham10000": Entry("GAUGE+ on ham10000", ("ham10000/plus", "ham10000")),
+    **{
+        f"plus-labels{count}": Entry(f"GAUGE+ on PolyMNIST with {count} labels", (f"polymnist/labels{count}",))
+        for count in LABELS
+    },
+    "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust",)),
+    "trust-audit": Entry("Audit of learned trust", ("polymnist/trust",)),
     "mst": Entry("MST, every condition", ("mst",)),
     "mst-paired": Entry("MST, differences", ("mst",)),
     "mst-audit": Entry("Audit of GAUGE on MST", ("mst",)),
@@ -180,7 +194,6 @@ OPEN = {  # experiments that no page reports yet
     "imputer-rows": Entry("D: does a gain need an imputer that knows more?", ("celeba_table", "celeba_table/balanced")),
     "longer": Entry("E: at least 4,000 steps of fine-tuning", ("mst/long", "celeba/long", "ham10000/long")),
     "celeba-reversed": Entry("F: CelebA with the published likelihood of texts", ("celeba/reversed",)),
-    "few-labels": Entry("PolyMNIST with few labels", tuple(f"polymnist/labels{count}" for count in LABELS)),
     "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
 }
 MANIFEST = {**PAPER, **DOCS, **OPEN}
