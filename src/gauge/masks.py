@@ -97,7 +97,7 @@ class RandomModalities:
         return f"eta={self.rate:g}"
 
     def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        return _without_share(self, self.rate, layout, key)
+        return _without_share(str(self), self.rate, layout, key)
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,10 @@ class EverySubset:
         return f"every={self.rate:g}"
 
     def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        return _without_share(self, self.rate, layout, key)
+        return _without_share(str(self), self.rate, layout, key)
 
 
-def _without_share(protocol: Protocol, rate: float, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+def _without_share(protocol: str, rate: float, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
     """Flags that leave out exactly `rate` of the modalities of each sample."""
     missing = rate * len(layout)
     if abs(missing - round(missing)) > 1e-6:

@@ -116,6 +116,14 @@ PAPER = {
     ),
 }
 DOCS = {
+    "headline": Entry(
+        "GAUGE+ in the hardest conditions",
+        (
+            *("polymnist/plus", "polymnist/cosine", "polymnist/labels256", "leaf99/plus", "leaf99", "mst/plus", "mst"),
+            *("celeba/plus", "celeba", "ham10000/plus", "ham10000"),
+        ),
+    ),
+    "verdicts": Entry("The paper's claims on PolyMNIST", ("polymnist/all", "polymnist/cosine", "mst", "celeba")),
     "celeba": Entry("CelebA, every condition", ("celeba",)),
     "celeba-complete": Entry("CelebA, differences on complete samples", ("celeba",)),
     "celeba-faces": Entry("CelebA, differences without text", ("celeba",)),
