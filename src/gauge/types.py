@@ -17,6 +17,11 @@ from torch import Tensor, nn
 Objective = Literal["logit", "nll"]
 
 
+ADDED_LATER = {"key": "unless default"}
+"""Metadata of a dataclass field that was added when stages were stored already: it enters their keys unless it is left at
+its default."""
+
+
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
     """The flags with trailing axes of size one, so that they broadcast over `values`."""
     return observed.reshape(observed.shape + (1,) * (values.ndim - observed.ndim))

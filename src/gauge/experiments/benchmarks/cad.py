@@ -32,4 +32,5 @@ BENCHMARK = Benchmark(
     files=f"{FOLDERS[0]}/{LENGTHS}",
     metric=AUC,
     imputer_split="own",
+    calibration="ratio",  # as DyMo's code has it for these data sets
 )
