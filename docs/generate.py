@@ -177,7 +177,12 @@ def trust(folder: str) -> str:
         return NOT_MEASURED
     table = table_of(folder, (*ETA, *WRONG), TRUST)
     ours, others = table.rows[TRUST[0]], [row for row in table.rows if row != TRUST[0]]
-    pairs = {(row, each): _by_seed(ours, table.rows[row], each) for row in others for each in WRONG if each in ours}
+    pairs = {
+        (row, each): _by_seed(ours, table.rows[row], each)
+        for row in others
+        for each in WRONG
+        if each in table.rows[row]
+    }
     p_values = holm([ttest_rel(*pair).pvalue if np.ptp(np.subtract(*pair)) else 1.0 for pair in pairs.values()])
     shown = {
         key: _shown(np.mean(gain := np.subtract(*pair)), np.std(gain, ddof=1), p)
