@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -64,10 +64,9 @@ class Result(BaseModel):
         """Write the result as JSON, and its predictions beside it as arrays."""
         path = folder / result_name(self, self.protocol, self.config.get("stage", ""))
         probabilities, labels = predictions.probabilities.astype(np.float32), predictions.labels
-        arrays = {"probabilities": probabilities, "labels": labels}
+        write = partial(np.savez_compressed, probabilities=probabilities, labels=labels)
         if predictions.groups is not None:
-            arrays["groups"] = predictions.groups
-        write: Callable[..., None] = partial(np.savez_compressed, **arrays)  # type: ignore[arg-type]
+            write = partial(write, groups=predictions.groups)
         write_bytes(path.with_suffix(".npz"), write)
         write_text(path, self.model_dump_json(indent=2) + "\n")
         return path
