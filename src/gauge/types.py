@@ -18,6 +18,11 @@ Objective = Literal["logit", "nll"]
 SHOWN_SAMPLES = 4  # in the repr of a prediction
 
 
+ADDED_LATER = {"key": "unless default"}
+"""Metadata of a dataclass field that was added when stages were stored already: it enters their keys unless it is left at
+its default."""
+
+
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
     """The flags with trailing axes of size one, so that they broadcast over `values`."""
     return observed.reshape(observed.shape + (1,) * (values.ndim - observed.ndim))

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gauge.experiments.workspace import Job, Workspace
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
+    from gauge.training.audit import Audit
     from gauge.training.stages import OnEpoch
 
 DOUBTFUL = 3  # units that `gauge gates` names
@@ -73,9 +74,32 @@ def audit(
 
     Imputed content is judged by a classifier for each modality, which is trained on real values first.
     """
+    job, audits = _audited(model, protocol, samples, device)
+    if as_json:
+        print(json.dumps(_records(job, audits), indent=2))
+        return
+    for each in audits:
+        print("\n".join(each.lines()), end="\n\n")
+
+
+def audits_of(model: Path, protocol: list[str], samples: int | None, device: str | None) -> list[dict[str, Any]]:
+    """What `gauge audit --json` prints."""
+    return _records(*_audited(model, protocol, samples, device))
+
+
+def _records(job: "Job", audits: "list[Audit]") -> list[dict[str, Any]]:
+    from gauge.training.provenance import commit, hardware
+
+    origin = job.experiment.model_dump(mode="json", exclude={"data"}, exclude_unset=True)
+    origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
+    return [origin | asdict(each) for each in audits]
+
+
+def _audited(
+    model: Path, protocol: list[str] | None, samples: int | None, device: str | None
+) -> "tuple[Job, list[Audit]]":
     from gauge.methods.late_fusion import LateFusion
     from gauge.training.audit import audit as audit_split
-    from gauge.training.provenance import commit, hardware
 
     with progress() as on_epoch:
         workspace, job, method = _gated(model, device, on_epoch)
@@ -83,14 +107,7 @@ def audit(
         judge, _ = workspace.method(workspace.job(job.experiment.model_copy(update=single)))
         assert isinstance(judge, LateFusion)
         protocols = protocol or [str(each) for each in job.benchmark.protocols]
-        audits = [audit_split(method, job.test, text, judge=judge.opinions, samples=samples) for text in protocols]
-    if as_json:
-        origin = job.experiment.model_dump(mode="json", exclude={"data"}, exclude_unset=True)
-        origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
-        print(json.dumps([origin | asdict(each) for each in audits], indent=2))
-        return
-    for each in audits:
-        print("\n".join(each.lines()), end="\n\n")
+        return job, [audit_split(method, job.test, text, judge=judge.opinions, samples=samples) for text in protocols]
 
 
 def gates(

@@ -3,7 +3,8 @@
 L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m
 logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
 
-With `Gating(granularity="trust")` L has a term for trust, and w_j is multiplied by the trust in what head j reads.
+With `Gating(granularity="trust")` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
+what head j reads (see `Combination`); trained with corrupted evidence but without trust, by the share that is sound.
 """
 
 from collections.abc import Iterator
@@ -163,7 +164,7 @@ class GaugePlus(Method):
         self, prediction: Prediction, reading: Reading
     ) -> tuple[Float[Tensor, "b j k"], Bool[Tensor, "b j"], Float[Tensor, "b m"], Float[Tensor, "b j"] | None]:
         """All answers, the network's first; which of them are present; the observed share of each modality; the trust in
-        what each answer reads, 1 for the network, whose attention is gated by it."""
+        what each answer reads, 1 for the network, which weighs its units itself."""
         batch = reading.completed
         opinions = self._head_logits(reading.units) if reading.opinions is None else reading.opinions
         logits = torch.cat([prediction.logits[:, None], opinions], 1)
@@ -172,6 +173,8 @@ class GaugePlus(Method):
         if prediction.trust is not None:
             read = (self._pooling(reading.units) @ prediction.trust[..., None])[..., 0]
             trust = F.pad(read, (1, 0), value=1.0)
+        elif self.corrupt:
+            trust = F.pad(torch.full_like(share, self.corrupt.sound), (1, 0), value=1.0)
         return logits.float(), F.pad(batch.any_observed(), (1, 0), value=True), share, trust
 
     def _under_subsets(self, reading: Reading) -> Reading:

@@ -6,9 +6,11 @@ depends on w_j / T_j alone. u and v minimise, over validation samples under all 
 
     rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2
 
-so that few samples leave the weights near one, and a shared one where subsets do not differ. An answer may be trusted in
-part: its weight is multiplied by the trust in it.
+so that few samples leave the weights near one, and a shared one where subsets do not differ. With a trust t_j in what an
+answer reads, p_j becomes t_j · p_j + (1 - t_j) / k: wrong content says nothing, so no confident answer can veto all others.
 """
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -81,9 +83,12 @@ def _weights(present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> T
 
 
 def _trusted(logits: Tensor, trust: Tensor | None) -> Tensor:
-    """The log-probabilities of each answer times the trust in it."""
+    """The log-probabilities of each answer, mixed with the uniform distribution as far as it is not trusted."""
     answers = logits.log_softmax(-1)
-    return answers if trust is None else trust[..., None].to(answers.dtype) * answers
+    if trust is None:
+        return answers
+    trust = trust[..., None].to(answers.dtype)
+    return torch.logaddexp(trust.log() + answers, (1 - trust).log() - math.log(answers.shape[-1]))
 
 
 def _product(answers: Tensor, present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
