@@ -57,8 +57,8 @@ class Explanation:
 
     @property
     def effects(self) -> pd.DataFrame:
-        """The effect of every column on the probability of the predicted class, a line for each row: positive where it speaks
-        for the prediction, zero where it is missing."""
+        """The effect of every column on the probability of the predicted class, a line for each row: positive where it
+        speaks for the prediction, zero where it is missing."""
         return pd.DataFrame([row.effects for row in self.rows], [row.title.removeprefix(TITLE) for row in self.rows])
 
     def to_html(self, path: str | Path) -> None:
