@@ -141,7 +141,7 @@ class Reader:
         chosen = rows.take(index)
         answers = self.ensemble.answers(chosen)
         reading = Reading(explained.completed, explained.units, explained.classifier)
-        ungated = self.model.combine(explained.evidence.logits, reading).double().log_softmax(1).cpu().numpy()
+        ungated = self.model.combine(explained.evidence.logits, reading).detach().double().log_softmax(1).cpu().numpy()
         answers[:, list(self.ensemble.experts).index("network")] = self.ensemble.smooth(ungated)
         probabilities = self.ensemble.combine(answers, chosen)
         before = self._answers(probabilities, (probabilities * self.class_weight).argmax(1))
