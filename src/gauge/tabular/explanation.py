@@ -13,7 +13,6 @@ from scipy.stats import spearmanr
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain, part_names
-from gauge.model.gauge import Reading
 from gauge.reports.evidence import EvidencePage, GridImage, RowEvidence, State, Unit, render, render_rows
 from gauge.tabular.columns import Column, Words
 from gauge.tabular.effects import Piece, column_effects, piece_effects
@@ -119,7 +118,7 @@ class Reader:
                     units,
                     images,
                     agreement=agreement,
-                    effects=effects.iloc[row].to_dict(),
+                    effects={str(name): float(value) for name, value in effects.iloc[row].items()},
                 )
         columns = tuple(_missing(column) for column in self.schema.columns)
         for row in np.flatnonzero(rows.encoded.empty).tolist():
@@ -140,9 +139,10 @@ class Reader:
         index = batch.index.cpu().numpy()
         chosen = rows.take(index)
         answers = self.ensemble.answers(chosen)
-        reading = Reading(explained.completed, explained.units, explained.classifier)
-        ungated = self.model.combine(explained.evidence.logits, reading).detach().double().log_softmax(1).cpu().numpy()
-        answers[:, list(self.ensemble.experts).index("network")] = self.ensemble.smooth(ungated)
+        with torch.no_grad():
+            ungated = self.model.combine(explained.evidence.logits, self.model.read(batch))
+        network = list(self.ensemble.experts).index("network")
+        answers[:, network] = self.ensemble.smooth(ungated.double().log_softmax(1).cpu().numpy())
         probabilities = self.ensemble.combine(answers, chosen)
         before = self._answers(probabilities, (probabilities * self.class_weight).argmax(1))
         values, flags = (
