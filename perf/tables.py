@@ -113,18 +113,13 @@ def blanked(frame: pd.DataFrame, rate: float, seed: int) -> pd.DataFrame:
 
 def with_categories(frame: pd.DataFrame) -> pd.DataFrame:
     words = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column])]
-    return frame.assign(**{column: frame[column].astype("category") for column in words})
+    return frame.astype(dict.fromkeys(words, "category"))
 
 
 def with_texts(frame: pd.DataFrame) -> pd.DataFrame:
     """CatBoost wants categories as texts."""
-    return frame.assign(
-        **{
-            column: frame[column].astype(object).where(frame[column].notna(), "missing").astype(str)
-            for column in frame
-            if not pd.api.types.is_numeric_dtype(frame[column])
-        }
-    )
+    words = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column])]
+    return frame.astype(dict.fromkeys(words, object)).fillna(dict.fromkeys(words, "missing"))
 
 
 def hist_boosting(frame: pd.DataFrame, seed: int) -> Any:

@@ -165,9 +165,9 @@ class GaugePlus(Method):
     ) -> tuple[Float[Tensor, "b j k"], Bool[Tensor, "b j"], Float[Tensor, "b m"], Float[Tensor, "b j"] | None]:
         """All answers, the network's first; which of them are present; the observed share of each modality; the trust in
         what each answer reads, 1 for the network, which weighs its units itself."""
+        assert reading.opinions is not None
         batch = reading.completed
-        opinions = self._head_logits(reading.units) if reading.opinions is None else reading.opinions
-        logits = torch.cat([prediction.logits[:, None], opinions], 1)
+        logits = torch.cat([prediction.logits[:, None], reading.opinions], 1)
         share = torch.stack([flags.reshape(len(batch), -1).float().mean(1) for flags in batch.observed.values()], 1)
         trust = None
         if prediction.trust is not None:

@@ -133,8 +133,8 @@ def learn_combination(ensemble: Ensemble, rows: Rows, labels: np.ndarray, *, rat
         hidden = hidden.take(left)
         seen.append(_inputs(ensemble.answers(hidden), hidden))
         truth.append(torch.from_numpy(labels[left]))
-    inputs = map(torch.cat, zip(*seen, strict=True))
-    ensemble.combination.learn(*inputs, torch.cat(truth), rows=len(rows), spread=SPREAD)
+    answers, present, share = (torch.cat(parts) for parts in zip(*seen, strict=True))
+    ensemble.combination.learn(answers, present, share, torch.cat(truth), rows=len(rows), spread=SPREAD)
 
 
 def leaderboard(ensemble: Ensemble, rows: Rows, labels: np.ndarray) -> pd.DataFrame:

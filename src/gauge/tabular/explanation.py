@@ -13,7 +13,6 @@ from scipy.stats import spearmanr
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain, part_names
-from gauge.model.gauge import Reading
 from gauge.reports.evidence import EvidencePage, GridImage, RowEvidence, State, Unit, render, render_rows
 from gauge.tabular.columns import Column, Words
 from gauge.tabular.effects import Piece, column_effects, piece_effects
@@ -59,8 +58,8 @@ class Explanation:
 
     @property
     def effects(self) -> pd.DataFrame:
-        """The effect of every column on the probability of the predicted class, one line per row: positive where it speaks
-        for the prediction, zero where it is missing."""
+        """The effect of every column on the probability of the predicted class, a line for each row: positive where it
+        speaks for the prediction, zero where it is missing."""
         return pd.DataFrame([row.effects for row in self.rows], [row.title.removeprefix(TITLE) for row in self.rows])
 
     def to_html(self, path: str | Path) -> None:
@@ -139,7 +138,7 @@ class Reader:
                     units,
                     images,
                     agreement=agreement,
-                    effects=effects.iloc[row].to_dict(),
+                    effects={str(name): float(value) for name, value in effects.iloc[row].items()},
                 )
         columns = tuple(_missing(column) for column in self.schema.columns)
         for row in np.flatnonzero(rows.encoded.empty).tolist():
@@ -160,9 +159,9 @@ class Reader:
         index = batch.index.cpu().numpy()
         chosen = rows.take(index)
         answers = self.ensemble.answers(chosen)
-        reading = Reading(explained.completed, explained.units, explained.classifier)
-        network = Prediction(explained.evidence.logits, trust=explained.trust)
-        ungated = self.model.combine(network, reading).double().log_softmax(1).cpu().numpy()
+        with torch.no_grad():
+            network = Prediction(explained.evidence.logits, trust=explained.trust)
+            ungated = self.model.combine(network, self.model.read(batch)).double().log_softmax(1).cpu().numpy()
         answers[:, list(self.ensemble.experts).index("network")] = self.ensemble.smooth(ungated)
         probabilities = self.ensemble.combine(answers, chosen)
         before = self._answers(probabilities, (probabilities * self.class_weight).argmax(1))

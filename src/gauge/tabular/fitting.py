@@ -188,7 +188,7 @@ def train_model(
     ):  # the mean of all answers, where their product would overrate
         model.model.combination.offset.fill_(-math.log(len(model.model.combination.offset)))
     epochs = {name: stage.about["epochs"] for name, stage in trained.items()}
-    return FittedModel(model.model.eval().requires_grad_(False), best, scores, epochs, limit.cut_short)
+    return FittedModel(model.model.eval(), best, scores, epochs, limit.cut_short)
 
 
 def _score(module: Trainable, val: Dataset | None, settings: TrainSettings) -> float | None:

@@ -136,7 +136,7 @@ def _network(
     gating, plus = gating_of(model.strategy_, model.gates), about["format"] == FORMAT
     network = build(model.schema_, len(model.classes_), SIZES[model.size], gating=gating, imputer=imputer, plus=plus)
     checkpoint.load_into(network if plus else network.gauge, _part("model.", tensors), path)
-    return Network(network.to(pick_device(device)).eval().requires_grad_(False))
+    return Network(network.to(pick_device(device)).eval())
 
 
 def _without_weights(kind: "type[GaugeClassifier]", about: Mapping[str, Any], folder: Path) -> "GaugeClassifier":

@@ -47,11 +47,11 @@ class Linear(Expert):
         cardinalities = task.rows.schema.cardinalities
         features = cls(terms, cardinalities, np.empty(0), np.empty(0)).features(task.rows)
 
-        def learn(rows: np.ndarray, penalty: float) -> Self:
+        def learn(rows: np.ndarray, penalty: float) -> Any:
             learned = _logistic(features[rows], task.labels[rows], task.weights[rows], task.classes, penalty)
             return cls(terms, cardinalities, *learned)
 
-        def loss(fitted: list[Self]) -> float:
+        def loss(fitted: list[Any]) -> float:
             held_out = [
                 log_softmax(each.scores(features[rows]), axis=1)[np.arange(len(rows)), task.labels[rows]]
                 for each, (_, rows) in zip(fitted, folds, strict=True)
@@ -59,7 +59,9 @@ class Linear(Expert):
             return -float(np.concatenate(held_out).mean())
 
         penalties = (FOR_TEXTS if terms else PENALTIES) if folds else ()
-        tried = {penalty: [learn(train, penalty) for train, _ in folds] for penalty in penalties}
+        tried: dict[float, list[Any]] = {
+            penalty: [learn(train, penalty) for train, _ in folds] for penalty in penalties
+        }
         penalty = min(tried, key=lambda each: loss(tried[each]), default=WITHOUT_VALIDATION)
         return [learn(np.arange(len(task.rows)), penalty), *tried.get(penalty, [])]
 

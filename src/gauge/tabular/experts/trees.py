@@ -51,10 +51,11 @@ class Trees(Expert):
             "num_threads": torch.get_num_threads(),
             "seed": task.seed % 2**31,
         }
-        boosters, rounds = [], WITHOUT_VALIDATION
+        boosters: list[lightgbm.Booster] = []
+        rounds = WITHOUT_VALIDATION
         if folds:
             stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
-            history = lightgbm.cv(options, _data(task), ROUNDS, folds, callbacks=[stopping], return_cvbooster=True)
+            history: Any = lightgbm.cv(options, _data(task), ROUNDS, folds, callbacks=[stopping], return_cvbooster=True)
             boosters, rounds = history["cvbooster"].boosters, history["cvbooster"].best_iteration
         boosters = [lightgbm.train(options, _data(task), rounds), *boosters]
         return [cls(booster, task.classes, rounds) for booster in boosters]
