@@ -108,7 +108,9 @@ def test_evaluate_compares_with_baselines_and_predict_scores_a_labelled_file(fol
     assert "boosted trees" in printed
     assert len(json.loads(gauge("evaluate", "model", "train.csv", "--json", cwd=folder))["scores"]) == 12
     with chdir(folder), unchecked():
-        result = CliRunner().invoke(app, ["predict", "model", "train.csv", "--out", "p.csv"], catch_exceptions=False)
+        result = CliRunner().invoke(
+            app, ["predict", "model", "train.csv", "--out", "scored.csv"], catch_exceptions=False
+        )
     assert "of 80 labelled rows); more: gauge evaluate model train.csv" in result.stderr
     assert "add the table to evaluate it on" in mistake("evaluate", "model", cwd=folder)
 
