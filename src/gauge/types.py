@@ -126,11 +126,18 @@ class Batch:
         """The batch with every value marked observed, for a completed batch."""
         return replace(self, observed={name: torch.ones_like(flags) for name, flags in self.observed.items()})
 
-    def cross_entropy(self, logits: Float[Tensor, "*r k"]) -> Float[Tensor, ""]:
-        """The mean cross-entropy of logits [b, k], or of several for each sample: [r, b, k], or flattened [r·b, k]."""
+    def cross_entropy(
+        self, logits: Float[Tensor, "*r k"], weights: Float[Tensor, "b"] | None = None
+    ) -> Float[Tensor, ""]:
+        """The mean cross-entropy of logits [b, k], or of several for each sample: [r, b, k], or flattened [r·b, k]. Each
+        sample counts `weights` times."""
         assert self.labels is not None
         logits = logits.reshape(-1, logits.shape[-1])
-        return F.cross_entropy(logits, self.labels.repeat(len(logits) // len(self)))
+        repeats = len(logits) // len(self)
+        if weights is None:
+            return F.cross_entropy(logits, self.labels.repeat(repeats))
+        costs = F.cross_entropy(logits, self.labels.repeat(repeats), reduction="none")
+        return (costs * weights.repeat(repeats)).mean()
 
     def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raises an error unless the modalities have the shapes that an imputer was made for."""

@@ -22,12 +22,16 @@ DOUBTFUL = 3  # units that `gauge gates` names
 
 def evaluate(
     model: TrainedModel,
+    table: Annotated[Path | None, typer.Argument(help="Labelled rows, for a model that `gauge fit` wrote.")] = None,
     protocol: Protocols = None,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a trained model again, under the protocols of its benchmark or any other."""
+    """Evaluate a classifier of `gauge fit` on a table with labels, or a trained method of a benchmark under protocols."""
+    if table is not None or (model / "model.json").is_file():
+        _evaluate_table(model, table, device, as_json)
+        return
     workspace, job = _opened(model, device)
     results = [result for result, _ in workspace.run(job.experiment, tuple(protocol or ()))]
     if as_json:
@@ -39,6 +43,19 @@ def evaluate(
         calibration = f"calibration error {_rounded(result.calibration_error)}, log loss {_rounded(result.log_loss)}"
         print(f"{result.protocol:14} {result.metric} {value}  {calibration}")
     print_missing(results)
+
+
+def _evaluate_table(model: Path, table: Path | None, device: str | None, as_json: bool) -> None:
+    if table is None:
+        raise ValueError(
+            f"{model} is a classifier of `gauge fit`; add the table to evaluate it on: evaluate MODEL TABLE"
+        )
+    from gauge.tabular.estimator import GaugeClassifier
+    from gauge.tabular.files import read_table_file
+
+    classifier = GaugeClassifier.load(model, device=device, image_folder=table.parent)
+    evaluation = classifier.evaluate(read_table_file(table))
+    print(json.dumps(evaluation.to_json(), indent=2) if as_json else evaluation)
 
 
 def _rounded(value: float | str) -> str:

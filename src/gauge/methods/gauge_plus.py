@@ -75,18 +75,20 @@ class GaugePlus(Method):
     def gating(self) -> Gating:
         return self.gauge.gating
 
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """One encoding, which the heads read and the network sees under several subsets of the modalities. Heads do not
-        learn from modalities that are known to be wrong."""
+    def loss(self, batch: Batch, weights: Float[Tensor, "b"] | None = None) -> dict[str, Tensor]:
+        """One encoding, which the heads read and the network sees under several subsets of the modalities. Each sample
+        counts `weights` times. Heads do not learn from modalities that are known to be wrong."""
         assert batch.labels is not None
         reading = self.read(batch)
         under = reading if reading.visible is None else self._under_subsets(reading)
         prediction = self.gauge.decide(under)
-        terms = {"task": batch.cross_entropy(prediction.logits)}
+        terms = {"task": batch.cross_entropy(prediction.logits, weights)}
         if reading.opinions is not None:
             each = reading.opinions
             costs = F.cross_entropy(each.flatten(0, 1), batch.labels.repeat_interleave(each.shape[1]), reduction="none")
-            terms["heads"] = masked_mean(costs.reshape(each.shape[:2]), _right_modalities(batch)).sum()
+            costs = costs.reshape(each.shape[:2])
+            costs = costs if weights is None else costs * weights[:, None]
+            terms["heads"] = masked_mean(costs, _right_modalities(batch)).sum()
         if prediction.trust is not None:
             right, known = self.gauge.rightness(batch, reading)
             times = len(prediction.trust) // len(batch)
@@ -107,9 +109,13 @@ class GaugePlus(Method):
     def decide(self, reading: Reading) -> Prediction:
         """The network's answer, or the product of all answers; evidence and gates are those of the network."""
         prediction = self.gauge.decide(reading)
+        return replace(prediction, logits=self.combine(prediction, reading))
+
+    def combine(self, prediction: Prediction, reading: Reading) -> Float[Tensor, "b k"]:
+        """The logits of the product of the network's answer with those of the heads."""
         if self.combination is None:
-            return prediction
-        return replace(prediction, logits=self.combination(*self._all_answers(prediction, reading)))
+            return prediction.logits
+        return self.combination(*self._all_answers(prediction, reading))
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:

@@ -57,8 +57,10 @@ class Combination(nn.Module):
         trust: Float[Tensor, "n j"] | None = None,
         *,
         rows: int,
+        spread: float = SPREAD,
     ) -> None:
-        """`rows` is the number of different samples among the n: one that is seen under several masks counts once."""
+        """`rows` is the number of different samples among the n: one that is seen under several masks counts once. `spread`
+        is the prior deviation of u."""
         logits, share = _trusted(logits.detach().double(), trust), share.double()
         offset, slope = (torch.zeros_like(each).double().requires_grad_() for each in (self.offset, self.slope))
         optimizer = torch.optim.LBFGS([offset, slope], max_iter=STEPS, line_search_fn="strong_wolfe")
@@ -66,7 +68,7 @@ class Combination(nn.Module):
         def objective() -> Tensor:
             optimizer.zero_grad()
             cost = F.cross_entropy(_product(logits, present, share, offset, slope), labels) + (
-                (offset / SPREAD).square().sum() + (slope / SLOPE_SPREAD).square().sum()
+                (offset / spread).square().sum() + (slope / SLOPE_SPREAD).square().sum()
             ) / (2 * rows)
             cost.backward()
             return cost
