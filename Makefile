@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint wheel gpu-test tables release lock clean
+.PHONY: help demo test lint wheel gpu-test slow-test tables release lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make lint   ruff, mypy and the import contract"
 	@echo "make wheel  build the wheel, install it elsewhere and use it"
 	@echo "make gpu-test  run the tests that need a GPU, write perf/results/gpu-tests.json"
+	@echo "make slow-test  run the tests that take minutes: every component in an exported graph"
 	@echo "make tables write the tables of README and docs from the result files"
 	@echo "make release build the distributions, check them, tag the commit"
 
@@ -44,6 +45,9 @@ wheel: $(VENV)/.installed
 
 gpu-test: $(VENV)/.installed
 	$(BIN)/python perf/marked_tests.py gpu
+
+slow-test: $(VENV)/.installed
+	$(BIN)/pytest -m slow tests
 
 tables: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
