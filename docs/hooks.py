@@ -18,9 +18,7 @@ from pymdownx.slugs import slugify
 ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)")
 NAME = re.compile(r"^- `([A-Za-z]\w*)`(?=: )", re.MULTILINE)
-FETCHED = re.compile(
-    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?(?:https?:)?//|<link\b[^>]*\bhref=["']?(?:https?:)?//"""
-)
+FETCHED = re.compile(r"""<(?:script|img|iframe|source|link)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//""")
 LARGEST = 2_000_000  # bytes
 
 
@@ -74,10 +72,10 @@ def on_files(files: Any, config: Any) -> None:
             path = site_path(f"docs/{page.name}", link)
             source = path.removeprefix("source/").removesuffix(".md")
             if path.startswith("source/") and (ROOT / source).is_file():
-                content = (
+                shown = (
                     {"content": module_page(source)} if path.endswith(".md") else {"abs_src_path": str(ROOT / source)}
                 )
-                add(path, inclusion=InclusionLevel.NOT_IN_NAV, **content)
+                add(path, inclusion=InclusionLevel.NOT_IN_NAV, **shown)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -85,9 +83,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if path.startswith(("source/", "reference/")):
         return markdown
     if path == "api.md":
-        markdown = NAME.sub(
-            lambda name: name[0] if name[1].startswith("__") else f"- [`{name[1]}`][gauge.{name[1]}]", markdown
-        )
+        markdown = NAME.sub(r"- [`\1`][gauge.\1]", markdown)
     here = path if (ROOT / path).is_file() else f"docs/{path}"
     markdown = LINK.sub(lambda link: site_path(here, link[1]), markdown)
     markdown = re.sub(r"^```python file=(\S+)$", r'```python title="\1"', markdown, flags=re.MULTILINE)
