@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint wheel gpu-test tables docs release lock clean
+.PHONY: help demo test lint wheel gpu-test tables docs notebooks release lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make gpu-test  run the tests that need a GPU, write perf/results/gpu-tests.json"
 	@echo "make tables write the tables of README and docs from the result files"
 	@echo "make docs   build the documentation as a site, open site/index.html"
+	@echo "make notebooks write examples/*.ipynb from the tutorials, run them in build/notebooks"
 	@echo "make release build the distributions, check them, tag the commit"
 
 # The lock file pins everything, so nothing but this project is left to install after it.
@@ -59,6 +60,11 @@ $(DOCS)/.installed: pyproject.toml
 
 docs: $(DOCS)/.installed
 	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" mkdocs build --strict --quiet
+
+notebooks: $(VENV)/.installed
+	mkdir -p build/notebooks
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target build/jupyter ipykernel nbclient
+	PYTHONPATH=$(CURDIR)/build/jupyter $(BIN)/python docs/notebooks.py --execute build/notebooks
 
 # Nothing is uploaded: push the tag and upload build/release/* yourself.
 release: $(VENV)/.installed

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -142,6 +143,16 @@ def test_the_api_page_lists_the_public_names_once_each():
     listed = re.findall(r"^- `(\w+)`: .+\.$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(gauge.__all__)
     assert all(hasattr(gauge, name) for name in listed)
+
+
+def test_the_notebooks_are_those_of_the_tutorials():
+    notebooks = runpy.run_path(str(ROOT / "docs" / "notebooks.py"))
+    paths = {page: notebooks["path"](page) for page in notebooks["PAGES"]}
+    assert sorted(paths.values()) == sorted((ROOT / "examples").glob("*.ipynb"))
+    for page, path in paths.items():
+        assert path.read_text(encoding="utf-8") == notebooks["notebook"](page), (
+            f"{path.name} is old; run make notebooks"
+        )
 
 
 def test_every_equation_has_a_place_in_the_code():
