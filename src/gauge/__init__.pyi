@@ -1,4 +1,6 @@
 from .data import Dataset as Dataset
+from .deploy.export import export as export
+from .deploy.exported import ExportedClassifier as ExportedClassifier
 from .experiments.experiment import Experiment as Experiment
 from .experiments.results import evaluate as evaluate
 from .imputers.mopoe import MoPoE as MoPoE

@@ -28,8 +28,13 @@ def over_values(observed: Tensor, values: Tensor) -> Tensor:
     return observed.reshape(observed.shape + (1,) * (values.ndim - observed.ndim))
 
 
+def is_traced(values: Tensor) -> bool:
+    """Whether a graph is being exported: the number of samples is then unknown."""
+    return isinstance(values.shape[0], torch.SymInt)
+
+
 def _check_modality(name: str, values: Tensor, flags: Tensor, size: int) -> None:
-    if len(values) != size:
+    if values.shape[0] != size:
         raise ValueError(f"inputs[{name!r}] holds {len(values)} samples, the first modality {size}; align them")
     if flags.dtype != torch.bool:
         raise ValueError(f"observed[{name!r}] is {flags.dtype}; use torch.bool, True where observed")
@@ -84,14 +89,15 @@ class Batch:
                 "give one set of flags for every modality"
             )
         first = next(iter(self.inputs.values()))
+        size = first.shape[0]  # len() would be a constant in an exported graph
         for name, values in self.inputs.items():
-            _check_modality(name, values, self.observed[name], len(first))
+            _check_modality(name, values, self.observed[name], size)
         for name in ("labels", "index", "key"):
             values = getattr(self, name)
-            if values is not None and values.shape != (len(first),):
-                raise ValueError(f"{name} has shape {list(values.shape)}; give one entry per sample, [{len(first)}]")
+            if values is not None and values.shape != (size,):
+                raise ValueError(f"{name} has shape {list(values.shape)}; give one entry per sample, [{size}]")
         if self.index is None:
-            object.__setattr__(self, "index", torch.arange(len(first), device=first.device))
+            object.__setattr__(self, "index", torch.arange(size, device=first.device))
         if self.key is None:
             object.__setattr__(self, "key", self.index)
 
@@ -101,6 +107,12 @@ class Batch:
     @property
     def modalities(self) -> tuple[str, ...]:
         return tuple(self.inputs)
+
+    @property
+    def inspectable(self) -> bool:
+        """Whether code may depend on the values: on a GPU it would wait for the device, and while a graph is exported
+        there are none."""
+        return not (self.index.is_cuda or is_traced(self.index))
 
     def to(self, device: torch.device | str) -> "Batch":
         move = partial(torch.Tensor.to, device=device, non_blocking=True)
@@ -147,7 +159,7 @@ class Batch:
 
     def any_observed(self) -> Bool[Tensor, "b m"]:
         """Whether any value of each modality was observed."""
-        return torch.stack([flags.reshape(len(self), -1).any(1) for flags in self.observed.values()], 1)
+        return torch.stack([flags.reshape(flags.shape[0], -1).any(1) for flags in self.observed.values()], 1)
 
     def check(self) -> "Batch":
         """The batch without `truth` if every sample has an observed value and all observed values are finite; otherwise an
@@ -365,6 +377,10 @@ class Imputer(Trainable):
     def uncertainty(self, batch: Batch) -> Mapping[str, Tensor] | None:
         """How uncertain the imputed values are, from 0 up: for each modality one number per sample or one per feature, read
         from observed values only; None if the imputer does not know."""
+        return None
+
+    def unexportable(self) -> str | None:
+        """Why the imputer cannot be part of an exported graph; None if it can."""
         return None
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gauge import __version__, registry
-from gauge.cli import benchmark, models, reproduce, tables
+from gauge.cli import benchmark, models, production, reproduce, tables
 from gauge.cli.options import RESEARCH, AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
 
@@ -56,6 +56,7 @@ def _root(version: Version = False) -> None:
 
 
 tables.add_to(app)
+production.add_to(app)
 
 
 @app.command(rich_help_panel=RESEARCH)

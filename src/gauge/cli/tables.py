@@ -6,18 +6,19 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import TABLES, Device, TimeLimit, named, seconds
+from gauge.cli.options import TABLES, Device, Model, TimeLimit, named, seconds
 from gauge.registry import pick
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gauge.deploy.exported import ExportedClassifier
     from gauge.tabular.estimator import GaugeClassifier
 
 ROWS_AT_ONCE = 5000
@@ -26,7 +27,6 @@ OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanc
 TRAINING = ".training"  # in the folder of a model, while it is fitted
 
 Table = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .jsonl or .parquet.")]
-Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
 Kinds = Annotated[
     list[str] | None,
     typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|ignore; may be repeated."),
@@ -100,6 +100,7 @@ def fit(
     from gauge.tabular.estimator import GaugeClassifier
     from gauge.tabular.files import read_table_file
     from gauge.tabular.inputs import bin_labels
+    from gauge.training.distributed import is_main, wait
 
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
@@ -125,9 +126,13 @@ def fit(
     rows = read_table_file(table)
     if classes is not None and target in rows:
         rows[target] = bin_labels(rows[target], classes)
+    options["verbose"] = options.get("verbose", True) and is_main()
     model = GaugeClassifier(**options, device=device, image_folder=table.parent)
-    with _only_fit(out):
+    with _only_fit(out) if is_main() else nullcontext():
         model.fit(rows, target, folder=out / TRAINING / content.hexdigest()[:12])
+        wait()
+        if not is_main():
+            return
         (out / "model.json").unlink(missing_ok=True)  # a folder that has it is complete
         model.save(out)
     shutil.rmtree(out / TRAINING)
@@ -136,7 +141,7 @@ def fit(
 
 
 def predict(
-    model: Model,
+    model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
     table: Table,
     out: Annotated[Path | None, typer.Option(help="File for the predictions, .csv. Default: the terminal.")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
@@ -148,10 +153,11 @@ def predict(
         raise ValueError(f"{out} should end in .csv, the format of predictions")
     if out is not None and out.resolve() == table.resolve():
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
+    from gauge.data.files import write_bytes
+    from gauge.deploy.exported import load_classifier
     from gauge.tabular.files import read_rows
-    from gauge.training.checkpoint import write_bytes
 
-    classifier = _load(model, table, device, outside_images)
+    classifier = load_classifier(model, device=device, image_folder=table.parent, outside_images=outside_images)
     count = labelled = right = 0
 
     def write(file: Any) -> None:
@@ -253,7 +259,9 @@ def _load(model: Path, table: Path, device: str | None, outside_images: bool) ->
     return classifier.set_params(outside_images=outside_images)
 
 
-def _answers(classifier: "GaugeClassifier", part: "pd.DataFrame", keep: list[str]) -> "pd.DataFrame":
+def _answers(
+    classifier: "GaugeClassifier | ExportedClassifier", part: "pd.DataFrame", keep: list[str]
+) -> "pd.DataFrame":
     for name in keep:
         pick(dict.fromkeys(part.columns), name, "column to keep")
     probabilities = classifier.predict_proba(part)

@@ -1,15 +1,19 @@
 """Small images from disk as one array of bytes, decoded by several threads."""
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageOps
 
 CHUNK = 64  # images per task
+HALF = (0.5, 0.5, 0.5)  # default mean and deviation of colours
 
+T = TypeVar("T")
 Size = tuple[int, int]
 Box = tuple[int, int, int, int]
 Images = UInt8[np.ndarray, "n 3 {side} {side}"]
@@ -32,26 +36,27 @@ def read_images(paths: Sequence[Path], side: int, *, crops: Mapping[Size, Box] |
     return gather(paths, side, square)
 
 
-def gather(paths: Sequence[Path], side: int, square: Callable[[Path], np.ndarray]) -> Images:
-    """The results of `square` for all paths, in order."""
-    images = np.empty((len(paths), 3, side, side), np.uint8)
+def gather(sources: Sequence[T], side: int, square: Callable[[T], np.ndarray]) -> Images:
+    """The results of `square` for all sources, in order."""
+    images = np.empty((len(sources), 3, side, side), np.uint8)
 
     def fill(start: int) -> None:
-        for row, path in enumerate(paths[start : start + CHUNK], start):
-            images[row] = square(path)
+        for row, source in enumerate(sources[start : start + CHUNK], start):
+            images[row] = square(source)
 
     with ThreadPoolExecutor() as pool:
-        list(pool.map(fill, range(0, len(paths), CHUNK)))
+        list(pool.map(fill, range(0, len(sources), CHUNK)))
     return images
 
 
-def open_image(path: Path) -> Image.Image:
-    """The decoded image, as RGB and the right way up."""
+def open_image(source: Path | bytes) -> Image.Image:
+    """The decoded image, as RGB and the right way up, from a file or from the content of one."""
     try:
-        with Image.open(path) as image:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
             return _eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
     except Exception as error:  # decoders of damaged files raise whatever they stumble over
-        raise ValueError(f"{path} cannot be read as an image ({error}); replace it") from error
+        name = f"a value of {len(source)} bytes" if isinstance(source, bytes) else source
+        raise ValueError(f"{name} cannot be read as an image ({error}); replace it") from error
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:

@@ -169,7 +169,7 @@ class MoPoE(Imputer):
         self, batch: Batch, visible: Bool[Tensor, "*s b m"] | None = None
     ) -> tuple[Float[Tensor, "*s b z"], Float[Tensor, "*s b z"]]:
         """Mean and variance of the latent given the observed modalities of each sample, or those in `visible`."""
-        clean = self._readable(batch if batch.key.is_cuda else batch.check())  # on a GPU the check would wait for it
+        clean = self._readable(batch.check() if batch.inspectable else batch)
         mean, precision, _ = self._experts(clean)
         return self._product(mean, precision, clean.any_observed() if visible is None else visible)
 
@@ -177,7 +177,7 @@ class MoPoE(Imputer):
     def complete(self, batch: Batch) -> Batch:
         mean, variance = self.posterior(batch)
         z = self._draw(batch.key, mean, variance) if self.sample else mean
-        if z.is_cuda:  # selecting rows would wait for the device; decoding all rows does not
+        if not batch.inspectable:  # selecting rows would look at the flags; decoding all rows does not
             decoded = side_by_side([partial(self._mean, name, z, batch.key) for name in self.shapes])
             return batch.filled(dict(zip(self.shapes, decoded, strict=True)))
         filling = {}
@@ -193,6 +193,9 @@ class MoPoE(Imputer):
         """The mean deviation of the posterior, the same for all modalities of a sample."""
         _, variance = self.posterior(batch)
         return dict.fromkeys(self.shapes, variance.sqrt().mean(-1))
+
+    def unexportable(self) -> str | None:
+        return "it draws at random by a sample's key; make it with sample=False" if self.sample else None
 
     def _mean(self, name: str, z: Tensor, key: Tensor) -> Tensor:
         """The mean of a modality, given a latent."""

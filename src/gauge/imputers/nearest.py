@@ -9,7 +9,7 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.randomness import permutation
-from gauge.types import Batch, Imputer, over_values
+from gauge.types import Batch, Imputer, is_traced, over_values
 
 __all__ = ["Nearest"]
 
@@ -39,7 +39,8 @@ class Nearest(Imputer):
 
     def complete(self, batch: Batch) -> Batch:
         largest = max(self._donors(name)[1].numel() for name in self.modalities)
-        chunks = torch.arange(len(batch), device=batch.index.device).split(max(1, DISTANCES_AT_ONCE // largest))
+        rows = torch.arange(batch.index.shape[0], device=batch.index.device)
+        chunks = [rows] if is_traced(rows) else rows.split(max(1, DISTANCES_AT_ONCE // largest))
         distances = (self._distance(batch, rows) for rows in chunks)
         parts = [{name: self._borrow(name, distance) for name in self.modalities} for distance in distances]
         return batch.filled({name: torch.cat([part[name] for part in parts]) for name in self.modalities})

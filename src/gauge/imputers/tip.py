@@ -151,7 +151,7 @@ class TIP(Imputer):
     def _readable(self, batch: Batch) -> tuple[Float[Tensor, "b ch h w"], Float[Tensor, "b f"], Bool[Tensor, "b f"]]:
         """Image and table with zeros where nothing was observed, and a flag for each cell."""
         batch.check_shapes(self.roles.shapes)
-        if not batch.key.is_cuda:  # on a GPU the check would wait for the device
+        if batch.inspectable:
             _check_images(batch.observed[self.roles.image], self.roles.image, batch.index)
         clean = batch.blanked().inputs
         table = clean[self.roles.table]

@@ -97,5 +97,5 @@ class Biased:
         return self.classifier.attention(tokens, self._bias(tokens, attn_bias))
 
     def _bias(self, tokens: Tensor, attn_bias: Tensor | None) -> Tensor:
-        fixed = self.fixed.repeat(len(tokens) // len(self.fixed), 1, 1, 1)  # exact effects stack replacements
+        fixed = self.fixed.repeat(tokens.shape[0] // self.fixed.shape[0], 1, 1, 1)  # exact effects stack replacements
         return fixed if attn_bias is None else fixed + attn_bias

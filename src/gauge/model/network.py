@@ -50,5 +50,5 @@ class Network(nn.Module):
             raise ValueError(
                 f"the tokens have width {tokens.shape[-1]}, the network dim={len(self.cls_token)}; make them equal"
             )
-        cls = (self.cls_token + self.cls_position).to(tokens.dtype).expand(len(tokens), 1, -1)
+        cls = (self.cls_token + self.cls_position).to(tokens.dtype).expand(tokens.shape[0], 1, -1)
         return torch.cat([cls, tokens], 1)

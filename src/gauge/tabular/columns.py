@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -233,7 +233,8 @@ class ImageFiles:
 
 @dataclass(frozen=True)
 class Image:
-    """Images, given by the paths of their files and resized to `side` x `side` pixels; one without a file is missing."""
+    """Images, given by the paths of their files or as the bytes of these, and resized to `side` x `side` pixels; one without
+    a file is missing."""
 
     name: str
     side: int = IMAGE_SIDE
@@ -247,34 +248,35 @@ class Image:
         return cls(str(column.name), model.side, model)
 
     def encode(self, column: pd.Series, files: ImageFiles, training: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        paths = {row: files.path(str(column.iloc[row])) for row in np.flatnonzero(~missing(column)).tolist()}
-        available = {row: path for row, path in paths.items() if path is not None and os.path.isfile(path)}
-        outside = [row for row, path in paths.items() if path is None]
-        without_file = [row for row, path in paths.items() if path is not None and row not in available]
+        cells = {row: column.iloc[row] for row in np.flatnonzero(~missing(column)).tolist()}
+        sources = {row: cell if isinstance(cell, bytes) else files.path(str(cell)) for row, cell in cells.items()}
+        available = {row: source for row, source in sources.items() if isinstance(source, bytes) or _is_file(source)}
+        outside = [row for row, source in sources.items() if source is None]
+        without_file = [row for row, source in sources.items() if source is not None and row not in available]
         for rows, what in ((without_file, "do not exist"), (outside, f"lie outside {files.folder}")):
             if rows:
                 logger.warning(
                     "column %r: %d image files %s and count as missing, first %.100s (row %s)",
                     *(self.name, len(rows), what, column.iloc[rows[0]], column.index[rows[0]]),
                 )
-        broken: dict[Path, str] = {}
+        broken: dict[int, str] = {}
         sides = [0]
 
-        def read(path: Path) -> np.ndarray:
+        def read(row: int) -> np.ndarray:
             try:
-                image = open_image(path)
+                image = open_image(available[row])
             except ValueError as error:
-                broken[path] = str(error)
+                broken[row] = str(error)
                 return np.zeros((3, self.side, self.side), np.uint8)
             sides.append(max(image.size))
             return np.asarray(image.resize((self.side, self.side))).transpose(2, 0, 1)
 
         images, observed = np.zeros((len(column), 3, self.side, self.side), np.uint8), np.zeros(len(column), bool)
         rows = list(available)
-        images[rows] = gather(list(available.values()), self.side, read)
-        observed[rows] = [path not in broken for path in available.values()]
-        if unreadable := [row for row in rows if not observed[row]]:
-            _report_unreadable(column, unreadable, broken[available[unreadable[0]]], len(rows) if training else None)
+        images[rows] = gather(rows, self.side, read)
+        observed[rows] = [row not in broken for row in rows]
+        if broken:
+            _report_unreadable(column, sorted(broken), broken[min(broken)], len(rows) if training else None)
         if training and max(sides) > self.side:
             logger.warning(
                 "column %r: images of up to %d pixels are shrunk to %d x %d; image_size= (--image-size) sets another size",
@@ -297,6 +299,10 @@ def _padded(column: pd.Series, length: int, tokenize: Callable[[str], list[int]]
         tokens = tokenize(str(column.iloc[row]))[:length]
         numbers[row, : len(tokens)] = tokens
     return numbers, numbers[:, 0] > 0
+
+
+def _is_file(path: Path | None) -> TypeGuard[Path]:
+    return path is not None and os.path.isfile(path)
 
 
 def _report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, of: int | None) -> None:

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from gauge.model.encoders._pretrained import HALF
+from gauge.data.images import HALF
 
 SIDE = 224  # pixels, where a config does not say
 ELSEWHERE = re.compile(
@@ -62,6 +60,8 @@ class Pretrained:
 
     def network(self, *, weights: bool) -> Any:
         """The network in float32; without `weights` they are random, to be loaded later."""
+        import torch  # not needed to read tables
+
         with _readable(self.source, "network") as library:
             if weights:
                 return library.AutoModel.from_pretrained(self.source, trust_remote_code=False).float()

@@ -1,6 +1,5 @@
 """Schema: which columns of a table are used, and how its rows become the modalities of a model."""
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.registry import pick
+from gauge.tabular.arrays import ANYWHERE, LISTED, by_modality, cells, columns_from_json, encode_rows
 from gauge.tabular.columns import (
     COLUMNS,
     IMAGE_SIDE,
@@ -24,19 +24,11 @@ from gauge.tabular.columns import (
     ImageFiles,
     Number,
     PretrainedText,
-    Words,
     missing,
 )
 from gauge.tabular.kinds import infer_kind
 from gauge.tabular.numbers import plain
-from gauge.tabular.pretrained import Pretrained, with_tuples
 from gauge.types import Batch
-
-logger = logging.getLogger(__name__)
-
-LISTED = 20  # columns of a kind that are named in a summary
-ANYWHERE = ImageFiles()
-LEAST = 0.5  # share of the model's columns that a table needs
 
 
 @dataclass(frozen=True)
@@ -122,16 +114,12 @@ class Schema:
     @property
     def table(self) -> tuple[Cell, ...]:
         """The columns of numbers and categories."""
-        return tuple(column for column in self.columns if isinstance(column, Cell))
+        return cells(self.columns)
 
     @property
     def modalities(self) -> dict[str, tuple[Column, ...]]:
         """The columns of each modality."""
-        modalities: dict[str, tuple[Column, ...]] = {"table": self.table} if self.table else {}
-        for kind in ("text", "image"):
-            same = [column for column in self.columns if column.kind == kind]
-            modalities |= {f"{kind}{index}": (column,) for index, column in enumerate(same)}
-        return modalities
+        return by_modality(self.columns)
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -159,34 +147,11 @@ class Schema:
     def encode(self, frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False) -> Encoded:
         """The rows as tensors. A column that the table lacks counts as missing; most of them have to be there. In training
         many unreadable values are an error; afterwards every one of them counts as missing, however many rows there are."""
-        series = self._columns(frame)
-        encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        for modality, (first, *_) in self.modalities.items():
-            if isinstance(first, Image):
-                encoded[modality] = first.encode(series[first.name], files, training)
-            elif isinstance(first, Words):
-                encoded[modality] = first.encode(series[first.name])
-            else:
-                cells = np.stack([column.encode(series[column.name], training) for column in self.table], 1)
-                encoded[modality] = np.where(np.isnan(cells), 0.0, cells).astype(np.float32), ~np.isnan(cells)
+        encoded = encode_rows(self.columns, frame, files, training=training)
         inputs = {modality: torch.from_numpy(values) for modality, (values, _) in encoded.items()}
         observed = {modality: torch.from_numpy(flags) for modality, (_, flags) in encoded.items()}
         empty = ~torch.cat([_per_column(flags) for flags in observed.values()], 1).any(1)
         return Encoded(inputs, observed, empty.numpy())
-
-    def _columns(self, frame: pd.DataFrame) -> dict[str, pd.Series]:
-        names = [column.name for column in self.columns]
-        lacking = [name for name in names if name not in frame]
-        if len(names) - len(lacking) < LEAST * len(names):
-            raise ValueError(
-                f"the table has {len(names) - len(lacking)} of the model's {len(names)} columns, it lacks {lacking[0]!r}; "
-                f"its columns are {', '.join(map(repr, frame.columns[:LISTED])) or 'none'}. Check header, separator and "
-                "names; a column that is really missing can be given empty"
-            )
-        if lacking:
-            logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
-        frame = frame.reindex(columns=names)
-        return {name: plain(frame[name]) for name in names}
 
     def blank(self, rows: int) -> Dataset:
         """A split of this form without content, for imputers whose tensors are loaded afterwards."""
@@ -218,14 +183,8 @@ class Schema:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], tokenizers: Path = Path()) -> "Schema":
-        columns = []
-        for index, column in enumerate(content["columns"]):
-            values = with_tuples(column)
-            kind, model = values.pop("kind"), values.pop("model", None)
-            if model:
-                values["model"] = Pretrained.from_json(model, tokenizers / str(index))
-            columns.append((PRETRAINED if model else COLUMNS)[kind](**values))
-        return cls(tuple(columns), dict(content["ignored"]), tuple(content.get("names", ())))
+        columns = columns_from_json(content["columns"], tokenizers)
+        return cls(columns, dict(content["ignored"]), tuple(content.get("names", ())))
 
 
 def _per_column(flags: Tensor) -> Tensor:

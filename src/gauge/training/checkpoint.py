@@ -3,16 +3,18 @@
 import hashlib
 import json
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+
+from gauge.data.files import write_bytes as write_bytes
+from gauge.data.files import write_text as write_text
 
 logger = logging.getLogger(__name__)
 
@@ -79,25 +81,3 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) ->
 
 def _form(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file in one step."""
-    write_bytes(path, lambda file: file.write(text.encode()))
-
-
-def write_bytes(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file in one step: a reader sees the old file or the new one, never half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException as error:
-        part.unlink(missing_ok=True)
-        if isinstance(error, OSError):  # a full disk is reported without the file
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-    os.replace(part, path)

@@ -1,22 +1,24 @@
 """The device that work runs on."""
 
+import os
 import re
 
 import torch
 
 NAMES = "use auto, cpu, cuda, cuda:NUMBER or mps"
+LOCAL = f":{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else ""  # this process on its machine
 
 
 def pick_device(name: torch.device | str | None, gpus: int | None = None) -> torch.device:
-    """The device of that name; without a name or with "auto", a GPU if there is one. `gpus` is their number, if not that of
-    torch.
+    """The device of that name; without a name or with "auto", a GPU if there is one, under torchrun one for each process.
+    `gpus` is their number, if not that of torch.
 
     >>> pick_device("auto", gpus=0), pick_device(None, gpus=2), pick_device("cuda:1", gpus=2)
     (device(type='cpu'), device(type='cuda'), device(type='cuda', index=1))
     """
     gpus = torch.cuda.device_count() if gpus is None else gpus
     if name is None or name == "auto":
-        name = "cuda" if gpus else "cpu"
+        name = f"cuda{LOCAL}" if gpus else "cpu"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", str(name)):
         raise ValueError(f"there is no device {str(name)!r}; {NAMES}")
     device = torch.device(name)

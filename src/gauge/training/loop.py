@@ -20,6 +20,7 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.randomness import permutation, sample_keys, seeded
 from gauge.training import checkpoint
+from gauge.training.distributed import decided, is_main, join_group
 from gauge.training.inference import masked_batches, predict_split
 from gauge.training.settings import TrainSettings
 from gauge.training.step import Step, make_adam, training_step
@@ -69,10 +70,11 @@ def fit(
 
     Training stops early when `on_epoch` returns True. With a folder, its state is saved there as `last.safetensors`, and a
     second call continues from it if settings, data and `code` are the same; no finished epoch is lost if `on_epoch` raises.
-    `record=False` turns off CUDA graphs.
+    `record=False` turns off CUDA graphs. Under torchrun all processes train one model; the first one writes and reports.
     """
     _check(method, train, val, settings)
     method.to(train.device)
+    join_group(train.device)
     optimizer = make_adam(method, settings, train.device)
     # with a constant rate a longer run is the shorter one continued
     identity = settings.model_dump(mode="json", exclude={"epochs"} if settings.schedule == "constant" else None)
@@ -92,7 +94,7 @@ def fit(
         progress.history.append(asdict(epoch))
         saver.save(progress, best)
         try:
-            if on_epoch(epoch) is True:
+            if decided(is_main() and on_epoch(epoch) is True):
                 break
         except BaseException:
             saver.save(progress, best, now=True)
@@ -214,7 +216,7 @@ class _Saver:
     def save(self, progress: Progress, best: dict[str, Tensor] | None, *, now: bool = False) -> None:
         """Save after an epoch; a large state only from time to time, unless `now`."""
         waits = self.large and not now and time.monotonic() < self.saved_at + SAVE_SECONDS
-        if self.folder is None or progress.epoch == self.saved_epoch or waits:
+        if self.folder is None or progress.epoch == self.saved_epoch or waits or not is_main():
             return
         tensors = {f"model.{name}": tensor for name, tensor in self.method.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in (best or {}).items()}

@@ -17,6 +17,7 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.randomness import seeded
 from gauge.training import checkpoint, source
+from gauge.training.distributed import decided, is_main, join_group, wait
 from gauge.training.loop import LAST, Epoch, Progress, budget, fit, seconds_per_step, seconds_per_validation
 from gauge.training.provenance import commit, hardware
 from gauge.training.settings import TrainSettings
@@ -147,10 +148,12 @@ class StageStore:
         """The stage, trained or loaded; every call returns a new module."""
         needs = [self.trained(need) for need in stage.needs]
         module = stage.build(self.rows(stage), [need.module for need in needs]).to(self.train.device)
+        join_group(self.train.device)
         about = self.about(stage)
-        if about is None:
+        if decided(about is None):
             about = self._train(stage, module)
         else:
+            assert about is not None
             path = self.path(stage)
             tensors = self._memory[self.key(stage)][0] if path is None else checkpoint.load(path)[0]
             checkpoint.load_into(module, tensors, path or Path(stage.name))
@@ -159,8 +162,9 @@ class StageStore:
 
     def _train(self, stage: Stage, module: Trainable) -> dict[str, Any]:
         path, settings, progress, rows = self.path(stage), stage.settings, Progress(), self.rows(stage)
-        if path is not None:
+        if path is not None and is_main():
             self._discard_stale(stage, path)
+        wait()
         start = _scalars(module)
         if module.is_trainable:
             val, folder = self.val if settings.selection else None, path and path.parent
@@ -187,9 +191,10 @@ class StageStore:
         if path is None:
             state = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
             self._memory[self.key(stage)] = state, about
-        else:
+        elif is_main():
             checkpoint.save(path, module.state_dict(), about)
             (path.parent / LAST).unlink(missing_ok=True)
+        wait()
         return about
 
     def _discard_stale(self, stage: Stage, path: Path) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.data.augmentation import augment
 from gauge.model.nn.streams import forget, join
+from gauge.training.distributed import averaged, parallel_loss, part_of, world
 from gauge.training.settings import TrainSettings
 from gauge.types import Trainable
 
@@ -50,7 +51,8 @@ class Step:
         self, method: Trainable, optimizer: torch.optim.Adam, train: Dataset, settings: TrainSettings, *, record: bool
     ) -> None:
         self.method, self.optimizer, self.train, self.settings = method, optimizer, train, settings
-        self.record = record and train.device.type == "cuda"
+        self.loss = parallel_loss(method)
+        self.record = record and world() == 1 and train.device.type == "cuda"
         self.half = settings.precision == "bf16" and train.device.type == "cuda"
         self.eager_steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -75,17 +77,21 @@ class Step:
         return {name: term.clone() for name, term in self.terms.items()}
 
     def _run(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
+        own = part_of(index)
+        share = len(own) * world() / len(index) if len(own) < len(index) else 1.0  # its weight in the mean of all
+        index, key = own, part_of(key)
         keep = self.settings.masks.keep(self.train.layout, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
         if self.settings.augment:
             batch = augment(batch, self.settings.augment)
         with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.half):
-            terms = self.method.loss(batch)
+            terms = self.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
-        torch.stack([term.float() for term in terms.values()]).sum().backward()
+        total = torch.stack([term.float() for term in terms.values()]).sum()
+        (total * share).backward()
         join()
         self.optimizer.step()
-        return {name: term.detach().float() for name, term in terms.items()}
+        return {name: averaged(term.detach().float(), share) for name, term in terms.items()}
 
     def _run_aside(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
         """A step off the default stream, as it has to run before it is recorded; cuDNN chooses its algorithms here."""

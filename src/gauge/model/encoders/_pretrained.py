@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.types import Encoder
+from gauge.data.images import HALF
+from gauge.types import Encoder, is_traced
 
-HALF = (0.5, 0.5, 0.5)  # default mean and deviation of colours
 GRID = 4  # cells of an image, down and across
 AT_ONCE = 64  # samples per pass: large networks need much memory for each
 
@@ -28,7 +28,8 @@ class FrozenNetwork(nn.Module):
 
     @torch.no_grad()
     def forward(self, **inputs: Tensor) -> Tensor:
-        parts = zip(*(values.split(AT_ONCE) for values in inputs.values()), strict=True)
+        traced = is_traced(next(iter(inputs.values())))
+        parts = [inputs.values()] if traced else zip(*(x.split(AT_ONCE) for x in inputs.values()), strict=True)
         return torch.cat([self.network(**dict(zip(inputs, part, strict=True))).last_hidden_state for part in parts])
 
 
@@ -48,7 +49,7 @@ class PretrainedTokens(Encoder):
         end = start + mask.sum(1, keepdim=True)
         tokens = F.pad((x.long() - 1).clamp_min(0), (start, after))
         tokens[:, :start] = self.prefix
-        tokens.scatter_(1, end + torch.arange(after, device=x.device), self.suffix.expand(len(x), -1))
+        tokens.scatter_(1, end + torch.arange(after, device=x.device), self.suffix.expand(x.shape[0], -1))
         read = torch.arange(tokens.shape[1], device=x.device) < end + after
         states = self.network(input_ids=tokens, attention_mask=read.long())
         return torch.where(mask[..., None], states[:, start : start + self.units], 0.0)

@@ -16,7 +16,7 @@ FREQUENCY = 0.1  # deviation of the first frequencies, in waves per unit
 
 def by_cell(observed: Tensor, table: Tensor) -> Bool[Tensor, "b f"]:
     """The flags as one per cell, also where there is only one per sample."""
-    return observed.reshape(len(table), -1).expand_as(table)
+    return observed.reshape(table.shape[0], -1).expand_as(table)
 
 
 def check_columns(shape: Sequence[int], cardinalities: Sequence[int] | None) -> tuple[int, ...]:
@@ -112,7 +112,7 @@ class TabularTransformer(nn.Module):
             parts.append(self.scale(table[:, self.columns.numbers, None]))
         values = self.columns.in_order(*parts)
         values = torch.where(observed[..., None], values, self.missing.to(values.dtype))
-        state = torch.cat([self.cls.to(values.dtype).expand(len(table), 1, -1), values], 1)
+        state = torch.cat([self.cls.to(values.dtype).expand(table.shape[0], 1, -1), values], 1)
         state = self.norm(state + self.positions.weight)
         bias = self_excluding(observed)
         for block in self.blocks:

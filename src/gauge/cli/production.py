@@ -1,0 +1,51 @@
+"""The commands that bring a model into production: export and serve. Heavy imports are deferred until they are needed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gauge.cli.options import PRODUCTION, Device, Model, seconds
+
+
+def export(
+    model: Model,
+    to: Annotated[str, typer.Option(help="onnx, or pt2 for torch.export.load.")] = "onnx",
+    out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL with the format's ending.")] = None,
+) -> None:
+    """Write the prediction as one graph, with scores and gates; `gauge predict FILE.onnx TABLE` needs no torch."""
+    from gauge.deploy.export import export as write
+    from gauge.tabular.estimator import GaugeClassifier
+
+    path = model.with_name(f"{model.name}.{to}") if out is None else out
+    exported = write(GaugeClassifier.load(model, device="cpu"), path, to=to)
+    print(f"{exported.path} differs from the model by at most {exported.difference:.1g} in a probability or gate")
+    for part, reason in exported.left_out.items():
+        print(f"{part} is left out: {reason}")
+
+
+def serve(
+    model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
+    max_body: Annotated[int, typer.Option(min=1, help="Largest body of a request, in MiB.")] = 16,
+    max_rows: Annotated[int, typer.Option(min=1, help="Most rows of a request.")] = 1000,
+    time_limit: Annotated[str, typer.Option(help="Longest time for an answer, e.g. 30s.")] = "30s",
+    device: Device = None,
+) -> None:
+    """Answer predictions over HTTP: POST /predict and /explain, GET /health, /metrics and /docs.
+
+    A model that is saved again in the same place is loaded without a restart.
+    """
+    try:
+        from gauge.deploy.serve import Limits, run
+    except ImportError as error:
+        raise ValueError(f"serving needs {error.name}; install it with: pip install 'gauge-ml[serve]'") from error
+
+    limits = Limits(body=max_body * 2**20, rows=max_rows, seconds=seconds(time_limit))
+    run(model, host=host, port=port, limits=limits, device=device)
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (export, serve):
+        app.command(rich_help_panel=PRODUCTION)(command)

@@ -1,0 +1,28 @@
+"""Files written in one step."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in one step."""
+    write_bytes(path, lambda file: file.write(text.encode()))
+
+
+def write_bytes(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file in one step: a reader sees the old file or the new one, never half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
+        part.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # a full disk is reported without the file
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+    os.replace(part, path)

@@ -1,0 +1,75 @@
+"""Batcher: requests that arrive while others are answered are answered together."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+Predict = Callable[[pd.DataFrame], np.ndarray]
+
+
+class BusyError(Exception):
+    """Too many requests are waiting."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    predict: Predict
+    frame: pd.DataFrame
+    answer: "asyncio.Future[np.ndarray]"
+
+
+class Batcher:
+    """Predicts in one thread. Nobody waits for a batch to fill: it takes the requests that arrived during the last one, up
+    to `rows` rows. An error concerns only the request that caused it."""
+
+    def __init__(self, *, rows: int, waiting: int, on_batch: Callable[[int], None]) -> None:
+        self.rows, self.on_batch = rows, on_batch
+        self.queue: asyncio.Queue[Waiting] = asyncio.Queue(waiting)
+        self.thread = ThreadPoolExecutor(1, "predict")
+
+    async def predict(self, predict: Predict, frame: pd.DataFrame) -> np.ndarray:
+        """The probabilities of the rows; `BusyError` if the queue is full."""
+        waiting = Waiting(predict, frame, asyncio.get_running_loop().create_future())
+        try:
+            self.queue.put_nowait(waiting)
+        except asyncio.QueueFull as error:
+            raise BusyError from error
+        return await waiting.answer
+
+    async def run(self) -> None:
+        """Answer requests until cancelled."""
+        while True:
+            group = [await self.queue.get()]
+            while not self.queue.empty() and sum(len(each.frame) for each in group) < self.rows:
+                group.append(self.queue.get_nowait())
+            for predict in dict.fromkeys(each.predict for each in group):
+                same = [each for each in group if each.predict == predict and not each.answer.done()]
+                await self._answer(predict, same)
+
+    async def in_thread(self, call: Callable[[], object]) -> object:
+        """The result of a call that must not run beside predictions."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, call)
+
+    async def _answer(self, predict: Predict, group: list[Waiting]) -> None:
+        if not group:
+            return
+        frame = pd.concat([each.frame for each in group], ignore_index=True)
+        try:
+            probabilities = await self.in_thread(lambda: predict(frame))
+        except Exception as error:
+            if len(group) > 1:
+                for each in group:
+                    await self._answer(predict, [each])
+            elif not group[0].answer.done():
+                group[0].answer.set_exception(error)
+            return
+        assert isinstance(probabilities, np.ndarray)
+        self.on_batch(len(frame))
+        ends = np.cumsum([len(each.frame) for each in group])
+        for each, part in zip(group, np.split(probabilities, ends[:-1]), strict=True):
+            if not each.answer.done():
+                each.answer.set_result(part)

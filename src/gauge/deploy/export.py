@@ -1,0 +1,219 @@
+"""export(): the whole prediction of a network as one graph, with the scoring pass inside, as ONNX or for torch.export."""
+
+import json
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gauge import __version__
+from gauge.data.dataset import as_values
+from gauge.data.files import write_bytes
+from gauge.deploy.exported import FORMAT, KEY, open_session
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.gauge import Gauge
+from gauge.registry import pick
+from gauge.tabular.columns import PretrainedText
+from gauge.tabular.ensemble import Ensemble
+from gauge.tabular.estimator import GaugeClassifier
+from gauge.types import Batch, Imputer
+
+logger = logging.getLogger(__name__)
+
+TRACED = 211  # samples while tracing: equal sizes count as the same size, so it should be one that nothing else has
+EXAMPLE = 8  # samples that stand for a classifier's rows
+CHECKED = (1, 5)  # samples with which a written file is compared with the model
+TOLERANCE = 1e-3  # largest difference of a probability or gate; rounding stays far below it, a wrong graph does not
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A written file: its inputs with their shapes (without the batch), its outputs, what of the classifier it leaves out
+    and why, and the largest difference from the model's own probabilities and gates."""
+
+    path: Path
+    inputs: Mapping[str, tuple[int, ...]]
+    outputs: tuple[str, ...]
+    difference: float
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+class Flat(nn.Module):
+    """A network as graphs want it: tensors in (all inputs, then all flags), tensors out."""
+
+    def __init__(self, model: Gauge | GaugePlus, names: Sequence[str]) -> None:
+        super().__init__()
+        self.model, self.names = model, tuple(names)
+        granularity = model.gating.granularity
+        scored = () if granularity in ("none", "imputed") else ("scores",)
+        self.outputs = ("logits", "probabilities", *scored, *(() if granularity == "none" else ("gates",)))
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        count = len(self.names)
+        inputs = dict(zip(self.names, map(as_values, tensors[:count]), strict=True))
+        batch = Batch(inputs, dict(zip(self.names, tensors[count:], strict=True)))
+        prediction = self.model.decide(self.model.read(batch))
+        values = {"logits": prediction.logits, "probabilities": prediction.logits.softmax(1), "gates": prediction.gates}
+        if prediction.evidence is not None:
+            values["scores"] = prediction.evidence.scores
+        return tuple(values[name] for name in self.outputs)
+
+
+def export(
+    model: Gauge | GaugePlus | GaugeClassifier, path: str | Path, *, to: str | None = None, example: Batch | None = None
+) -> Exported:
+    """Write the network as ONNX (`.onnx`) or for `torch.export.load` (`.pt2`), by the ending of `path` unless `to` says.
+
+    The graph takes any number of samples. Its inputs are `inputs.NAME` and `observed.NAME` for each modality, its outputs
+    `logits`, `probabilities`, `scores` and `gates`. A network needs an `example` batch for the shapes of its inputs. The
+    columns of a classifier travel along as JSON in the metadata of an ONNX file, so that `gauge predict model.onnx` needs no
+    torch. The written file is compared with the model before this returns.
+    """
+    path = Path(path)
+    write = pick(FORMATS, path.suffix.lstrip(".") if to is None else to, "export format")
+    network, about, left_out = _parts(model)
+    example = _example(model) if example is None else example
+    _check_exportable(network)
+    flat = Flat(deepcopy(network).cpu().eval().requires_grad_(False), list(example.inputs))
+    names = [f"{kind}.{name}" for kind in ("inputs", "observed") for name in example.inputs]
+    tensors = [tensor.cpu() for part in (example.inputs, example.observed) for tensor in part.values()]
+    program = trace(flat, tensors)
+    run = write(program, path, names, flat.outputs, about | {"left_out": left_out})
+    difference = max(_difference(flat, run, [_cycled(tensor, count) for tensor in tensors]) for count in CHECKED)
+    if not difference < TOLERANCE:
+        path.unlink()
+        raise ValueError(
+            f"the graph differs from the model by {difference:.2g} in a probability or gate; nothing was written to {path}"
+        )
+    for part, reason in left_out.items():
+        logger.warning("%s is not part of %s: %s", part, path, reason)
+    shapes = {name: tuple(tensor.shape[1:]) for name, tensor in zip(names, tensors, strict=True)}
+    return Exported(path, shapes, flat.outputs, difference, left_out)
+
+
+def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlus, dict[str, Any], dict[str, str]]:
+    """The network, the record about it, and the parts of the classifier that the graph does not hold, with the reason."""
+    about: dict[str, Any] = {"format": FORMAT, "version": __version__}
+    if isinstance(model, Gauge | GaugePlus):
+        return model, about, {}
+    for column in model.schema_.columns:
+        if isinstance(column, PretrainedText):
+            raise ValueError(
+                f"column {column.name!r} is read by the tokenizer of {column.model.source!r}, which cannot be exported; "
+                "fit without a pretrained encoder for it, or export `model_`, the network alone"
+            )
+    about |= {
+        "classes": model.classes_.tolist(),
+        "class_prior": model.class_prior_.tolist(),
+        "class_weight": list(model.class_weight_),
+        "calibration": _calibration(model.ensemble_),
+        "target": model.target_,
+        "columns": model.schema_.to_json()["columns"],
+        "names": list(model.schema_.names),
+        "named": hasattr(model, "feature_names_in_"),
+    }
+    scores = model.leaderboard_.set_index("expert")["log_loss"]
+    held_out = {name: f"{score:.3f}" for name, score in scores.items()}
+    cost = f"log loss {held_out['network']} instead of {held_out.get('combined', 'unknown')}"
+    reason = f"only the network is exported, and the file answers as the network alone ({cost} on rows held out)"
+    return model.model_, about, {f"expert {name!r}": reason for name in model.experts_ if name != "network"}
+
+
+def _calibration(ensemble: Ensemble) -> dict[str, float]:
+    """How the network's probabilities are smoothed and weighed; weights learned beside other experts are left out."""
+    alone = len(ensemble.experts) == 1
+    offset, slope = (float(each.sum()) for each in (ensemble.combination.offset, ensemble.combination.slope))
+    weights = {"offset": offset, "slope": slope} if alone else {"offset": 0.0, "slope": 0.0}
+    return {"smoothing": ensemble.smoothing, **weights}
+
+
+def _example(model: Gauge | GaugePlus | GaugeClassifier) -> Batch:
+    """Random rows in the form of a classifier's own, half of their images and texts missing."""
+    if isinstance(model, Gauge | GaugePlus):
+        raise ValueError("a network does not know the shapes of its inputs; give a batch of them as example=")
+    blank, draw, rows = model.schema_.blank(EXAMPLE), torch.Generator().manual_seed(0), torch.arange(EXAMPLE)
+    inputs, observed = {}, {}
+    for place, (name, values) in enumerate(blank.inputs.items()):
+        flags = blank.observed[name]
+        whole = values.is_floating_point()  # the cells of the table, which exist in every row
+        inputs[name] = torch.randint(0, 2, values.shape, generator=draw).to(values.dtype)
+        observed[name] = torch.rand(flags.shape, generator=draw) < 0.7 if whole else (rows + place) % 2 == 0
+    return Batch(inputs, observed)
+
+
+def _check_exportable(model: Gauge | GaugePlus) -> None:
+    imputer = getattr(model.imputer, "imputer", None)
+    reason = imputer.unexportable() if isinstance(imputer, Imputer) else None
+    if reason is not None:
+        raise ValueError(f"the imputer {type(imputer).__name__} cannot be exported: {reason}")
+
+
+def _cycled(tensor: Tensor, count: int) -> Tensor:
+    """`count` samples, the same ones over and over."""
+    return tensor[torch.arange(count) % len(tensor)]
+
+
+def trace(module: nn.Module, tensors: Sequence[Tensor]) -> torch.export.ExportedProgram:
+    """A module as one program for any number of samples; backward passes inside it become part of the program."""
+    tensors = [_cycled(tensor, TRACED) for tensor in tensors]
+    any_count = tuple({0: torch.export.Dim.DYNAMIC} for _ in tensors)
+    with sdpa_kernel(SDPBackend.MATH):  # the only kernel whose backward pass consists of ordinary operations
+        graph = make_fx(lambda *given: module(*given), tracing_mode="symbolic", _allow_non_fake_inputs=True)(*tensors)
+        return torch.export.export(graph, tuple(tensors), dynamic_shapes=any_count, strict=False)
+
+
+def _difference(flat: Flat, run: Callable[..., Sequence[np.ndarray]], tensors: list[Tensor]) -> float:
+    """The largest difference of the written graph from the model, over probabilities and gates."""
+    with torch.no_grad():
+        own = flat(*tensors)
+    pairs = zip(flat.outputs, own, run(*tensors), strict=True)
+    return max(float(np.abs(a.numpy() - b).max()) for name, a, b in pairs if name in ("probabilities", "gates"))
+
+
+def write_onnx(
+    program: torch.export.ExportedProgram,
+    path: Path,
+    names: Sequence[str],
+    outputs: Sequence[str],
+    about: Mapping[str, Any],
+) -> Callable[..., Sequence[np.ndarray]]:
+    try:
+        import onnxruntime  # noqa: F401 - the file is read back
+        import onnxscript  # noqa: F401 - torch.onnx needs it
+    except ImportError as error:
+        raise ValueError("exporting to ONNX needs onnx; install it with: pip install 'gauge-ml[onnx]'") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own, from inside its exporter
+        onnx = torch.onnx.export(
+            program, dynamo=True, verbose=False, input_names=list(names), output_names=list(outputs)
+        )
+    assert onnx is not None
+    onnx.model.metadata_props[KEY] = json.dumps(about)
+    write_bytes(path, lambda file: file.write(onnx.model_proto.SerializeToString()))
+    session = open_session(path)
+    return lambda *tensors: session.run(list(outputs), dict(zip(names, (x.numpy() for x in tensors), strict=True)))
+
+
+def write_pt2(
+    program: torch.export.ExportedProgram,
+    path: Path,
+    names: Sequence[str],
+    outputs: Sequence[str],
+    about: Mapping[str, Any],
+) -> Callable[..., Sequence[np.ndarray]]:
+    record = json.dumps({**about, "inputs": list(names), "outputs": list(outputs)})
+    write_bytes(path, lambda file: torch.export.save(program, file, extra_files={f"{KEY}.json": record}))
+    loaded = torch.export.load(path).module()
+    return lambda *tensors: [output.detach().numpy() for output in loaded(*tensors)]
+
+
+FORMATS = {"onnx": write_onnx, "pt2": write_pt2}

@@ -1,0 +1,259 @@
+"""gauge serve: a classifier behind HTTP, with checked requests, batches of concurrent ones, metrics and reload."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from pydantic import BaseModel, ValidationError
+
+from gauge import __version__
+from gauge.deploy.batching import Batcher, BusyError
+from gauge.deploy.exported import ExportedClassifier, load_classifier
+from gauge.deploy.requests import Limits, problems, request_model, to_frame
+from gauge.tabular.columns import Column
+
+logger = logging.getLogger(__name__)
+
+RELOAD_SECONDS = 2.0
+ANSWERED = ("/predict", "/explain")
+CLOSE = {"Connection": "close"}  # the rest of the body is not read
+HEADERS = {413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, detail: Any) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A classifier, its columns, their names with those of ignored ones, the model of its requests, and the state of its
+    files when they were read."""
+
+    classifier: Any
+    columns: tuple[Column, ...]
+    names: Sequence[str]
+    rows: type[BaseModel]
+    state: tuple[tuple[str, int, int, int], ...]
+
+
+@dataclass
+class Store:
+    """The classifier in use. A replaced file is loaded beside it, and used once it is complete; until then, and if it cannot
+    be read, the old one answers."""
+
+    path: Path
+    limits: Limits
+    device: str | None = None
+    reloads: int = 0
+    problem: str | None = None
+    current: Loaded = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.current = self._load()
+
+    def refresh(self) -> None:
+        """Load the file again if it has changed."""
+        try:
+            if self._state() == self.current.state:
+                return
+            self.current = self._load()
+        except (ValueError, OSError) as error:
+            if str(error) != self.problem:
+                logger.warning("the changed model is not used: %s", error)
+            self.problem = str(error)
+        else:
+            self.reloads, self.problem = self.reloads + 1, None
+            logger.info("loaded the changed model %s", self.path)
+
+    def _load(self) -> Loaded:
+        state = self._state()
+        classifier = load_classifier(self.path, device=self.device)
+        if self._state() != state:
+            raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
+        table = classifier if isinstance(classifier, ExportedClassifier) else classifier.schema_
+        return Loaded(classifier, table.columns, table.names, request_model(table.columns, self.limits), state)
+
+    def _state(self) -> tuple[tuple[str, int, int, int], ...]:
+        """Changes whenever a file of the model is replaced."""
+        if not self.path.exists():
+            raise ValueError(f"there is no model {self.path}; give what `gauge fit` or `gauge export` wrote")
+        files = sorted(self.path.rglob("*")) if self.path.is_dir() else [self.path]
+        states = ((str(file), file.stat()) for file in files if file.is_file())
+        return tuple((name, each.st_mtime_ns, each.st_size, each.st_ino) for name, each in states)
+
+
+class Metrics:
+    """Requests by path and status, their seconds, and the rows of each predicted batch."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter("gauge_requests", "Requests", ["path", "status"], registry=self.registry)
+        self.seconds = Histogram("gauge_request_seconds", "Seconds of a request", ["path"], registry=self.registry)
+        buckets = [2**power for power in range(11)]
+        self.rows = Histogram("gauge_batch_rows", "Rows predicted together", buckets=buckets, registry=self.registry)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class Service:
+    """What the routes do, without HTTP's words."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self.store, self.limits, self.metrics = store, limits, Metrics()
+        self.batcher = Batcher(rows=limits.batch, waiting=limits.waiting, on_batch=self.metrics.rows.observe)
+
+    async def predict(self, body: bytes) -> dict[str, Any]:
+        loaded = self.store.current
+        frame = await asyncio.to_thread(_frame, loaded, body)
+        probabilities = await self.batcher.predict(loaded.classifier.predict_proba, frame)
+        return {"predictions": [_answer(loaded.classifier, row) for row in probabilities]}
+
+    async def explain(self, body: bytes) -> dict[str, Any]:
+        loaded = self.store.current
+        if isinstance(loaded.classifier, ExportedClassifier):
+            raise RefusedError(501, "an exported model explains nothing; serve the folder that `gauge fit` wrote")
+        frame = await asyncio.to_thread(_frame, loaded, body)
+        explanation = await self.batcher.in_thread(lambda: loaded.classifier.explain(frame))
+        return {"explanations": [_evidence(row) for row in explanation.rows]}  # type: ignore[attr-defined]
+
+    def health(self) -> dict[str, Any]:
+        classes = self.store.current.classifier.classes_.tolist()
+        state = {"status": "ok", "version": __version__, "model": self.store.path.name, "classes": classes}
+        return state | {"reloads": self.store.reloads, "problem": self.store.problem}
+
+    async def keep_fresh(self, seconds: float) -> None:
+        """Look for a changed model, until cancelled."""
+        while True:
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self.store.refresh)
+
+
+def create_app(
+    path: Path, *, limits: Limits | None = None, device: str | None = None, reload_seconds: float = RELOAD_SECONDS
+) -> FastAPI:
+    """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote."""
+    limits = limits or Limits()
+    service = Service(Store(path, limits, device), limits)
+
+    @asynccontextmanager
+    async def background(app: FastAPI) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(work) for work in (service.batcher.run(), service.keep_fresh(reload_seconds))]
+        yield
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        service.batcher.thread.shutdown()
+
+    app = FastAPI(title=f"GAUGE: {path.name}", version=__version__, lifespan=background)
+
+    @app.post("/predict", summary="The class of every row and the probability of each class")
+    async def predict(request: Request) -> Response:
+        return await _respond(service, request, service.predict)
+
+    @app.post("/explain", summary="Every unit of every row with its score, gate and attention")
+    async def explain(request: Request) -> Response:
+        return await _respond(service, request, service.explain)
+
+    @app.get("/health", summary="Whether the server answers, and with which model")
+    async def health() -> dict[str, Any]:
+        return service.health()
+
+    @app.get("/metrics", summary="Counters for Prometheus")
+    async def metrics() -> Response:
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    app.openapi = lambda: _openapi(app, service.store.current.rows)  # type: ignore[method-assign]
+    return app
+
+
+def run(path: Path, *, host: str, port: int, limits: Limits, device: str | None = None) -> None:
+    """Serve until interrupted."""
+    app = create_app(path, limits=limits, device=device)
+    uvicorn.run(app, host=host, port=port, limit_concurrency=2 * limits.waiting, timeout_keep_alive=10)
+
+
+async def _respond(
+    service: Service, request: Request, answer: Callable[[bytes], Awaitable[dict[str, Any]]]
+) -> Response:
+    """The answer as JSON, or the error with its status."""
+    path, started = request.url.path, time.perf_counter()
+    try:
+        async with asyncio.timeout(service.limits.seconds):
+            status, content = 200, await answer(await _body(request, service.limits.body))
+    except RefusedError as error:
+        status, content = error.status, {"detail": error.detail}
+    except ValidationError as error:
+        status, content = 422, {"detail": problems(error)}
+    except ValueError as error:  # from the classifier, for rows that it cannot read
+        status, content = 422, {"detail": str(error)}
+    except BusyError:
+        status, content = 503, {"detail": "too many requests are waiting; try again"}
+    except TimeoutError:
+        status, content = 503, {"detail": f"no answer within {service.limits.seconds:g} seconds; send fewer rows"}
+    service.metrics.requests.labels(path, status).inc()
+    service.metrics.seconds.labels(path).observe(time.perf_counter() - started)
+    return JSONResponse(content, status, headers=HEADERS.get(status))
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """The body, read no further than the limit."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise RefusedError(415, "the content type is not application/json; send JSON")
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise RefusedError(415, "compressed bodies are not accepted; send plain JSON")
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > limit:
+            raise RefusedError(413, f"the body is larger than {limit} bytes; send fewer rows or smaller images")
+    return bytes(content)
+
+
+def _frame(loaded: Loaded, body: bytes) -> pd.DataFrame:
+    """The checked rows; decoding images takes time, so this runs in a thread."""
+    return to_frame(loaded.rows.model_validate_json(body), loaded.columns).reindex(columns=loaded.names)
+
+
+def _answer(classifier: Any, probabilities: np.ndarray) -> dict[str, Any]:
+    labels = classifier.classes_.tolist()
+    named = {str(label): round(float(value), 6) for label, value in zip(labels, probabilities, strict=True)}
+    return {
+        "prediction": classifier.decide(probabilities[None]).tolist()[0],
+        "probabilities": named,
+    }
+
+
+def _evidence(row: Any) -> dict[str, Any]:
+    answers = {"prediction": row.after[0], "probability": row.after[1]}
+    ungated = {"prediction_ungated": row.before[0], "probability_ungated": row.before[1]}
+    return answers | ungated | {"units": [asdict(unit) for unit in row.units]}
+
+
+def _openapi(app: FastAPI, rows: type[BaseModel]) -> dict[str, Any]:
+    """The description of the routes, with the columns of the model in use."""
+    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    schema = rows.model_json_schema(ref_template="#/components/schemas/{model}")
+    document.setdefault("components", {}).setdefault("schemas", {}).update(schema.pop("$defs"), Rows=schema)
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Rows"}}}
+    for path in ANSWERED:
+        document["paths"][path]["post"]["requestBody"] = {"required": True, "content": content}
+    return json.loads(json.dumps(document))

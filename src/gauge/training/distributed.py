@@ -1,0 +1,85 @@
+"""Training in several processes, started by torchrun: who this process is, and its part of every batch.
+
+Every process holds the data and computes the same batches and masks, takes its part of each, and averages gradients with
+the others. The same global batch therefore gives the same model, up to rounding, with any number of processes.
+"""
+
+import atexit
+import os
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from gauge.types import Batch, Trainable
+
+
+def join_group(device: torch.device) -> None:
+    """Joins the processes that torchrun has started, once; does nothing without torchrun."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
+
+
+def world() -> int:
+    """The number of processes that train together."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_main() -> bool:
+    """Whether this process writes files and reports progress."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def wait() -> None:
+    """Returns when all processes have come here."""
+    if world() > 1:
+        dist.barrier()
+
+
+def decided(value: bool) -> bool:
+    """The value that the first process has, in all of them."""
+    if world() == 1:
+        return value
+    decision = [value]
+    dist.broadcast_object_list(decision)
+    return decision[0]
+
+
+def part_of(batch: Tensor) -> Tensor:
+    """This process's part of a batch's indices or keys; all of it where there are fewer samples than processes."""
+    return batch.tensor_split(world())[dist.get_rank()] if 1 < world() <= len(batch) else batch
+
+
+def averaged(value: Tensor, share: float) -> Tensor:
+    """The mean over all processes, weighted by their shares of the batch."""
+    if world() == 1:
+        return value
+    total = value * (share / world())
+    dist.all_reduce(total)
+    return total
+
+
+class Loss(nn.Module):
+    """`method.loss` as the forward pass of a module, which is what DistributedDataParallel wraps."""
+
+    def __init__(self, method: Trainable) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        return self.method.loss(batch)
+
+
+def parallel_loss(method: Trainable) -> nn.Module:
+    """The loss of a method; with several processes its backward pass averages gradients over them."""
+    if world() == 1:
+        return Loss(method)
+    name = type(method).__name__
+    if method.looks_across_batch or type(method).end_epoch is not Trainable.end_epoch:
+        raise ValueError(
+            f"{name} compares samples of a batch or counts over an epoch, which needs all samples in one process; "
+            "train it without torchrun"
+        )
+    return DistributedDataParallel(Loss(method), find_unused_parameters=True)

@@ -1,0 +1,209 @@
+"""Every encoder, backbone and imputer can be exported, or says why not; the graph gives what the module gives."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from helpers import (
+    CLASSES,
+    DIM,
+    gauge,
+    imputer,
+    imputers,
+    linear_mopoe,
+    noise,
+    rows_of,
+    unchecked,
+)
+from torch import nn
+
+from gauge import Batch, Dataset, FromHuggingFace, FromTimm, FromTorch, Gauge, Network, Transformer, UnitEncoder, export
+from gauge.deploy.export import trace, write_onnx
+from gauge.imputers.oracle import Oracle
+from gauge.imputers.tip import TIP
+from gauge.model.encoders.columns import Columns
+from gauge.model.nn.attention import Attention
+from gauge.randomness import seeded
+from gauge.registry import ENCODERS, IMPUTERS
+
+pytest.importorskip("onnxruntime")
+COUNTS = (1, 7, 300)
+SMALL = {  # options that make an encoder small
+    "tabular": {"inner": 8, "depth": 1, "heads": 2},
+    "tabular_vector": {"inner": 8, "depth": 1, "heads": 2},
+}
+
+
+def samples(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    return tensor[torch.arange(count) % len(tensor)]
+
+
+def differences(module: nn.Module, tensors: list[torch.Tensor], names: list[str], path) -> dict[str, float]:
+    """The largest difference of each output of the exported module, over batches of 1, 7 and 300 samples."""
+    module.eval().requires_grad_(False)
+    inputs = [f"x{index}" for index in range(len(tensors))]
+    with unchecked():
+        run = write_onnx(trace(module, tensors), path, inputs, names, {})
+        worst = dict.fromkeys(names, 0.0)
+        for count in COUNTS:
+            given = [samples(tensor, count) for tensor in tensors]
+            for name, own, other in zip(names, module(*given), run(*given), strict=True):
+                scale = max(1.0, float(own.abs().max()))
+                worst[name] = max(worst[name], float(np.abs(own.numpy() - other).max()) / scale)
+    return worst
+
+
+class Encoders(nn.Module):
+    def __init__(self):
+        super().__init__()
+        kinds = {name: ENCODERS.get(name) for name in ENCODERS.names()}
+        with seeded(0, "encoders"):
+            self.parts = nn.ModuleDict(
+                {name: kind(kind.example_shape, 4, **SMALL.get(name, {})) for name, kind in kinds.items()}
+            )
+        self.shapes = [kind.example_shape for kind in kinds.values()]
+
+    def forward(self, *inputs):
+        flags = torch.ones(inputs[0].shape[0], dtype=torch.bool)
+        return tuple(part(x, flags) for part, x in zip(self.parts.values(), inputs, strict=True))
+
+
+@pytest.mark.slow
+def test_every_encoder_gives_the_same_in_an_exported_graph(tmp_path):
+    encoders = Encoders()
+    inputs = [noise(5, *shape, seed=place).abs() for place, shape in enumerate(encoders.shapes)]
+    worst = differences(encoders, inputs, list(encoders.parts), tmp_path / "encoders.onnx")
+    assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
+
+
+class Imputers(nn.Module):
+    """Each fills the same batch; TIP, which needs every image, one of its own."""
+
+    def __init__(self, train: Dataset, batch: Batch):
+        super().__init__()
+        self.parts = nn.ModuleDict(
+            {name: imputer(name, train) for name in imputers() if name not in ("oracle", "mopoe")}
+        )
+        self.parts["mopoe"] = linear_mopoe(train, sample=False)
+        photos = {name: values for name, values in train.inputs.items() if name != "signal"}
+        sizes = {"width": 8, "depth": 1, "heads": 2, "resnet": 0, "projection": 4}
+        complete = Dataset("train", photos, train.labels, {"table": train.observed["table"]})
+        self.tip = TIP.of(complete, **sizes)
+        self.modalities = list(batch.inputs)
+        self.names = [f"{name} {modality}" for name in self.parts for modality in self.modalities] + ["tip table"]
+
+    def forward(self, *tensors):
+        count = len(self.modalities)
+        inputs, observed = (
+            dict(zip(self.modalities, part, strict=True)) for part in (tensors[:count], tensors[count:])
+        )
+        batch = Batch(inputs, observed)
+        filled = [part.complete(batch).inputs[name] for part in self.parts.values() for name in self.modalities]
+        photos = {"image": inputs["image"], "table": inputs["table"]}
+        shown = {"image": torch.ones_like(observed["image"]), "table": observed["table"]}
+        return (*filled, self.tip.complete(Batch(photos, shown)).inputs["table"])
+
+
+@pytest.mark.slow
+def test_every_imputer_gives_the_same_in_an_exported_graph_or_says_why_not(tmp_path, train, batch):
+    module = Imputers(train, batch)
+    assert {*module.parts, "tip", "oracle"} == set(IMPUTERS.names())
+    tensors = [*batch.blanked().inputs.values(), *batch.observed.values()]
+    worst = differences(module, tensors, module.names, tmp_path / "imputers.onnx")
+    assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
+
+
+def test_an_imputer_that_cannot_be_exported_says_why(tmp_path, train, batch):
+    with pytest.raises(
+        ValueError, match="the imputer Oracle cannot be exported: it returns values that a benchmark has hid"
+    ):
+        export(gauge(Oracle()), tmp_path / "oracle.onnx", example=batch)
+    with pytest.raises(
+        ValueError, match="MoPoE cannot be exported: it draws at random by a sample's key; make it with sample"
+    ):
+        export(gauge(linear_mopoe(train)), tmp_path / "mopoe.onnx", example=batch)
+
+
+class TimmBlock(nn.Module):
+    """A block with timm's signature."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.attn = nn.LayerNorm(DIM), Attention(DIM, heads=2)
+
+    def forward(self, x, attn_mask=None):
+        return x + self.attn(self.norm(x), attn_mask)
+
+
+def backbones() -> dict[str, nn.Module]:
+    transformers = pytest.importorskip("transformers")
+    layer = nn.TransformerEncoderLayer(DIM, 2, 16, batch_first=True, norm_first=True)
+    sizes = {
+        "hidden_size": DIM,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "vocab_size": 9,
+    }
+    bert = transformers.BertModel(transformers.BertConfig(initializer_range=0.3, **sizes))
+    return {
+        "transformer": Transformer(DIM, heads=2, depth=1),
+        "torch": FromTorch(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)),
+        "transformers": FromHuggingFace(bert.encoder),
+        "timm": FromTimm([TimmBlock()]),
+    }
+
+
+class Backbones(nn.Module):
+    """One encoder, and a gated classifier on each backbone."""
+
+    def __init__(self):
+        super().__init__()
+        with seeded(0, "backbones"):
+            encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
+            parts = {name: Gauge(encoder, Network(each, DIM, CLASSES)) for name, each in backbones().items()}
+        self.parts = nn.ModuleDict(parts)
+        self.names = [f"{name} {output}" for name in parts for output in ("logits", "scores", "gates")]
+
+    def forward(self, table, observed):
+        predictions = [part(Batch({"table": table}, {"table": observed})) for part in self.parts.values()]
+        return tuple(values for each in predictions for values in (each.logits, each.evidence.scores, each.gates))
+
+
+@pytest.mark.slow
+def test_scores_and_gates_of_every_backbone_are_the_same_in_an_exported_graph(tmp_path):
+    module = Backbones()
+    observed = noise(6, 5, seed=1) > -0.5
+    worst = differences(module, [noise(6, 5), observed], module.names, tmp_path / "backbones.onnx")
+    assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
+
+
+def small_gauge() -> Gauge:
+    encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
+    return Gauge(encoder, Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES))
+
+
+def test_a_gauge_needs_an_example_and_a_known_format(tmp_path):
+    with pytest.raises(
+        ValueError, match="a Gauge does not know the shapes of its inputs; give a batch of them as exam"
+    ):
+        export(small_gauge(), tmp_path / "model.pt2")
+    with pytest.raises(ValueError, match="there is no export format 'pkl'; known: onnx, pt2"):
+        export(small_gauge(), tmp_path / "model.pkl")
+
+
+@pytest.mark.slow
+def test_a_gauge_is_exported_for_torch_with_the_shapes_of_an_example(tmp_path):
+    model, path = small_gauge(), tmp_path / "model.pt2"
+    example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
+    with unchecked():
+        exported = export(model, path, example=example)
+    assert exported.inputs == {"inputs.table": (5,), "observed.table": (5,)}
+    assert exported.outputs == ("logits", "probabilities", "scores", "gates")
+    assert exported.difference < 1e-5
+    files = {"gauge.json": ""}
+    program = torch.export.load(path, extra_files=files).module()
+    assert json.loads(files["gauge.json"])["format"] == "gauge-export-1"
+    three = rows_of(example, torch.arange(3))
+    torch.testing.assert_close(program(three.inputs["table"], three.observed["table"])[0], model.predict(three).logits)

@@ -1,0 +1,88 @@
+"""An exported classifier: one ONNX file that answers like the classifier, also where there is no torch."""
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import ONE_THREAD, clinic, mistake, unchecked
+
+from gauge import ExportedClassifier, GaugeClassifier
+from gauge.cli.production import export
+
+pytest.importorskip("onnxruntime")
+
+WITHOUT_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "safetensors", "transformers"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, NoTorch())
+sys.argv = ["gauge", *sys.argv[1:]]
+from gauge.cli.main import main
+
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> tuple[Path, pd.DataFrame, GaugeClassifier, str]:
+    """A folder with an exported model, a table with a row without values, the model, and what the command printed."""
+    folder = tmp_path_factory.mktemp("exported")
+    table = clinic(folder / "photos", rows=40).drop(columns=["photo", "notes"])
+    model = GaugeClassifier(epochs=1, strategy="impute", random_state=0, verbose=False).fit(table, "diagnosis")
+    model.save(folder / "model")
+    printed = io.StringIO()
+    with unchecked(), redirect_stdout(printed):
+        export(folder / "model", to="onnx")
+    new = table.drop(columns="diagnosis").assign(ward=1)
+    new.loc[3] = np.nan
+    return folder, new, model, printed.getvalue()
+
+
+def test_the_exported_classifier_answers_like_the_classifier(made):
+    folder, table, model, printed = made
+    exported = ExportedClassifier(folder / "model.onnx")
+    for count in (1, 7, 40):
+        expected = model.predict_proba(table[:count])
+        np.testing.assert_allclose(exported.predict_proba(table[:count]), expected, atol=1e-5)
+    assert exported.predict(table).tolist() == model.predict(table).tolist()
+    assert "differs from the model by at most" in printed
+
+
+def test_the_predict_command_needs_no_torch_for_an_exported_model(made, tmp_path):
+    folder, table, model, _ = made
+    table.to_csv(tmp_path / "new.csv", index=False)
+    command = [sys.executable, "-c", WITHOUT_TORCH, "predict", str(folder / "model.onnx"), "new.csv"]
+    done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = pd.read_csv(io.StringIO(done.stdout))
+    assert answers["prediction"].tolist() == model.predict(table).tolist()
+
+
+def test_parts_that_are_not_in_the_graph_are_named_with_what_that_costs(made, tmp_path, monkeypatch):
+    from gauge.deploy import export as exporting
+
+    _, _, model, _ = made
+    monkeypatch.setattr(model, "experts_", {"trees": object()}, raising=False)
+    _, about, left_out = exporting._parts(model)
+    assert left_out == {
+        "expert 'trees'": "only the network is exported; the probabilities of the file are the network's alone"
+    }
+    assert json.loads(json.dumps(about))["classes"] == model.classes_.tolist()
+
+
+def test_a_file_that_is_not_an_exported_classifier_is_refused(made, tmp_path):
+    _, table, _, _ = made
+    table.to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "other.onnx").write_bytes(b"not a graph")
+    assert "other.onnx cannot be read as ONNX" in mistake("predict", "other.onnx", "new.csv", cwd=tmp_path)
+    assert "there is no file nothing.onnx" in mistake("predict", "nothing.onnx", "new.csv", cwd=tmp_path)

@@ -1,0 +1,266 @@
+"""`gauge serve`: real requests to a real server, hostile ones included, while its model is replaced."""
+
+import base64
+import http.client
+import io
+import json
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import clinic
+from PIL import Image
+
+from gauge import GaugeClassifier
+
+pytest.importorskip("fastapi")
+uvicorn = pytest.importorskip("uvicorn")
+
+from gauge.deploy.serve import Limits, create_app  # noqa: E402 - after the packages that it needs
+
+LIMITS = Limits(body=200_000, rows=20, pixels=10_000, seconds=20.0)
+ROW = {"age": 52, "site": "arm", "notes": "itches a lot"}
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory) -> tuple[Path, GaugeClassifier]:
+    folder = tmp_path_factory.mktemp("served")
+    table = clinic(folder / "photos", rows=40)
+    model = GaugeClassifier(epochs=1, strategy="mask", random_state=0, verbose=False, image_folder=folder / "photos")
+    model.fit(table, "diagnosis").save(folder / "model")
+    return folder, model
+
+
+class Client:
+    """Requests to one server; every answer as its status and JSON."""
+
+    def __init__(self, port: int):
+        self.port = port
+
+    def __call__(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, object]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        kind = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.request(method, path, content, kind)
+            response = connection.getresponse()
+            text = response.read()
+        finally:
+            connection.close()
+        return response.status, json.loads(text) if "json" in response.getheader("content-type", "") else text.decode()
+
+    def predict(self, *rows: object) -> tuple[int, object]:
+        return self("POST", "/predict", {"rows": rows})
+
+
+@contextmanager
+def serving(path: Path, **options: object) -> Iterator[Client]:
+    server = uvicorn.Server(uvicorn.Config(create_app(path, **options), port=0, log_level="warning", ws="none"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield Client(server.servers[0].sockets[0].getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def client(fitted) -> Iterator[Client]:
+    with serving(fitted[0] / "model", limits=LIMITS) as client:
+        yield client
+
+
+def picture(width: int = 20, height: int = 20) -> str:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), (200, 30, 30)).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def test_predictions_are_those_of_the_model(fitted, client):
+    folder, model = fitted
+    table = clinic(folder / "photos", rows=40)[:6]
+    rows = table.drop(columns="diagnosis").to_dict("records")
+    for row in rows:
+        row.update({name: None for name, value in row.items() if value != value})
+        if row["photo"] is not None:
+            row["photo"] = base64.b64encode((folder / "photos" / row["photo"]).read_bytes()).decode()
+    status, answer = client.predict(*rows)
+    assert status == 200
+    probabilities = [list(each["probabilities"].values()) for each in answer["predictions"]]
+    np.testing.assert_allclose(probabilities, model.predict_proba(table), atol=1e-5)
+    assert [each["prediction"] for each in answer["predictions"]] == model.predict(table).tolist()
+
+
+def test_a_row_without_values_gets_the_prior(fitted, client):
+    status, answer = client.predict({})
+    assert status == 200
+    np.testing.assert_allclose(
+        list(answer["predictions"][0]["probabilities"].values()), fitted[1].class_prior_, atol=1e-6
+    )
+
+
+def test_explanations_name_every_unit_with_its_gate(client):
+    status, answer = client("POST", "/explain", {"rows": [ROW | {"photo": picture()}]})
+    assert status == 200
+    units = answer["explanations"][0]["units"]
+    assert {unit["column"] for unit in units} == {"age", "site", "photo", "notes", "sex"}
+    assert all(0 <= unit["gate"] <= 1 for unit in units if unit["state"] == "observed")
+
+
+def test_requests_at_the_same_time_are_answered_in_batches_each_with_its_own_answer(fitted, client):
+    rows = [ROW | {"age": 30 + age} for age in range(40)]
+    alone = [client.predict(row) for row in rows[:3]]
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(client.predict, rows))
+    assert [status for status, _ in answers] == [200] * 40
+    for (_, own), (_, other) in zip(alone, answers, strict=False):
+        own, other = (list(each["predictions"][0]["probabilities"].values()) for each in (own, other))
+        np.testing.assert_allclose(own, other, atol=1e-5)
+    _, metrics = client("GET", "/metrics")
+    assert 'gauge_requests_total{path="/predict",status="200"}' in metrics
+    batches = float(next(line for line in metrics.splitlines() if line.startswith("gauge_batch_rows_count")).split()[1])
+    rows = float(next(line for line in metrics.splitlines() if line.startswith("gauge_batch_rows_sum")).split()[1])
+    assert batches < rows
+
+
+def test_the_description_lists_the_columns_of_the_model(client):
+    status, document = client("GET", "/openapi.json")
+    assert status == 200
+    assert set(document["components"]["schemas"]["Row"]["properties"]) == {"age", "site", "photo", "notes", "sex"}
+    assert "requestBody" in document["paths"]["/predict"]["post"]
+    assert client("GET", "/docs")[0] == 200
+    assert client("GET", "/health")[1]["status"] == "ok"
+
+
+BAD_ROWS = {
+    "a text in a column of numbers": ({"age": "old"}, "rows.0.age", "valid number"),
+    "an infinite number": ({"age": 1e999}, "rows.0.age", "finite number"),
+    "a column that is not in the model": ({"agee": 3}, "rows.0.agee", "Extra inputs are not permitted"),
+    "a nested value": ({"age": {"a": 1}}, "rows.0.age", "valid number"),
+    "a list in place of a row": ([1, 2], "rows.0", "should be an object"),
+    "a path in place of an image": (
+        {"photo": "/etc/hostname"},
+        "rows.0.photo",
+        "send the content of an image file in bas",
+    ),
+    "a URL in place of an image": ({"photo": "http://127.0.0.1/a.png"}, "rows.0.photo", "send the content of an image"),
+    "bytes that are no image": ({"photo": base64.b64encode(b"GIF8 no").decode()}, "rows.0.photo", "is not an image"),
+    "an image of too many pixels": (
+        {"photo": picture(400, 300)},
+        "rows.0.photo",
+        "400 x 300 pixels; send at most 10000",
+    ),
+    "a very long category": ({"site": "x" * 5000}, "rows.0.site", "at most 1000 characters"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_a_bad_row_is_refused_and_named(client, name):
+    row, where, problem = BAD_ROWS[name]
+    status, answer = client.predict(row)
+    assert status == 422
+    assert any(each["where"].startswith(where) and problem in each["problem"] for each in answer["detail"]), answer
+
+
+def test_a_truncated_image_is_refused_and_does_not_touch_other_requests(client):
+    broken = base64.b64encode(base64.b64decode(picture(90, 90))[:100]).decode()
+    with ThreadPoolExecutor(4) as pool:
+        bad = pool.submit(client.predict, {"photo": broken})
+        good = [pool.submit(client.predict, ROW) for _ in range(3)]
+    status, answer = bad.result()
+    assert status == 422
+    assert "cannot be read as an image" in answer["detail"]
+    assert [each.result()[0] for each in good] == [200] * 3
+
+
+HOSTILE = {
+    "no JSON": (b"{", {}, 422),
+    "nothing": (b"", {}, 422),
+    "not UTF-8": (b'{"rows": ["\xff"]}', {}, 422),
+    "too deep": (b"[" * 50_000, {}, 422),
+    "no rows": (b'{"rows": []}', {}, 422),
+    "too many rows": (b'{"rows": [' + b"{}," * 20 + b"{}]}", {}, 422),
+    "another key": (b'{"rows": [{}], "model": "/etc"}', {}, 422),
+    "NaN": (b'{"rows": [{"age": NaN}]}', {}, 422),
+    "too large": (b" " * 200_001, {}, 413),
+    "a form": (b"rows=1", {"content_type": "application/x-www-form-urlencoded"}, 415),
+    "compressed": (b"\x1f\x8b", {"content_encoding": "gzip"}, 415),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_body_gets_an_answer_and_the_server_goes_on(client, name):
+    body, headers, expected = HOSTILE[name]
+    status, answer = client("POST", "/predict", body, **headers)
+    assert status == expected
+    assert answer["detail"]
+    assert "Traceback" not in json.dumps(answer)
+    assert client.predict(ROW)[0] == 200
+
+
+def test_a_body_that_never_ends_is_cut_off(client):
+    with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
+        connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
+        with suppress(OSError):  # the server closes the connection
+            for _ in range(1000):
+                connection.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+            pytest.fail("the server has read 65 MB")
+    assert client.predict(ROW)[0] == 200
+
+
+def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):
+    monkeypatch.setattr(GaugeClassifier, "predict_proba", lambda self, frame: time.sleep(0.5))
+    with serving(fitted[0] / "model", limits=Limits(seconds=0.05)) as client:
+        status, answer = client.predict(ROW)
+    assert (status, answer["detail"]) == (503, "no answer within 0.05 seconds; send fewer rows")
+
+
+def test_a_full_queue_is_refused(fitted, monkeypatch):
+    release = threading.Event()
+    predict = GaugeClassifier.predict_proba
+    monkeypatch.setattr(GaugeClassifier, "predict_proba", lambda self, frame: (release.wait(), predict(self, frame))[1])
+    with serving(fitted[0] / "model", limits=Limits(waiting=1)) as client, ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(client.predict, ROW) for _ in range(8)]
+        while sum(each.done() for each in waiting) < 6:
+            time.sleep(0.01)
+        release.set()
+    statuses = sorted(each.result()[0] for each in waiting)
+    assert statuses == [200, 200, *[503] * 6]
+
+
+def test_a_replaced_model_is_loaded_and_a_damaged_one_is_not(fitted, tmp_path):
+    folder, _ = fitted
+    shutil.copytree(folder / "model", tmp_path / "model")
+    about = tmp_path / "model" / "model.json"
+    original = about.read_text()
+    with serving(tmp_path / "model", reload_seconds=0.02) as client:
+        before = client.predict(ROW)[1]
+
+        def health_until(condition) -> dict:
+            while True:
+                assert client.predict(ROW)[0] == 200
+                state = client("GET", "/health")[1]
+                if condition(state):
+                    return state
+
+        about.write_text(original.replace("wart", "worm"))  # the checksum no longer fits
+        assert "checksum does not match" in health_until(lambda state: state["problem"])["problem"]
+        assert client.predict(ROW)[1] == before
+        other = GaugeClassifier(epochs=1, strategy="mask", random_state=1, verbose=False)
+        other.fit(clinic(folder / "photos", rows=40).drop(columns="photo"), "diagnosis").save(tmp_path / "model")
+        state = health_until(lambda state: state["reloads"])
+        assert state["problem"] is None
+        assert client.predict(ROW)[1] != before
+        assert client.predict({"photo": picture()})[0] == 422

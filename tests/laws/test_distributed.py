@@ -1,0 +1,73 @@
+"""Training under torchrun: two processes give the model of one, also when one of them is killed on the way."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import ONE_THREAD, any_subset, dataset, gauge
+
+from gauge import TrainSettings, fit
+from gauge.training import distributed
+from gauge.training.checkpoint import load
+
+SETTINGS = TrainSettings(epochs=3, batch_size=13, learning_rate=3e-3, schedule="cosine", masks="up-to=0.5", seed=4)
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import torch
+torch.set_num_threads(1)
+from helpers import dataset, gauge
+from test_distributed import SETTINGS
+from gauge import fit
+from gauge.training.checkpoint import save
+
+folder, model = Path(sys.argv[2]), gauge()
+calls = []
+
+def count(batch):
+    calls.append(len(batch))
+    second = os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    if second and len(calls) == 6:  # in the second epoch of four steps
+        os.kill(os.getpid(), signal.SIGKILL)
+    return loss(batch)
+
+loss, model.loss = model.loss, count
+progress = fit(model, dataset("train", 40), settings=SETTINGS, folder=folder)
+save(folder / f"rank{os.environ['RANK']}.safetensors", model.state_dict(), {"calls": calls, "epochs": progress.epoch})
+"""
+
+
+def test_two_processes_give_the_model_of_one_although_one_is_killed(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    tests = Path(__file__).parents[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    environment = ONE_THREAD | {"PYTHONPATH": f"{Path(__file__).parent}:{tests}:{ONE_THREAD.get('PYTHONPATH', '')}"}
+    done = subprocess.run(
+        [*command, str(tmp_path / "train.py"), str(tests), str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    alone = gauge()
+    fit(alone, dataset("train", 40), settings=SETTINGS)
+    first, second = (load(tmp_path / f"rank{rank}.safetensors") for rank in (0, 1))
+    for name, expected in alone.state_dict().items():
+        torch.testing.assert_close(first[0][name], expected, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(first[0][name], second[0][name], atol=0, rtol=0)
+    # batches of 13, 13, 13 and 1 in two parts each, and only the epochs after the last checkpoint
+    assert (first[1]["calls"], second[1]["calls"]) == ([7, 7, 7, 1] * 2, [6, 6, 6, 1] * 2)
+    assert first[1]["epochs"] == 3
+    assert sorted(path.name for path in tmp_path.glob("*.part")) == []
+
+
+def test_a_method_that_counts_over_an_epoch_is_refused_in_several_processes(monkeypatch):
+    monkeypatch.setattr(distributed, "world", lambda: 2)
+    with pytest.raises(
+        ValueError, match="AnySubset compares samples of a batch or counts over an epoch, which needs all sam"
+    ):
+        distributed.parallel_loss(any_subset())
