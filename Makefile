@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint wheel gpu-test slow-test tables release lock clean
+.PHONY: help demo test lint wheel gpu-test slow-test tables docs notebooks release lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,8 @@ help:
 	@echo "make gpu-test  run the tests that need a GPU, write perf/results/gpu-tests.json"
 	@echo "make slow-test  run the tests that take minutes: exported graphs, several processes"
 	@echo "make tables write the tables of README and docs from the result files"
+	@echo "make docs   build the documentation as a site, open site/index.html"
+	@echo "make notebooks write examples/*.ipynb from the tutorials, run them in build/notebooks"
 	@echo "make release build the distributions, check them, tag the commit"
 
 # The lock file pins everything, so nothing but this project is left to install after it.
@@ -52,6 +54,22 @@ slow-test: $(VENV)/.installed
 tables: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
 
+# Signatures are read from the sources, so the site needs neither torch nor .venv.
+DOCS := build/docs
+$(DOCS)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $(DOCS)/requirements.txt
+	$(DOCS)/bin/pip install --quiet --disable-pip-version-check -r $(DOCS)/requirements.txt
+	touch $@
+
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" mkdocs build --strict --quiet
+
+notebooks: $(VENV)/.installed
+	mkdir -p build/notebooks
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target build/jupyter ipykernel nbclient
+	PYTHONPATH=$(CURDIR)/build/jupyter $(BIN)/python docs/notebooks.py --execute build/notebooks
+
 # Nothing is uploaded: push the tag and upload build/release/* yourself.
 release: $(VENV)/.installed
 	@test -z "$$(git status --porcelain)" || { echo "commit or stash your changes first"; exit 1; }
@@ -67,4 +85,4 @@ lock: $(VENV)/.installed
 	mv requirements.new requirements.lock
 
 clean:
-	rm -rf $(VENV) build *.egg-info src/*.egg-info
+	rm -rf $(VENV) build site *.egg-info src/*.egg-info

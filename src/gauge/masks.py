@@ -97,22 +97,32 @@ class RandomModalities:
         return f"eta={self.rate:g}"
 
     def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        missing = self.rate * len(layout)
-        if abs(missing - round(missing)) > 1e-6:
-            raise ValueError(f"{self} of {len(layout)} modalities is {missing:g}; choose a rate that is a whole number")
-        if round(missing) >= len(layout):
-            raise ValueError(f"{self} leaves nothing observed; keep at least one of the {len(layout)} modalities")
-        ranks = uniform(key, len(layout)).argsort(1).argsort(1)
-        return dict(zip(layout, (ranks >= round(missing)).unbind(1), strict=True))
+        return _without_share(str(self), self.rate, layout, key)
 
 
 @dataclass(frozen=True)
-class EverySubset(RandomModalities):
+class EverySubset:
     """Each sample is seen once under every subset that misses exactly `rate` of its modalities (see `passes`); where it is
     seen only once, under a random one of these."""
 
+    rate: float
+
     def __str__(self) -> str:
         return f"every={self.rate:g}"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        return _without_share(str(self), self.rate, layout, key)
+
+
+def _without_share(protocol: str, rate: float, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+    """Flags that leave out exactly `rate` of the modalities of each sample."""
+    missing = rate * len(layout)
+    if abs(missing - round(missing)) > 1e-6:
+        raise ValueError(f"{protocol} of {len(layout)} modalities is {missing:g}; choose a rate that is a whole number")
+    if round(missing) >= len(layout):
+        raise ValueError(f"{protocol} leaves nothing observed; keep at least one of the {len(layout)} modalities")
+    ranks = uniform(key, len(layout)).argsort(1).argsort(1)
+    return dict(zip(layout, (ranks >= round(missing)).unbind(1), strict=True))
 
 
 @dataclass(frozen=True)
@@ -212,6 +222,11 @@ class Corruption:
 
     def __bool__(self) -> bool:
         return bool(self.swapped or self.noisy)
+
+    @property
+    def sound(self) -> float:
+        """The share of the observed values that stays as it is."""
+        return (1 - self.swapped) * (1 - self.noisy)
 
 
 @dataclass(frozen=True)

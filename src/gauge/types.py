@@ -18,6 +18,11 @@ Objective = Literal["logit", "nll"]
 SHOWN_SAMPLES = 4  # in the repr of a prediction
 
 
+ADDED_LATER = {"key": "unless default"}
+"""Metadata of a dataclass field that was added when stages were stored already: it enters their keys unless it is left at
+its default."""
+
+
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
     """The flags with trailing axes of size one, so that they broadcast over `values`."""
     return observed.reshape(observed.shape + (1,) * (values.ndim - observed.ndim))
@@ -133,11 +138,18 @@ class Batch:
         """The batch with every value marked observed, for a completed batch."""
         return replace(self, observed={name: torch.ones_like(flags) for name, flags in self.observed.items()})
 
-    def cross_entropy(self, logits: Float[Tensor, "*r k"]) -> Float[Tensor, ""]:
-        """The mean cross-entropy of logits [b, k], or of several for each sample: [r, b, k], or flattened [r·b, k]."""
+    def cross_entropy(
+        self, logits: Float[Tensor, "*r k"], weights: Float[Tensor, "b"] | None = None
+    ) -> Float[Tensor, ""]:
+        """The mean cross-entropy of logits [b, k], or of several for each sample: [r, b, k], or flattened [r·b, k]. Each
+        sample counts `weights` times."""
         assert self.labels is not None
         logits = logits.reshape(-1, logits.shape[-1])
-        return F.cross_entropy(logits, self.labels.repeat(len(logits) // len(self)))
+        repeats = len(logits) // len(self)
+        if weights is None:
+            return F.cross_entropy(logits, self.labels.repeat(repeats))
+        costs = F.cross_entropy(logits, self.labels.repeat(repeats), reduction="none")
+        return (costs * weights.repeat(repeats)).mean()
 
     def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raises an error unless the modalities have the shapes that an imputer was made for."""

@@ -199,7 +199,7 @@ def small_gauge() -> Gauge:
 
 def test_a_gauge_needs_an_example_and_a_known_format(tmp_path):
     with pytest.raises(
-        ValueError, match="a Gauge does not know the shapes of its inputs; give a batch of them as exam"
+        ValueError, match="a network does not know the shapes of its inputs; give a batch of them as ex"
     ):
         export(small_gauge(), tmp_path / "model.pt2")
     with pytest.raises(ValueError, match="there is no export format 'pkl'; known: onnx, pt2"):

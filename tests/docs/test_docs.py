@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -144,12 +145,22 @@ def test_the_api_page_lists_the_public_names_once_each():
     assert all(hasattr(gauge, name) for name in listed)
 
 
+def test_the_notebooks_are_those_of_the_tutorials():
+    notebooks = runpy.run_path(str(ROOT / "docs" / "notebooks.py"))
+    paths = {page: notebooks["path"](page) for page in notebooks["PAGES"]}
+    assert sorted(paths.values()) == sorted((ROOT / "examples").glob("*.ipynb"))
+    for page, path in paths.items():
+        assert path.read_text(encoding="utf-8") == notebooks["notebook"](page), (
+            f"{path.name} is old; run make notebooks"
+        )
+
+
 def test_every_equation_has_a_place_in_the_code():
-    rows = re.findall(
-        r"^\| (\d+) \|.*\| (.*) \|$", (ROOT / "docs" / "how-it-works.md").read_text("utf-8"), re.MULTILINE
-    )
-    assert [int(number) for number, _ in rows] == list(range(1, 11))
-    for _, where in rows:
+    page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^### Eq\. (\d+): [^\n]+\n\n```math\n.+?\n```\n(.+?)(?=^#)", page, re.MULTILINE | re.DOTALL)
+    assert [int(number) for number, _ in sections] == list(range(1, 11))
+    for _, where in sections:
+        assert LINK.search(where), where
         for names, link in re.findall(r"((?:`[\w.]+`(?:, )?)+) in \[[^\]]+\]\(([^)]+)\)", where):
             source = (ROOT / "docs" / link).read_text(encoding="utf-8")
             for name in re.findall(r"`([\w.]+)`", names):

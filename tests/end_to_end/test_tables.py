@@ -1,6 +1,7 @@
 """Your own table on the command line: inspect, fit, predict, explain, and what happens when a fit is interrupted."""
 
 import errno
+import json
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ def folder(tmp_path_factory):
     table = clinic(folder / "photos", rows=80).assign(photo=lambda table: "photos/" + table["photo"])
     table.to_csv(folder / "train.csv", index=False)
     table.drop(columns="diagnosis")[:50].to_csv(folder / "new.csv", index=False)
-    gauge(*FIT, "--out", "model", cwd=folder)
+    assert "combined" in gauge(*FIT, "--out", "model", cwd=folder)  # the leaderboard
     return folder
 
 
@@ -98,6 +99,20 @@ def test_columns_can_be_kept_and_a_table_without_rows_is_refused(folder):
     (folder / "head.csv").write_text((folder / "new.csv").read_text(encoding="utf-8").splitlines()[0] + "\n")
     assert "head.csv has no rows" in mistake("predict", "model", "head.csv", "--out", "none.csv", cwd=folder)
     assert not list(folder.glob("none.csv*"))
+
+
+def test_evaluate_compares_with_baselines_and_predict_scores_a_labelled_file(folder):
+    printed = gauge("evaluate", "model", "train.csv", cwd=folder)
+    assert "80 rows, 95 % intervals" in printed
+    assert "class shares" in printed
+    assert "boosted trees" in printed
+    assert len(json.loads(gauge("evaluate", "model", "train.csv", "--json", cwd=folder))["scores"]) == 12
+    with chdir(folder), unchecked():
+        result = CliRunner().invoke(
+            app, ["predict", "model", "train.csv", "--out", "scored.csv"], catch_exceptions=False
+        )
+    assert "of 80 labelled rows); more: gauge evaluate model train.csv" in result.stderr
+    assert "add the table to evaluate it on" in mistake("evaluate", "model", cwd=folder)
 
 
 def test_explain_writes_a_page_or_a_table(folder):
@@ -186,9 +201,11 @@ def test_a_quantity_is_divided_into_classes(folder):
     labelled = pd.read_csv(folder / "train.csv").dropna(subset="age")
     labelled.to_csv(folder / "ages.csv", index=False)
     gauge("fit", "ages.csv", *options, "--out", "ages", cwd=folder)
-    printed = gauge("predict", "ages", "ages.csv", cwd=folder)
-    assert printed.splitlines()[0].count("p(") == 3
-    assert "p(above " in printed.splitlines()[0]
+    with chdir(folder), unchecked():
+        result = CliRunner().invoke(app, ["predict", "ages", "ages.csv"], catch_exceptions=False)
+    assert result.stdout.splitlines()[0].count("p(") == 3
+    assert "p(above " in result.stdout.splitlines()[0]
+    assert "accuracy" not in result.stderr  # quantities are not the classes that they were divided into
 
 
 @pytest.mark.parametrize(

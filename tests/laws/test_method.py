@@ -306,7 +306,7 @@ def test_a_frozen_imputer_moves_with_the_model(train, batch, kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"granularity": "pixel"}, "granularity 'pixel' is unknown; use one of unit, modality, imputed, none"),
+        ({"granularity": "pixel"}, "granularity 'pixel' is unknown; use one of unit, modality, imputed, trust, none"),
         ({"read": "head"}, "read 'head' is unknown; use one of backbone, encoder"),
     ],
 )

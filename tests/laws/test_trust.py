@@ -100,11 +100,21 @@ def test_full_trust_equals_gauge_plus_without_trust(batch, train, imputed):
 def test_the_vote_of_a_head_counts_as_far_as_what_it_reads_is_trusted(batch):
     method = sure(trusting(), -50.0)
     network = method.gauge.decide(method.read(batch)).logits.log_softmax(-1)
-    torch.testing.assert_close(method.predict(batch).logits, network, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(method.predict(batch).logits.log_softmax(-1), network, atol=1e-5, rtol=1e-5)
     combine, logits = Combination(answers=2, modalities=1), helpers.noise(4, 2, 3)
     present, share, trust = torch.ones(4, 2).bool(), torch.ones(4, 1), torch.tensor([[1.0, 0.25]]).expand(4, 2)
-    expected = logits[:, 0].log_softmax(-1) + 0.25 * logits[:, 1].log_softmax(-1)
-    torch.testing.assert_close(combine(logits, present, share, trust), expected)
+    mixed = 0.25 * logits[:, 1].softmax(-1) + 0.75 / 3
+    torch.testing.assert_close(combine(logits, present, share, trust), logits[:, 0].log_softmax(-1) + mixed.log())
+
+
+def test_without_learned_trust_votes_count_as_far_as_training_was_sound(batch):
+    """So that rows with and without trust differ in what is learned, not in how votes are combined."""
+    method, plain = plus(corrupt=SWAPS), plus()
+    assert not torch.allclose(method.predict(batch).logits, plain.predict(batch).logits)
+    reading = method.read(batch)
+    *_, trust = method._all_answers(method.gauge.decide(reading), reading)
+    torch.testing.assert_close(trust, torch.tensor([[1.0, 0.7, 0.7, 0.7]]).expand(6, 4))
+    assert Corruption(swapped=0.2, noisy=0.5).sound == pytest.approx(0.4)
 
 
 def test_the_trust_term_teaches_the_trust_head_alone_and_the_task_never_teaches_it(method, known):
@@ -187,8 +197,8 @@ def views(split, rows, seed):
 @pytest.fixture(scope="module")
 def trained():
     with helpers.unchecked():
-        method, train = trusting(whole=False), views("train", 300, 0)
-        settings = TrainSettings(epochs=15, batch_size=50, learning_rate=5e-3, corrupt="swapped=0.3", patience=None)
+        method, train = trusting(whole=False), views("train", 250, 0)
+        settings = TrainSettings(epochs=12, batch_size=50, learning_rate=5e-3, corrupt="swapped=0.3", patience=None)
         fit(method, train, settings=settings)
         method.prepare(train, views("val", 150, 50))
     return method

@@ -6,6 +6,9 @@ import torch.nn.functional as F
 from helpers import DIM, incomplete_batch, noise, unit_encoder
 
 from gauge import UnitEncoder
+from gauge.experiments.benchmarks import Overrides
+from gauge.experiments.benchmarks.polymnist5k import BENCHMARK
+from gauge.experiments.plans import last_stage
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.mlp import Mlp
 from gauge.model.encoders.resnet_grid import ResnetGrid
@@ -43,3 +46,28 @@ def test_only_the_positions_of_images_start_anew():
 def test_without_a_grid_there_is_nothing_to_enlarge():
     with pytest.raises(ValueError, match="none of the encoders of .'signal'. makes a grid"):
         UnitEncoder({"signal": Mlp((7,), DIM)}, DIM).regrid(4)
+
+
+def test_shared_embeddings_are_one_for_all_modalities_but_the_first_and_change_nothing_else():
+    """As in DyMo's code for PolyMNIST, where a boolean tensor looks them up."""
+    batch = incomplete_batch()
+    own = unit_encoder().eval()
+    shared = unit_encoder().eval()
+    shared.shared_embedding = True
+    shared.load_state_dict(own.state_dict())
+    first, second = own(batch), shared(batch)
+    names = own.modality_embedding.weight
+    moved = (second.embedding - first.embedding).detach()
+    torch.testing.assert_close(moved, (names[own.modality.clamp_max(1)] - names[own.modality]).detach())
+    assert not moved[own.modality <= 1].any()
+    assert moved[own.modality > 1].any()
+    assert torch.equal(first.content, second.content)
+
+
+def test_shared_embeddings_are_a_setting_that_tells_stages_apart():
+    def backbone(**overrides):
+        return last_stage(BENCHMARK.with_overrides(Overrides(**overrides)), "any_subset", "any_subset", 0)
+
+    assert backbone(shared_embedding=True).arguments["parts"].unit_network()[0].shared_embedding
+    assert not backbone().arguments["parts"].unit_network()[0].shared_embedding
+    assert backbone(shared_embedding=True).identity != backbone().identity == backbone(shared_embedding=False).identity

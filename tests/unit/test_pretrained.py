@@ -97,15 +97,15 @@ def test_a_pretrained_encoder_is_not_changed_by_training(fitted, models):
     for model in fitted.values():
         encoders = model.model_.encoder.encoders
         for modality, column in (("text0", "notes"), ("image0", "photo")):
-            now = encoders[modality].network.network.state_dict()
+            now = encoders[modality].fine.network.network.state_dict()
             for name, before in transformers.AutoModel.from_pretrained(models[column]).state_dict().items():
                 assert torch.equal(now[name], before), name
 
 
 def test_only_the_projection_of_a_pretrained_encoder_is_trained(fitted):
     encoder = fitted["mask"].model_.encoder.train()
-    assert not any(parameter.requires_grad for parameter in encoder.encoders["image0"].parameters())
-    assert not any(module.training for module in encoder.encoders["text0"].network.modules())
+    assert not any(parameter.requires_grad for parameter in encoder.encoders["image0"].fine.parameters())
+    assert not any(module.training for module in encoder.encoders["text0"].fine.network.modules())
     assert all(parameter.requires_grad for parameter in encoder.project["text0"].parameters())
     encoder.eval()
 
@@ -113,7 +113,7 @@ def test_only_the_projection_of_a_pretrained_encoder_is_trained(fitted):
 @pytest.mark.parametrize("strategy", ["mask", "impute"])
 def test_every_token_and_every_part_of_an_image_is_a_unit(fitted, table, strategy):
     model = fitted[strategy]
-    assert model.model_.encoder.layout == {"table": 3, "text0": 9, "image0": 16}
+    assert model.model_.encoder.layout == {"table": 4, "text0": 10, "image0": 17}  # each with a whole unit
     assert np.allclose(model.predict_proba(table).sum(1), 1)
 
 

@@ -8,7 +8,9 @@ from official import write_hearts
 from gauge.experiments.benchmarks import STAGES, Overrides, cad, infarction
 from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.ukbb import COLUMNS, FOLDERS
+from gauge.experiments.plans import last_stage
 from gauge.masks import mask_split, parse_protocol
+from gauge.registry import BENCHMARKS as ALL
 from gauge.training.metrics import AUC
 
 BENCHMARKS = {"CAD": cad, "Infarction": infarction}
@@ -101,3 +103,11 @@ def test_the_imputer_learns_from_everybody_and_the_classifier_from_balanced_rows
     assert len(benchmark.load("train", data)) < 7
     restricted = benchmark.with_overrides(Overrides(imputer_split="train"))
     assert restricted.load("imputer", data).fingerprint == benchmark.load("train", data).fingerprint
+
+
+def test_dymo_is_calibrated_by_the_ratio_of_probabilities_on_hearts_alone():
+    chosen = {
+        name: last_stage(ALL.get(name), "dymo", "dymo", 0).arguments["calibration"]
+        for name in ("cad", "infarction", "dvm", "ham10000", "polymnist")
+    }
+    assert chosen == {"cad": "ratio", "infarction": "ratio", "dvm": "log", "ham10000": "log", "polymnist": "log"}

@@ -13,7 +13,7 @@ from gauge.cli.output import print_markdown, print_missing, progress
 from gauge.registry import BENCHMARKS, METHODS
 
 if TYPE_CHECKING:
-    from gauge.experiments.experiment import Experiment, Row
+    from gauge.experiments.experiment import Experiment
     from gauge.experiments.results import Result
     from gauge.experiments.runner import Runner
 
@@ -51,7 +51,8 @@ def benchmark(
     You can interrupt it at any time: the same command continues where it stopped.
     """
     from gauge.experiments.benchmarks import Overrides
-    from gauge.experiments.experiment import Experiment
+    from gauge.experiments.experiment import Experiment, distinct
+    from gauge.experiments.reproduce import rows_of
     from gauge.experiments.runner import Runner, TimeIsUpError
     from gauge.training.settings import read_yaml
 
@@ -63,11 +64,11 @@ def benchmark(
     folder = None if data is None else str(data.resolve())
     experiments = [
         Experiment(benchmark=name, method=row.method, variant=row.variant, seed=seed, data=folder, overrides=overrides)
-        for row in _rows(method or ["gauge"])
+        for row in rows_of(method or ["gauge"])
         for seed in range(seeds)
     ]
     refused = {str(experiment.row): reason for experiment in experiments if (reason := experiment.unsupported())}
-    experiments = _distinct([experiment for experiment in experiments if str(experiment.row) not in refused])
+    experiments = distinct([experiment for experiment in experiments if str(experiment.row) not in refused])
     if not experiments:
         raise ValueError("; ".join(f"{row} cannot serve {name}: {reason}" for row, reason in refused.items()))
     workspace, protocols = out or Path("runs") / name, tuple(protocol or ())
@@ -89,16 +90,6 @@ def benchmark(
         raise typer.Exit(75)  # EX_TEMPFAIL: try again
 
 
-def _distinct(experiments: "list[Experiment]") -> "list[Experiment]":
-    """The experiments without duplicates: different seeds of a row in which nothing varies."""
-    distinct: dict[tuple[str, str, str], Experiment] = {}
-    for experiment in experiments:
-        benchmark = experiment.configured()
-        rows = benchmark.division("train")
-        distinct.setdefault((experiment.stage(benchmark).identity, rows, experiment.method), experiment)
-    return list(distinct.values())
-
-
 def _prepare(runner: "Runner", experiments: "list[Experiment]", protocols: tuple[str, ...]) -> None:
     """Check all protocols before training, and on a CPU report the cost."""
     workspace = runner.workspace(lambda stage, epoch: None)
@@ -118,20 +109,6 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _rows(chosen: list[str]) -> "list[Row]":
-    """The rows of each `METHOD`, `METHOD:VARIANT` or `METHOD:all`; `all` are the rows of the paper's table."""
-    from gauge.experiments.experiment import Row
-    from gauge.experiments.plans import plan_of
-
-    rows = []
-    for name in METHODS.names() if "all" in chosen else []:
-        rows += [Row(name, variant) for variant in plan_of(name).rows]
-    for row in (Row.parse(text) for text in chosen if text != "all"):
-        variants = plan_of(row.method).variants if row.variant == "all" else [row.variant]
-        rows += [Row(row.method, variant) for variant in variants]
-    return list(dict.fromkeys(rows))
 
 
 def _report(

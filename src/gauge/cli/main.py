@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gauge import __version__, registry
-from gauge.cli import benchmark, models, production, tables
+from gauge.cli import benchmark, models, production, reproduce, tables
 from gauge.cli.options import RESEARCH, AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
 
@@ -105,5 +105,5 @@ def list_components(
             print(f"  {name:14} {description}")
 
 
-for command in (benchmark.benchmark, models.evaluate, models.audit, models.gates):
+for command in (benchmark.benchmark, reproduce.reproduce, models.evaluate, models.audit, models.gates):
     app.command(rich_help_panel=RESEARCH)(command)

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gauge.experiments.workspace import Job, Workspace
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
+    from gauge.training.audit import Audit
     from gauge.training.stages import OnEpoch
 
 DOUBTFUL = 3  # units that `gauge gates` names
@@ -21,12 +22,16 @@ DOUBTFUL = 3  # units that `gauge gates` names
 
 def evaluate(
     model: TrainedModel,
+    table: Annotated[Path | None, typer.Argument(help="Labelled rows, for a model that `gauge fit` wrote.")] = None,
     protocol: Protocols = None,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a trained model again, under the protocols of its benchmark or any other."""
+    """Evaluate a classifier of `gauge fit` on a table with labels, or a trained method of a benchmark under protocols."""
+    if table is not None or (model / "model.json").is_file():
+        _evaluate_table(model, table, device, as_json)
+        return
     workspace, job = _opened(model, device)
     results = [result for result, _ in workspace.run(job.experiment, tuple(protocol or ()))]
     if as_json:
@@ -38,6 +43,19 @@ def evaluate(
         calibration = f"calibration error {_rounded(result.calibration_error)}, log loss {_rounded(result.log_loss)}"
         print(f"{result.protocol:14} {result.metric} {value}  {calibration}")
     print_missing(results)
+
+
+def _evaluate_table(model: Path, table: Path | None, device: str | None, as_json: bool) -> None:
+    if table is None:
+        raise ValueError(
+            f"{model} is a classifier of `gauge fit`; add the table to evaluate it on: evaluate MODEL TABLE"
+        )
+    from gauge.tabular.estimator import GaugeClassifier
+    from gauge.tabular.files import read_table_file
+
+    classifier = GaugeClassifier.load(model, device=device, image_folder=table.parent)
+    evaluation = classifier.evaluate(read_table_file(table))
+    print(json.dumps(evaluation.to_json(), indent=2) if as_json else evaluation)
 
 
 def _rounded(value: float | str) -> str:
@@ -56,9 +74,32 @@ def audit(
 
     Imputed content is judged by a classifier for each modality, which is trained on real values first.
     """
+    job, audits = _audited(model, protocol, samples, device)
+    if as_json:
+        print(json.dumps(_records(job, audits), indent=2))
+        return
+    for each in audits:
+        print("\n".join(each.lines()), end="\n\n")
+
+
+def audits_of(model: Path, protocol: list[str], samples: int | None, device: str | None) -> list[dict[str, Any]]:
+    """What `gauge audit --json` prints."""
+    return _records(*_audited(model, protocol, samples, device))
+
+
+def _records(job: "Job", audits: "list[Audit]") -> list[dict[str, Any]]:
+    from gauge.training.provenance import commit, hardware
+
+    origin = job.experiment.model_dump(mode="json", exclude={"data"}, exclude_unset=True)
+    origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
+    return [origin | asdict(each) for each in audits]
+
+
+def _audited(
+    model: Path, protocol: list[str] | None, samples: int | None, device: str | None
+) -> "tuple[Job, list[Audit]]":
     from gauge.methods.late_fusion import LateFusion
     from gauge.training.audit import audit as audit_split
-    from gauge.training.provenance import commit, hardware
 
     with progress() as on_epoch:
         workspace, job, method = _gated(model, device, on_epoch)
@@ -66,14 +107,7 @@ def audit(
         judge, _ = workspace.method(workspace.job(job.experiment.model_copy(update=single)))
         assert isinstance(judge, LateFusion)
         protocols = protocol or [str(each) for each in job.benchmark.protocols]
-        audits = [audit_split(method, job.test, text, judge=judge.opinions, samples=samples) for text in protocols]
-    if as_json:
-        origin = job.experiment.model_dump(mode="json", exclude={"data"}, exclude_unset=True)
-        origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
-        print(json.dumps([origin | asdict(each) for each in audits], indent=2))
-        return
-    for each in audits:
-        print("\n".join(each.lines()), end="\n\n")
+        return job, [audit_split(method, job.test, text, judge=judge.opinions, samples=samples) for text in protocols]
 
 
 def gates(

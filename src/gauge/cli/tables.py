@@ -72,7 +72,8 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     column: Kinds = None,
     encoder: Encoders = None,
-    strategy: Annotated[str, typer.Option(help="auto, mask or impute.")] = "auto",
+    experts: Annotated[str, typer.Option(help="auto, or some of network,trees,linear.")] = "auto",
+    strategy: Annotated[str, typer.Option(help="mask, impute or auto (the better one).")] = "mask",
     imputer: Annotated[str, typer.Option(help="masked_columns, nearest, mean or zero.")] = "masked_columns",
     size: Annotated[str, typer.Option(help="small, medium or large.")] = "small",
     metric: Annotated[str, typer.Option(help="Metric for validation: auto, accuracy or auc.")] = "auto",
@@ -104,6 +105,7 @@ def fit(
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
         "encoders": named("--encoder", encoder, "notes=distilbert-base-uncased"),
+        "experts": experts if experts == "auto" else experts.split(","),
         "strategy": strategy,
         "imputer": imputer,
         "size": size,
@@ -134,6 +136,7 @@ def fit(
         (out / "model.json").unlink(missing_ok=True)  # a folder that has it is complete
         model.save(out)
     shutil.rmtree(out / TRAINING)
+    print(model.leaderboard_.to_string(index=False, float_format="%.3f"))
     print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
 
 
@@ -155,20 +158,27 @@ def predict(
     from gauge.tabular.files import read_rows
 
     classifier = load_classifier(model, device=device, image_folder=table.parent, outside_images=outside_images)
-    count = 0
+    count = labelled = right = 0
 
     def write(file: Any) -> None:
-        nonlocal count
+        nonlocal count, labelled, right
         for part in read_rows(table, ROWS_AT_ONCE):
             answers = _answers(classifier, part, keep or [])
             file.write(answers.to_csv(index_label="row", header=not count).encode())
             count += len(part)
+            if classifier.target_ in part:
+                labels = part[classifier.target_]
+                labelled += int(labels.isin(classifier.classes_).sum())
+                right += int((labels == answers["prediction"]).sum())
 
     if out is None:
         write(sys.stdout.buffer)
     else:
         write_bytes(out, write)
         print(f"{count} predictions in {out}")
+    if labelled:
+        share = f"accuracy {100 * right / labelled:.1f} % ({right} of {labelled} labelled rows)"
+        print(f"{share}; more: gauge evaluate {model} {table}", file=sys.stderr)
 
 
 def explain(
@@ -255,8 +265,7 @@ def _answers(
     for name in keep:
         pick(dict.fromkeys(part.columns), name, "column to keep")
     probabilities = classifier.predict_proba(part)
-    chosen = (probabilities * classifier.class_weights_).argmax(1)
-    answers = part[keep].assign(prediction=classifier.classes_[chosen])
+    answers = part[keep].assign(prediction=classifier.decide(probabilities))
     return answers.assign(
         **{f"p({label})": column.round(6) for label, column in zip(classifier.classes_, probabilities.T, strict=True)}
     )

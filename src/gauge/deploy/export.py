@@ -23,6 +23,7 @@ from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
 from gauge.registry import pick
 from gauge.tabular.columns import PretrainedText
+from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.estimator import GaugeClassifier
 from gauge.types import Batch, Imputer
 
@@ -73,7 +74,7 @@ def export(
     """Write the network as ONNX (`.onnx`) or for `torch.export.load` (`.pt2`), by the ending of `path` unless `to` says.
 
     The graph takes any number of samples. Its inputs are `inputs.NAME` and `observed.NAME` for each modality, its outputs
-    `logits`, `probabilities`, `scores` and `gates`. A `Gauge` needs an `example` batch for the shapes of its inputs. The
+    `logits`, `probabilities`, `scores` and `gates`. A network needs an `example` batch for the shapes of its inputs. The
     columns of a classifier travel along as JSON in the metadata of an ONNX file, so that `gauge predict model.onnx` needs no
     torch. The written file is compared with the model before this returns.
     """
@@ -102,12 +103,11 @@ def export(
 def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlus, dict[str, Any], dict[str, str]]:
     """The network, the record about it, and the parts of the classifier that the graph does not hold, with the reason."""
     about: dict[str, Any] = {"format": FORMAT, "version": __version__}
-    if not isinstance(model, GaugeClassifier):
+    if isinstance(model, Gauge | GaugePlus):
         return model, about, {}
-    experts = getattr(model, "experts_", ["network"])  # a classifier may have others beside the network, or no network
-    if "network" not in experts:
+    if "network" not in model.experts_:
         raise ValueError(
-            f"only networks can be exported, this classifier has {', '.join(experts)}; fit it with 'network'"
+            f"only networks can be exported, this classifier has {', '.join(model.experts_)}; fit it with 'network'"
         )
     for column in model.schema_.columns:
         if isinstance(column, PretrainedText):
@@ -118,20 +118,35 @@ def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlu
     about |= {
         "classes": model.classes_.tolist(),
         "class_prior": model.class_prior_.tolist(),
-        "class_weights": model.class_weights_.tolist(),
+        "class_weight": list(model.class_weight_),
+        "calibration": _calibration(model.ensemble_),
         "target": model.target_,
         "columns": model.schema_.to_json()["columns"],
         "names": list(model.schema_.names),
         "named": hasattr(model, "feature_names_in_"),
     }
-    reason = "only the network is exported; the probabilities of the file are the network's alone"
-    return model.model_, about, {f"expert {name!r}": reason for name in experts if name != "network"}
+    scores = model.leaderboard_.set_index("expert")["log_loss"].dropna()  # none where too few rows were held out
+    cost = (
+        f" (log loss {scores['network']:.3f} instead of {scores['combined']:.3f} on rows held out)"
+        if len(scores)
+        else ""
+    )
+    reason = f"only the network is exported, and the file answers as the network alone{cost}"
+    return model.model_, about, {f"expert {name!r}": reason for name in model.experts_ if name != "network"}
+
+
+def _calibration(ensemble: Ensemble) -> dict[str, float]:
+    """How the network's probabilities are smoothed and weighed; weights learned beside other experts are left out."""
+    alone = len(ensemble.experts) == 1
+    offset, slope = (float(each.sum()) for each in (ensemble.combination.offset, ensemble.combination.slope))
+    weights = {"offset": offset, "slope": slope} if alone else {"offset": 0.0, "slope": 0.0}
+    return {"smoothing": ensemble.smoothing, **weights}
 
 
 def _example(model: Gauge | GaugePlus | GaugeClassifier) -> Batch:
     """Random rows in the form of a classifier's own, half of their images and texts missing."""
-    if not isinstance(model, GaugeClassifier):
-        raise ValueError("a Gauge does not know the shapes of its inputs; give a batch of them as example=")
+    if isinstance(model, Gauge | GaugePlus):
+        raise ValueError("a network does not know the shapes of its inputs; give a batch of them as example=")
     blank, draw, rows = model.schema_.blank(EXAMPLE), torch.Generator().manual_seed(0), torch.arange(EXAMPLE)
     inputs, observed = {}, {}
     for place, (name, values) in enumerate(blank.inputs.items()):
@@ -143,8 +158,7 @@ def _example(model: Gauge | GaugePlus | GaugeClassifier) -> Batch:
 
 
 def _check_exportable(model: Gauge | GaugePlus) -> None:
-    frozen = model.gauge.imputer if isinstance(model, GaugePlus) else model.imputer
-    imputer = None if frozen is None else frozen.imputer
+    imputer = getattr(model.imputer, "imputer", None)
     reason = imputer.unexportable() if isinstance(imputer, Imputer) else None
     if reason is not None:
         raise ValueError(f"the imputer {type(imputer).__name__} cannot be exported: {reason}")

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 FORMAT = "gauge-export-1"
 KEY = "gauge"  # of the record in the metadata of an ONNX file
 AT_ONCE = 256  # rows
+RARE = 1e-6  # least prior of a class
 
 
 def open_session(path: Path) -> Any:
@@ -61,7 +62,8 @@ class ExportedClassifier:
             raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
         self.classes_ = np.array(about["classes"])
         self.class_prior_ = np.array(about["class_prior"])
-        self.class_weights_ = np.array(about["class_weights"])
+        self.class_weight_ = np.array(about["class_weight"])
+        self.calibration: dict[str, float] = about["calibration"]
         self.target_: str | None = about["target"]
         self.names: list[str] = about["names"]
         self.named: bool = about["named"]
@@ -85,9 +87,22 @@ class ExportedClassifier:
             if len(rows):
                 part = {name: values[rows] for name, values in feed.items()}
                 answers = self.session.run(["probabilities"], part)[0].astype(np.float64)
-                probabilities[rows] = inputs.probabilities_of(answers, self.class_weights_)
+                flags = [encoded[name][1][rows].reshape(len(rows), -1) for name in encoded]
+                probabilities[rows] = self._calibrated(answers, np.concatenate(flags, 1).mean(1, keepdims=True))
         return probabilities
 
+    def _calibrated(self, probabilities: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """As `gauge.tabular.ensemble` has it for one expert: smoothed by the prior, with an inverse temperature that depends
+        on the share of values that a row has."""
+        floor = self.calibration["smoothing"] * np.maximum(self.class_prior_, RARE)
+        weight = np.exp(self.calibration["offset"] + self.calibration["slope"] * share)
+        powers = ((probabilities + floor) / (1 + floor.sum())) ** weight
+        return powers / powers.sum(1, keepdims=True)
+
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """The most probable class of every row; with `class_weight` the one of the largest weighted probability."""
-        return self.classes_[(self.predict_proba(X) * self.class_weights_).argmax(1)]
+        """The class of every row with the largest probability times its `class_weight`."""
+        return self.decide(self.predict_proba(X))
+
+    def decide(self, probabilities: np.ndarray) -> np.ndarray:
+        """The classes that `predict` chooses, given these probabilities."""
+        return self.classes_[(probabilities * self.class_weight_).argmax(1)]

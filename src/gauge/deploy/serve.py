@@ -239,7 +239,7 @@ def _answer(classifier: Any, probabilities: np.ndarray) -> dict[str, Any]:
     labels = classifier.classes_.tolist()
     named = {str(label): round(float(value), 6) for label, value in zip(labels, probabilities, strict=True)}
     return {
-        "prediction": labels[int((probabilities * classifier.class_weights_).argmax())],
+        "prediction": classifier.decide(probabilities[None]).tolist()[0],
         "probabilities": named,
     }
 

@@ -128,9 +128,18 @@ def _overlap(result: Result) -> float:
     return float(result.data["samples"] / result.config["train_rows"]) if _origin(result)[1] else 0.0
 
 
-def _origin(result: Result) -> tuple[frozenset[str], bool]:
+def experiment_of(result: Result) -> Experiment:
+    """What was run."""
+    return Experiment.model_validate_json(_described(result))
+
+
+def _described(result: Result) -> str:
     content = {name: getattr(result, name) for name in ("benchmark", "method", "variant", "seed")}
-    return _stages(json.dumps(content | {"overrides": result.config.get("overrides", {})}))
+    return json.dumps(content | {"overrides": result.config.get("overrides", {})})
+
+
+def _origin(result: Result) -> tuple[frozenset[str], bool]:
+    return _stages(_described(result))
 
 
 @cache

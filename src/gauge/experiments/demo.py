@@ -48,8 +48,8 @@ def run(
     """Train and evaluate all rows. Returns the table as Markdown, the verdict on it, and the path of the report."""
     started = time.perf_counter()
     workspace = Workspace(out, device, on_epoch)
-    options = {"benchmark": benchmark, "seed": seed, "overrides": overrides or Overrides()}
-    experiments = {row: Experiment(method=row.method, variant=row.variant, **options) for row in ROWS}
+    shared = Experiment(benchmark=benchmark, seed=seed, overrides=overrides or Overrides())
+    experiments = {row: shared.model_copy(update=row._asdict()) for row in ROWS}
     finished = {
         row: {result.protocol: (result, path) for result, path in workspace.run(experiment, tuple(CURVE))}
         for row, experiment in experiments.items()

@@ -1,5 +1,6 @@
 """Experiment: one row of a table with one seed, as given on the command line and stored in files."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 from gauge.experiments.benchmarks import Benchmark, Overrides
@@ -55,3 +56,13 @@ class Experiment(Settings):
     def unsupported(self) -> str | None:
         """The reason why the method does not support the benchmark, or None."""
         return plan_of(self.method).unsupported(self.configured())
+
+
+def distinct(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """The experiments without duplicates: different seeds of a row in which nothing varies."""
+    found: dict[tuple[str, str, str], Experiment] = {}
+    for experiment in experiments:
+        benchmark = experiment.configured()
+        rows = benchmark.division("train")
+        found.setdefault((experiment.stage(benchmark).identity, rows, experiment.method), experiment)
+    return list(found.values())

@@ -1,7 +1,7 @@
 """What plans build methods from: the encoders, networks and imputer of a benchmark, described by plain values."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gauge.data import Dataset
@@ -15,7 +15,7 @@ from gauge.model.units import UnitEncoder, VectorEncoder
 from gauge.registry import ENCODERS, IMPUTERS
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage
-from gauge.types import Encoder, Imputer
+from gauge.types import ADDED_LATER, Encoder, Imputer
 
 SWAPS = Corruption(swapped=0.2)
 
@@ -46,6 +46,7 @@ class Parts:
     depth: int
     vector_dim: int
     small_init: bool
+    shared_embedding: bool = field(default=False, metadata=ADDED_LATER)
 
     @staticmethod
     def of(benchmark: Benchmark) -> "Parts":
@@ -57,14 +58,16 @@ class Parts:
             vectors[name] = EncoderPart(ENCODERS.get(modality.vector or modality.encoder), shape, options)
             deep = EncoderPart(ENCODERS.get("deep_image"), shape, benchmark.expert_options)
             experts[name] = deep if len(shape) == 3 else units[name]
-        sizes = {name: getattr(benchmark, name) for name in ("num_classes", "dim", "heads", "depth", "small_init")}
+        copied = ("num_classes", "dim", "heads", "depth", "small_init", "shared_embedding")
+        sizes = {name: getattr(benchmark, name) for name in copied}
         return Parts(units, vectors, experts, vector_dim=benchmark.vector_dim or benchmark.dim, **sizes)
 
     def unit_network(self) -> tuple[UnitEncoder, Network]:
         """New encoders and a new classifier of the benchmark's sizes."""
         encoders = {name: part.build(self.dim) for name, part in self.units.items()}
         backbone = self.transformer()  # built before the units: the order decides the initial weights
-        encoder, network = UnitEncoder(encoders, self.dim), Network(backbone, self.dim, self.num_classes)
+        encoder = UnitEncoder(encoders, self.dim, shared_embedding=self.shared_embedding)
+        network = Network(backbone, self.dim, self.num_classes)
         if self.small_init:
             initialise(encoder)
             initialise(network)

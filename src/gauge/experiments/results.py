@@ -64,8 +64,9 @@ class Result(BaseModel):
         """Write the result as JSON, and its predictions beside it as arrays."""
         path = folder / result_name(self, self.protocol, self.config.get("stage", ""))
         probabilities, labels = predictions.probabilities.astype(np.float32), predictions.labels
-        groups = {} if predictions.groups is None else {"groups": predictions.groups}
-        write = partial(np.savez_compressed, probabilities=probabilities, labels=labels, **groups)
+        write = partial(np.savez_compressed, probabilities=probabilities, labels=labels)
+        if predictions.groups is not None:
+            write = partial(write, groups=predictions.groups)
         write_bytes(path.with_suffix(".npz"), write)
         write_text(path, self.model_dump_json(indent=2) + "\n")
         return path

@@ -3,7 +3,8 @@
 L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m
 logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
 
-With `Gating(granularity="trust")` L has a term for trust, and w_j is multiplied by the trust in what head j reads.
+With `Gating(granularity="trust")` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
+what head j reads (see `Combination`); trained with corrupted evidence but without trust, by the share that is sound.
 """
 
 from collections.abc import Iterator
@@ -74,18 +75,20 @@ class GaugePlus(Method):
     def gating(self) -> Gating:
         return self.gauge.gating
 
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """One encoding, which the heads read and the network sees under several subsets of the modalities. Heads do not
-        learn from modalities that are known to be wrong."""
+    def loss(self, batch: Batch, weights: Float[Tensor, "b"] | None = None) -> dict[str, Tensor]:
+        """One encoding, which the heads read and the network sees under several subsets of the modalities. Each sample
+        counts `weights` times. Heads do not learn from modalities that are known to be wrong."""
         assert batch.labels is not None
         reading = self.read(batch)
         under = reading if reading.visible is None else self._under_subsets(reading)
         prediction = self.gauge.decide(under)
-        terms = {"task": batch.cross_entropy(prediction.logits)}
+        terms = {"task": batch.cross_entropy(prediction.logits, weights)}
         if reading.opinions is not None:
             each = reading.opinions
             costs = F.cross_entropy(each.flatten(0, 1), batch.labels.repeat_interleave(each.shape[1]), reduction="none")
-            terms["heads"] = masked_mean(costs.reshape(each.shape[:2]), _right_modalities(batch)).sum()
+            costs = costs.reshape(each.shape[:2])
+            costs = costs if weights is None else costs * weights[:, None]
+            terms["heads"] = masked_mean(costs, _right_modalities(batch)).sum()
         if prediction.trust is not None:
             right, known = self.gauge.rightness(batch, reading)
             times = len(prediction.trust) // len(batch)
@@ -106,9 +109,13 @@ class GaugePlus(Method):
     def decide(self, reading: Reading) -> Prediction:
         """The network's answer, or the product of all answers; evidence and gates are those of the network."""
         prediction = self.gauge.decide(reading)
+        return replace(prediction, logits=self.combine(prediction, reading))
+
+    def combine(self, prediction: Prediction, reading: Reading) -> Float[Tensor, "b k"]:
+        """The logits of the product of the network's answer with those of the heads."""
         if self.combination is None:
-            return prediction
-        return replace(prediction, logits=self.combination(*self._all_answers(prediction, reading)))
+            return prediction.logits
+        return self.combination(*self._all_answers(prediction, reading))
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
@@ -157,7 +164,7 @@ class GaugePlus(Method):
         self, prediction: Prediction, reading: Reading
     ) -> tuple[Float[Tensor, "b j k"], Bool[Tensor, "b j"], Float[Tensor, "b m"], Float[Tensor, "b j"] | None]:
         """All answers, the network's first; which of them are present; the observed share of each modality; the trust in
-        what each answer reads, 1 for the network, whose attention is gated by it."""
+        what each answer reads, 1 for the network, which weighs its units itself."""
         assert reading.opinions is not None
         batch = reading.completed
         logits = torch.cat([prediction.logits[:, None], reading.opinions], 1)
@@ -166,6 +173,8 @@ class GaugePlus(Method):
         if prediction.trust is not None:
             read = (self._pooling(reading.units) @ prediction.trust[..., None])[..., 0]
             trust = F.pad(read, (1, 0), value=1.0)
+        elif self.corrupt:
+            trust = F.pad(torch.full_like(share, self.corrupt.sound), (1, 0), value=1.0)
         return logits.float(), F.pad(batch.any_observed(), (1, 0), value=True), share, trust
 
     def _under_subsets(self, reading: Reading) -> Reading:

@@ -6,9 +6,11 @@ depends on w_j / T_j alone. u and v minimise, over validation samples under all 
 
     rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2
 
-so that few samples leave the weights near one, and a shared one where subsets do not differ. An answer may be trusted in
-part: its weight is multiplied by the trust in it.
+so that few samples leave the weights near one, and a shared one where subsets do not differ. With a trust t_j in what an
+answer reads, p_j becomes t_j · p_j + (1 - t_j) / k: wrong content says nothing, so no confident answer can veto all others.
 """
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -55,8 +57,10 @@ class Combination(nn.Module):
         trust: Float[Tensor, "n j"] | None = None,
         *,
         rows: int,
+        spread: float = SPREAD,
     ) -> None:
-        """`rows` is the number of different samples among the n: one that is seen under several masks counts once."""
+        """`rows` is the number of different samples among the n: one that is seen under several masks counts once. `spread`
+        is the prior deviation of u."""
         logits, share = _trusted(logits.detach().double(), trust), share.double()
         offset, slope = (torch.zeros_like(each).double().requires_grad_() for each in (self.offset, self.slope))
         optimizer = torch.optim.LBFGS([offset, slope], max_iter=STEPS, line_search_fn="strong_wolfe")
@@ -64,7 +68,7 @@ class Combination(nn.Module):
         def objective() -> Tensor:
             optimizer.zero_grad()
             cost = F.cross_entropy(_product(logits, present, share, offset, slope), labels) + (
-                (offset / SPREAD).square().sum() + (slope / SLOPE_SPREAD).square().sum()
+                (offset / spread).square().sum() + (slope / SLOPE_SPREAD).square().sum()
             ) / (2 * rows)
             cost.backward()
             return cost
@@ -79,9 +83,12 @@ def _weights(present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> T
 
 
 def _trusted(logits: Tensor, trust: Tensor | None) -> Tensor:
-    """The log-probabilities of each answer times the trust in it."""
+    """The log-probabilities of each answer, mixed with the uniform distribution as far as it is not trusted."""
     answers = logits.log_softmax(-1)
-    return answers if trust is None else trust[..., None].to(answers.dtype) * answers
+    if trust is None:
+        return answers
+    trust = trust[..., None].to(answers.dtype)
+    return torch.logaddexp(trust.log() + answers, (1 - trust).log() - math.log(answers.shape[-1]))
 
 
 def _product(answers: Tensor, present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:

@@ -25,14 +25,13 @@ from gauge.model.scoring.taylor import taylor_evidence
 from gauge.model.trust import TrustHead, per_unit, rightness, trust_term
 from gauge.model.units import UnitEncoder
 from gauge.registry import SCORERS
-from gauge.types import Batch, Evidence, Method, Objective, Prediction, Scorer, SupportsComplete, Units
+from gauge.types import ADDED_LATER, Batch, Evidence, Method, Objective, Prediction, Scorer, SupportsComplete, Units
 
 __all__ = ["Gauge", "Gating"]
 
 logger = logging.getLogger(__name__)
 
 DISTRUST = 2.0  # start of `informed`, in deviations of a sample's scores: gates of imputed units start nearly closed
-ADDED_LATER = {"key": "unless default"}  # a field that does not change the keys of stages that leave it as it is
 CHOICES = (("granularity", ("unit", "modality", "imputed", "trust", "none")), ("read", ("backbone", "encoder")))
 
 

@@ -121,8 +121,8 @@ def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:
 
 def _count_fixed(model: nn.Module, length: int, inputs: Mapping[str, Any]) -> int:
     """The number of positions before the patches of an image, 1 for a text."""
-    if hasattr(model, "num_prefix_tokens"):
-        return int(model.num_prefix_tokens)
+    if isinstance(count := getattr(model, "num_prefix_tokens", None), int):
+        return count
     images = [value for value in inputs.values() if isinstance(value, Tensor) and value.ndim == 4]
     sizes = [
         size for module in model.modules() if (size := getattr(getattr(module, "config", None), "patch_size", None))

@@ -30,6 +30,7 @@ from gauge.types import Batch, Evidence, Units
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 START = 2.0  # of the logits: units are trusted until training knows better
 CERTAIN = 1e-6  # how near to 0 and 1 trust may come in its loss
+LEAST = 1e-3  # agreement that counts
 STEPS = 50
 
 
@@ -117,15 +118,15 @@ def _agreement(
     available: Bool[Tensor, "b n"],
     modality: Int[Tensor, "n"],
 ) -> Float[Tensor, "b n a"]:
-    """For every unit the class probabilities p of its modality, Σ_k p_k q_k with the mean q of the other available
-    modalities (0 if there are none), and the same with the network's answer."""
+    """For every unit the class probabilities p of its modality, log Σ_k p_k q_k with the mean q of the other available
+    modalities (uniform if there are none), and the same with the network's answer."""
     own, answer = opinions.float().softmax(-1), logits.float().softmax(-1)
     member = modality == torch.arange(own.shape[1], device=modality.device)[:, None]
     there = (available[:, None] & member).any(-1, keepdim=True).float()
     total, count = (own * there).sum(1, keepdim=True), there.sum(1, keepdim=True)
-    others = (total - own * there) / (count - there).clamp_min(1)
-    agreements = [(own * each).sum(-1, keepdim=True) for each in (others, answer[:, None])]
-    return torch.cat([own, *agreements], -1)[:, modality]
+    others = torch.where(count > there, (total - own * there) / (count - there).clamp_min(1), 1 / own.shape[-1])
+    shared = [(own * each).sum(-1, keepdim=True) for each in (others, answer[:, None])]
+    return torch.cat([own, *(each.clamp_min(LEAST).log() for each in shared)], -1)[:, modality]
 
 
 def trust_term(

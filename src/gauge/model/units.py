@@ -63,7 +63,11 @@ class Upsampled(Encoder):
 class UnitEncoder(nn.Module):
     """Encoders, a LayerNorm for each modality, and embeddings -> Units. Runs once per step; all passes share the tokens.
 
-    Units of an encoder whose width differs from `dim` are projected.
+    Units of an encoder whose width differs from `dim` are projected. With `shared_embedding`, all modalities but the first
+    have one modality embedding.
+
+    NOTE[PAPER] shared-embedding: DyMo's code for PolyMNIST looks its modality embedding up with a boolean tensor, so that
+    all modalities but the first share one; here each has its own by default.
 
     >>> from gauge.model.encoders.mlp import Mlp
     >>> encode = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
@@ -71,9 +75,9 @@ class UnitEncoder(nn.Module):
     {'scan': 1, 'blood': 1}
     """
 
-    def __init__(self, encoders: Mapping[str, Encoder], dim: int) -> None:
+    def __init__(self, encoders: Mapping[str, Encoder], dim: int, *, shared_embedding: bool = False) -> None:
         super().__init__()
-        self.encoders = nn.ModuleDict(encoders)
+        self.encoders, self.shared_embedding = nn.ModuleDict(encoders), shared_embedding
         self.layout = {name: encoder.units for name, encoder in encoders.items()}
         self.project = nn.ModuleDict(
             {name: nn.Linear(encoder.width, dim) for name, encoder in encoders.items() if encoder.width != dim}
@@ -92,7 +96,8 @@ class UnitEncoder(nn.Module):
         read = batch.blanked() if hide_missing else batch.as_observed()
         contents = side_by_side([partial(self._content, name, read) for name in self.layout])
         flags = [self._unit_flags(name, batch.observed[name]) for name in self.layout]
-        embedding = self.modality_embedding(self.modality) + self.position_embedding
+        named = self.modality.clamp_max(1) if self.shared_embedding else self.modality
+        embedding = self.modality_embedding(named) + self.position_embedding
         units = Units(torch.cat(contents, 1), embedding, self.modality, torch.cat(flags, 1))
         return units.keep(units.observed) if hide_missing else units
 
@@ -111,7 +116,8 @@ class UnitEncoder(nn.Module):
         changed = [name for name in encoders if encoders[name] is not self.encoders[name]]
         if not changed:
             raise ValueError(f"none of the encoders of {list(encoders)} makes a grid of its images; use a grid encoder")
-        other = UnitEncoder(encoders, self.modality_embedding.embedding_dim)  # type: ignore[arg-type]
+        width, shared = self.modality_embedding.embedding_dim, self.shared_embedding
+        other = UnitEncoder(encoders, width, shared_embedding=shared)  # type: ignore[arg-type]
         other.project, other.norms, other.modality_embedding = self.project, self.norms, self.modality_embedding
         positions = [each.position_embedding.split(list(each.layout.values())) for each in (self, other)]
         with torch.no_grad():

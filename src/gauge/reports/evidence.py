@@ -70,7 +70,8 @@ class GridImage:
 @dataclass(frozen=True)
 class RowEvidence:
     """One row: the predicted class with its probability, without and with the gates, and all units in the order of the
-    columns. `agreement` is the rank correlation of scores and exact effects, `label` the true class."""
+    columns. `agreement` is the rank correlation of scores and exact effects, `label` the true class, `effects` what each
+    column does for the probability of the predicted class."""
 
     title: str
     before: tuple[str, float]
@@ -79,6 +80,7 @@ class RowEvidence:
     images: Mapping[str, GridImage] = field(default_factory=dict)
     label: str | None = None
     agreement: float | None = None
+    effects: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.units:
@@ -196,19 +198,22 @@ def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
 
 
 def overview(rows: Sequence[RowEvidence]) -> pd.DataFrame:
-    """A line for each column, the highest mean gate where observed first: the mean gates where observed and where imputed
-    (None if never), the share of rows in each state, and the mean attention after gating over all rows.
+    """A line for each column, the largest mean effect first or, where no effects were measured, the highest mean gate: the
+    mean size of its effect (None if not measured), the mean gates where observed and where imputed (None if never), the
+    share of rows in each state, and the mean attention after gating over all rows.
 
     A column of many units has their mean gate and the sum of their attention; one without units in a row is missing there.
     """
     state, gate = _table(rows, "state").fillna("missing"), _table(rows, "gate").astype(float)
+    effect = pd.DataFrame([{**dict.fromkeys(state, np.nan), **row.effects} for row in rows])[list(state)]
     means: dict[str, pd.Series] = {
+        "effect": effect.astype(float).abs().mean(),
         "gate_observed": gate.where(state == "observed").mean(),
         "gate_imputed": gate.where(state == "imputed").mean(),
         **{name: (state == name).mean() for name in STATES},
         "attention": _table(rows, "attention_after").fillna(0.0).mean(),
     }
-    lines = pd.DataFrame(means).sort_values(["gate_observed", "gate_imputed"], ascending=False)
+    lines = pd.DataFrame(means).sort_values(["effect", "gate_observed", "gate_imputed"], ascending=False)
     return lines.astype(object).where(lines.notna(), None)
 
 

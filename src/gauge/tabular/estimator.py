@@ -2,28 +2,34 @@
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array, check_random_state, compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge import __version__
+from gauge.methods.gauge_plus import GaugePlus
 from gauge.registry import IMPUTERS, pick
 from gauge.tabular import inputs, saving
 from gauge.tabular.columns import IMAGE_SIDE, ImageFiles
+from gauge.tabular.effects import importance
+from gauge.tabular.ensemble import Network, choose_experts
+from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
+from gauge.tabular.experts import Task
 from gauge.tabular.explanation import Explanation, Reader
-from gauge.tabular.fitting import SIZES, Recipe, Strategy, train_model
-from gauge.tabular.schema import Encoded, Schema
+from gauge.tabular.fitting import SIZES, Recipe, Strategy
+from gauge.tabular.learning import fit_ensemble
+from gauge.tabular.options import check_options
+from gauge.tabular.rows import Rows, cut_texts
+from gauge.tabular.schema import Schema
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import stage_progress
@@ -32,25 +38,8 @@ from gauge.types import SupportsComplete
 
 logger = logging.getLogger(__name__)
 
-TOO_FEW = 50  # rows: none are held out for validation
 LEAST_HIDDEN, MOST_HIDDEN = 0.5, 0.9  # limits of the share of values that training hides
 STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask": ("mask",), "impute": ("impute",)}
-OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
-    "columns": ("a mapping or None", Mapping | None),
-    "encoders": ("a mapping or None", Mapping | None),
-    "gates": ("True or False", bool | np.bool_),
-    "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
-    "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
-    "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),
-    "epochs": ("a positive integer or None", Integral | None, lambda count: count >= 1),
-    "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
-    "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
-    "donors": ("a positive integer", Integral, lambda count: count >= 1),
-    "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
-    "outside_images": ("True or False", bool | np.bool_),
-    "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
-    "verbose": ("True or False", bool | np.bool_),
-}
 
 
 class GaugeClassifier(ClassifierMixin, BaseEstimator):
@@ -58,11 +47,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     `columns` overrides the inferred kind of a column: "number", "category", "text", "image" or "ignore". `encoders` are
     pretrained Hugging Face models for columns of texts and images, by name or path; their weights are not trained.
-    `strategy` is "mask" (missing values are hidden), "impute" (they are imputed, and gated) or "auto" (the better one in
-    validation); `imputer` is masked_columns, nearest, mean, zero, or any object with `complete(batch)`. `gates=False`
-    trains the same network without gates. `missing_rate` is the largest share of values that training hides in addition to
+    `experts` are the models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), or
+    "auto", all of them; `leaderboard_` says what each scores and weighs. `strategy` is how the network meets missing
+    values: "mask" (they are hidden), "impute" (they are imputed, and gated) or "auto" (the better one in validation);
+    `imputer` is masked_columns, nearest, mean, zero, or any object with `complete(batch)`. `gates=False` trains the same
+    network without gates. `missing_rate` is the largest share of values that training hides in addition to
     those missing in the data; None estimates it. `metric` is what validation compares: "accuracy", "auc", or "auto", the
-    AUC for two classes and the accuracy for more; `validation` is the share of rows held out for it. `size` is small,
+    AUC for two classes and the accuracy for more; `validation` is the share of rows held out for it. `class_weight` tells
+    `predict` what the classes count; `predict_proba` gives the probabilities of the data all the same. `size` is small,
     medium or large. `donors` is the number of training rows kept to impute images and texts from, `image_folder` the
     folder that image paths are relative to, `time_limit` is in seconds. Image paths that lead out of `image_folder` count as
     missing unless `outside_images` is True; images are resized to `image_size` x `image_size` pixels.
@@ -78,17 +70,18 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         *,
         columns: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
-        strategy: Literal["auto", "mask", "impute"] = "auto",
+        experts: str | Sequence[str] = "auto",
+        strategy: Literal["auto", "mask", "impute"] = "mask",
         imputer: str | SupportsComplete = "masked_columns",
         gates: bool = True,
         size: str = "small",
         missing_rate: float | None = None,
         metric: Literal["auto", "accuracy", "auc"] = "auto",
         class_weight: str | Mapping[Any, float] | None = None,
-        validation: float = 0.15,
+        validation: float = 0.2,
         epochs: int | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 2e-3,
+        learning_rate: float = 5e-3,
         donors: int = 1000,
         image_folder: str | Path | None = None,
         outside_images: bool = False,
@@ -100,6 +93,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.columns = columns
         self.encoders = encoders
+        self.experts = experts
         self.strategy = strategy
         self.imputer = imputer
         self.gates = gates
@@ -123,7 +117,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """The parameters that differ from their defaults and, once fitted, what was learned."""
         text = super().__repr__(N_CHAR_MAX)
-        if not hasattr(self, "model_"):
+        if not hasattr(self, "ensemble_"):
             return text
         counts = f"columns: {len(self.schema_.columns)}, classes: {len(self.classes_)}, rows: {self.n_rows_['train']}"
         return f"<{text} fitted; {counts}, strategy: {self.strategy_!r}>"
@@ -138,15 +132,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         With a folder every epoch is saved, and the same call continues an interrupted training.
         """
-        self._check_options()
+        check_options(self)
         frame, y = self._rows_and_labels(X, y)
         self.classes_, labels = inputs.class_numbers(y)
-        self.class_weights_ = inputs.class_weights(self.class_weight, labels, self.classes_)
-        unweighted = _check_weights(sample_weight, len(frame))
-        weights = unweighted * self.class_weights_[labels]
+        weights = _check_weights(sample_weight, len(frame))
+        balance = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[labels])
+        self.class_weight_: list[float] = balance.tolist()
         self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
         self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
-        self._print(*self.schema_.summary())
+        self.experts_ = choose_experts(self.experts, self.schema_)
+        self._print(*self.schema_.summary(), *cut_texts(self.schema_, frame))
         for problem in inputs.cost_problems(len(self.schema_.columns)):
             logger.warning(problem)
         encoded = self.schema_.encode(frame, self._image_files(), training=True)
@@ -159,64 +154,98 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         used = np.flatnonzero(~encoded.empty & (weights > 0))
         if not len(used):
             raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
-        counts = np.bincount(labels[used], unweighted[used], len(self.classes_))
+        counts = np.bincount(labels[used], weights[used], len(self.classes_))
         self.class_prior_ = counts / counts.sum()
-        train, val = self._split(used, labels)
-        if len(val) and len(np.unique(labels[val])) < len(self.classes_):  # an AUC needs every class
-            self.recipe_ = replace(self.recipe_, metric=ACCURACY)
-        device = pick_device(self.device)
+        shares = np.bincount(labels, minlength=len(self.classes_)) / len(labels)
+        self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
+        rows = Rows.of(self.schema_, frame, encoded).take(used)
+        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed)
         with self._progress() as on_epoch:
-            fitted = train_model(
-                self.schema_,
-                len(self.classes_),
+            fitted = fit_ensemble(
+                task,
+                self.experts_,
                 self.recipe_,
-                train=encoded.dataset("train", train, labels).to(device),
-                val=encoded.dataset("val", val, labels).to(device) if len(val) else None,
-                weights=torch.from_numpy(weights[train]).float().to(device),
+                prior=self.class_prior_,
+                validation=self.validation,
+                device=pick_device(self.device),
                 folder=None if folder is None else Path(folder),
                 on_epoch=on_epoch,
             )
-        self.model_, self.strategy_ = fitted.model, fitted.strategy
-        self.validation_scores_, self.epochs_, self.cut_short_ = fitted.scores, fitted.epochs, fitted.cut_short
-        shares = np.bincount(labels, minlength=len(self.classes_)) / len(labels)
-        self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
-        self.n_rows_ = {"train": len(train), "val": len(val), "empty": int(encoded.empty.sum())}
-        self._print(self.verdict_)
+        self.ensemble_, self.leaderboard_, self.recipe_ = fitted.ensemble, fitted.leaderboard, fitted.recipe
+        self.n_rows_ = fitted.rows | {"empty": int(encoded.empty.sum())}
+        network = fitted.network
+        self.strategy_: Strategy = network.strategy if network else "mask"
+        self.validation_scores_ = network.scores if network else {}
+        self.epochs_, self.cut_short_ = (network.epochs, network.cut_short) if network else ({}, {})
+        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of every class in the data, whatever `class_weight` is, in the order of `classes_`; the class
-        prior for a row without values."""
-        _, encoded = self._read(X)
-        probabilities = np.tile(self.class_prior_, (len(encoded.empty), 1))
-        for batch in encoded.batches(next(self.model_.parameters()).device):
-            logits = self.model_.predict(batch).logits
-            answers = logits.double().softmax(1).cpu().numpy()
-            probabilities[batch.index.cpu().numpy()] = inputs.probabilities_of(answers, self.class_weights_)
-        return probabilities
+        """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
+        _, rows = self._read(X)
+        return self.ensemble_.predict(rows)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of every row; with `class_weight` the one of the largest weighted probability."""
-        probabilities = self.predict_proba(X)
-        return self.classes_[(probabilities * self.class_weights_).argmax(1)]
+        """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
+        are given, and then not always."""
+        return self.decide(self.predict_proba(X))
+
+    def decide(self, probabilities: np.ndarray) -> np.ndarray:
+        """The classes that `predict` chooses for these probabilities."""
+        return self.classes_[self._decide(probabilities)]
+
+    def _decide(self, probabilities: np.ndarray) -> np.ndarray:
+        return (probabilities * self.class_weight_).argmax(1)
 
     def explain(self, X: Any, y: Any = None, *, exact: bool = False) -> Explanation:
-        """Every unit of every row with its value, score, gate and attention; `exact` adds the effect of leaving it out.
+        """Every unit of every row with its value, score, gate and attention in the network, and the effect of each cell: how
+        far the probability of the predicted class, by all experts, falls when the cell is missing. `exact` adds the effects
+        of words and of parts of images.
 
         `y`, labels or the name of their column, is shown beside the predictions.
         """
-        if not self.gates:
-            raise ValueError("this classifier has no gates to explain (gates=False); fit it with gates")
-        frame, encoded = self._read(X)
+        check_is_fitted(self, "ensemble_")
+        if not self.gates or "network" not in self.experts_:
+            raise ValueError(
+                f"this classifier has no gates to explain (gates={self.gates}, experts={self.experts!r}); fit it with gates "
+                "and with the network, or use `importance`"
+            )
+        frame, rows = self._read(X)
         if isinstance(y, str):
             y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
         labels = None if y is None else [str(label) for label in y]
-        reader = Reader(self.schema_, self.model_, self.classes_.tolist(), self.class_prior_, self.class_weights_)
-        return Explanation(reader.rows(frame, encoded, labels=labels, exact=exact), self._facts())
+        reader = Reader(self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_))
+        return Explanation(reader.rows(frame, rows, labels=labels, exact=exact), self._facts())
+
+    def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
+        """What each column does for the answers of all experts, the most important first, with a 95 % interval.
+
+        With labels, or the name of their column, it is the increase of the log loss when the column is missing; without them
+        the mean absolute effect on the probability of the predicted class.
+        """
+        _, rows = self._read(X)
+        labels = None if y is None else label_numbers(self.classes_, X, y)
+        return importance(self.ensemble_, rows, self._decide(self.ensemble_.predict(rows)), labels)
+
+    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
+        """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
+        beside them the class shares of the training rows and, where they are among the experts, the boosted trees alone.
+
+        `y` are labels or the name of their column, by default that of training.
+        """
+        _, rows = self._read(X)
+        labels = label_numbers(self.classes_, X, self.target_ if y is None else y)
+        probabilities = self.ensemble_.predict(rows)
+        models = {"classifier": probabilities, "class shares": np.tile(self.class_prior_, (len(rows), 1))}
+        if "trees" in self.experts_:
+            models["boosted trees"] = self.ensemble_.alone("trees").predict(rows)
+        return evaluate(models, labels, self._decide(probabilities), self.classes_.tolist())
 
     @property
     def verdict_(self) -> str:
         """The strategy that was chosen, and the validation score of each."""
+        if "network" not in self.experts_:
+            return f"without the network: {' and '.join(self.experts_)}"
         scores = {name: score for name, score in self.validation_scores_.items() if score is not None}
         if not scores:
             return f"strategy {self.strategy_!r}; too few rows to validate"
@@ -234,19 +263,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def save(self, folder: str | Path) -> None:
         """Write weights, columns and a model card; loading them executes no code."""
-        check_is_fitted(self, "model_")
+        check_is_fitted(self, "ensemble_")
         saving.save(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None, image_folder: str | Path | None = None) -> Self:
         """The classifier that `save` wrote to a folder, ready to predict."""
         return saving.load(cls, Path(folder), device=device, image_folder=image_folder)
-
-    def _check_options(self) -> None:
-        for name, (rule, kind, *conditions) in OPTIONS.items():
-            value = getattr(self, name)
-            if not isinstance(value, kind) or (value is not None and not all(fits(value) for fits in conditions)):
-                raise ValueError(f"The {name!r} parameter of {type(self).__name__} must be {rule}, got {value!r}")
 
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
         """The table without the column of labels, and the labels."""
@@ -295,20 +318,17 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             seconds=self.time_limit,
         )
 
-    def _split(self, used: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to train on and rows to validate with, every class in both; none of the latter if there are too few."""
-        counts = np.bincount(labels[used], minlength=len(self.classes_))
-        frequent = used[counts[labels[used]] > 1]  # a class with a single row is trained on
-        held_out, classes = round(self.validation * len(frequent)), len(np.unique(labels[frequent]))
-        if len(used) < TOO_FEW or classes < 2 or held_out < classes:
-            return used, used[:0]
-        seed = self.recipe_.seed
-        _, val = train_test_split(frequent, test_size=held_out, stratify=labels[frequent], random_state=seed)
-        return np.setdiff1d(used, val), np.sort(val)
+    @property
+    def model_(self) -> GaugePlus:
+        """The network."""
+        network = self.ensemble_.experts.get("network")
+        if not isinstance(network, Network):
+            raise AttributeError(f"this classifier has no network (experts={self.experts!r}); fit it with 'network'")
+        return network.model
 
-    def _read(self, X: Any) -> tuple[pd.DataFrame, Encoded]:
-        """Rows to predict, as given and as tensors."""
-        check_is_fitted(self, "model_")
+    def _read(self, X: Any) -> tuple[pd.DataFrame, Rows]:
+        """Rows to predict, as given and as the experts read them."""
+        check_is_fitted(self, "ensemble_")
         named = hasattr(self, "feature_names_in_")
         if inputs.is_frame(X):
             frame = inputs.match_columns(X, self.schema_.names, named=named, target=self.target_)
@@ -318,7 +338,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         encoded = self.schema_.encode(frame, self._image_files())
         if encoded.empty.any():
             logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
-        return frame, encoded
+        return frame, Rows.of(self.schema_, frame, encoded)
 
     def _from_array(self, X: Any, y: Any = "no_validation", **options: Any) -> tuple[pd.DataFrame, Any]:
         """Rows and labels as scikit-learn validates them: only arrays of numbers pass."""
@@ -341,10 +361,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return {
             "Predicts": self.target_ or "the label",
             "Model": f"gauge-ml {__version__}, size {self.size!r}, random_state {self.random_state}",
+            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in self._weights().items()),
             "Strategy": self.verdict_,
             "Trained on": f"{self.n_rows_['train']} rows, {self.n_rows_['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates_.values())):.0f} % of all cells",
         } | ({"Pretrained encoders": encoders} if encoders else {})
+
+    def _weights(self) -> dict[str, float]:
+        """What each expert weighs in the answers for rows held out."""
+        lines = self.leaderboard_[self.leaderboard_["expert"] != "combined"]
+        return dict(zip(lines["expert"], lines["weight"], strict=True))
 
     def _progress(self) -> AbstractContextManager[OnEpoch]:
         return stage_progress() if self.verbose else nullcontext(lambda stage, epoch: None)

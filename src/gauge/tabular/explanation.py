@@ -1,5 +1,6 @@
 """Explanation: which evidence was trusted in every row of a table, as a DataFrame, as a page, and in a notebook."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,17 +10,17 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.stats import spearmanr
-from torch import Tensor
 
+from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain, part_names
-from gauge.model.gauge import Gauge
-from gauge.model.scoring.exact import exact_effects
 from gauge.reports.evidence import EvidencePage, GridImage, RowEvidence, State, Unit, render, render_rows
 from gauge.tabular.columns import Column, Words
-from gauge.tabular.inputs import probabilities_of
-from gauge.tabular.schema import Encoded, Schema
+from gauge.tabular.effects import Piece, column_effects, piece_effects
+from gauge.tabular.ensemble import Ensemble, Network
+from gauge.tabular.rows import Rows
+from gauge.tabular.schema import Schema
 from gauge.training.checkpoint import write_text
-from gauge.types import Batch
+from gauge.types import Batch, Prediction
 
 TITLE = "Row "
 LINES, SHOWN, WHOLE = 5, 20, 2  # rows in a terminal, in a notebook, and there with all their evidence; a page shows all
@@ -54,6 +55,12 @@ class Explanation:
             answer = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.after, *row.before), strict=True))
             lines += [answer | asdict(unit) for unit in row.units]
         return pd.DataFrame(lines)
+
+    @property
+    def effects(self) -> pd.DataFrame:
+        """The effect of every column on the probability of the predicted class, a line for each row: positive where it
+        speaks for the prediction, zero where it is missing."""
+        return pd.DataFrame([row.effects for row in self.rows], [row.title.removeprefix(TITLE) for row in self.rows])
 
     def to_html(self, path: str | Path) -> None:
         """Write one file that works offline: a summary of all rows, then every row."""
@@ -96,64 +103,89 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """Explains the predictions of a model in terms of the table. `prior` is its prediction for a row without values,
-    `class_weights` are those of its training, which predictions follow and probabilities do not."""
+    """Explains the predictions of an ensemble in terms of the table. Scores, gates and attention are those of its network,
+    probabilities and effects those of all experts together; `class_weight` is what the classes count in a decision."""
 
     schema: Schema
-    model: Gauge
+    ensemble: Ensemble
     classes: Sequence[Any]
-    prior: np.ndarray
-    class_weights: np.ndarray
+    class_weight: np.ndarray
+
+    @property
+    def model(self) -> GaugePlus:
+        network = self.ensemble.experts["network"]
+        assert isinstance(network, Network)
+        return network.model
 
     def rows(
-        self, frame: pd.DataFrame, encoded: Encoded, *, labels: Sequence[str] | None = None, exact: bool = False
+        self, frame: pd.DataFrame, rows: Rows, *, labels: Sequence[str] | None = None, exact: bool = False
     ) -> tuple[RowEvidence, ...]:
-        """The evidence of all rows, in order; `exact` adds the measured effect of leaving out each unit."""
-        rows: dict[int, RowEvidence] = {}
-        for batch in encoded.batches(next(self.model.parameters()).device):
-            rows |= zip(batch.index.tolist(), self._batch(frame, batch, exact=exact), strict=True)
-        best = int((self.prior * self.class_weights).argmax())
-        answer = str(self.classes[best]), float(self.prior[best])
-        units = tuple(_missing(column) for column in self.schema.columns)
-        for row in np.flatnonzero(encoded.empty).tolist():
-            rows[row] = RowEvidence(f"{TITLE}{frame.index[row]}", answer, answer, units)
+        """The evidence of all rows, in order; `exact` adds the effect of each word and each part of an image."""
+        probabilities = self.ensemble.predict(rows)
+        decided = (probabilities * self.class_weight).argmax(1)
+        answers = self._answers(probabilities, decided)
+        effects = column_effects(self.ensemble, rows, decided)
+        evidence: dict[int, RowEvidence] = {}
+        for batch in rows.encoded.batches(next(self.model.parameters()).device):
+            for row, (ungated, units, images) in self._batch(frame, rows, batch):
+                units = self._with_effects(units, rows, row, int(decided[row]), effects.iloc[row], exact=exact)
+                agreement = _agreement(units) if exact else None
+                title = f"{TITLE}{frame.index[row]}"
+                evidence[row] = RowEvidence(
+                    title,
+                    ungated,
+                    answers[row],
+                    units,
+                    images,
+                    agreement=agreement,
+                    effects={str(name): float(value) for name, value in effects.iloc[row].items()},
+                )
+        columns = tuple(_missing(column) for column in self.schema.columns)
+        for row in np.flatnonzero(rows.encoded.empty).tolist():
+            nothing = dict.fromkeys((column.name for column in self.schema.columns), 0.0)
+            title = f"{TITLE}{frame.index[row]}"
+            evidence[row] = RowEvidence(title, answers[row], answers[row], columns, effects=nothing)
         if labels is not None:
-            rows = {row: replace(evidence, label=labels[row]) for row, evidence in rows.items()}
-        return tuple(rows[row] for row in range(len(frame)))
+            evidence = {row: replace(each, label=labels[row]) for row, each in evidence.items()}
+        return tuple(evidence[row] for row in range(len(frame)))
 
-    def _batch(self, frame: pd.DataFrame, batch: Batch, *, exact: bool) -> list[RowEvidence]:
+    def _batch(
+        self, frame: pd.DataFrame, rows: Rows, batch: Batch
+    ) -> Iterator[tuple[int, tuple[tuple[str, float], tuple[Unit, ...], dict[str, GridImage]]]]:
+        """The prediction without gates, the units and the images of each row."""
         explained = explain(self.model, batch)
         measured = [explained.evidence.scores, explained.gates, explained.attention_before, explained.attention_after]
-        if exact:
-            reference = self.model.reference(explained.units)
-            measured.append(exact_effects(explained.classifier, explained.units.tokens, reference=reference))
         numbers = torch.stack(measured, 2).double().cpu().numpy()
-        before, after = self._answers(explained.evidence.logits), self._answers(explained.logits)
+        index = batch.index.cpu().numpy()
+        chosen = rows.take(index)
+        answers = self.ensemble.answers(chosen)
+        with torch.no_grad():
+            network = Prediction(explained.evidence.logits, trust=explained.trust)
+            ungated = self.model.combine(network, self.model.read(batch)).double().log_softmax(1).cpu().numpy()
+        answers[:, list(self.ensemble.experts).index("network")] = self.ensemble.smooth(ungated)
+        probabilities = self.ensemble.combine(answers, chosen)
+        before = self._answers(probabilities, (probabilities * self.class_weight).argmax(1))
         values, flags = (
             {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
             for tensors in (explained.completed.inputs, batch.observed)
         )
-        rows = []
-        for index, row in enumerate(batch.index.tolist()):
-            inputs, observed = ({name: each[index] for name, each in arrays.items()} for arrays in (values, flags))
-            units = self._units(self._parts(frame.iloc[row], inputs, observed), numbers[index])
-            images = self._images(inputs, observed)
-            title, agreement = f"{TITLE}{frame.index[row]}", _agreement(units) if exact else None
-            rows.append(RowEvidence(title, before[index], after[index], units, images, agreement=agreement))
-        return rows
+        for position, row in enumerate(index.tolist()):
+            inputs, observed = ({name: each[position] for name, each in arrays.items()} for arrays in (values, flags))
+            units = self._units(self._parts(frame.iloc[row], inputs, observed), numbers[position])
+            yield row, (before[position], units, self._images(inputs, observed))
 
-    def _answers(self, logits: Tensor) -> list[tuple[str, float]]:
-        probabilities = probabilities_of(logits.double().softmax(1).cpu().numpy(), self.class_weights)
-        best = (probabilities * self.class_weights).argmax(1)
-        return [(str(self.classes[index]), float(row[index])) for index, row in zip(best, probabilities, strict=True)]
+    def _answers(self, probabilities: np.ndarray, decided: np.ndarray) -> list[tuple[str, float]]:
+        chosen = probabilities[np.arange(len(decided)), decided]
+        return list(zip((str(self.classes[index]) for index in decided), chosen.tolist(), strict=True))
 
     def _parts(
         self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]
     ) -> list[Part | None]:
-        """What every unit stands for, in the order of the units; None for the padding of a text."""
+        """What every unit stands for, in the order of the units; None for the padding of a text
+        and for whole units."""
         parts: list[Part | None] = []
         for modality, (first, *_) in self.schema.modalities.items():
-            values, flags, count = inputs[modality], observed[modality], self.model.encoder.layout[modality]
+            values, flags, count = inputs[modality], observed[modality], self._fine_units(modality)
             if modality == "table":
                 parts += [
                     Part(cell, cell.name, _shown(row[cell.name]) if flag else cell.decode(float(value)), bool(flag))
@@ -164,7 +196,13 @@ class Reader:
                 parts += [Part(first, word, word, bool(flags)) for word in words] + [None] * (count - len(words))
             else:
                 parts += [Part(first, name, "", bool(flags)) for name in part_names(count)]
+            parts += [None] * (self.model.encoder.layout[modality] - count)
         return parts
+
+    def _fine_units(self, modality: str) -> int:
+        """Without the unit that reads the whole modality."""
+        encoder = self.model.encoder
+        return encoder.layout[modality] - encoder.has_whole(modality)
 
     def _units(self, parts: Sequence[Part | None], numbers: np.ndarray) -> tuple[Unit, ...]:
         """In the order of the columns. A column that was missing and not imputed is one unit."""
@@ -176,12 +214,33 @@ class Reader:
                 units[part.column.name].append(unit)
         return tuple(unit for column in self.schema.columns for unit in units[column.name] or [_missing(column)])
 
+    def _with_effects(
+        self, units: tuple[Unit, ...], rows: Rows, row: int, decided: int, effects: pd.Series, *, exact: bool
+    ) -> tuple[Unit, ...]:
+        """Cells with the effect of their column; with `exact`, words and parts of images with their own."""
+        cells = {column.name for column in self.schema.table}
+        pieces: dict[int, Piece] = {}
+        counts: Counter[str] = Counter()
+        for index, unit in enumerate(units):
+            if exact and unit.state == "observed" and unit.column not in cells:
+                pieces[index] = Piece(unit.column, counts[unit.column])
+                counts[unit.column] += 1
+        measured = {index: float(effects[unit.column]) for index, unit in enumerate(units) if unit.column in cells}
+        if pieces:
+            grids = {column: round(count**0.5) for column, count in counts.items()}
+            found = piece_effects(self.ensemble, rows, row, decided, list(pieces.values()), grids)
+            measured |= dict(zip(pieces, found.tolist(), strict=True))
+        return tuple(
+            replace(unit, effect=measured.get(index)) if unit.state == "observed" else unit
+            for index, unit in enumerate(units)
+        )
+
     def _images(self, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> dict[str, GridImage]:
         """The images that the model was given, by column."""
         images = {}
         for modality, (column, *_) in self.schema.modalities.items():
             if column.kind == "image" and (observed[modality] or self.model.imputer is not None):
-                side = round(self.model.encoder.layout[modality] ** 0.5)
+                side = round(self._fine_units(modality) ** 0.5)
                 pixels = (inputs[modality].transpose(1, 2, 0) * 255).round().astype(np.uint8)
                 images[column.name] = GridImage(pixels, (side, side))
         return images

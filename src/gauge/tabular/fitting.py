@@ -1,38 +1,46 @@
-"""Training on a table: a backbone, then gates on masked or on imputed input, whichever validates better."""
+"""Training the network of a table: GAUGE+, then its gates on masked or on imputed input, whichever validates better."""
 
 import inspect
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.masks import Complete, UpTo
+from gauge.methods.gauge_plus import UNGATED, GaugePlus
 from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders._pretrained import PretrainedGrid, PretrainedTokens
+from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.cells import Cells
 from gauge.model.encoders.conv_grid import ConvGrid
+from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.encoders.tokens import Tokens
-from gauge.model.gauge import Gating, Gauge
+from gauge.model.gauge import Gating
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
 from gauge.registry import IMPUTERS, pick
 from gauge.tabular.columns import Column, Image, PretrainedText, Text
 from gauge.tabular.pretrained import Pretrained
 from gauge.tabular.schema import Schema
+from gauge.training.inference import predict_split
 from gauge.training.loop import Epoch
 from gauge.training.metrics import Metric
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import OnEpoch, Stage, StageStore
-from gauge.types import Batch, Encoder, Imputer, Method, Prediction, SupportsComplete
+from gauge.types import Batch, Encoder, Imputer, Method, Prediction, SupportsComplete, Trainable
 
 Strategy = Literal["mask", "impute"]
 
-STEPS = 800  # of the backbone, about
+STEPS, STEPS_PER_ROOT = 150, 6  # of the backbone: the larger of a number and a multiple of the root of the rows
+FEW_EPOCHS, MANY_EPOCHS = 3, 100
+FLAT = (
+    8192  # numbers in the units of a text or an image that one more unit reads side by side; pretrained ones have more
+)
 SHARES = {"imputer": 0.2, "backbone": 0.6, "mask": 0.8, "impute": 1.0}  # of the time limit, used up by each stage's end
 
 
@@ -71,19 +79,18 @@ class Recipe:
     seed: int
     seconds: float | None
 
-    def settings(self, rows: int, validated: bool) -> TrainSettings:
-        """Those of the backbone: enough epochs for about 800 steps, more for large tables."""
-        batch = self.batch_size or min(256, max(32, rows // 16))
-        epochs = self.epochs or min(100, max(20, STEPS * batch // rows))
-        masks = UpTo(self.rate)
+    def settings(self, rows: int) -> TrainSettings:
+        """Those of the backbone: a short schedule of large steps that ends with a rate of zero. No epoch is selected, so
+        that rows held out can weigh the network against other experts."""
+        batch = self.batch_size or min(256, max(32, min(128, rows // 2), rows // 64))
+        steps = max(STEPS, round(STEPS_PER_ROOT * rows**0.5))
         return TrainSettings(
-            epochs=epochs,
+            epochs=self.epochs or min(MANY_EPOCHS, max(FEW_EPOCHS, steps * batch // rows)),
             batch_size=batch,
             learning_rate=self.learning_rate,
             schedule="cosine",
-            patience=max(5, epochs // 3) if validated else None,
-            masks=masks,
-            selection=(Complete(), masks) if validated else (),
+            patience=None,
+            masks=UpTo(self.rate),
             metric=self.metric,
             seed=self.seed,
             precision="tf32",
@@ -95,7 +102,7 @@ class FittedModel:
     """The chosen model, the validation scores of the strategies from 0 to 1, the epochs of every stage, and for stages that
     the time limit ended the epochs done and planned."""
 
-    model: Gauge
+    model: GaugePlus
     strategy: Strategy
     scores: dict[Strategy, float | None]
     epochs: dict[str, int]
@@ -103,22 +110,25 @@ class FittedModel:
 
 
 class Weighted(Method):
-    """A classifier whose training samples are weighted in the loss."""
+    """A network whose training samples are weighted in the loss, relative to their batch. Unless it `answers`, because its
+    gates are still to be trained, the combination of its heads is not learned."""
 
-    def __init__(self, model: Gauge, weights: Tensor) -> None:
+    def __init__(self, model: GaugePlus, weights: Tensor, *, answers: bool = True) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.answers = model, answers
         self.register_buffer("weights", weights, persistent=False)
         self.weights: Tensor
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        assert batch.labels is not None
-        costs = F.cross_entropy(self.model(batch).logits, batch.labels, reduction="none")
         weights = self.weights[batch.index]
-        return {"task": (costs * weights).sum() / weights.sum().clamp_min(1e-12)}
+        return self.model.loss(batch, weights / weights.mean().clamp_min(1e-12))
 
     def predict(self, batch: Batch) -> Prediction:
         return self.model.predict(batch)
+
+    def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
+        if self.answers:
+            self.model.prepare(train, val)
 
 
 class Given(Imputer):
@@ -166,35 +176,54 @@ def train_model(
     with a folder an interrupted training continues."""
     limit = TimeLimit(recipe.seconds, on_epoch)
     store = StageStore(train, val, folder, limit)
-    stages = plan(schema, classes, recipe, recipe.settings(len(train), val is not None), weights)
-    trained = {stage.name: store.trained(stage) for stage in stages}
-    scores = {strategy: trained[strategy].about["score"] for strategy in recipe.strategies}
+    settings = recipe.settings(len(train))
+    stages = plan(schema, classes, recipe, settings, weights)
+    trained = {name: store.trained(stage) for name, stage in stages.items()}
+    scores = {strategy: _score(trained[strategy].module, val, settings) for strategy in recipe.strategies}
     best = choose_strategy(scores, 0 if val is None else len(val))
     model = trained[best].module
     assert isinstance(model, Weighted)
+    if (
+        val is None and model.model.combination is not None
+    ):  # the mean of all answers, where their product would overrate
+        model.model.combination.offset.fill_(-math.log(len(model.model.combination.offset)))
     epochs = {name: stage.about["epochs"] for name, stage in trained.items()}
     return FittedModel(model.model.eval(), best, scores, epochs, limit.cut_short)
 
 
-def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, weights: Tensor) -> list[Stage]:
-    """The backbone, and the strategies that build on it and on the imputer."""
+def _score(module: Trainable, val: Dataset | None, settings: TrainSettings) -> float | None:
+    """The mean score of the validation rows as they are and with further values missing."""
+    assert isinstance(module, Method)
+    protocols = () if val is None else (Complete(), settings.masks)
+    values = [predict_split(module, val, protocol).score(settings.metric) for protocol in protocols if val is not None]
+    return sum(values) / len(values) if values else None
+
+
+def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, weights: Tensor) -> dict[str, Stage]:
+    """The backbone, and the strategies that build on it and on the imputer. Masking without gates is the backbone."""
     size = pick(SIZES, recipe.size, "size")
-    arguments = {"schema": schema, "classes": classes, "size": size, "weights": weights}
+    alone = "mask" in recipe.strategies and not recipe.gates
+    arguments = {"schema": schema, "classes": classes, "size": size, "weights": weights, "answers": alone}
     backbone = Stage("backbone", make_backbone, arguments, settings)
     arguments = {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed}
-    alone = {"epochs": max(1, settings.epochs // 3), "masks": Complete(), "selection": (), "patience": None}
-    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=alone))
-    shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4, "patience": None}
-    stages = [backbone]
+    complete = {"epochs": max(1, settings.epochs // 3), "masks": Complete()}
+    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete))
+    shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4}
+    stages = {"backbone": backbone}
     for strategy in recipe.strategies:
+        if strategy == "mask" and alone:
+            stages[strategy] = backbone
+            continue
         arguments = {"gating": gating_of(strategy, recipe.gates), "weights": weights}
         needs = (backbone,) if strategy == "mask" else (backbone, imputer)
-        stages.append(Stage(strategy, make_gated, arguments, settings.model_copy(update=shorter), needs))
+        stages[strategy] = Stage(strategy, make_gated, arguments, settings.model_copy(update=shorter), needs)
     return stages
 
 
-def make_backbone(train: Dataset, *, schema: Schema, classes: int, size: Size, weights: Tensor) -> Weighted:
-    return Weighted(build(schema, classes, size, gating=Gating(granularity="none"), pretrained=True), weights)
+def make_backbone(
+    train: Dataset, *, schema: Schema, classes: int, size: Size, weights: Tensor, answers: bool
+) -> Weighted:
+    return Weighted(build(schema, classes, size, pretrained=True), weights, answers=answers)
 
 
 def make_imputer(train: Dataset, *, imputer: str | SupportsComplete, schema: Schema, donors: int, seed: int) -> Imputer:
@@ -207,7 +236,13 @@ def make_imputer(train: Dataset, *, imputer: str | SupportsComplete, schema: Sch
 def make_gated(
     train: Dataset, backbone: Weighted, imputer: Imputer | None = None, *, gating: Gating, weights: Tensor
 ) -> Weighted:
-    return Weighted(Gauge(backbone.model.encoder, backbone.model.classifier, imputer, gating=gating), weights)
+    """The trained network and its heads, with gates."""
+    before = backbone.model
+    model = GaugePlus(
+        before.encoder, before.gauge.classifier, imputer, subsets_per_step=before.subsets_per_step, gating=gating
+    )
+    model.heads = before.heads
+    return Weighted(model, weights)
 
 
 def imputer_for(name: str, schema: Schema, **known: Any) -> tuple[type[Imputer], dict[str, Any]]:
@@ -225,22 +260,31 @@ def build(
     classes: int,
     size: Size,
     *,
-    gating: Gating | None = None,
+    gating: Gating = UNGATED,
     imputer: SupportsComplete | None = None,
     pretrained: bool = False,
-) -> Gauge:
-    """The untrained network for these columns: one unit for every number, category, word and part of an image.
+    plus: bool = True,
+) -> GaugePlus:
+    """The untrained network for these columns: one unit for every number, category, word and part of an image, one more for
+    each modality as a whole, and a head for each modality. Without `plus` it is the network of 0.1.0, which has neither.
 
     `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file.
     """
     encoders: dict[str, Encoder] = {}
     for modality, columns in schema.modalities.items():
+        whole: Encoder | None = None
         if modality == "table":
-            encoders[modality] = Cells((len(columns),), size.dim, schema.cardinalities)
+            fine: Encoder = Cells((len(columns),), size.dim, schema.cardinalities)
+            whole = FlatTable((len(columns),), size.dim, schema.cardinalities)
         else:
-            encoders[modality] = _encoder(columns[0], size, pretrained)
+            fine = _encoder(columns[0], size, pretrained)
+        flat = fine.units * fine.width <= FLAT or whole is not None
+        encoders[modality] = WithWhole(fine, whole) if plus and flat and fine.units > 1 else fine
     network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
-    return Gauge(UnitEncoder(encoders, size.dim), network, imputer, gating=gating)
+    subsets = min(2, len(encoders))  # a single modality has one subset
+    return GaugePlus(
+        UnitEncoder(encoders, size.dim), network, imputer, subsets_per_step=subsets, gating=gating, heads=plus
+    )
 
 
 def _encoder(column: Column, size: Size, pretrained: bool) -> Encoder:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
-from sklearn.utils import check_array, compute_sample_weight
+from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
@@ -139,22 +139,6 @@ def cost_problems(columns: int) -> Iterator[str]:
             f"the table has {columns} columns; training time grows with their square and may be hours: drop columns "
             "(columns=, --column NAME=ignore) or set a time limit (time_limit=, --time-limit)"
         )
-
-
-def class_weights(weight: str | Mapping[Any, float] | None, labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The weight of each class in training; 1 for a class that is not learned, or not given."""
-    weights = np.ones(len(classes))
-    weights[labels] = compute_sample_weight(weight, classes[labels])
-    return weights
-
-
-def probabilities_of(answers: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The probabilities in the data, of answers that were learned with class weights (Elkan 2001, Theorem 2)."""
-    if not np.isfinite(answers).all():
-        row = int(np.flatnonzero(~np.isfinite(answers).all(1))[0])
-        raise ValueError(f"the model answers row {row} with NaN; its weights are not usable: fit it again")
-    unweighted = answers / np.where(weights > 0, weights, 1.0)
-    return unweighted / unweighted.sum(1, keepdims=True)
 
 
 def _check_types(labels: Sequence[Any] | np.ndarray) -> None:

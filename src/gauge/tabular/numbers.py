@@ -178,11 +178,11 @@ def plain(column: pd.Series) -> pd.Series:
     """The column with texts, numbers, dates and missing cells only: other objects become text, durations days."""
     kind = column.dtype
     if isinstance(kind, pd.SparseDtype):
-        column = column.sparse.to_dense()
+        column = pd.Series(np.asarray(column), column.index, name=column.name)
     elif isinstance(kind, pd.PeriodDtype | pd.IntervalDtype | pd.ArrowDtype) or column.dtype.kind == "c":
         column = column.astype(object)
     elif column.dtype.kind == "m":
-        return column / pd.Timedelta(days=1)
+        return column.dt.total_seconds() / 86_400
     elif isinstance(kind, pd.CategoricalDtype):
         categories = [str(each) if not isinstance(each, str | int | float) else each for each in kind.categories]
         return column if categories == list(kind.categories) else column.map(str, na_action="ignore").astype("category")

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from gauge import __version__
+from gauge.tabular.ensemble import Network, ensemble_state, restored, unscored
 from gauge.tabular.fitting import SIZES, build, gating_of, imputer_for
 from gauge.tabular.schema import Schema
 from gauge.training import checkpoint
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "gauge-classifier-3"
+FORMAT = "gauge-classifier-4"
+ALONE = "gauge-classifier-3"  # before 0.2.0: a network without whole units, heads and other experts
 UNCHECKED = "gauge-classifier-2"  # of gauge-ml 0.1.0: the same without checksums
 ABOUT, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 ELSEWHERE = (
@@ -34,7 +37,7 @@ ELSEWHERE = (
 )  # of a machine, or saved otherwise
 FITTED = (
     *("strategy_", "validation_scores_", "epochs_", "n_rows_", "missing_rates_"),
-    *("n_features_in_", "target_", "cut_short_", "largest_class_"),
+    *("n_features_in_", "target_", "cut_short_", "largest_class_", "experts_", "class_weight_"),
 )
 CARD_TEXT = """\
 # A GAUGE classifier
@@ -76,15 +79,17 @@ def save(model: "GaugeClassifier", folder: Path) -> None:
         "version": __version__,
         "classes": values,
         "class_prior": model.class_prior_.tolist(),
-        "class_weights": model.class_weights_.tolist(),
         "schema": model.schema_.to_json(),
         "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
         "seed": model.recipe_.seed,
         "options": _options(model) | {"encoders": model.schema_.encoders or None},
         "fitted": {name: getattr(model, name) for name in FITTED},
     }
-    tensors = {f"model.{name}": tensor for name, tensor in model.model_.state_dict().items()}
-    tensors |= {f"imputer.{name}": tensor for name, tensor in _imputer_state(model).items()}
+    tensors, about["ensemble"] = ensemble_state(model.ensemble_)
+    about["leaderboard"] = json.loads(model.leaderboard_.to_json(orient="records", double_precision=15))
+    if "network" in model.experts_:
+        tensors |= {f"model.{name}": tensor for name, tensor in model.model_.state_dict().items()}
+        tensors |= {f"imputer.{name}": tensor for name, tensor in _imputer_state(model).items()}
     checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
     model.schema_.save_tokenizers(folder / TOKENIZERS)
     checkpoint.write_text(folder / CARD, card(model))
@@ -112,26 +117,36 @@ def load(
         raise ValueError(
             f"{path} has values that are NaN or infinite, first in {broken[0]!r}; fit the classifier again"
         )
+    network = _network(model, about, tensors, path, device) if "network" in model.experts_ else None
+    state = about["ensemble"] if about["format"] == FORMAT else None
+    model.ensemble_ = restored(state, _part("experts.", tensors), model.schema_, network, model.class_prior_)
+    model.leaderboard_ = unscored(model.ensemble_) if state is None else pd.DataFrame(about["leaderboard"])
+    return model
+
+
+def _network(
+    model: "GaugeClassifier", about: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path, device: str | None
+) -> Network:
     imputer = None
     if model.strategy_ == "impute":
         assert isinstance(model.imputer, str)
         imputer_kind, options = imputer_for(model.imputer, model.schema_, donors=model.donors, seed=about["seed"])
         imputer = imputer_kind.blank(model.schema_.blank(model.n_rows_["train"]), **options)
         checkpoint.load_into(imputer, _part("imputer.", tensors), path)
-    gating = gating_of(model.strategy_, model.gates)
-    model.model_ = build(model.schema_, len(model.classes_), SIZES[model.size], gating=gating, imputer=imputer)
-    checkpoint.load_into(model.model_, _part("model.", tensors), path)
-    model.model_.to(pick_device(device)).eval()
-    return model
+    gating, plus = gating_of(model.strategy_, model.gates), about["format"] == FORMAT
+    network = build(model.schema_, len(model.classes_), SIZES[model.size], gating=gating, imputer=imputer, plus=plus)
+    checkpoint.load_into(network if plus else network.gauge, _part("model.", tensors), path)
+    return Network(network.to(pick_device(device)).eval())
 
 
 def _without_weights(kind: "type[GaugeClassifier]", about: Mapping[str, Any], folder: Path) -> "GaugeClassifier":
     model = kind(**about["options"])
     model.classes_ = np.array(about["classes"])
     model.class_prior_ = np.array(about["class_prior"])
-    model.class_weights_ = np.array(about.get("class_weights", [1.0] * len(model.classes_)))
+    alone = {"experts_": ["network"], "class_weight_": [1.0] * len(model.classes_)}
+    fitted = about["fitted"] if about["format"] == FORMAT else about["fitted"] | alone
     for name in FITTED:
-        setattr(model, name, about["fitted"][name])
+        setattr(model, name, fitted[name])
     if about["feature_names"]:
         model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
     names = about["feature_names"] or [f"x{index}" for index in range(model.n_features_in_)]
@@ -161,7 +176,9 @@ def card(model: "GaugeClassifier") -> str:
 
 
 def _imputer_state(model: "GaugeClassifier") -> dict[str, Tensor]:
-    imputer = None if model.model_.imputer is None else model.model_.imputer.imputer
+    if "network" not in model.experts_ or model.model_.imputer is None:
+        return {}
+    imputer = model.model_.imputer.imputer
     return imputer.state_dict() if isinstance(imputer, nn.Module) else {}
 
 
@@ -189,7 +206,7 @@ def _about(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
     form = about.get("format") if isinstance(about, dict) else None
-    if form not in (FORMAT, UNCHECKED):
+    if form not in (FORMAT, ALONE, UNCHECKED):
         raise ValueError(f"{path} has format {form!r}, this version reads {FORMAT!r}; fit again, or use that version")
     if form == UNCHECKED and "sha256" not in about:
         logger.warning("%s was saved by gauge-ml 0.1.0 and carries no checksum; save it again to add one", folder)

@@ -20,6 +20,8 @@ import numpy as np
 from pydantic import BaseModel
 from torch import Tensor, nn
 
+from gauge.types import ADDED_LATER
+
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -69,12 +71,7 @@ def _content(value: Any) -> dict[str, Any]:
         return {"function": value.func, "args": value.args, "keywords": value.keywords}
     if is_dataclass(value):
         given = [(each, getattr(value, each.name)) for each in fields(value) if each.compare]
-        later = "unless default"  # fields that were added when stages were stored already
-        return {
-            each.name: content
-            for each, content in given
-            if each.metadata.get("key") != later or content != each.default
-        }
+        return {each.name: own for each, own in given if each.metadata != ADDED_LATER or own != each.default}
     if isinstance(value, nn.Module):
         return {"modules": repr(value), **value.state_dict()}
     try:

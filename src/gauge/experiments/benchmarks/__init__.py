@@ -69,6 +69,7 @@ class Overrides(Settings):
     `labels` keeps that many labelled training samples, drawn anew for each seed; the imputer still learns from all of them,
     which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint` gives
     a benchmark with several divisions test splits that do not overlap. `distrust` is the start of `gauge-informed`.
+    `shared_embedding` gives all modalities but the first one embedding, as DyMo's code does.
     """
 
     imputer: StageOverride | None = None
@@ -85,6 +86,7 @@ class Overrides(Settings):
     imputer_split: Literal["train"] | None = None
     folds: Literal["disjoint"] | None = None
     distrust: float | None = Field(default=None, allow_inf_nan=False)
+    shared_embedding: bool | None = None
 
     @property
     def stages(self) -> dict[str, StageOverride]:
@@ -153,7 +155,8 @@ class Benchmark:
 
     The imputer learns from `imputer_split`: "all" training rows, also those without labels; those of the classifier
     ("train"); or, with "own", a split `imputer` that `read` has. `labels` is the number of labelled training rows, drawn
-    with the seed `draw`; None keeps all. `distrust` is the start of `gauge-informed`, by default that of `Gating`.
+    with the seed `draw`; None keeps all. `distrust` is the start of `gauge-informed`, by default that of `Gating`;
+    `shared_embedding` is that of `UnitEncoder`, `calibration` that of the row `dymo`.
     """
 
     name: str
@@ -183,6 +186,8 @@ class Benchmark:
     labels: int | None = None
     draw: int = 0
     distrust: float | None = None
+    shared_embedding: bool = False
+    calibration: Literal["log", "ratio"] = "log"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "projection", self.projection or self.dim // 2)
@@ -242,6 +247,7 @@ class Benchmark:
             imputer_split=overrides.imputer_split or self.imputer_split,
             disjoint=overrides.folds == "disjoint" or self.disjoint,
             distrust=self.distrust if overrides.distrust is None else overrides.distrust,
+            shared_embedding=overrides.shared_embedding or self.shared_embedding,
         )
         if overrides.imputer_options is None:
             return changed

@@ -33,4 +33,5 @@ BENCHMARK = Benchmark(
     metric=AUC,
     imputer_split="own",
     small_init=True,
+    calibration="ratio",  # as DyMo's code has it for these data sets
 )

@@ -14,7 +14,9 @@ __all__ = ["PLAN"]
 
 
 VARIANTS = {
-    "dymo": Variant("cosine prototypes, rewards calibrated by the ratio of log probabilities"),
+    "dymo": Variant(
+        "cosine prototypes, rewards calibrated as published: by log probabilities, on hearts by probabilities"
+    ),
     "dymo-ratio": Variant(
         "cosine prototypes, rewards calibrated by the ratio of probabilities", options={"calibration": "ratio"}
     ),
@@ -28,7 +30,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     backbone = "any_subset-euclidean" if variant == "dymo-e" else "any_subset"
     needs = (backbone_stage(benchmark, backbone, seed), imputer_stage(benchmark))
     settings = benchmark.settings.finetune.model_copy(update={"epochs": 0, "seed": seed})
-    arguments = {"calibration": "log", "tail": "erfc", **VARIANTS[variant].options}
+    arguments = {"calibration": benchmark.calibration, "tail": "erfc", **VARIANTS[variant].options}
     return Stage(f"{variant}-s{seed}", make_dymo, arguments, settings, needs)
 
 

@@ -1,7 +1,7 @@
 """The base of encoders that read an image as a grid of units: a trunk, a 1x1 convolution and a 2x2 max-pool."""
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from abc import abstractmethod
+from collections.abc import Sequence
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,7 +14,10 @@ class Grid(Encoder):
     """Units in row-major order, from `make_trunk(channels)`, which halves the side once for every stage."""
 
     example_shape = (3, 28, 28)
-    make_trunk: ClassVar[Callable[[Sequence[int]], nn.Module]]
+
+    @staticmethod
+    @abstractmethod
+    def make_trunk(channels: Sequence[int]) -> nn.Module: ...
 
     def __init__(self, shape: Sequence[int], width: int, channels: Sequence[int] = CHANNELS) -> None:
         super().__init__()

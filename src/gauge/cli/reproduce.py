@@ -1,0 +1,150 @@
+"""`gauge reproduce`: make the tables and figures of the paper and of the documentation."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gauge.cli.benchmark import benchmark
+from gauge.cli.models import audits_of
+from gauge.cli.options import Device, TimeLimit
+from gauge.registry import pick
+
+if TYPE_CHECKING:
+    from gauge.experiments.experiment import Experiment
+    from gauge.experiments.manifest import Entry, Run
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A table, a figure or an experiment; `--list` shows them.")] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="What exists, what it cost, and which data the rest needs.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Which results are older than the code that made them.")
+    ] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder with the files of the benchmarks.")] = None,
+    results: Annotated[Path, typer.Option(help="Folder of settings and results.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Workspaces for models, one for each benchmark.")] = Path("runs"),
+    jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel.")] = 1,
+    time_limit: TimeLimit = None,
+    device: Device = None,
+) -> None:
+    """Run what is missing of a table or figure, and write its results, tables and figures.
+
+    Nothing is computed twice: you can interrupt it, and the same command continues.
+    """
+    if listed:
+        _print_list(results)
+    elif check:
+        _print_ages(results)
+    elif name is not None:
+        _make(name, data, results, out, jobs, time_limit, device)
+    else:
+        raise ValueError("say what to reproduce; `gauge reproduce --list` shows what there is")
+
+
+def _make(
+    name: str, data: Path | None, results: Path, out: Path, jobs: int, time_limit: str | None, device: str | None
+) -> None:
+    from gauge.experiments.manifest import MANIFEST
+
+    entry = pick(MANIFEST, name, "entry of the manifest")
+    if entry.lacks:
+        raise ValueError(f"{name} cannot be made: {entry.lacks}")
+    for run in entry.runs:
+        _run(run, data, results, out, jobs, time_limit, device)
+    for script in entry.scripts:
+        _script(script, data, results, out)
+
+
+def _run(
+    name: str, data: Path | None, results: Path, out: Path, jobs: int, time_limit: str | None, device: str | None
+) -> None:
+    from gauge.experiments.manifest import RUNS
+    from gauge.experiments.reproduce import experiments_of, settings_of, status
+
+    run, workspace = RUNS[name], out / RUNS[name].benchmark
+    settings_of(run, results)  # reports a missing file
+    if status(name, results).missing:
+        benchmark(
+            run.benchmark,
+            list(run.rows),
+            run.seeds,
+            list(run.protocols),
+            data=data,
+            out=workspace,
+            config=results / run.settings if run.settings else None,
+            save=results / name,
+            jobs=jobs,
+            time_limit=time_limit,
+            device=device,
+        )
+    if run.audits and not (results / name / "audit.json").is_file():
+        source = None if data is None else str(data.resolve())
+        gated = [each for each in experiments_of(run, results, source) if str(each.row) == "gauge"]
+        _audit(run, gated, results / name, workspace, device)
+
+
+def _audit(run: "Run", gated: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:
+    """Audit every seed of GAUGE and keep what was found beside the results."""
+    from gauge.experiments.workspace import Workspace
+    from gauge.training.checkpoint import write_text
+
+    workspace = Workspace(out, device)
+    models = [workspace.job(each).model_path.parent for each in gated]
+    records = [record for model in models for record in audits_of(model, list(run.audits), None, device)]
+    write_text(folder / "audit.json", "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n")
+
+
+def _script(script: str, data: Path | None, results: Path, out: Path) -> None:
+    if "DATA" in script and data is None:
+        raise ValueError(f"{script.split()[0]} needs data; give --data DIR")
+    names = {"DATA": str(data), "RESULTS": str(results), "RUNS": str(out)}
+    words = shlex.split(script)
+    for placeholder, value in names.items():
+        words = [word.replace(placeholder, value) for word in words]
+    if not Path(words[0]).is_file():
+        raise ValueError(f"{words[0]} does not exist here; run this in a checkout of the repository")
+    subprocess.run([sys.executable, *words], check=True)
+
+
+def _print_list(results: Path) -> None:
+    from gauge.experiments.manifest import DOCS, OPEN, PAPER
+    from gauge.experiments.reproduce import status
+
+    states = {
+        run: status(run, results)
+        for run in sorted({run for part in (PAPER, DOCS, OPEN) for e in part.values() for run in e.runs})
+    }
+    for title, part in (("the paper", PAPER), ("the documentation", DOCS), ("not reported yet", OPEN)):
+        print(title)
+        for name, entry in part.items():
+            print(f"  {name:26} {entry.title}{_needs(entry)}")
+    print("runs")
+    for run, state in states.items():
+        have = f"{state.expected - len(state.missing)} of {state.expected} results"
+        cost = (
+            f", {state.minutes:.0f} min of training on {', '.join(state.machines)}"
+            if state.machines
+            else ", not run yet"
+        )
+        print(f"  {run:26} {have}{cost}{f'; needs {state.needs}' if state.missing and state.needs else ''}")
+
+
+def _needs(entry: "Entry") -> str:
+    return f" ({', '.join((*entry.runs, *entry.scripts))}{f'; {entry.lacks}' if entry.lacks else ''})"
+
+
+def _print_ages(results: Path) -> None:
+    from gauge.experiments.manifest import RUNS
+    from gauge.experiments.reproduce import ages
+
+    for run in RUNS:
+        counted = ages(run, results)
+        found = ", ".join(f"{count} {age}" for age, count in sorted(counted.items()))
+        print(f"{run:26} {found or 'no results'}")

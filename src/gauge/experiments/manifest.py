@@ -1,0 +1,207 @@
+"""What makes every table and figure of the paper, and every generated table of the documentation."""
+
+from dataclasses import dataclass
+
+from gauge.experiments.benchmarks.readers.tables import GAMMA_PROTOCOLS
+
+FAMILY = ("gauge:masked", "gauge:v2", "gauge:v3", "gauge")
+CONTROLS = ("any_subset", "dymo", "gauge:v1", *FAMILY, "gauge:scalar")
+SCORES = tuple(f"gauge:gauge-{name}" for name in ("random", "feature-norm", "gradient-norm", "attention"))
+NORMALIZATIONS = ("gauge:gauge-zscore", "gauge:gauge-raw")
+GRIDS = tuple(f"gauge:gauge-grid{side}" for side in (3, 4, 5, 6, 8))
+INFORMED = "gauge:gauge-informed"
+ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
+EVERY = tuple(f"every={rate}" for rate in (0.2, 0.4, 0.6, 0.8))
+SVHN = ("missing=text", "missing=mnist+text")
+PLUS = ("gauge_plus", "late_fusion")
+NO_HEADS, TRUST = "gauge_plus:gauge_plus-no-heads", ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-swaps")
+LABELS = (256, 1024, 4096)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One comparison, kept in a folder under `results`: what `gauge benchmark` is asked for. `settings` is a YAML file
+    there; `audits` are the protocols of `gauge audit` for every seed of GAUGE."""
+
+    benchmark: str
+    rows: tuple[str, ...]
+    seeds: int
+    settings: str = ""
+    protocols: tuple[str, ...] = ()
+    audits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or figure: what it shows, the runs and scripts that it needs, and why it cannot be made, where that is so.
+    Scripts have the placeholders DATA, RUNS and RESULTS."""
+
+    title: str
+    runs: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    lacks: str = ""
+
+
+TABULAR = (*CONTROLS, INFORMED, *SCORES, *NORMALIZATIONS)
+HEARTS = (*CONTROLS, *SCORES, *NORMALIZATIONS, *GRIDS, "all")
+RUNS = {
+    "polymnist5k": Run("polymnist5k", (*CONTROLS,), 3, audits=("eta=0.8", "eta=0.6")),
+    "polymnist5k/baselines": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3),
+    "polymnist5k/complete": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3, "polymnist5k/complete.yaml"),
+    "polymnist/cosine": Run(
+        "polymnist",
+        (*CONTROLS, INFORMED, *SCORES, "late_fusion"),
+        5,
+        "polymnist/cosine.yaml",
+        (*ETA, *EVERY),
+        ("eta=0.8", "eta=0.6"),
+    ),
+    "polymnist/constant": Run("polymnist", FAMILY, 5, "polymnist/constant.yaml", (*ETA, *EVERY)),
+    "polymnist/all": Run("polymnist", ("all",), 3, "polymnist/all.yaml"),
+    "polymnist/plus": Run("polymnist", ("gauge_plus",), 5, "polymnist/plus.yaml"),
+    "polymnist/cosine100": Run("polymnist", (*FAMILY, INFORMED, "dymo"), 5, "polymnist/cosine100.yaml", audits=ETA[3:]),
+    "polymnist/start0": Run("polymnist", (INFORMED,), 5, "polymnist/start0.yaml"),
+    "polymnist/gates50": Run("polymnist", ("gauge:v3", "gauge", INFORMED), 5, "polymnist/gates50.yaml", audits=ETA[3:]),
+    "polymnist/constant100": Run("polymnist", ("gauge:masked", "gauge:v2", "gauge"), 5, "polymnist/constant100.yaml"),
+    "polymnist/complete100": Run(
+        "polymnist", ("moddrop", "mtl", "map:map-dagger", "online_mae"), 3, "polymnist/complete100.yaml"
+    ),
+    **{
+        f"polymnist/labels{count}": Run("polymnist", (*PLUS, NO_HEADS), 5, f"polymnist/labels{count}.yaml")
+        for count in LABELS
+    },
+    "polymnist/trust": Run(
+        "polymnist", (*TRUST, *PLUS), 3, "polymnist/trust.yaml", (*ETA, "swapped=0.2", "swapped=0.4")
+    ),
+    "mst": Run("mst", (*CONTROLS, INFORMED, *NORMALIZATIONS, "late_fusion"), 5, "mst/subset.yaml", audits=SVHN),
+    "mst/reversed": Run("mst", ("gauge:v1", "dymo", "gauge:v2", "gauge"), 3, "mst/reversed.yaml"),
+    "mst/plus": Run("mst", PLUS, 5, "mst/plus.yaml"),
+    "mst/long": Run("mst", (*CONTROLS, *SCORES, *NORMALIZATIONS, "all"), 5, "mst/long.yaml", audits=SVHN),
+    "celeba": Run("celeba", (*CONTROLS, *NORMALIZATIONS, "late_fusion"), 5, "celeba/subset.yaml"),
+    "celeba/plus": Run("celeba", PLUS, 5, "celeba/plus.yaml"),
+    "celeba/long": Run("celeba", (*CONTROLS, *SCORES, *NORMALIZATIONS, "all"), 5, "celeba/long.yaml"),
+    "celeba/reversed": Run("celeba", (*CONTROLS,), 5, "celeba/reversed.yaml"),
+    "celeba_table": Run("celeba_table", (*CONTROLS, SCORES[0], *PLUS), 10),
+    "celeba_table/balanced": Run("celeba_table", (*CONTROLS, SCORES[0], *PLUS), 10, "celeba_table/balanced.yaml"),
+    "celeba_chubby": Run("celeba_chubby", (*CONTROLS, SCORES[0], *PLUS), 10),
+    "celeba_chin": Run("celeba_chin", (*CONTROLS, SCORES[0], *PLUS), 10),
+    "leaf99": Run("leaf99", (*TABULAR, "all"), 5, "leaf99/settings.yaml", audits=("gamma=0.9",)),
+    "leaf99/disjoint": Run("leaf99", (*TABULAR, "late_fusion"), 5, "leaf99/disjoint.yaml"),
+    "leaf99/iterative": Run("leaf99", ("gauge",), 5, "leaf99/iterative.yaml"),
+    "leaf99/epochs100": Run("leaf99", ("all",), 3, "leaf99/epochs100.yaml"),
+    "leaf99/plus": Run("leaf99", PLUS, 5, "leaf99/plus.yaml"),
+    "ham10000": Run("ham10000", (*TABULAR, *GRIDS), 3, audits=("gamma=1",)),
+    "ham10000/iterative": Run("ham10000", ("gauge",), 3, "ham10000/iterative.yaml"),
+    "ham10000/plus": Run("ham10000", PLUS, 5, "ham10000/plus.yaml"),
+    "ham10000/long": Run("ham10000", (*TABULAR, "all"), 5, "ham10000/long.yaml"),
+    "dvm": Run("dvm", HEARTS, 5),
+    "cad": Run("cad", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
+    "infarction": Run("infarction", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
+}
+PUBLISHED_DATA = ("dvm", "cad", "infarction")
+SUBSETS = ("polymnist/cosine", "mst", "celeba")
+IMPUTATION = "perf/imputation.py {0} --data DATA --runs RUNS/{0} --out RESULTS/{0}"
+PAPER = {
+    "table-1": Entry("Comparison of methods on six benchmarks", ("polymnist/all", *SUBSETS, *PUBLISHED_DATA)),
+    "table-2": Entry("Ablation of fine-grained evidence control", (*SUBSETS, *PUBLISHED_DATA)),
+    "table-3": Entry("Scoring time, Taylor and exact", scripts=("perf/scoring_cost.py",)),
+    "scoring": Entry("Ablation of evidence-unit scoring", (*SUBSETS, *PUBLISHED_DATA)),
+    "normalization": Entry("Ablation of score normalisation", ("mst", "celeba", "cad", "infarction")),
+    "figure-missing-rate": Entry("AUC against the missing rate γ", ("cad", "infarction")),
+    "figure-units": Entry("AUC against the size of units", ("cad", "infarction")),
+    "figure-gates": Entry(
+        "Gates and attention before and after",
+        ("infarction",),
+        lacks="nothing draws the attention of single samples yet",
+    ),
+}
+DOCS = {
+    "headline": Entry(
+        "GAUGE+ in the hardest conditions",
+        (
+            *("polymnist/plus", "polymnist/cosine", "polymnist/labels256", "leaf99/plus", "leaf99", "mst/plus", "mst"),
+            *("celeba/plus", "celeba", "ham10000/plus", "ham10000"),
+        ),
+    ),
+    "verdicts": Entry("The paper's claims on PolyMNIST", ("polymnist/all", "polymnist/cosine", "mst", "celeba")),
+    "celeba": Entry("CelebA, every condition", ("celeba",)),
+    "celeba-complete": Entry("CelebA, differences on complete samples", ("celeba",)),
+    "celeba-faces": Entry("CelebA, differences without text", ("celeba",)),
+    "polymnist5k": Entry("The data of the demo", ("polymnist5k",)),
+    "polymnist5k-paired": Entry("The data of the demo, differences", ("polymnist5k",)),
+    "polymnist5k-hidden": Entry("What gates that knew the truth could bring", ("polymnist5k",)),
+    "polymnist5k-selection": Entry("How the epoch is chosen", ("polymnist5k/baselines", "polymnist5k/complete")),
+    "polymnist": Entry("PolyMNIST, every missing rate", ("polymnist/cosine",)),
+    "polymnist-every": Entry("PolyMNIST, every subset", ("polymnist/cosine",)),
+    "polymnist-paired": Entry("PolyMNIST, differences", ("polymnist/cosine",)),
+    "polymnist-published": Entry("PolyMNIST beside the paper", ("polymnist/cosine",)),
+    "polymnist-scoring": Entry("PolyMNIST, other scores", ("polymnist/cosine",)),
+    "polymnist-constant": Entry("PolyMNIST with a constant rate", ("polymnist/constant",)),
+    "polymnist-constant-paired": Entry("PolyMNIST with a constant rate, differences", ("polymnist/constant",)),
+    "polymnist-methods": Entry("All methods on PolyMNIST", ("polymnist/all", "polymnist/cosine")),
+    "polymnist-longer": Entry("GAUGE's rows with 20 epochs", ("polymnist/all",)),
+    "polymnist-speed": Entry("Training speed of all methods", ("polymnist/all",)),
+    "audit": Entry("Audit of GAUGE on PolyMNIST", ("polymnist/cosine",)),
+    "separation": Entry("Which scores tell right from wrong", ("polymnist/cosine",)),
+    "plus-polymnist": Entry("GAUGE+ on PolyMNIST", ("polymnist/plus", "polymnist/cosine")),
+    "plus-leaf99": Entry("GAUGE+ on leaf99", ("leaf99/plus", "leaf99")),
+    "plus-mst": Entry("GAUGE+ on MST", ("mst/plus", "mst")),
+    "plus-celeba": Entry("GAUGE+ on CelebA", ("celeba/plus", "celeba")),
+    "plus-ham10000": Entry("GAUGE+ on ham10000", ("ham10000/plus", "ham10000")),
+    **{
+        f"plus-labels{count}": Entry(f"GAUGE+ on PolyMNIST with {count} labels", (f"polymnist/labels{count}",))
+        for count in LABELS
+    },
+    "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust",)),
+    "trust-audit": Entry("Audit of learned trust", ("polymnist/trust",)),
+    "mst": Entry("MST, every condition", ("mst",)),
+    "mst-paired": Entry("MST, differences", ("mst",)),
+    "mst-audit": Entry("Audit of GAUGE on MST", ("mst",)),
+    "mst-reversed": Entry("MST with the published likelihood of texts", ("mst/reversed",)),
+    "leaf99-gamma": Entry("leaf99, every missing rate", ("leaf99", "leaf99/iterative")),
+    "leaf99-paired": Entry("leaf99, differences", ("leaf99", "leaf99/iterative")),
+    "leaf99-scoring": Entry("leaf99, other scores", ("leaf99",)),
+    "leaf99-imputation": Entry(
+        "Imputed cells of leaf99",
+        scripts=(IMPUTATION.format("leaf99") + " --config RESULTS/leaf99/settings.yaml --seeds 3",),
+    ),
+    "leaf99-methods": Entry("All methods on leaf99", ("leaf99",)),
+    "leaf99-methods-100": Entry("All methods on leaf99, 100 epochs", ("leaf99/epochs100",)),
+    "ham10000-gamma": Entry("ham10000, every missing rate", ("ham10000", "ham10000/iterative")),
+    "ham10000-paired": Entry("ham10000, differences", ("ham10000", "ham10000/iterative")),
+    "ham10000-scoring": Entry("ham10000, other scores", ("ham10000",)),
+    "ham10000-grids": Entry("ham10000, finer units", ("ham10000",)),
+    "ham10000-imputation": Entry("Imputed cells of ham10000", scripts=(IMPUTATION.format("ham10000"),)),
+    "noise": Entry("The same model twice", ("mst", "celeba", "leaf99", "ham10000")),
+    "power": Entry(
+        "What could have been found", ("polymnist5k", "polymnist/cosine", "mst", "celeba", "leaf99", "ham10000")
+    ),
+    "budgets": Entry(
+        "How much gates trained", ("polymnist5k", "polymnist/cosine", "mst", "celeba", "leaf99", "ham10000")
+    ),
+    "claims": Entry("The paper's claims", ("polymnist/all", "polymnist/cosine", "mst", "celeba", "leaf99", "ham10000")),
+    "scoring-cost": Entry("Scoring time on our machines", scripts=("perf/scoring_cost.py",)),
+    "pipeline-cost": Entry(
+        "Seconds of every stage",
+        scripts=tuple(f"perf/pipeline.py {n} --data DATA" for n in ("polymnist", "leaf99", "ham10000")),
+    ),
+    "classifier-cost": Entry("What GaugeClassifier costs", scripts=("perf/classifier.py",)),
+    "own-data": Entry("Classifiers on tables with missing cells", scripts=("perf/tables.py",)),
+}
+OPEN = {  # experiments that no page reports yet
+    "gates-trained": Entry(
+        "A: PolyMNIST at the paper's length, with more for gates",
+        ("polymnist/cosine100", "polymnist/start0", "polymnist/gates50", "polymnist/constant100"),
+    ),
+    "published-selection": Entry(
+        "B: baselines that keep the first best epoch on complete data", ("polymnist/complete100",)
+    ),
+    "face-tables": Entry(
+        "C: an image and a table like CAD and Infarction", ("celeba_table", "celeba_chubby", "celeba_chin")
+    ),
+    "imputer-rows": Entry("D: does a gain need an imputer that knows more?", ("celeba_table", "celeba_table/balanced")),
+    "longer": Entry("E: at least 4,000 steps of fine-tuning", ("mst/long", "celeba/long", "ham10000/long")),
+    "celeba-reversed": Entry("F: CelebA with the published likelihood of texts", ("celeba/reversed",)),
+    "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
+}
+MANIFEST = {**PAPER, **DOCS, **OPEN}

@@ -1,0 +1,101 @@
+"""Which results of the manifest exist, what they cost, and whether the code that made them has changed."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from gauge.experiments.benchmarks import Overrides
+from gauge.experiments.comparison import experiment_of
+from gauge.experiments.experiment import Experiment, Row, distinct
+from gauge.experiments.manifest import RUNS, Run
+from gauge.experiments.plans import plan_of
+from gauge.experiments.results import NOTHING, Result, read_results
+from gauge.registry import BENCHMARKS, METHODS
+
+
+def rows_of(chosen: Sequence[str]) -> list[Row]:
+    """The rows of each `METHOD`, `METHOD:VARIANT` or `METHOD:all`; `all` are the rows of the paper's table."""
+    rows = []
+    for name in METHODS.names() if "all" in chosen else []:
+        rows += [Row(name, variant) for variant in plan_of(name).rows]
+    for row in (Row.parse(text) for text in chosen if text != "all"):
+        variants = plan_of(row.method).variants if row.variant == "all" else [row.variant]
+        rows += [Row(row.method, variant) for variant in variants]
+    return list(dict.fromkeys(rows))
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is there of a run: results of how many that it has, the minutes and machines of their training, and what is
+    missing as (row, seed, protocol)."""
+
+    expected: int
+    missing: tuple[tuple[str, int, str], ...]
+    minutes: float
+    machines: tuple[str, ...]
+    needs: str
+
+
+def settings_of(run: Run, results: Path) -> Overrides:
+    if not run.settings:
+        return Overrides()
+    path = results / run.settings
+    if not path.is_file():
+        raise ValueError(
+            f"the settings {path} do not exist; run this in a checkout of the repository, or give --results"
+        )
+    return Overrides.load(path)
+
+
+def experiments_of(run: Run, results: Path, data: str | None = None) -> list[Experiment]:
+    """Everything that a run trains and evaluates; rows that its benchmark does not support are left out."""
+    overrides = settings_of(run, results)
+    made = [
+        Experiment(
+            benchmark=run.benchmark, method=row.method, variant=row.variant, seed=seed, data=data, overrides=overrides
+        )
+        for row in rows_of(run.rows)
+        for seed in range(run.seeds)
+    ]
+    return distinct([experiment for experiment in made if experiment.unsupported() is None])
+
+
+def status(name: str, results: Path) -> Status:
+    """What is there of the run with that name."""
+    run = RUNS[name]
+    benchmark = BENCHMARKS.get(run.benchmark)
+    protocols = run.protocols or tuple(map(str, benchmark.protocols))
+    expected = [(str(each.row), each.seed, protocol) for each in experiments_of(run, results) for protocol in protocols]
+    existing = saved(name, results)
+    found = {(str(each.row), each.seed, each.protocol) for each in existing}
+    stages = {each.config["stage"]: each.config["train_seconds"] for each in existing}
+    machines = Counter(each.hardware.get("gpu") or "CPU" for each in existing)
+    missing = tuple(each for each in expected if each not in found)
+    return Status(len(expected), missing, sum(stages.values()) / 60, tuple(machines), benchmark.files)
+
+
+def saved(name: str, results: Path) -> list[Result]:
+    path = results / name / "results.json"
+    return read_results(path) if path.is_file() else []
+
+
+def ages(name: str, results: Path) -> Counter[str]:
+    """How many results of a run were trained by the code as it is, by other code, or by code that was not recorded."""
+    counted: Counter[str] = Counter()
+    for result in saved(name, results):
+        recorded = result.trained.get("code", NOTHING)
+        if recorded == NOTHING:
+            counted["not recorded"] += 1
+        else:
+            counted[
+                "current" if recorded == _code(experiment_of(result).model_dump_json(exclude_unset=True)) else "older"
+            ] += 1
+    return counted
+
+
+@cache
+def _code(text: str) -> str:
+    experiment = Experiment.model_validate_json(text)
+    return experiment.stage(experiment.configured()).code

@@ -1,0 +1,91 @@
+"""Evaluation of a fitted classifier on labelled rows, with intervals, beside class shares and boosted trees."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import column_or_1d
+
+from gauge.registry import pick
+from gauge.tabular.scores import METRICS, bootstrap, scores
+
+NAMES = {"log_loss": "log loss", "auc": "AUC", "calibration_error": "calibration error"}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`scores` has a line for each model and metric with its value and a 95 % bootstrap interval; `confusion` counts rows
+    by label (down) and prediction (across)."""
+
+    scores: pd.DataFrame
+    confusion: pd.DataFrame
+    rows: int
+
+    def __getitem__(self, metric: str) -> float:
+        """The value of a metric for the classifier itself."""
+        lines = self.scores[(self.scores["model"] == "classifier") & (self.scores["metric"] == metric)]
+        return float(lines["value"].iloc[0])
+
+    def __str__(self) -> str:
+        cells = self.scores.assign(
+            metric=self.scores["metric"].replace(NAMES),
+            text=[f"{each.value:.3f} [{each.low:.3f}, {each.high:.3f}]" for each in self.scores.itertuples()],
+        )
+        lines = cells.pivot(index="model", columns="metric", values="text")
+        lines = lines.loc[list(dict.fromkeys(cells["model"])), list(dict.fromkeys(cells["metric"]))]
+        table = lines.rename_axis(None).rename_axis(None, axis=1).to_string()
+        parts = (f"{self.rows} rows, 95 % intervals", table, f"labels (down), predictions (across)\n{self.confusion}")
+        return "\n\n".join(map(str, parts))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "scores": self.scores.to_dict("records"),
+            "confusion": self.confusion.to_dict("split"),
+        }
+
+
+def evaluate(
+    models: Mapping[str, np.ndarray], labels: np.ndarray, decided: np.ndarray, classes: Sequence[Any]
+) -> Evaluation:
+    """Scores of the probabilities of each model, the classifier first; `decided` are the classes it predicts, and what its
+    accuracy counts."""
+    lines = []
+    for number, (name, probabilities) in enumerate(models.items()):
+        predicted = decided if number == 0 else probabilities.argmax(1)
+
+        def score(rows: np.ndarray, given: np.ndarray = probabilities, chosen: np.ndarray = predicted) -> np.ndarray:
+            values = scores(given[rows], labels[rows]) | {"accuracy": float((chosen[rows] == labels[rows]).mean())}
+            return np.array([values[metric] for metric in METRICS])
+
+        low, high = np.nanquantile(bootstrap(score, len(labels)), (0.025, 0.975), axis=0)
+        values = score(np.arange(len(labels)))
+        lines += [
+            {"model": name, "metric": metric, "value": value, "low": below, "high": above}
+            for metric, value, below, above in zip(METRICS, values, low, high, strict=True)
+        ]
+    counts = np.zeros((len(classes), len(classes)), int)
+    np.add.at(counts, (labels, decided), 1)
+    names = [str(label) for label in classes]
+    return Evaluation(pd.DataFrame(lines), pd.DataFrame(counts, names, names), len(labels))
+
+
+def label_numbers(classes: np.ndarray, X: Any, y: Any) -> np.ndarray:  # noqa: N803
+    """Labels, or the column of X with that name, as positions in `classes`."""
+    if y is None:
+        raise ValueError("there are no labels to compare with; give y, or the name of their column")
+    if isinstance(y, str):
+        y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
+    values = pd.Series(column_or_1d(y))
+    if not len(values):
+        raise ValueError("the table has no rows; give some to evaluate")
+    numbers = pd.Index(classes).get_indexer(values)
+    unknown = np.flatnonzero(numbers < 0)
+    if len(unknown):
+        raise ValueError(
+            f"the label of row {unknown[0]} is {values.iloc[unknown[0]]!r} ({len(unknown)} such in all), which training "
+            f"never saw; the classes are {classes.tolist()[:20]}: leave such rows out"
+        )
+    return numbers

@@ -1,0 +1,137 @@
+"""Logistic regression on numbers and their squares, categories as indicators, flags of missing cells, TF-IDF of texts."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy import sparse
+from scipy.special import log_softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from gauge.tabular.experts import Expert, Folds, Saved, Task
+from gauge.tabular.rows import Rows
+from gauge.tabular.schema import Schema
+
+TERMS = 20_000  # words and pairs of words per column
+PENALTIES = (0.03, 0.3, 3.0)  # C of scikit-learn: larger is weaker
+FOR_TEXTS = (*PENALTIES, 30.0)
+WITHOUT_VALIDATION = 0.3
+SOLVER = {"max_iter": 100, "tol": 1e-2}  # precise enough for four digits of a probability
+UNSEEN = 5.0  # how far a class without training rows lies below the others
+TEXT_SCALE = 3.0  # a text's vector has norm 1 and many terms; other features have deviation 1 each
+
+
+class Linear(Expert):
+    """The penalty is the one with the least loss on the rows held out, over all folds. Texts are read whole."""
+
+    def __init__(
+        self,
+        terms: dict[str, TfidfVectorizer],
+        cardinalities: tuple[int, ...],
+        coefficients: np.ndarray,
+        offsets: np.ndarray,
+    ) -> None:
+        self.terms, self.cardinalities = terms, np.array(cardinalities, int)
+        self.coefficients, self.offsets = coefficients, offsets
+
+    @classmethod
+    def reads(cls, schema: Schema) -> bool:
+        return any(column.kind != "image" for column in schema.columns)
+
+    @classmethod
+    def fit(cls, task: Task, folds: Folds) -> list[Self]:
+        terms = {name: _terms(texts) for name, texts in task.rows.texts.items() if _has_words(texts)}
+        cardinalities = task.rows.schema.cardinalities
+        features = cls(terms, cardinalities, np.empty(0), np.empty(0)).features(task.rows)
+
+        def learn(rows: np.ndarray, penalty: float) -> Any:
+            learned = _logistic(features[rows], task.labels[rows], task.weights[rows], task.classes, penalty)
+            return cls(terms, cardinalities, *learned)
+
+        def loss(fitted: list[Any]) -> float:
+            held_out = [
+                log_softmax(each.scores(features[rows]), axis=1)[np.arange(len(rows)), task.labels[rows]]
+                for each, (_, rows) in zip(fitted, folds, strict=True)
+            ]
+            return -float(np.concatenate(held_out).mean())
+
+        penalties = (FOR_TEXTS if terms else PENALTIES) if folds else ()
+        tried: dict[float, list[Any]] = {
+            penalty: [learn(train, penalty) for train, _ in folds] for penalty in penalties
+        }
+        penalty = min(tried, key=lambda each: loss(tried[each]), default=WITHOUT_VALIDATION)
+        return [learn(np.arange(len(task.rows)), penalty), *tried.get(penalty, [])]
+
+    def scores(self, features: Any) -> np.ndarray:
+        return np.asarray(features @ self.coefficients.T + self.offsets)
+
+    def predict(self, rows: Rows) -> np.ndarray:
+        return log_softmax(self.scores(self.features(rows)), axis=1)
+
+    def features(self, rows: Rows) -> Any:
+        """A matrix, sparse where there are texts."""
+        cells, numeric = rows.cells, self.cardinalities == 1
+        missing = np.isnan(cells)
+        numbers = np.where(missing, 0.0, cells)[:, numeric]
+        squares = np.where(missing[:, numeric], 0.0, (numbers**2 - 1) / 2)
+        hot = [cells[:, [index]] == np.arange(self.cardinalities[index]) for index in np.flatnonzero(~numeric)]
+        table = np.concatenate([numbers, squares, missing, *hot], 1, dtype=np.float64)
+        if not self.terms:
+            return table
+        words = [TEXT_SCALE * each.transform(rows.texts[name]) for name, each in self.terms.items()]
+        return sparse.hstack([sparse.csr_matrix(table), *words], format="csr")
+
+    def save(self) -> Saved:
+        tensors = {"coefficients": torch.from_numpy(self.coefficients), "offsets": torch.from_numpy(self.offsets)}
+        tensors |= {f"idf.{name}": torch.from_numpy(each.idf_) for name, each in self.terms.items()}
+        vocabularies = {name: each.get_feature_names_out().tolist() for name, each in self.terms.items()}
+        return Saved(tensors, {"vocabularies": vocabularies})
+
+    @classmethod
+    def load(cls, saved: Saved, schema: Schema) -> Self:
+        terms = {}
+        for name, vocabulary in saved.about["vocabularies"].items():
+            terms[name] = _vectorizer(vocabulary)
+            terms[name].idf_ = saved.tensors[f"idf.{name}"].numpy()
+        coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
+        return cls(terms, schema.cardinalities, coefficients, offsets)
+
+
+def _vectorizer(vocabulary: list[str] | None = None) -> TfidfVectorizer:
+    return TfidfVectorizer(
+        sublinear_tf=True, ngram_range=(1, 2), max_features=TERMS, token_pattern=r"(?u)\b\w+\b", vocabulary=vocabulary
+    )
+
+
+def _terms(texts: np.ndarray) -> TfidfVectorizer:
+    """Words and pairs of words that occur in two texts or, where there are none, in one."""
+    try:
+        return _vectorizer().set_params(min_df=2).fit(texts)
+    except ValueError:
+        return _vectorizer().fit(texts)
+
+
+def _has_words(texts: np.ndarray) -> bool:
+    return any(letter.isalnum() for text in texts for letter in text)
+
+
+def _logistic(
+    features: Any, labels: np.ndarray, weights: np.ndarray, classes: int, strength: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients and offsets of all classes, also of those without a row."""
+    seen = np.unique(labels)
+    coefficients, offsets = np.zeros((classes, features.shape[1])), np.full(classes, -UNSEEN)
+    offsets[seen] = 0.0
+    if len(seen) > 1:
+        model = LogisticRegression(C=strength, **SOLVER)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is chosen by validation
+            model.fit(features, labels, weights)
+        two = len(seen) == 2
+        coefficients[seen] = np.concatenate([-model.coef_, model.coef_]) / 2 if two else model.coef_
+        offsets[seen] = np.concatenate([-model.intercept_, model.intercept_]) / 2 if two else model.intercept_
+        offsets[np.setdiff1d(np.arange(classes), seen)] += offsets[seen].min()
+    return coefficients, offsets

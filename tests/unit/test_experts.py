@@ -1,0 +1,188 @@
+"""Experts beside the network: each can be switched off, all are weighed by rows held out, and come back from the folder."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import unchecked
+
+from gauge import GaugeClassifier
+from gauge.tabular.ensemble import choose_experts, make_folds
+from gauge.tabular.schema import Schema
+from gauge.tabular.scores import area_under_curve, calibration_error, scores
+
+QUICK = {"epochs": 2, "batch_size": 64, "random_state": 0, "verbose": False}
+
+
+def planted(rows: int = 300, seed: int = 0) -> pd.DataFrame:
+    """`strong` and the word of `notes` decide; `weak` helps; `noise` and `hue` say nothing. Some cells are missing."""
+    draw = np.random.default_rng(seed)
+    strong, weak = draw.normal(size=rows), draw.normal(size=rows)
+    sick = draw.random(rows) < 0.5
+    score = 2 * strong + 0.8 * weak + 2.5 * np.where(sick, 1, -1) + 0.5 * draw.normal(size=rows)
+    filler = [f"{'as seen before ' * 17} on day {number}" for number in draw.integers(0, 300, rows)]
+    words = np.where(sick, "feverish", "rested")  # after the words that the network reads
+    frame = pd.DataFrame({"strong": strong, "weak": weak, "noise": draw.normal(size=rows)})
+    frame["hue"] = draw.choice(["red", "blue"], rows)
+    frame["notes"] = [f"{text} {word}" for text, word in zip(filler, words, strict=True)]
+    frame = frame.mask(draw.random(frame.shape) < 0.1)
+    return frame.assign(ill=np.where(score > 0, "yes", "no"))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return planted()
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return fit(table, "ill")
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    return planted(400, seed=1)
+
+
+def fit(frame, labels, **options):
+    with unchecked():
+        return GaugeClassifier(**QUICK | options).fit(frame, labels)
+
+
+def test_the_leaderboard_scores_every_expert_and_their_weights_add_up_to_one(model):
+    board = model.leaderboard_.set_index("expert")
+    assert set(board.index) == {"network", "trees", "linear", "combined"}
+    assert board["log_loss"].is_monotonic_increasing
+    assert board.drop("combined")["weight"].sum() == pytest.approx(1)
+
+
+def test_words_far_into_a_text_count_through_the_linear_expert(model, fresh):
+    assert model.evaluate(fresh)["auc"] > 0.9
+    alone = {"yes": "feverish", "no": "rested"}
+    rows = pd.DataFrame({"notes": [f"{'as seen before ' * 17} {word}" for word in alone.values()]})
+    rows = rows.reindex(columns=model.feature_names_in_)
+    probabilities = model.predict_proba(rows)[:, list(model.classes_).index("yes")]
+    assert probabilities[0] > 0.6 > 0.4 > probabilities[1]
+
+
+def test_texts_that_the_network_does_not_read_whole_are_reported(table, capsys):
+    fit(table[["notes", "ill"]], "ill", experts="linear", verbose=True)
+    expected = "notes: the network reads the first 48 words; 100 % of the texts are longer, only the linear expert"
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("experts", ["network", ["linear", "trees"], "trees"])
+def test_any_expert_can_be_switched_off_and_the_rest_survives_saving(table, tmp_path, experts):
+    model = fit(table, "ill", experts=experts)
+    assert set(model.ensemble_.experts) == {experts} if isinstance(experts, str) else set(experts)
+    model.save(tmp_path)
+    again = GaugeClassifier.load(tmp_path)
+    assert np.array_equal(again.predict_proba(table), model.predict_proba(table))
+    assert again.leaderboard_["expert"].tolist() == model.leaderboard_["expert"].tolist()
+    if "network" not in experts:
+        with pytest.raises(AttributeError, match="this classifier has no network"):
+            _ = again.model_
+        with pytest.raises(ValueError, match="has no gates to explain .* or use `importance`"):
+            again.explain(table[:1])
+
+
+def test_the_whole_ensemble_comes_back_from_its_folder(model, table, tmp_path):
+    model.save(tmp_path)
+    again = GaugeClassifier.load(tmp_path)
+    assert np.array_equal(again.predict_proba(table), model.predict_proba(table))
+    assert again.leaderboard_.round(9).equals(model.leaderboard_.round(9))
+
+
+def test_trees_whose_text_was_changed_are_refused(model, tmp_path):
+    model.save(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    content = weights.read_bytes()
+    assert b"leaf_value=0" in content or b"leaf_value=-0" in content
+    weights.write_bytes(content.replace(b"leaf_value=0", b"leaf_value=9").replace(b"leaf_value=-0", b"leaf_value=-9"))
+    with pytest.raises(ValueError, match="model.safetensors is damaged: its checksum does not match"):
+        GaugeClassifier.load(tmp_path)
+
+
+def test_experts_that_read_no_column_are_left_out_or_refused():
+    schema = Schema.of(pd.DataFrame({"photo": ["a.png", "b.png"]}))
+    assert choose_experts("auto", schema) == ("network",)
+    with pytest.raises(ValueError, match="experts='trees' reads no column of this table .image.; add 'network'"):
+        choose_experts("trees", schema)
+    with pytest.raises(ValueError, match="there is no expert 'forest'"):
+        choose_experts(["network", "forest"], schema)
+
+
+def test_class_weights_move_decisions_and_leave_probabilities_alone(table):
+    labels = table["ill"].where(table.index % 4 == 0, "no")
+    frame = table.drop(columns="ill")
+    plain, balanced = (fit(frame, labels, experts=["trees", "linear"], class_weight=w) for w in (None, "balanced"))
+    assert np.array_equal(plain.predict_proba(frame), balanced.predict_proba(frame))
+    assert (balanced.predict(frame) == "yes").mean() > (plain.predict(frame) == "yes").mean()
+    assert plain.predict_proba(frame)[:, 1].mean() == pytest.approx((labels == "yes").mean(), abs=0.05)
+
+
+def test_importance_ranks_planted_columns_above_noise(model, fresh):
+    for ranked in (model.importance(fresh, "ill"), model.importance(fresh.drop(columns="ill"))):
+        assert set(ranked["column"][:3]) == {"strong", "notes", "weak"}
+        assert (ranked["low"] <= ranked["importance"]).all()
+        assert (ranked["importance"] <= ranked["high"]).all()
+    ranked = model.importance(fresh, "ill").set_index("column")
+    assert (ranked.loc[["strong", "notes", "weak"], "low"] > 0).all()
+    assert (ranked.loc[["noise", "hue"], "low"] <= 0.005).all()
+
+
+def test_the_effect_of_a_cell_is_what_its_loss_takes_from_the_probability(model, table):
+    rows = table.drop(columns="ill")[:20]
+    frame = model.explain(rows).to_frame()
+    lost = model.predict_proba(rows.assign(strong=np.nan))
+    before = model.predict_proba(rows)
+    chosen = np.arange(20), before.argmax(1)
+    cells = frame[(frame["column"] == "strong") & (frame["state"] == "observed")]
+    expected = (before[chosen] - lost[chosen])[rows["strong"].notna()]
+    assert np.allclose(cells["effect"].astype(float), expected)
+    assert (cells["effect"] < 0).any()  # some values speak against the prediction
+    assert (cells["effect"] > 0).any()
+
+
+def test_the_effect_of_a_word_comes_from_a_text_without_it(model):
+    rows = pd.DataFrame({"strong": [0.1], "notes": ["the patient is feverish"]}).reindex(
+        columns=model.feature_names_in_
+    )
+    words = model.explain(rows, exact=True).to_frame()
+    words = words[words["column"] == "notes"].set_index("value")["effect"]
+    assert words.abs().idxmax() == "feverish"
+    without = model.predict_proba(rows.assign(notes="the patient is"))
+    before = model.predict_proba(rows)
+    assert words["feverish"] == pytest.approx(before.max() - without[0, before[0].argmax()], abs=1e-6)
+
+
+def test_evaluate_has_intervals_a_confusion_matrix_and_baselines(model, fresh):
+    evaluation = model.evaluate(fresh)
+    assert set(evaluation.scores["model"]) == {"classifier", "class shares", "boosted trees"}
+    assert (evaluation.scores["low"] <= evaluation.scores["value"] + 1e-9).all()
+    assert evaluation["accuracy"] == pytest.approx(model.score(fresh.drop(columns="ill"), fresh["ill"]))
+    assert evaluation.confusion.to_numpy().sum() == len(fresh)
+    assert np.trace(evaluation.confusion) == pytest.approx(evaluation["accuracy"] * len(fresh))
+    assert "calibration error" in str(evaluation)
+    with pytest.raises(ValueError, match="the label of row 0 is 'maybe' .1 such in all., which training never saw"):
+        model.evaluate(fresh[:1].assign(ill="maybe"))
+    with pytest.raises(ValueError, match="there is no column with the labels 'ill'"):
+        model.evaluate(fresh.drop(columns="ill"))
+
+
+def test_folds_hold_out_every_row_once_except_the_only_one_of_a_class():
+    labels = np.array([0] * 20 + [1] * 9 + [2])
+    folds = make_folds(labels, 5, seed=0)
+    held_out = np.concatenate([rows for _, rows in folds])
+    assert sorted(held_out) == list(range(29))
+    for train, rows in folds:
+        assert not set(train) & set(rows)
+        assert set(labels[train]) == {0, 1, 2}
+
+
+def test_scores_agree_with_their_definitions():
+    probabilities = np.array([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7], [0.9, 0.1]])
+    labels = np.array([0, 1, 1, 0])
+    assert area_under_curve(probabilities, labels) == 1.0
+    assert calibration_error(probabilities, labels) == pytest.approx((0.2 + 0.6 + 0.3 + 0.1) / 4)
+    assert scores(probabilities, labels)["log_loss"] == pytest.approx(-np.log([0.8, 0.4, 0.7, 0.9]).mean())
+    assert np.isnan(area_under_curve(probabilities, np.zeros(4, int)))
