@@ -12,7 +12,7 @@ help:
 	@echo "make lint   ruff, mypy and the import contract"
 	@echo "make wheel  build the wheel, install it elsewhere and use it"
 	@echo "make gpu-test  run the tests that need a GPU, write perf/results/gpu-tests.json"
-	@echo "make slow-test  run the tests that take minutes: every component in an exported graph"
+	@echo "make slow-test  run the tests that take minutes: exported graphs, several processes"
 	@echo "make tables write the tables of README and docs from the result files"
 	@echo "make docs   build the documentation as a site, open site/index.html"
 	@echo "make notebooks write examples/*.ipynb from the tutorials, run them in build/notebooks"

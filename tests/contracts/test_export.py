@@ -18,10 +18,23 @@ from helpers import (
 )
 from torch import nn
 
-from gauge import Batch, Dataset, FromHuggingFace, FromTimm, FromTorch, Gauge, Network, Transformer, UnitEncoder, export
+from gauge import (
+    Batch,
+    Dataset,
+    FromHuggingFace,
+    FromTimm,
+    FromTorch,
+    Gating,
+    Gauge,
+    Network,
+    Transformer,
+    UnitEncoder,
+    export,
+)
 from gauge.deploy.export import trace, write_onnx
 from gauge.imputers.oracle import Oracle
 from gauge.imputers.tip import TIP
+from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders.columns import Columns
 from gauge.model.nn.attention import Attention
 from gauge.randomness import seeded
@@ -186,11 +199,23 @@ def small_gauge() -> Gauge:
 
 def test_a_gauge_needs_an_example_and_a_known_format(tmp_path):
     with pytest.raises(
-        ValueError, match="a Gauge does not know the shapes of its inputs; give a batch of them as exam"
+        ValueError, match="a network does not know the shapes of its inputs; give a batch of them as ex"
     ):
         export(small_gauge(), tmp_path / "model.pt2")
     with pytest.raises(ValueError, match="there is no export format 'pkl'; known: onnx, pt2"):
         export(small_gauge(), tmp_path / "model.pkl")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("granularity", ["unit", "trust", "none"])
+def test_a_gauge_plus_gives_the_same_in_an_exported_graph(tmp_path, granularity):
+    encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
+    network = Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES)
+    model = GaugePlus(encoder, network, gating=Gating(granularity=granularity))
+    example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
+    with unchecked():
+        exported = export(model, tmp_path / "model.onnx", example=example)
+    assert exported.difference < 1e-5
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from gauge import ExportedClassifier, GaugeClassifier
 from gauge.cli.production import export
 
 pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.slow  # tracing takes half a minute
 
 WITHOUT_TORCH = """
 import sys
@@ -38,7 +39,8 @@ def made(tmp_path_factory) -> tuple[Path, pd.DataFrame, GaugeClassifier, str]:
     """A folder with an exported model, a table with a row without values, the model, and what the command printed."""
     folder = tmp_path_factory.mktemp("exported")
     table = clinic(folder / "photos", rows=40).drop(columns=["photo", "notes"])
-    model = GaugeClassifier(epochs=1, strategy="impute", random_state=0, verbose=False).fit(table, "diagnosis")
+    model = GaugeClassifier(experts=["network"], epochs=1, strategy="mask", random_state=0, verbose=False)
+    model.fit(table, "diagnosis")
     model.save(folder / "model")
     printed = io.StringIO()
     with unchecked(), redirect_stdout(printed):
@@ -72,12 +74,18 @@ def test_parts_that_are_not_in_the_graph_are_named_with_what_that_costs(made, tm
     from gauge.deploy import export as exporting
 
     _, _, model, _ = made
-    monkeypatch.setattr(model, "experts_", {"trees": object()}, raising=False)
+    monkeypatch.setattr(model, "experts_", ["network", "trees"], raising=False)
     _, about, left_out = exporting._parts(model)
-    assert left_out == {
-        "expert 'trees'": "only the network is exported; the probabilities of the file are the network's alone"
-    }
+    reason = "only the network is exported, and the file answers as the network alone"
+    assert left_out == {"expert 'trees'": reason}
+    board = pd.DataFrame({"expert": ["combined", "network"], "log_loss": [0.25, 0.5]})
+    monkeypatch.setattr(model, "leaderboard_", board)
+    cost = "(log loss 0.500 instead of 0.250 on rows held out)"
+    assert exporting._parts(model)[2] == {"expert 'trees'": f"{reason} {cost}"}
     assert json.loads(json.dumps(about))["classes"] == model.classes_.tolist()
+    monkeypatch.setattr(model, "experts_", ["trees"], raising=False)
+    with pytest.raises(ValueError, match="only networks can be exported, this classifier has trees; fit it with 'net"):
+        exporting._parts(model)
 
 
 def test_a_file_that_is_not_an_exported_classifier_is_refused(made, tmp_path):

@@ -19,6 +19,7 @@ from helpers import clinic
 from PIL import Image
 
 from gauge import GaugeClassifier
+from gauge.training import checkpoint
 
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
@@ -180,7 +181,8 @@ def test_a_truncated_image_is_refused_and_does_not_touch_other_requests(client):
         good = [pool.submit(client.predict, ROW) for _ in range(3)]
     status, answer = bad.result()
     assert status == 422
-    assert "cannot be read as an image" in answer["detail"]
+    assert answer["detail"][0]["where"] == "rows.0.photo"
+    assert "cannot be read as an image" in answer["detail"][0]["problem"]
     assert [each.result()[0] for each in good] == [200] * 3
 
 
@@ -264,3 +266,11 @@ def test_a_replaced_model_is_loaded_and_a_damaged_one_is_not(fitted, tmp_path):
         assert state["problem"] is None
         assert client.predict(ROW)[1] != before
         assert client.predict({"photo": picture()})[0] == 422
+
+
+def test_a_folder_with_the_weights_of_another_save_is_refused(fitted, tmp_path):
+    shutil.copytree(fitted[0] / "model", tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    checkpoint.save(weights, checkpoint.load(weights)[0], {"classifier": "another"})
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged: its checksum does not match"):
+        GaugeClassifier.load(tmp_path / "model")

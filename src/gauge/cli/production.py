@@ -38,7 +38,8 @@ def serve(
     A model that is saved again in the same place is loaded without a restart.
     """
     try:
-        from gauge.deploy.serve import Limits, run
+        from gauge.deploy.requests import Limits
+        from gauge.deploy.serve import run
     except ImportError as error:
         raise ValueError(f"serving needs {error.name}; install it with: pip install 'gauge-ml[serve]'") from error
 

@@ -105,6 +105,10 @@ def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlu
     about: dict[str, Any] = {"format": FORMAT, "version": __version__}
     if isinstance(model, Gauge | GaugePlus):
         return model, about, {}
+    if "network" not in model.experts_:
+        raise ValueError(
+            f"only networks can be exported, this classifier has {', '.join(model.experts_)}; fit it with 'network'"
+        )
     for column in model.schema_.columns:
         if isinstance(column, PretrainedText):
             raise ValueError(
@@ -121,10 +125,13 @@ def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlu
         "names": list(model.schema_.names),
         "named": hasattr(model, "feature_names_in_"),
     }
-    scores = model.leaderboard_.set_index("expert")["log_loss"]
-    held_out = {name: f"{score:.3f}" for name, score in scores.items()}
-    cost = f"log loss {held_out['network']} instead of {held_out.get('combined', 'unknown')}"
-    reason = f"only the network is exported, and the file answers as the network alone ({cost} on rows held out)"
+    scores = model.leaderboard_.set_index("expert")["log_loss"].dropna()  # none where too few rows were held out
+    cost = (
+        f" (log loss {scores['network']:.3f} instead of {scores['combined']:.3f} on rows held out)"
+        if len(scores)
+        else ""
+    )
+    reason = f"only the network is exported, and the file answers as the network alone{cost}"
     return model.model_, about, {f"expert {name!r}": reason for name in model.experts_ if name != "network"}
 
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -48,7 +48,7 @@ class Loaded:
 
     classifier: Any
     columns: tuple[Column, ...]
-    names: Sequence[str]
+    names: list[str]
     rows: type[BaseModel]
     state: tuple[tuple[str, int, int, int], ...]
 
@@ -84,11 +84,13 @@ class Store:
 
     def _load(self) -> Loaded:
         state = self._state()
-        classifier = load_classifier(self.path, device=self.device)
+        classifier: Any = load_classifier(self.path, device=self.device)
         if self._state() != state:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
-        table = classifier if isinstance(classifier, ExportedClassifier) else classifier.schema_
-        return Loaded(classifier, table.columns, table.names, request_model(table.columns, self.limits), state)
+        exported = isinstance(classifier, ExportedClassifier)
+        columns = classifier.columns if exported else classifier.schema_.columns
+        names = classifier.names if exported else list(classifier.schema_.names)
+        return Loaded(classifier, columns, names, request_model(columns, self.limits), state)
 
     def _state(self) -> tuple[tuple[str, int, int, int], ...]:
         """Changes whenever a file of the model is replaced."""

@@ -168,7 +168,7 @@ class GaugePlus(Method):
         assert reading.opinions is not None
         batch = reading.completed
         logits = torch.cat([prediction.logits[:, None], reading.opinions], 1)
-        share = torch.stack([flags.reshape(len(batch), -1).float().mean(1) for flags in batch.observed.values()], 1)
+        share = torch.stack([flags.reshape(flags.shape[0], -1).float().mean(1) for flags in batch.observed.values()], 1)
         trust = None
         if prediction.trust is not None:
             read = (self._pooling(reading.units) @ prediction.trust[..., None])[..., 0]

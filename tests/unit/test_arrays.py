@@ -1,0 +1,67 @@
+"""Rows as arrays: what an exported model reads without torch is what the classifier reads."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import ONE_THREAD
+from pydantic import ValidationError
+
+from gauge.deploy.requests import Limits, problems, request_model, to_frame
+from gauge.tabular.arrays import columns_from_json, encode_rows
+from gauge.tabular.schema import Schema
+
+TABLE = pd.DataFrame(
+    {
+        "price": ["1.200,50 €", "7,25 €", None, "80,00 €"] * 10,
+        "seen": ["3.10.2020", "24.12.2021", "1.1.2022", "n/a"] * 10,
+        "code": ["007", "012", "", "100"] * 10,
+        "notes": [f"it itches a lot on day {day}" for day in range(40)],
+    }
+)
+WITHOUT_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "safetensors", "transformers"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, NoTorch())
+from gauge.deploy.exported import load_classifier
+from gauge.cli.tables import predict
+"""
+
+
+def test_columns_from_json_read_a_table_as_the_schema_does():
+    schema = Schema.of(TABLE)
+    columns = columns_from_json(json.loads(json.dumps(schema.to_json()["columns"])))
+    assert [column.kind for column in columns] == ["number", "number", "category", "text"]
+    encoded = schema.encode(TABLE)
+    for name, (values, flags) in encode_rows(columns, TABLE).items():
+        np.testing.assert_array_equal(values, encoded.inputs[name].numpy())
+        np.testing.assert_array_equal(flags, encoded.observed[name].numpy())
+
+
+def test_tables_are_read_where_there_is_no_torch():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], env=ONE_THREAD, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_request_reads_numbers_and_dates_as_the_training_table_writes_them():
+    columns = Schema.of(TABLE).columns
+    rows = request_model(columns, Limits())
+    request = {"rows": [{"price": "1.200,50 €", "seen": "2021-12-24"}, {"price": 1200.5, "seen": "24.12.2021"}]}
+    encoded = encode_rows(columns, to_frame(rows.model_validate_json(json.dumps(request)), columns))
+    values, flags = encoded["table"]
+    np.testing.assert_array_equal(values[0], values[1])
+    assert flags[:, :2].all()
+    with pytest.raises(ValidationError) as error:
+        rows.model_validate_json('{"rows": [{"price": "1.2"}, {"seen": "12/24/2021"}]}')
+    found = problems(error.value)
+    assert [each["where"] for each in found] == ["rows.0.price", "rows.1.seen"]
+    assert "is not a valid number; send a number, or text as it was written in training" in found[0]["problem"]
+    assert "is not a date; write it as 2026-01-31" in found[1]["problem"]
