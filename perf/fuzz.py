@@ -72,7 +72,7 @@ CELLS: list[Any] = [
     ),
     *("0.png", "x" * 300 + ".png", "../0.png", "/etc/passwd", "nul\0.png", ".", "https://x/y.png", "con.png", "0.PNG"),
 ]
-DTYPES = [
+DTYPES: list[Any] = [
     "object",
     "float64",
     "Int64",

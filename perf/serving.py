@@ -34,7 +34,7 @@ def train(folder: Path) -> dict[str, float]:
     labels = (values[:, :3].sum(1) > 0).astype(int)
     model = GaugeClassifier(epochs=2, strategy="mask", random_state=0, verbose=False)
     model.fit(table.mask(draw.random(table.shape) < 0.2), labels).save(folder)
-    return {name: float(value) for name, value in table.iloc[0].items()}
+    return {str(name): float(value) for name, value in table.iloc[0].items()}
 
 
 def ask(port: int, body: bytes, count: int) -> list[float]:

@@ -36,7 +36,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gauge import GaugeClassifier
-from gauge.tabular.columns import infer_kind
+from gauge.tabular.kinds import infer_kind
 from gauge.tabular.scores import area_under_curve, bootstrap, scores
 from gauge.training.checkpoint import write_text
 from gauge.training.provenance import commit, hardware

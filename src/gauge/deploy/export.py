@@ -62,7 +62,9 @@ class Flat(nn.Module):
         inputs = dict(zip(self.names, map(as_values, tensors[:count]), strict=True))
         batch = Batch(inputs, dict(zip(self.names, tensors[count:], strict=True)))
         prediction = self.model.decide(self.model.read(batch))
-        values = {"logits": prediction.logits, "probabilities": prediction.logits.softmax(1), "gates": prediction.gates}
+        values = {"logits": prediction.logits, "probabilities": prediction.logits.softmax(1)}
+        if prediction.gates is not None:
+            values["gates"] = prediction.gates
         if prediction.evidence is not None:
             values["scores"] = prediction.evidence.scores
         return tuple(values[name] for name in self.outputs)

@@ -178,12 +178,12 @@ def plain(column: pd.Series) -> pd.Series:
     """The column with texts, numbers, dates and missing cells only: other objects become text, durations days."""
     kind = column.dtype
     if isinstance(kind, pd.SparseDtype):
-        column = pd.Series(np.asarray(column), column.index, name=column.name)
-    elif isinstance(kind, pd.PeriodDtype | pd.IntervalDtype | pd.ArrowDtype) or column.dtype.kind == "c":
+        return pd.Series(np.asarray(column), column.index, name=column.name)
+    if column.dtype.kind == "m":
+        return column.dt.total_seconds() / SECONDS
+    if isinstance(kind, pd.PeriodDtype | pd.IntervalDtype | pd.ArrowDtype) or column.dtype.kind == "c":
         column = column.astype(object)
-    elif column.dtype.kind == "m":
-        return column.dt.total_seconds() / 86_400
-    elif isinstance(kind, pd.CategoricalDtype):
+    if isinstance(kind, pd.CategoricalDtype):
         categories = [str(each) if not isinstance(each, str | int | float) else each for each in kind.categories]
         return column if categories == list(kind.categories) else column.map(str, na_action="ignore").astype("category")
     if column.dtype != object:

@@ -20,5 +20,7 @@ class DeepImage(Vector):
     example_shape = (3, 28, 28)
 
     def __init__(self, shape: Sequence[int], width: int, channels: Sequence[int] = CHANNELS) -> None:
-        read_out = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels[-1], width)
-        super().__init__(nn.Sequential(*deep_trunk((shape[0], *channels)), *read_out), width)
+        trunk = deep_trunk((shape[0], *channels))  # built first: the order decides the initial weights
+        super().__init__(
+            nn.Sequential(*trunk, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels[-1], width)), width
+        )
