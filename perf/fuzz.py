@@ -131,7 +131,7 @@ def hostile_frame(draw: random.Random, frame: pd.DataFrame) -> Any:
             rows[name] = pd.Series([draw.choice(CELLS)] * len(rows), rows.index, dtype=object)
         elif fate < 0.7:
             with contextlib.suppress(TypeError, ValueError, OverflowError):
-                rows[name] = rows[name].astype(draw.choice(DTYPES))  # type: ignore[call-overload]
+                rows[name] = rows[name].astype(draw.choice(DTYPES))
         elif fate < 0.75:
             rows = rows.drop(columns=name)
         elif fate < 0.8:
