@@ -30,7 +30,7 @@ demo: $(VENV)/.installed
 	$(BIN)/gauge demo
 
 test: $(VENV)/.installed
-	$(BIN)/pytest -n 2 --dist loadscope src tests
+	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder src tests
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
