@@ -618,6 +618,43 @@ def own_data() -> str:
     return "\n".join(blocks)
 
 
+def when() -> str:
+    """What to use for which data, with the numbers that say so."""
+    records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "tables.json").read_text(encoding="utf-8")))
+    records["auc"] = [100 * each["auc"] for each in records["plain"]]
+    auc = records.groupby(["model", "missing"])["auc"].mean()
+    seconds = records.groupby("model")["cpu_seconds"].median()
+    ours, trees = (" / ".join(f"{value:.1f}" for value in auc[name]) for name in ("gauge", "LightGBM"))
+    found = mean(
+        each["separation_modalities"]["trust"]
+        for each in _records("polymnist/trust", "audit.json")
+        if each["protocol"] == "swapped=0.2"
+    )
+    rows = {
+        "a table, with or without texts and images, cells blank or not": (
+            "`GaugeClassifier`",
+            f"AUC {ours} % with 0 / 30 / 70 % of the cells blank, LightGBM {trees} "
+            f"(means over {records['table'].nunique()} [public tables](docs/own-data.md#how-good-it-is))",
+        ),
+        "a table, and every CPU second counts": (
+            "boosted trees",
+            f"a fit takes {seconds['LightGBM']:.1f} s instead of {seconds['gauge']:.0f}",
+        ),
+        "several modalities, any of them missing, in PyTorch": ("[GAUGE+](docs/gauge-plus.md)", "the table below"),
+        "evidence that may be wrong, not only missing": (
+            "GAUGE+ with [learned trust](docs/trust.md)",
+            f"it finds swapped views with an AUC of {found:.3f}",
+        ),
+        "a fine-tuned Transformer whose units you want to weigh": (
+            "[`gauge.wrap(model)`](docs/own-transformer.md)",
+            "two parameters, the same logits with open gates",
+        ),
+        "one modality, always complete": ("something else", "nothing here helps"),
+    }
+    lines = ["| your data | use | because |", "|---" * 3 + "|"]
+    return "\n".join([*lines, *(f"| {data} | {use} | {reason} |" for data, (use, reason) in rows.items())]) + "\n"
+
+
 def rivals() -> str:
     """GaugeClassifier beside its rivals: means over the tables of ordinary packages, by the share of blank cells."""
     records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "tables.json").read_text(encoding="utf-8")))
@@ -677,6 +714,7 @@ def _behind(records: pd.DataFrame) -> str:
 TABLES = {
     "headline": headline,
     "verdicts": verdicts,
+    "when": when,
     "plus-polymnist": lambda: beside(
         {"gauge_plus": "polymnist/plus"} | dict.fromkeys(("late_fusion", *SHARED), "polymnist/cosine"), ETA
     ),
