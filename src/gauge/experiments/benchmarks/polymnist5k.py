@@ -56,6 +56,7 @@ BENCHMARK = Benchmark(
         backbone=TrainSettings(epochs=14, batch_size=64, selection=PROTOCOLS),
         experts=TrainSettings(epochs=10, batch_size=64, schedule="cosine", patience=None),
         finetune=TrainSettings(epochs=3, batch_size=64, masks=AnyModalities(), selection=PROTOCOLS),
+        own_plus=TrainSettings(epochs=6, batch_size=64, schedule="cosine", patience=None),
     ),
     read=read,
     vector_dim=128,
