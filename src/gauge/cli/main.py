@@ -68,7 +68,7 @@ def demo(
 ) -> None:
     """Train on five-view digits made from real photos, compare with and without gates, write report.html.
 
-    It takes about three minutes on two CPU cores. Stages that are already trained in the folder are used again.
+    It takes about seven minutes on two CPU cores. Stages that are already trained in the folder are used again.
     """
     from gauge.experiments import demo
     from gauge.experiments.benchmarks import Overrides

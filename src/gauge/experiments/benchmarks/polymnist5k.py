@@ -41,7 +41,7 @@ def read(split: str, data: Path | None = None) -> Dataset:
 
 PROTOCOLS = parse_protocols("complete", "eta=0.6", "eta=0.8")
 
-# Half the published widths and few epochs: all stages together train in three minutes on two CPU cores.
+# Half the published widths and few epochs: all stages together train in minutes on two CPU cores.
 BENCHMARK = Benchmark(
     name="polymnist5k",
     modalities={name: Modality((3, 28, 28), "conv_grid", {"channels": (16, 32, 64)}, "conv_flat") for name in VIEWS},
