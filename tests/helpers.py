@@ -273,6 +273,18 @@ def train_and_die(folder: str, step: int) -> None:
     fit(Wobbly(at_loss=die), dataset("train", 40), dataset("val", 30, seed=50), settings=SETTINGS, folder=Path(folder))
 
 
+BLOCK_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "safetensors", "transformers"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, NoTorch())
+"""
+"""The beginning of a script in which importing torch is an error."""
+
 ONE_THREAD = os.environ | {
     "OMP_NUM_THREADS": "1"
 }  # sums are ordered by threads; tests beside this one take the other core

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ONE_THREAD, clinic, mistake, unchecked
+from helpers import BLOCK_TORCH, ONE_THREAD, clinic, mistake, unchecked
 
 from gauge import ExportedClassifier, GaugeClassifier
 from gauge.cli.production import export
@@ -18,20 +18,15 @@ from gauge.cli.production import export
 pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.slow  # tracing takes half a minute
 
-WITHOUT_TORCH = """
-import sys
-
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "safetensors", "transformers"):
-            raise ImportError(f"{name} is blocked")
-
-sys.meta_path.insert(0, NoTorch())
+WITHOUT_TORCH = (
+    BLOCK_TORCH
+    + """
 sys.argv = ["gauge", *sys.argv[1:]]
 from gauge.cli.main import main
 
 main()
 """
+)
 
 
 @pytest.fixture(scope="module")

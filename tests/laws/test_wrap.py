@@ -143,10 +143,9 @@ def test_a_closed_gate_equals_a_token_that_the_padding_mask_hides(name):
     torch.testing.assert_close(closed, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("family", list(TEXTS), indirect=True)
 def test_padding_has_no_score_no_gate_and_no_part_in_the_scores_of_others(family):
     name, wrapped = family
-    if name in IMAGES:
-        pytest.skip("images have no padding")
     inputs = batch(name)
     both = wrapped.predict(**inputs)
     alone = wrapped.predict(**{key: value[1:, :5] for key, value in inputs.items()})

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ONE_THREAD
+from helpers import BLOCK_TORCH, ONE_THREAD
 from pydantic import ValidationError
 
 from gauge.deploy.requests import Limits, problems, request_model, to_frame
@@ -22,18 +22,13 @@ TABLE = pd.DataFrame(
         "notes": [f"it itches a lot on day {day}" for day in range(40)],
     }
 )
-WITHOUT_TORCH = """
-import sys
-
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "safetensors", "transformers"):
-            raise ImportError(f"{name} is blocked")
-
-sys.meta_path.insert(0, NoTorch())
+WITHOUT_TORCH = (
+    BLOCK_TORCH
+    + """
 from gauge.deploy.exported import load_classifier
 from gauge.cli.tables import predict
 """
+)
 
 
 def test_columns_from_json_read_a_table_as_the_schema_does():

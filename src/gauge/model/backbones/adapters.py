@@ -1,6 +1,7 @@
 """Adapters: Transformers of other libraries as backbones, with the attention bias passed on correctly."""
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -69,8 +70,9 @@ class FromTorch(Backbone):
 class _Blocks(Backbone):
     """Blocks that take no bias themselves: `AttentionBias` adds it to their attention."""
 
+    @abstractmethod
     def run(self, sequence: Tensor) -> Tensor:
-        raise NotImplementedError
+        """The sequence after all blocks."""
 
     def forward(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:
         if attn_bias is None:
