@@ -3,6 +3,7 @@
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from numbers import Number
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.utils.validation import column_or_1d
 logger = logging.getLogger(__name__)
 
 QUANTITY = 20  # different integers from which on a target looks like a quantity
+LABELS = ("a text", "a number", "a truth value")
 MANY_COLUMNS = 500  # above which a fit may take hours
 
 
@@ -97,7 +99,7 @@ def class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
     if len(unlabelled):
         raise ValueError(f"the label of row {unlabelled[0]} is missing ({len(unlabelled)} in all); drop these rows")
     values = labels.to_numpy()
-    if values.dtype == object:
+    if values.dtype.kind in "OSMm":
         _check_types(values)
         values = values if isinstance(values[0], str) else np.array(values.tolist())
     _check_quantity(labels)
@@ -149,12 +151,15 @@ def _check_types(labels: Sequence[Any] | np.ndarray) -> None:
         raise ValueError(
             f"labels are of one type, but {first!r} is {one} and {second!r} is {other}; make them all texts"
         )
+    for name, label in kinds.items():
+        if name not in LABELS:
+            raise ValueError(f"labels are texts, numbers or truth values, but {label!r} is {name}; make them texts")
 
 
 def _type_name(label: Any) -> str:
     if isinstance(label, bool | np.bool_):
         return "a truth value"
-    if isinstance(label, Number):
+    if isinstance(label, Number) and not isinstance(label, Decimal):
         return "a number"
     return "a text" if isinstance(label, str) else f"a {type(label).__name__}"
 
