@@ -74,8 +74,8 @@ class TrainSettings(Settings):
     factors of matrix products, bf16 runs the forward pass in half precision. `augment` is one of `AUGMENTATIONS`.
     `gate_rate` multiplies the learning rate of gates: τ and ρ are two numbers that move by about the rate in a step.
 
-    NOTE[PAPER] finetune-patience: the paper does not say whether fine-tuning ends early; here it does, after `patience` epochs
-    without a better validation score.
+    NOTE[PAPER] finetune-patience: the paper does not say whether fine-tuning ends early; here it does, after `patience`
+    epochs without a better validation score.
     """
 
     epochs: int = Field(ge=0)
