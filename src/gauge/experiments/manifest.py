@@ -16,6 +16,9 @@ SVHN = ("missing=text", "missing=mnist+text")
 PLUS = ("gauge_plus", "late_fusion")
 NO_HEADS, TRUST = "gauge_plus:gauge_plus-no-heads", ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-swaps")
 LABELS = (256, 1024, 4096)
+READINGS = ("gauge", "gauge:gauge-read-encoder", "dymo", "dymo:dymo-e", "any_subset", "any_subset:any_subset-euclidean")
+ORACLE = ("gauge:v1", "gauge:v2", "gauge")
+LONG = ("gauge:v2", "gauge", "gauge:masked", "dymo", "gauge:v1")  # in the order of their value if time is short
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ HEARTS = (*CONTROLS, *SCORES, *NORMALIZATIONS, *GRIDS, "all")
 RUNS = {
     "polymnist5k": Run("polymnist5k", (*CONTROLS,), 3, audits=("eta=0.8", "eta=0.6")),
     "polymnist5k/baselines": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3),
+    "polymnist5k/readings": Run("polymnist5k", READINGS, 3),
+    "polymnist5k/oracle": Run("polymnist5k", ORACLE, 3, "polymnist5k/oracle.yaml"),
     "polymnist5k/complete": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3, "polymnist5k/complete.yaml"),
     "polymnist/cosine": Run(
         "polymnist",
@@ -76,24 +81,26 @@ RUNS = {
     "mst": Run("mst", (*CONTROLS, INFORMED, *NORMALIZATIONS, "late_fusion"), 5, "mst/subset.yaml", audits=SVHN),
     "mst/reversed": Run("mst", ("gauge:v1", "dymo", "gauge:v2", "gauge"), 3, "mst/reversed.yaml"),
     "mst/plus": Run("mst", PLUS, 5, "mst/plus.yaml"),
-    "mst/long": Run("mst", (*CONTROLS, *SCORES, *NORMALIZATIONS, "all"), 5, "mst/long.yaml", audits=SVHN),
+    "mst/long": Run("mst", LONG, 3, "mst/long.yaml"),
     "celeba": Run("celeba", (*CONTROLS, *NORMALIZATIONS, "late_fusion"), 5, "celeba/subset.yaml"),
     "celeba/plus": Run("celeba", PLUS, 5, "celeba/plus.yaml"),
-    "celeba/long": Run("celeba", (*CONTROLS, *SCORES, *NORMALIZATIONS, "all"), 5, "celeba/long.yaml"),
-    "celeba/reversed": Run("celeba", (*CONTROLS,), 5, "celeba/reversed.yaml"),
-    "celeba_table": Run("celeba_table", (*CONTROLS, SCORES[0], *PLUS), 10),
-    "celeba_table/balanced": Run("celeba_table", (*CONTROLS, SCORES[0], *PLUS), 10, "celeba_table/balanced.yaml"),
+    "celeba/long": Run("celeba", LONG, 3, "celeba/long.yaml"),
+    "celeba/reversed": Run("celeba", LONG, 3, "celeba/reversed.yaml"),
+    "celeba_table": Run("celeba_table", (*LONG, SCORES[0], "gauge:v3", *PLUS), 5, "celeba_table/settings.yaml"),
+    "celeba_table/balanced": Run("celeba_table", (*LONG, SCORES[0]), 5, "celeba_table/balanced.yaml"),
     "celeba_chubby": Run("celeba_chubby", (*CONTROLS, SCORES[0], *PLUS), 10),
     "celeba_chin": Run("celeba_chin", (*CONTROLS, SCORES[0], *PLUS), 10),
     "leaf99": Run("leaf99", (*TABULAR, "all"), 5, "leaf99/settings.yaml", audits=("gamma=0.9",)),
     "leaf99/disjoint": Run("leaf99", (*TABULAR, "late_fusion"), 5, "leaf99/disjoint.yaml"),
+    "leaf99/readings": Run("leaf99", (*READINGS, "gauge:v2"), 2, audits=("gamma=0.9",)),
+    "leaf99/oracle": Run("leaf99", ORACLE, 2, "leaf99/oracle.yaml"),
     "leaf99/iterative": Run("leaf99", ("gauge",), 5, "leaf99/iterative.yaml"),
     "leaf99/epochs100": Run("leaf99", ("all",), 3, "leaf99/epochs100.yaml"),
     "leaf99/plus": Run("leaf99", PLUS, 5, "leaf99/plus.yaml"),
     "ham10000": Run("ham10000", (*TABULAR, *GRIDS), 3, audits=("gamma=1",)),
     "ham10000/iterative": Run("ham10000", ("gauge",), 3, "ham10000/iterative.yaml"),
     "ham10000/plus": Run("ham10000", PLUS, 5, "ham10000/plus.yaml"),
-    "ham10000/long": Run("ham10000", (*TABULAR, "all"), 5, "ham10000/long.yaml"),
+    "ham10000/long": Run("ham10000", LONG, 3, "ham10000/long.yaml"),
     "dvm": Run("dvm", HEARTS, 5),
     "cad": Run("cad", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
     "infarction": Run("infarction", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
@@ -204,6 +211,10 @@ OPEN = {  # experiments that no page reports yet
     "imputer-rows": Entry("D: does a gain need an imputer that knows more?", ("celeba_table", "celeba_table/balanced")),
     "longer": Entry("E: at least 4,000 steps of fine-tuning", ("mst/long", "celeba/long", "ham10000/long")),
     "celeba-reversed": Entry("F: CelebA with the published likelihood of texts", ("celeba/reversed",)),
+    "readings": Entry(
+        "G: units read before the embeddings, Euclidean prototypes, perfect imputation",
+        ("polymnist5k/readings", "polymnist5k/oracle", "leaf99/readings", "leaf99/oracle"),
+    ),
     "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
 }
 MANIFEST = {**PAPER, **DOCS, **OPEN}
