@@ -278,12 +278,13 @@ def test_a_student_never_reads_the_labels_of_its_samples(known):
     method = Taught(plus(), answers)
     other = replace(known, labels=(known.labels + 1) % CLASSES)
     assert torch.equal(method.loss(known)["task"], method.loss(other)["task"])
-    assert torch.equal(method.loss(known)["task"], plus().loss(replace(known, labels=known.index % CLASSES))["task"])
+    told = plus().loss(replace(known, labels=known.index % CLASSES))
+    torch.testing.assert_close(method.loss(known)["task"], told["task"])
 
 
 def test_a_student_learns_nothing_from_answers_that_its_teacher_is_not_sure_of(known):
     unsure = Taught(plus(), torch.full((60, CLASSES), 1 / CLASSES))
-    assert all(float(term) == 0 for term in unsure.loss(known).values())
+    assert all(term.item() == 0 for term in unsure.loss(known).values())
 
 
 def test_batches_of_an_evaluation_carry_no_truth(train):
