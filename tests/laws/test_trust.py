@@ -282,9 +282,11 @@ def test_a_student_never_reads_the_labels_of_its_samples(known):
     torch.testing.assert_close(method.loss(known)["task"], told["task"])
 
 
-def test_a_student_learns_nothing_from_answers_that_its_teacher_is_not_sure_of(known):
-    unsure = Taught(plus(), torch.full((60, CLASSES), 1 / CLASSES))
-    assert all(term.item() == 0 for term in unsure.loss(known).values())
+def test_a_student_believes_its_teacher_as_far_as_that_is_sure(known):
+    sure_of, unsure = (torch.tensor([[p, *[(1 - p) / 2] * 2]]).expand(60, CLASSES) for p in (1.0, 0.5))
+    losses = [Taught(plus(), answers).loss(known) for answers in (sure_of, unsure)]
+    for name, term in losses[0].items():
+        torch.testing.assert_close(losses[1][name], 0.5 * term)
 
 
 def test_batches_of_an_evaluation_carry_no_truth(train):

@@ -136,7 +136,7 @@ class GaugePlus(Method):
         if self.combination is None:
             return
         answers = []
-        for batch in _masked(val, rows, self.corrupt):
+        for batch in self._masked(val, rows):
             reading = self.read(batch)
             logits, present, share, trust = self._all_answers(self.gauge.decide(reading), reading)
             answers.append((logits, present, share, batch.labels, *([] if trust is None else [trust])))
@@ -145,12 +145,24 @@ class GaugePlus(Method):
     def _calibrate(self, trust: TrustHead, val: Dataset, rows: int) -> None:
         trust.reset()
         parts = []
-        for batch in _masked(val, rows, self.corrupt):
+        for batch in self._masked(val, rows):
             reading = self.read(batch)
             trusted = self.gauge.decide(reading).trust
             assert trusted is not None
             parts.append((trusted, *known_rightness(self.encoder, batch, reading), ~reading.units.observed))
         trust.calibrate(*map(torch.cat, zip(*parts, strict=True)))
+
+    def _masked(self, val: Dataset, rows: int) -> Iterator[Batch]:
+        """The first samples under masks of every kind: any subset of the modalities, unless the imputer needs some of them,
+        and of a table any share of its cells."""
+        protocols: list[Protocol] = [] if self.gauge.imputer and self.gauge.imputer.needs_image else [AnyModalities()]
+        protocols += [AnyCells()] if any(val.layout.values()) else []
+        for number in range(MASKS):
+            for index in torch.arange(rows, device=val.device).split(512):
+                key = sample_keys(index, number, "combination")
+                draws = [protocol.keep(val.layout, key) for protocol in protocols]
+                keep = {name: _both(*(draw[name] for draw in draws)) for name in val.layout}
+                yield val.batch(index, keep=keep, key=key, corrupt=self.corrupt)
 
     def _head_logits(self, units: Units) -> Float[Tensor, "b m k"]:
         """The logits of all heads; those of missing modalities judge what was imputed, or are meaningless."""
@@ -207,17 +219,6 @@ def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
         return batch.any_observed()
     wrong = torch.stack([flags.reshape(len(batch), -1).all(1) for flags in batch.truth.wrong.values()], 1)
     return batch.any_observed() & ~wrong
-
-
-def _masked(val: Dataset, rows: int, corrupt: Corruption) -> Iterator[Batch]:
-    """The first samples under masks of every kind: any subset of the modalities, of a table any share of its cells."""
-    protocols: list[Protocol] = [AnyModalities(), *([AnyCells()] if any(val.layout.values()) else [])]
-    for number in range(MASKS):
-        for index in torch.arange(rows, device=val.device).split(512):
-            key = sample_keys(index, number, "combination")
-            draws = [protocol.keep(val.layout, key) for protocol in protocols]
-            keep = {name: _both(*(draw[name] for draw in draws)) for name in val.layout}
-            yield val.batch(index, keep=keep, key=key, corrupt=corrupt)
 
 
 def _both(first: Tensor, second: Tensor | None = None) -> Tensor:
