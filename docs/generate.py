@@ -637,6 +637,33 @@ def scoring_cost() -> str:
     return "\n".join(lines) + "\n"
 
 
+def bound() -> str:
+    """How much of the bounds of Theorem 1 and its corollary the effects of units use, by benchmark and kind of unit."""
+    head = ("benchmark", "units", "measured", "remainder / its bound", "effect / its bound", "remainder / effect")
+    head += ("signed term / score", "effect below the score")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("bound-*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for name, row in ({"all": content["all"]} | content["groups"]).items():
+            ratios = " | ".join(f"{row[key]:.1e}" for key in ("theorem", "corollary"))
+            rest = (
+                f"{row['remainder_of_effect']:.2f} | {row['cancelled']:.2f} | {100 * row['effect_within_score']:.0f} %"
+            )
+            lines.append(f"| {content['benchmark']} | {name} | {row['count']} | {ratios} | {rest} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
+
+
+def dymo_speed() -> str:
+    """Seconds of DyMo's selection, all candidates stacked and candidate by candidate, on each machine that was measured."""
+    lines = ["| machine | samples | stacked, s | candidate by candidate, s | ratio |", "|---" * 5 + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("dymo_speed-*.json")):
+        row = json.loads(path.read_text(encoding="utf-8"))
+        machine = row["hardware"].get("gpu") or f"CPU, {row['hardware']['threads']} thread"
+        times = f"{row['seconds']['stacked']:.2f} | {row['seconds']['loop']:.2f} | {row['ratio']:.1f}"
+        lines.append(f"| {machine} | {row['samples']} | {times} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
+
+
 def pipeline_cost() -> str:
     """Seconds an epoch of every stage, launched kernel by kernel and recorded, and samples a second."""
     head = ("benchmark", "stage", "s an epoch, eager", "s an epoch, recorded", "launch overhead", "samples a second")
@@ -818,6 +845,8 @@ TABLES = {
     "power": power,
     "budgets": budgets,
     "scoring-cost": scoring_cost,
+    "bound": bound,
+    "dymo-speed": dymo_speed,
     **{
         f"{name}-{what}": partial(write, name)
         for name in ("leaf99", "ham10000")

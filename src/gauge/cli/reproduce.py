@@ -54,8 +54,6 @@ def _make(
     from gauge.experiments.manifest import MANIFEST
 
     entry = pick(MANIFEST, name, "entry of the manifest")
-    if entry.lacks:
-        raise ValueError(f"{name} cannot be made: {entry.lacks}")
     for run in entry.runs:
         _run(run, data, results, out, jobs, time_limit, device)
     for script in entry.scripts:
@@ -137,7 +135,7 @@ def _print_list(results: Path) -> None:
 
 
 def _needs(entry: "Entry") -> str:
-    return f" ({', '.join((*entry.runs, *entry.scripts))}{f'; {entry.lacks}' if entry.lacks else ''})"
+    return f" ({', '.join((*entry.runs, *entry.scripts))})"
 
 
 def _print_ages(results: Path) -> None:

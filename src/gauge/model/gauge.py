@@ -65,7 +65,11 @@ class Gating:
 
 class Gauge(Method):
     """A gated classifier over a frozen imputer. Without an imputer, missing units are hidden and the others gated. Encoders
-    run once per step; the scoring pass and the gated pass share their tokens."""
+    run once per step; the scoring pass and the gated pass share their tokens.
+
+    NOTE[PAPER] scoring-mode: the paper does not say in which mode the scoring pass runs; here in that of the step: in
+    training, BatchNorm and dropout are those of the gated pass.
+    """
 
     def __init__(
         self,
