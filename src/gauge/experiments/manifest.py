@@ -14,7 +14,10 @@ ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
 EVERY = tuple(f"every={rate}" for rate in (0.2, 0.4, 0.6, 0.8))
 SVHN = ("missing=text", "missing=mnist+text")
 PLUS = ("gauge_plus", "late_fusion")
-NO_HEADS, TRUST = "gauge_plus:gauge_plus-no-heads", ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-swaps")
+NO_HEADS, SWAPS = "gauge_plus:gauge_plus-no-heads", "gauge_plus:gauge_plus-swaps"
+TRUST = ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-trust-imputed")
+UNLABELLED = ("gauge_plus", "gauge_plus:gauge_plus-informed", TRUST[1], "gauge_plus:gauge_plus-taught")
+SWAPPED = (*ETA, "swapped=0.2", "swapped=0.4")
 LABELS = (256, 1024, 4096)
 READINGS = ("gauge", "gauge:gauge-read-encoder", "dymo", "dymo:dymo-e", "any_subset", "any_subset:any_subset-euclidean")
 ORACLE = ("gauge:v1", "gauge:v2", "gauge")
@@ -24,7 +27,7 @@ LONG = ("gauge:v2", "gauge", "gauge:masked", "dymo", "gauge:v1")  # in the order
 @dataclass(frozen=True)
 class Run:
     """One comparison, kept in a folder under `results`: what `gauge benchmark` is asked for. `settings` is a YAML file
-    there; `audits` are the protocols of `gauge audit` for every seed of GAUGE."""
+    there; `audits` are the protocols of `gauge audit` for every seed of the rows `audited`."""
 
     benchmark: str
     rows: tuple[str, ...]
@@ -32,6 +35,7 @@ class Run:
     settings: str = ""
     protocols: tuple[str, ...] = ()
     audits: tuple[str, ...] = ()
+    audited: tuple[str, ...] = ("gauge",)
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,24 @@ RUNS = {
         for count in LABELS
     },
     "polymnist/trust": Run(
-        "polymnist", (*TRUST, *PLUS), 3, "polymnist/trust.yaml", (*ETA, "swapped=0.2", "swapped=0.4")
+        "polymnist",
+        (*TRUST, SWAPS),
+        3,
+        "polymnist/trust.yaml",
+        SWAPPED,
+        ("eta=0.8", "swapped=0.2", "swapped=0.4"),
+        TRUST,
     ),
+    "polymnist/sound": Run("polymnist", PLUS, 3, "polymnist/trust.yaml", SWAPPED),
+    "polymnist/dynamic": Run("polymnist", ("qmf", "pdf", "dynmm"), 3, "polymnist/trust.yaml", SWAPPED),
+    **{
+        f"polymnist/unlabelled{count}": Run("polymnist", UNLABELLED, 3, f"polymnist/unlabelled{count}.yaml")
+        for count in LABELS
+    },
+    **{
+        f"{name}/trust": Run(name, TRUST[1:], 3, f"{name}/trust.yaml", audits=("gamma=0.5", "gamma=0.9"), audited=TRUST)
+        for name in ("leaf99", "ham10000", "celeba_table")
+    },
     "mst": Run("mst", (*CONTROLS, INFORMED, *NORMALIZATIONS, "late_fusion"), 5, "mst/subset.yaml", audits=SVHN),
     "mst/reversed": Run("mst", ("gauge:v1", "dymo", "gauge:v2", "gauge"), 3, "mst/reversed.yaml"),
     "mst/plus": Run("mst", PLUS, 5, "mst/plus.yaml"),
@@ -166,8 +186,17 @@ DOCS = {
         f"plus-labels{count}": Entry(f"GAUGE+ on PolyMNIST with {count} labels", (f"polymnist/labels{count}",))
         for count in LABELS
     },
-    "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust",)),
-    "trust-audit": Entry("Audit of learned trust", ("polymnist/trust",)),
+    "trust-imputed": Entry("Imputing with trust on PolyMNIST", ("polymnist/trust", "polymnist/sound")),
+    "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust", "polymnist/sound", "polymnist/dynamic")),
+    "trust-audit": Entry(
+        "Audit of learned trust", ("polymnist/trust", "leaf99/trust", "ham10000/trust", "celeba_table/trust")
+    ),
+    **{
+        f"unlabelled{count}": Entry(
+            f"PolyMNIST with {count} labels and 60,000 samples", (f"polymnist/unlabelled{count}",)
+        )
+        for count in LABELS
+    },
     "mst": Entry("MST, every condition", ("mst",)),
     "mst-paired": Entry("MST, differences", ("mst",)),
     "mst-audit": Entry("Audit of GAUGE on MST", ("mst",)),
