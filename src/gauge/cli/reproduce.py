@@ -84,12 +84,12 @@ def _run(
         )
     if run.audits and not (results / name / "audit.json").is_file():
         source = None if data is None else str(data.resolve())
-        gated = [each for each in experiments_of(run, results, source) if str(each.row) == "gauge"]
+        gated = [each for each in experiments_of(run, results, source) if str(each.row) in run.audited]
         _audit(run, gated, results / name, workspace, device)
 
 
 def _audit(run: "Run", gated: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:
-    """Audit every seed of GAUGE and keep what was found beside the results."""
+    """Audit every seed of these rows and keep what was found beside the results."""
     from gauge.experiments.workspace import Workspace
     from gauge.training.checkpoint import write_text
 

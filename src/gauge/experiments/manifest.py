@@ -14,7 +14,10 @@ ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
 EVERY = tuple(f"every={rate}" for rate in (0.2, 0.4, 0.6, 0.8))
 SVHN = ("missing=text", "missing=mnist+text")
 PLUS = ("gauge_plus", "late_fusion")
-NO_HEADS, TRUST = "gauge_plus:gauge_plus-no-heads", ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-swaps")
+NO_HEADS, SWAPS = "gauge_plus:gauge_plus-no-heads", "gauge_plus:gauge_plus-swaps"
+TRUST = ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-trust-imputed")
+UNLABELLED = ("gauge_plus", "gauge_plus:gauge_plus-informed", TRUST[1], "gauge_plus:gauge_plus-taught")
+SWAPPED = (*ETA, "swapped=0.2", "swapped=0.4")
 LABELS = (256, 1024, 4096)
 READINGS = ("gauge", "gauge:gauge-read-encoder", "dymo", "dymo:dymo-e", "any_subset", "any_subset:any_subset-euclidean")
 ORACLE = ("gauge:v1", "gauge:v2", "gauge")
@@ -24,7 +27,7 @@ LONG = ("gauge:v2", "gauge", "gauge:masked", "dymo", "gauge:v1")  # in the order
 @dataclass(frozen=True)
 class Run:
     """One comparison, kept in a folder under `results`: what `gauge benchmark` is asked for. `settings` is a YAML file
-    there; `audits` are the protocols of `gauge audit` for every seed of GAUGE."""
+    there; `audits` are the protocols of `gauge audit` for every seed of the rows `audited`."""
 
     benchmark: str
     rows: tuple[str, ...]
@@ -32,6 +35,7 @@ class Run:
     settings: str = ""
     protocols: tuple[str, ...] = ()
     audits: tuple[str, ...] = ()
+    audited: tuple[str, ...] = ("gauge",)
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,24 @@ RUNS = {
         for count in LABELS
     },
     "polymnist/trust": Run(
-        "polymnist", (*TRUST, *PLUS), 3, "polymnist/trust.yaml", (*ETA, "swapped=0.2", "swapped=0.4")
+        "polymnist",
+        (*TRUST, SWAPS),
+        3,
+        "polymnist/trust.yaml",
+        SWAPPED,
+        ("eta=0.8", "swapped=0.2", "swapped=0.4"),
+        TRUST,
     ),
+    "polymnist/sound": Run("polymnist", PLUS, 3, "polymnist/trust.yaml", SWAPPED),
+    "polymnist/dynamic": Run("polymnist", ("qmf", "pdf", "dynmm"), 3, "polymnist/trust.yaml", SWAPPED),
+    **{
+        f"polymnist/unlabelled{count}": Run("polymnist", UNLABELLED, 3, f"polymnist/unlabelled{count}.yaml")
+        for count in LABELS
+    },
+    **{
+        f"{name}/trust": Run(name, TRUST[1:], 3, f"{name}/trust.yaml", audits=("gamma=0.5", "gamma=0.9"), audited=TRUST)
+        for name in ("leaf99", "ham10000", "celeba_table")
+    },
     "mst": Run("mst", (*CONTROLS, INFORMED, *NORMALIZATIONS, "late_fusion"), 5, "mst/subset.yaml", audits=SVHN),
     "mst/reversed": Run("mst", ("gauge:v1", "dymo", "gauge:v2", "gauge"), 3, "mst/reversed.yaml"),
     "mst/plus": Run("mst", PLUS, 5, "mst/plus.yaml"),
@@ -90,12 +110,11 @@ RUNS = {
     "celeba_chubby": Run("celeba_chubby", (*CONTROLS, SCORES[0], *PLUS), 10),
     "celeba_chin": Run("celeba_chin", (*CONTROLS, SCORES[0], *PLUS), 10),
     "leaf99": Run("leaf99", (*TABULAR, "all"), 5, "leaf99/settings.yaml", audits=("gamma=0.9",)),
-    "leaf99/disjoint": Run("leaf99", (*TABULAR, "late_fusion"), 5, "leaf99/disjoint.yaml"),
+    "leaf99/disjoint": Run("leaf99", (*PLUS, "gauge:masked", "gauge:v2", "gauge", "dymo"), 5, "leaf99/disjoint.yaml"),
     "leaf99/readings": Run("leaf99", (*READINGS, "gauge:v2"), 2, audits=("gamma=0.9",)),
     "leaf99/oracle": Run("leaf99", ORACLE, 2, "leaf99/oracle.yaml"),
     "leaf99/iterative": Run("leaf99", ("gauge",), 5, "leaf99/iterative.yaml"),
     "leaf99/epochs100": Run("leaf99", ("all",), 3, "leaf99/epochs100.yaml"),
-    "leaf99/plus": Run("leaf99", PLUS, 5, "leaf99/plus.yaml"),
     "ham10000": Run("ham10000", (*TABULAR, *GRIDS), 3, audits=("gamma=1",)),
     "ham10000/iterative": Run("ham10000", ("gauge",), 3, "ham10000/iterative.yaml"),
     "ham10000/plus": Run("ham10000", PLUS, 5, "ham10000/plus.yaml"),
@@ -134,7 +153,7 @@ DOCS = {
     "headline": Entry(
         "GAUGE+ in the hardest conditions",
         (
-            *("polymnist/plus", "polymnist/cosine", "polymnist/labels256", "leaf99/plus", "leaf99", "mst/plus", "mst"),
+            *("polymnist/plus", "polymnist/cosine", "polymnist/labels256", "leaf99/disjoint", "mst/plus", "mst"),
             *("celeba/plus", "celeba", "ham10000/plus", "ham10000"),
         ),
     ),
@@ -159,7 +178,7 @@ DOCS = {
     "audit": Entry("Audit of GAUGE on PolyMNIST", ("polymnist/cosine",)),
     "separation": Entry("Which scores tell right from wrong", ("polymnist/cosine",)),
     "plus-polymnist": Entry("GAUGE+ on PolyMNIST", ("polymnist/plus", "polymnist/cosine")),
-    "plus-leaf99": Entry("GAUGE+ on leaf99", ("leaf99/plus", "leaf99")),
+    "plus-leaf99": Entry("GAUGE+ on leaf99", ("leaf99/disjoint",)),
     "plus-mst": Entry("GAUGE+ on MST", ("mst/plus", "mst")),
     "plus-celeba": Entry("GAUGE+ on CelebA", ("celeba/plus", "celeba")),
     "plus-ham10000": Entry("GAUGE+ on ham10000", ("ham10000/plus", "ham10000")),
@@ -167,8 +186,17 @@ DOCS = {
         f"plus-labels{count}": Entry(f"GAUGE+ on PolyMNIST with {count} labels", (f"polymnist/labels{count}",))
         for count in LABELS
     },
-    "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust",)),
-    "trust-audit": Entry("Audit of learned trust", ("polymnist/trust",)),
+    "trust-imputed": Entry("Imputing with trust on PolyMNIST", ("polymnist/trust", "polymnist/sound")),
+    "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust", "polymnist/sound", "polymnist/dynamic")),
+    "trust-audit": Entry(
+        "Audit of learned trust", ("polymnist/trust", "leaf99/trust", "ham10000/trust", "celeba_table/trust")
+    ),
+    **{
+        f"unlabelled{count}": Entry(
+            f"PolyMNIST with {count} labels and 60,000 samples", (f"polymnist/unlabelled{count}",)
+        )
+        for count in LABELS
+    },
     "mst": Entry("MST, every condition", ("mst",)),
     "mst-paired": Entry("MST, differences", ("mst",)),
     "mst-audit": Entry("Audit of GAUGE on MST", ("mst",)),
