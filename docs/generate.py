@@ -33,8 +33,10 @@ from gauge.training.settings import TrainSettings
 ROOT = Path(__file__).parent.parent
 
 
-def is_measured(folder: str) -> bool:
-    return (ROOT / "results" / folder / "results.json").exists()
+def is_measured(folder: str, variant: str = "") -> bool:
+    """Whether there are results, of that variant if one is given."""
+    path, quote = ROOT / "results" / folder / "results.json", '"' if variant else ""
+    return path.exists() and f'"variant": "{variant}{quote}' in path.read_text(encoding="utf-8")
 
 
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
@@ -106,6 +108,7 @@ FOLDERS = {  # every comparison of gates, and its hardest condition
     "mst": "missing=mnist+text",
     "celeba": "missing=text",
     "leaf99": "gamma=0.9",
+    "leaf99/disjoint": "gamma=0.9",
     "ham10000": "gamma=1",
     "mst/long": "missing=mnist+text",
     "celeba/long": "missing=text",
@@ -114,11 +117,11 @@ FOLDERS = {  # every comparison of gates, and its hardest condition
     "celeba_table": "gamma=1",
     "celeba_table/balanced": "gamma=1",
 }
-FOLDERS = {folder: hardest for folder, hardest in FOLDERS.items() if is_measured(folder)}
+FOLDERS = {folder: hardest for folder, hardest in FOLDERS.items() if is_measured(folder, "gauge")}
 LITTLE = 0.1  # sum of the rates of gates that have hardly trained
 MST, CELEBA = (
-    ("mst/long" if is_measured("mst/long") else "mst"),
-    ("celeba/long" if is_measured("celeba/long") else "celeba"),
+    ("mst/long" if "mst/long" in FOLDERS else "mst"),
+    ("celeba/long" if "celeba/long" in FOLDERS else "celeba"),
 )
 INCOMPLETE = (
     *(("polymnist/cosine", each) for each in ("eta=0.6", "eta=0.8")),
