@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.model.frozen import Frozen
@@ -20,6 +21,7 @@ from gauge.model.gates import (
     uses_zscore,
 )
 from gauge.model.network import Network
+from gauge.model.passes import Passes
 from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.scoring.taylor import taylor_evidence
 from gauge.model.trust import TrustHead, per_unit, rightness, trust_term
@@ -159,14 +161,15 @@ class Gauge(Method):
             gates = torch.where(units.observed, 1.0, self.gate(torch.zeros_like(units.observed, dtype=torch.float32)))
             return Prediction(classifier(units.tokens, attention_bias(gates)), None, gates)
         reference, objective, key = self.reference(units), self.gating.objective, reading.completed.key
-        evidence = self.score(classifier, units.tokens, reference=reference, objective=objective, key=key)
+        passes = Passes(classifier, units.tokens)
+        evidence = self.score(passes, passes.tokens, reference=reference, objective=objective, key=key)
         scores = normalize_scores(evidence.scores, self.gating.normalization, visible=visible)
         if self.gating.granularity == "modality":
             scores = pool_by_modality(scores, units.modality, visible=visible)
         if self.gating.informed:
             scores = scores - self.distrust * ~units.observed
         gates = self.gate(scores)
-        return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
+        return Prediction(passes.gated(attention_bias(gates)), evidence, gates)
 
     def rightness(self, batch: Batch, reading: Reading) -> tuple[Tensor, Tensor]:
         """How right every unit of a training batch is, and for which units that is known. What an imputed modality shows is
@@ -179,14 +182,14 @@ class Gauge(Method):
 
     def _trusting(self, reading: Reading, trust: TrustHead) -> Prediction:
         """Gates that are the trust in each unit; the task teaches the network to live with them, not them to please it."""
-        units, tokens = reading.units, reading.units.tokens
-        logits, gradient = ungated_gradient(reading.classifier, tokens, self.gating.objective)
-        effects = (gradient * displacement(tokens, self.reference(units))).float()
+        units, passes = reading.units, Passes(reading.classifier, reading.units.tokens)
+        logits, gradient = ungated_gradient(passes, passes.tokens, self.gating.objective)
+        effects = (gradient * displacement(passes.tokens, self.reference(units))).float()
         evidence = Evidence(effects.abs().sum(-1), logits)
         facts = {"visible": reading.visible, "uncertainty": reading.uncertainty, "opinions": reading.opinions}
         trusted = trust(units, evidence, effects.sum(-1), **facts)
         gates = trusted.detach()
-        return Prediction(reading.classifier(tokens, attention_bias(gates)), evidence, gates, trusted)
+        return Prediction(passes.gated(attention_bias(gates)), evidence, gates, trusted)
 
     @torch.no_grad()
     def _answers_alone(self, reading: Reading) -> Tensor:
@@ -205,11 +208,18 @@ class Gauge(Method):
         return units.embedding if reference is None else units.embedding + reference.to(units.embedding)
 
     def _check(self, evidence: Evidence, batch: Batch) -> None:
+        if informative(evidence.scores):
+            return
         wrong = ~torch.isfinite(evidence.scores).all(1)
         if wrong.any():
             raise ValueError(
                 f"the evidence scores of sample {int(batch.index[wrong][0])} are not finite ({int(wrong.sum())} such in "
                 "the batch); look for exploding weights or for a score that divides by zero"
             )
-        if evidence.scores.shape[1] > 1 and (evidence.scores.std(1) < SCORE_FLOOR).all():
-            logger.warning("all evidence scores are within %g: the gates cannot tell units apart", SCORE_FLOOR)
+        logger.warning("all evidence scores are within %g: the gates cannot tell units apart", SCORE_FLOOR)
+
+
+def informative(scores: Float[Tensor, "b n"]) -> Bool[Tensor, ""]:
+    """Whether all scores are finite and those of some sample differ."""
+    finite = torch.isfinite(scores).all()
+    return finite if scores.shape[1] == 1 else finite & (scores.std(1) >= SCORE_FLOOR).any()

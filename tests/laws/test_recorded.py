@@ -1,0 +1,103 @@
+"""Recorded predictions are those of the model, however a batch is cut into parts. CUDA graphs are in tests/gpu."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from helpers import gauge, incomplete_batch, noise, plus, unchecked, with_hidden
+
+from gauge import Batch, Gating, Recorded
+from gauge.imputers.mean import Mean
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """Everything but the compiler: predictions are traced to graphs, which run as they are."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **options: graph)
+    with unchecked():
+        yield
+
+
+def assert_same(fast, own):
+    for name in ("logits", "gates", "trust"):
+        torch.testing.assert_close(getattr(fast, name), getattr(own, name))
+    assert (fast.evidence is None) == (own.evidence is None)
+    if own.evidence is not None:
+        torch.testing.assert_close(fast.evidence.scores, own.evidence.scores)
+        torch.testing.assert_close(fast.evidence.logits, own.evidence.logits)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda train: gauge(),
+        lambda train: gauge(Mean.of(train), granularity="modality"),
+        lambda train: gauge(Mean.of(train), granularity="imputed"),
+        lambda train: plus(gating=Gating(granularity="trust")),
+    ],
+    ids=["units", "modalities", "imputed", "trust"],
+)
+def test_parts_of_every_size_give_the_prediction_of_the_model(model, train, batch, traced):
+    model = model(train).eval()
+    own = model.predict(batch)
+    for sizes in ((4,), (1, 3)):  # six samples: 4 and 2 of 4, or 3 and 3
+        assert_same(Recorded(model, compile=True, sizes=sizes).predict(batch), own)
+
+
+def test_each_size_and_shape_is_made_once(batch, traced):
+    fast = Recorded(gauge(), compile=True, sizes=(1, 4))
+    for _ in range(2):
+        fast.predict(batch)
+        fast.predict(incomplete_batch(1))
+    assert len(fast.calls) == 2
+
+
+def test_weights_that_change_in_place_are_used(batch, traced):
+    model = gauge()
+    fast = Recorded(model, compile=True, sizes=(6,))
+    before = fast.predict(batch)
+    with torch.no_grad():
+        model.classifier.head.weight.mul_(2)
+    assert not torch.allclose(fast.predict(batch).logits, before.logits)
+    assert_same(fast.predict(batch), model.predict(batch))
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_a_recorded_model_refuses_what_the_model_refuses(batch, traced, compile):
+    fast = Recorded(gauge(), compile=compile, sizes=(4,))
+    observed = {name: torch.zeros_like(flags) for name, flags in batch.observed.items()}
+    with pytest.raises(ValueError, match="nothing is observed in sample 10 "):
+        fast.predict(replace(batch, observed=observed))
+    spoiled = {**batch.inputs, "signal": torch.full_like(batch.inputs["signal"], torch.nan)}
+    with pytest.raises(
+        ValueError, match=r"inputs\['signal'\] holds 28 NaN or infinite values that are marked observed"
+    ):
+        fast.predict(replace(batch, inputs=spoiled))
+    assert_same(fast.predict(with_hidden(batch, "nan")), fast.model.predict(batch))
+
+
+def test_scores_that_tell_nothing_are_reported(batch, traced, caplog):
+    model = gauge()
+    torch.nn.init.zeros_(model.classifier.head.weight)
+    Recorded(model, compile=True, sizes=(6,)).predict(batch)
+    assert "the gates cannot tell units apart" in caplog.text
+
+
+def test_without_a_gpu_a_recorded_model_predicts_as_the_model(batch):
+    model = gauge()
+    fast = Recorded(model)
+    assert torch.equal(fast.predict(batch).logits, model.predict(batch).logits)
+    assert not fast.calls
+    half = Recorded(model, precision="bf16").predict(batch).logits
+    assert 0 < (half.float() - model.predict(batch).logits).abs().max() < 0.1
+
+
+@pytest.mark.slow
+def test_a_compiled_model_predicts_as_the_model():
+    model, samples = gauge(), 4
+    batch = Batch(
+        {"image": noise(samples, 1, 8, 8), "signal": noise(samples, 7), "table": noise(samples, 5)},
+        {name: torch.ones(samples, dtype=torch.bool) for name in ("image", "signal", "table")},
+    )
+    with unchecked():
+        assert_same(Recorded(model, compile=True, sizes=(4,)).predict(batch), model.predict(batch))
