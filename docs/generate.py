@@ -32,7 +32,7 @@ from gauge.training.settings import TrainSettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
-PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md")
+PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md", "docs/production.md")
 DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
 ROWS = {
     "any_subset": "backbone as trained, missing units masked",
@@ -578,6 +578,26 @@ def scoring_cost() -> str:
     return "\n".join(lines) + "\n"
 
 
+def prediction_cost() -> str:
+    """Whole predictions, eager and recorded, on each machine that was measured."""
+    lines = ["| machine | batch | precision | how | ms a batch | predictions a second |", "|---" * 6 + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("scoring_cost-*.json")):
+        content = json.loads(path.read_text())
+        if "prediction" not in content:
+            continue
+        machine, whole = content["hardware"].get("gpu") or "CPU", content["prediction"]
+        recorded = "recorded" if content["hardware"].get("gpu") else "eager"
+        for how in ("eager", "recorded", "compiled"):
+            if f"{how}_ms" in whole["batch_1"] and (how != "recorded" or recorded == how):
+                cost = whole["batch_1"][f"{how}_ms"]
+                lines.append(f"| {machine} | 1 | float32 | {how} | {cost:.2f} | {1000 / cost:,.0f} |")
+        for row in whole["large"]:
+            how = f"compiled, {row['part']:,} at once" if row["compiled"] else f"{recorded}, {row['part']:,} at once"
+            cells = (machine, f"{whole['large_batch']:,}", row["precision"], how, f"{row['ms']:.1f}")
+            lines.append(f"| {' | '.join(cells)} | {row['predictions_per_second']:,} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
+
+
 def pipeline_cost() -> str:
     """Seconds an epoch of every stage, launched kernel by kernel and recorded, and samples a second."""
     head = ("benchmark", "stage", "s an epoch, eager", "s an epoch, recorded", "launch overhead", "samples a second")
@@ -755,6 +775,7 @@ TABLES = {
     "power": power,
     "budgets": budgets,
     "scoring-cost": scoring_cost,
+    "prediction-cost": prediction_cost,
     **{
         f"{name}-{what}": partial(write, name)
         for name in ("leaf99", "ham10000")

@@ -47,7 +47,7 @@ LAYOUTS = {  # units, width, heads, classes
 LARGE = {"cuda": 4096, "cpu": 64}  # samples of a large batch
 PARTS = {"cuda": (256, 512, 1024, 4096), "cpu": (64,)}  # samples of it that are recorded together
 COMPILED = {"cuda": (512, 4096), "cpu": (64,)}  # the same, where the prediction is compiled too, which takes a while
-GOALS = {"eager_over_recorded": 10, "exact_over_taylor_recorded": 1, "predictions_per_second": 300_000}
+GOALS = {"eager_over_fast": 10, "exact_over_taylor_recorded": 1, "predictions_per_second": 300_000}
 LIMITS = {"prediction_over_forward": 3.1}
 
 
@@ -188,8 +188,9 @@ def apart(model: Gauge, fast: Recorded, batch: Batch) -> float:
 
 def goals(row: dict[str, float], whole: dict[str, Any]) -> dict[str, dict[str, float | bool]]:
     """The goals for prediction on a GPU beside what was measured."""
+    batch_1 = whole["batch_1"]
     reached = {
-        "eager_over_recorded": whole["batch_1"]["eager_over_recorded"],
+        "eager_over_fast": max(batch_1["eager_over_recorded"], batch_1.get("eager_over_compiled", 0.0)),
         "exact_over_taylor_recorded": row["batched_over_taylor_graph"],
         "predictions_per_second": max(
             each["predictions_per_second"] for each in whole["large"] if each["precision"] == "bf16"

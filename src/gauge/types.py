@@ -278,6 +278,15 @@ class SupportsAttention(Protocol):
         """[b, h, s, s], after the softmax."""
 
 
+@runtime_checkable
+class SupportsEntry(SupportsAttention, Protocol):
+    """A classifier whose passes over the same tokens share what does not depend on the bias."""
+
+    def entry(self, tokens: Tensor) -> tuple[Tensor, ...]: ...
+
+    def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Tensor: ...
+
+
 class ScoreOptions(TypedDict, total=False):
     """The options of scorers; each reads what it needs. `reference` replaces a unit (zero unless given), `objective` is
     differentiated, `key` holds one integer per sample for random draws."""

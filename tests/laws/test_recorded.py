@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import gauge, incomplete_batch, noise, plus, unchecked, with_hidden
+from helpers import gauge, incomplete_batch, plus, unchecked, with_hidden
 
-from gauge import Batch, Gating, Recorded
+from gauge import Gating, Recorded
 from gauge.imputers.mean import Mean
+from gauge.training import recorded
 
 
 @pytest.fixture
-def traced(monkeypatch):
-    """Everything but the compiler: predictions are traced to graphs, which run as they are."""
+def uncompiled(monkeypatch):
+    """Everything but tracing and compiling, which take long."""
     monkeypatch.setattr(torch, "compile", lambda graph, **options: graph)
-    with unchecked():
-        yield
+    monkeypatch.setattr(recorded, "make_fx", lambda call: lambda *tensors: call)
 
 
 def assert_same(fast, own):
@@ -37,14 +37,14 @@ def assert_same(fast, own):
     ],
     ids=["units", "modalities", "imputed", "trust"],
 )
-def test_parts_of_every_size_give_the_prediction_of_the_model(model, train, batch, traced):
+def test_parts_of_every_size_give_the_prediction_of_the_model(model, train, batch, uncompiled):
     model = model(train).eval()
     own = model.predict(batch)
     for sizes in ((4,), (1, 3)):  # six samples: 4 and 2 of 4, or 3 and 3
         assert_same(Recorded(model, compile=True, sizes=sizes).predict(batch), own)
 
 
-def test_each_size_and_shape_is_made_once(batch, traced):
+def test_each_size_and_shape_is_made_once(batch, uncompiled):
     fast = Recorded(gauge(), compile=True, sizes=(1, 4))
     for _ in range(2):
         fast.predict(batch)
@@ -52,7 +52,7 @@ def test_each_size_and_shape_is_made_once(batch, traced):
     assert len(fast.calls) == 2
 
 
-def test_weights_that_change_in_place_are_used(batch, traced):
+def test_weights_that_change_in_place_are_used(batch, uncompiled):
     model = gauge()
     fast = Recorded(model, compile=True, sizes=(6,))
     before = fast.predict(batch)
@@ -63,7 +63,7 @@ def test_weights_that_change_in_place_are_used(batch, traced):
 
 
 @pytest.mark.parametrize("compile", [False, True])
-def test_a_recorded_model_refuses_what_the_model_refuses(batch, traced, compile):
+def test_a_recorded_model_refuses_what_the_model_refuses(batch, uncompiled, compile):
     fast = Recorded(gauge(), compile=compile, sizes=(4,))
     observed = {name: torch.zeros_like(flags) for name, flags in batch.observed.items()}
     with pytest.raises(ValueError, match="nothing is observed in sample 10 "):
@@ -76,7 +76,7 @@ def test_a_recorded_model_refuses_what_the_model_refuses(batch, traced, compile)
     assert_same(fast.predict(with_hidden(batch, "nan")), fast.model.predict(batch))
 
 
-def test_scores_that_tell_nothing_are_reported(batch, traced, caplog):
+def test_scores_that_tell_nothing_are_reported(batch, uncompiled, caplog):
     model = gauge()
     torch.nn.init.zeros_(model.classifier.head.weight)
     Recorded(model, compile=True, sizes=(6,)).predict(batch)
@@ -92,12 +92,18 @@ def test_without_a_gpu_a_recorded_model_predicts_as_the_model(batch):
     assert 0 < (half.float() - model.predict(batch).logits).abs().max() < 0.1
 
 
+@pytest.mark.parametrize("half", [False, True])
+def test_a_traced_prediction_is_that_of_the_model(batch, monkeypatch, half):
+    """The graph holds the scoring pass with its backward pass."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **options: graph)
+    model = gauge().eval()
+    with unchecked():
+        other = Recorded(model, compile=True, precision="bf16" if half else "float32", sizes=(4,)).predict(batch)
+    torch.testing.assert_close(other.gates, model.predict(batch).gates, atol=0.1 if half else 1e-5, rtol=0)
+
+
 @pytest.mark.slow
-def test_a_compiled_model_predicts_as_the_model():
-    model, samples = gauge(), 4
-    batch = Batch(
-        {"image": noise(samples, 1, 8, 8), "signal": noise(samples, 7), "table": noise(samples, 5)},
-        {name: torch.ones(samples, dtype=torch.bool) for name in ("image", "signal", "table")},
-    )
+def test_a_compiled_prediction_is_that_of_the_model(batch):
+    model = gauge().eval()
     with unchecked():
         assert_same(Recorded(model, compile=True, sizes=(4,)).predict(batch), model.predict(batch))

@@ -181,6 +181,7 @@ DOCS = {
     ),
     "claims": Entry("The paper's claims", ("polymnist/all", "polymnist/cosine", "mst", "celeba", "leaf99", "ham10000")),
     "scoring-cost": Entry("Scoring time on our machines", scripts=("perf/scoring_cost.py",)),
+    "prediction-cost": Entry("Prediction time on our machines", scripts=("perf/scoring_cost.py",)),
     "pipeline-cost": Entry(
         "Seconds of every stage",
         scripts=tuple(f"perf/pipeline.py {n} --data DATA" for n in ("polymnist", "leaf99", "ham10000")),

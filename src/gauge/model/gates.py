@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.types import SupportsAttention
+from gauge.types import SupportsEntry
 
 SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
 GATE_FLOOR = 1e-9  # ε_g of Eq. 9, app. B.3
@@ -86,7 +86,7 @@ def hiding_bias(visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 1 s"]:
 class Biased:
     """A classifier that adds a fixed bias, such as `hiding_bias`, to the bias it is given."""
 
-    def __init__(self, classifier: SupportsAttention, fixed: Tensor) -> None:
+    def __init__(self, classifier: SupportsEntry, fixed: Tensor) -> None:
         self.classifier, self.fixed = classifier, fixed
 
     def __call__(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
