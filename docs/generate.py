@@ -210,6 +210,17 @@ def plus(folder: str, protocols: tuple[str, ...], *others: str) -> str:
     return beside(rows, protocols)
 
 
+def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) -> str:
+    """Expected calibration error in percent and log loss, means over the seeds."""
+    lines = [f"| calibration error, % / log loss | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    for row in rows:
+        measured = [[result for result, _ in seeds(folder, row, each).values()] for each in protocols]
+        means = [[mean(float(getattr(result, key)) for result in each) for key in CALIBRATION] for each in measured]
+        lines.append(f"| {row} | {' | '.join(f'{100 * error:.1f} / {loss:.3f}' for error, loss in means)} |")
+    return "\n".join(lines) + "\n"
+
+
+CALIBRATION = ("calibration_error", "log_loss")
 HEADLINE = {  # column -> folder of GAUGE+, folder of the rows on one backbone, folder of late fusion, protocol
     "PolyMNIST, one view of five": ("polymnist/plus", "polymnist/cosine", "polymnist/cosine", "eta=0.8"),
     "the same, 256 labels": ("polymnist/labels256", None, "polymnist/labels256", "eta=0.8"),
@@ -808,6 +819,7 @@ TABLES = {
     "plus-mst": lambda: plus("mst", DIGITS, *SHARED),
     "plus-celeba": lambda: plus("celeba", FACES, *SHARED),
     "plus-ham10000": lambda: plus("ham10000", GAMMA, *SHARED),
+    "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", "late_fusion", *SHARED), GAMMA),
     "plus-labels256": lambda: few_labels(256, "gauge_plus:gauge_plus-no-heads"),
     "plus-labels1024": lambda: few_labels(1024),
     "plus-labels4096": lambda: few_labels(4096),
