@@ -210,6 +210,17 @@ def plus(folder: str, protocols: tuple[str, ...], *others: str) -> str:
     return beside(rows, protocols)
 
 
+def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) -> str:
+    """Expected calibration error in percent and log loss, means over the seeds."""
+    lines = [f"| calibration error, % / log loss | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    for row in rows:
+        measured = [[result for result, _ in seeds(folder, row, each).values()] for each in protocols]
+        means = [[mean(float(getattr(result, key)) for result in each) for key in CALIBRATION] for each in measured]
+        lines.append(f"| {row} | {' | '.join(f'{100 * error:.1f} / {loss:.3f}' for error, loss in means)} |")
+    return "\n".join(lines) + "\n"
+
+
+CALIBRATION = ("calibration_error", "log_loss")
 HEADLINE = {  # column -> folder of GAUGE+, folder of the rows on one backbone, folder of late fusion, protocol
     "PolyMNIST, one view of five": ("polymnist/plus", "polymnist/cosine", "polymnist/cosine", "eta=0.8"),
     "the same, 256 labels": ("polymnist/labels256", None, "polymnist/labels256", "eta=0.8"),
@@ -761,6 +772,23 @@ def when() -> str:
     return "\n".join([*lines, *(f"| {data} | {use} | {reason} |" for data, (use, reason) in rows.items())]) + "\n"
 
 
+def table_networks() -> str:
+    """The network of GaugeClassifier beside TabM: means over the tables, and on how many each has the better score."""
+    records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "table_networks.json").read_text(encoding="utf-8")))
+    lines = ["| cells blank | tables | network: AUC, % / log loss / CPU s | TabM | network better in AUC, log loss |"]
+    lines.append("|---" * 5 + "|")
+    for rate, each in records.groupby("missing"):
+        pivot = each.pivot_table(index=["table", "seed"], columns="model", values=["auc", "log_loss", "cpu_seconds"])
+        auc, loss, cost = (pivot[key] for key in ("auc", "log_loss", "cpu_seconds"))
+        shown = [
+            f"{100 * auc[model].mean():.1f} / {loss[model].mean():.3f} / {cost[model].mean():.1f}"
+            for model in ("network", "TabM")
+        ]
+        wins = f"{(auc['network'] > auc['TabM']).sum()}, {(loss['network'] < loss['TabM']).sum()}"
+        lines.append(f"| {rate:.0%} | {len(pivot)} | {' | '.join(shown)} | {wins} |".replace("%", " %"))
+    return "\n".join(lines) + "\n"
+
+
 def rivals() -> str:
     """GaugeClassifier beside its rivals: means over the tables of ordinary packages, by the share of blank cells."""
     records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "tables.json").read_text(encoding="utf-8")))
@@ -828,6 +856,8 @@ TABLES = {
     "plus-mst": lambda: plus("mst", DIGITS, *SHARED),
     "plus-celeba": lambda: plus("celeba", FACES, *SHARED),
     "plus-ham10000": lambda: plus("ham10000", GAMMA, *SHARED),
+    "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", "late_fusion", *SHARED), GAMMA),
+    "table-networks": table_networks,
     "plus-labels256": lambda: few_labels(256, "gauge_plus:gauge_plus-no-heads"),
     "plus-labels1024": lambda: few_labels(1024),
     "plus-labels4096": lambda: few_labels(4096),
