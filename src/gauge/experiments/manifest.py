@@ -179,6 +179,8 @@ DOCS = {
     "separation": Entry("Which scores tell right from wrong", ("polymnist/cosine",)),
     "plus-polymnist": Entry("GAUGE+ on PolyMNIST", ("polymnist/plus", "polymnist/cosine")),
     "plus-leaf99": Entry("GAUGE+ on leaf99", ("leaf99/disjoint",)),
+    "plus-calibration": Entry("Calibration of GAUGE+ on leaf99", ("leaf99/disjoint",)),
+    "table-networks": Entry("The network for tables beside TabM", scripts=("perf/table_networks.py",)),
     "plus-mst": Entry("GAUGE+ on MST", ("mst/plus", "mst")),
     "plus-celeba": Entry("GAUGE+ on CelebA", ("celeba/plus", "celeba")),
     "plus-ham10000": Entry("GAUGE+ on ham10000", ("ham10000/plus", "ham10000")),
@@ -248,6 +250,7 @@ DOCS = {
     ),
     "dymo-speed": Entry("DyMo's selection, stacked and candidate by candidate", scripts=("perf/dymo_speed.py",)),
     "scoring-cost": Entry("Scoring time on our machines", scripts=("perf/scoring_cost.py",)),
+    "prediction-cost": Entry("Prediction time on our machines", scripts=("perf/scoring_cost.py",)),
     "pipeline-cost": Entry(
         "Seconds of every stage",
         scripts=tuple(f"perf/pipeline.py {n} --data DATA" for n in ("polymnist", "leaf99", "ham10000")),
