@@ -143,7 +143,9 @@ def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanc
 
 @pytest.mark.parametrize("weights", [{0: np.nan, 1: 1.0}, {0: 1.0, 1: np.inf}, {0: -1.0, 1: 1.0}, {0: 0.0, 1: 0.0}])
 def test_class_weights_that_decide_nothing_are_refused(frame, labels, weights):
-    with pytest.raises(ValueError, match="class_weight gives class .* the weight .*; give finite weights of at least 0"):
+    with pytest.raises(
+        ValueError, match="class_weight gives class .* the weight .*; give finite weights of at least 0"
+    ):
         GaugeClassifier(**OPTIONS, class_weight=weights).fit(frame, labels)
 
 

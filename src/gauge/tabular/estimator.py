@@ -31,7 +31,7 @@ from gauge.tabular.rows import Rows, cut_texts
 from gauge.tabular.schema import Schema
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
-from gauge.training.progress import stage_progress
+from gauge.training.progress import record_history, stage_progress
 from gauge.training.stages import OnEpoch
 from gauge.types import SupportsComplete
 
@@ -126,10 +126,19 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, folder: str | Path | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        folder: str | Path | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels.
 
-        With a folder every epoch is saved, and the same call continues an interrupted training.
+        With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is called with
+        the name of the stage after each epoch of the network; `history_` has their losses.
         """
         check_options(self)
         frame, y = self._rows_and_labels(X, y)
@@ -159,7 +168,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
         task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed)
-        with self._progress() as on_epoch:
+        with self._progress() as show:
+            self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
             fitted = fit_ensemble(
                 task,
                 self.experts_,
@@ -168,7 +178,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
                 validation=self.validation,
                 device=pick_device(self.device),
                 folder=None if folder is None else Path(folder),
-                on_epoch=on_epoch,
+                on_epoch=heard,
             )
         self.ensemble_, self.leaderboard_, self.recipe_ = fitted.ensemble, fitted.leaderboard, fitted.recipe
         self.n_rows_ = fitted.rows | {"empty": int(encoded.empty.sum())}
