@@ -155,7 +155,7 @@ def test_rows_without_a_label_are_left_out_and_reported(frame, labels, missing, 
     target[7], target[9] = missing, missing
     options = OPTIONS | {"experts": "linear"}
     model = GaugeClassifier(**options).fit(frame.assign(target=target), "target")
-    assert "2 rows have no label, first row 7; they are left out of training" in caplog.text
+    assert "2 rows have no label, first row 7: they are left out" in caplog.text
     assert model.classes_.tolist() == [0, 1]
     assert model.predict(frame).dtype == np.int64
     kept = ~frame.index.isin([7, 9])
@@ -169,3 +169,15 @@ def test_labels_that_are_neither_texts_nor_numbers_are_refused_before_training(f
     labels = pd.Series([label, other[type(label)]] * 30)
     with pytest.raises(ValueError, match="labels are texts, numbers or truth values, but .* is a .*; make them texts"):
         GaugeClassifier(**OPTIONS).fit(frame, labels)
+
+
+def test_an_imputer_also_learns_from_rows_without_a_label(frame, labels, tmp_path, caplog):
+    target = pd.Series(np.where(frame.index < 40, labels.astype(str), None), dtype=object)
+    options = OPTIONS | {"strategy": "impute", "imputer": "nearest", "experts": "network"}
+    with unchecked():
+        model = GaugeClassifier(**options).fit(frame, target)
+    assert "20 rows have no label, first row 40: the imputer alone learns from them" in caplog.text
+    assert model.n_rows_["imputer"] == model.n_rows_["train"] + 20
+    model.save(tmp_path)
+    rows = frame.assign(dose=np.nan)
+    np.testing.assert_array_equal(GaugeClassifier.load(tmp_path).predict_proba(rows), model.predict_proba(rows))

@@ -142,16 +142,15 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """
         check_options(self)
         frame, y = self._rows_and_labels(X, y)
-        frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
-        self.classes_, labels = inputs.class_numbers(y)
+        known, weights = inputs.has_label(y), inputs.check_weights(sample_weight, len(frame))
+        unlabelled, frame, weights = frame[~known], frame[known], weights[known]
+        self.classes_, labels = inputs.class_numbers(inputs.take_labels(y, known))
         self.class_weight_ = inputs.class_weights(self.class_weight, self.classes_, labels)
         self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
         self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
         self.experts_ = choose_experts(self.experts, self.schema_)
         self._print(*self.schema_.summary())
-        cut = cut_texts(self.schema_, frame) if "network" in self.experts_ else []
-        for problem in (*inputs.cost_problems(len(self.schema_.columns)), *cut):
-            logger.warning(problem)
+        self._warn(frame, unlabelled)
         encoded = self.schema_.encode(frame, self._image_files(), training=True)
         self.missing_rates_ = self.schema_.missing_rates(encoded)
         if self.missing_rate is None:
@@ -167,7 +166,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         shares = np.bincount(labels, minlength=len(self.classes_)) / len(labels)
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
-        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed)
+        useful = len(unlabelled) and "impute" in self.recipe_.strategies
+        more = self.schema_.encode(unlabelled, self._image_files()) if useful else None
+        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, more)
         with self._progress() as show:
             self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
             fitted = fit_ensemble(
@@ -380,6 +381,15 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """What each expert weighs in the answers for rows held out."""
         lines = self.leaderboard_[self.leaderboard_["expert"] != "combined"]
         return dict(zip(lines["expert"], lines["weight"], strict=True))
+
+    def _warn(self, frame: pd.DataFrame, unlabelled: pd.DataFrame) -> None:
+        """What is left out of training, and what may be expensive."""
+        if len(unlabelled):
+            use = "the imputer alone learns from them" if "impute" in self.recipe_.strategies else "they are left out"
+            logger.warning("%d rows have no label, first row %s: %s", len(unlabelled), unlabelled.index[0], use)
+        cut = cut_texts(self.schema_, frame) if "network" in self.experts_ else []
+        for problem in (*inputs.cost_problems(len(self.schema_.columns)), *cut):
+            logger.warning(problem)
 
     def _progress(self) -> AbstractContextManager[OnEpoch]:
         return stage_progress() if self.verbose else nullcontext(lambda stage, epoch: None)

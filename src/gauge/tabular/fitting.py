@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -109,6 +109,16 @@ class FittedModel:
     cut_short: dict[str, tuple[int, int]]
 
 
+class TrainingRows(NamedTuple):
+    """The rows that the network learns from, those held out, the weights of the former, and the rows that an imputer learns
+    from unless they are those of the network."""
+
+    train: Dataset
+    val: Dataset | None
+    weights: Tensor
+    imputer: Dataset | None
+
+
 class Weighted(Method):
     """A network whose training samples are weighted in the loss, relative to their batch. Unless it `answers`, because its
     gates are still to be trained, the combination of its heads is not learned."""
@@ -165,17 +175,16 @@ def train_model(
     schema: Schema,
     classes: int,
     recipe: Recipe,
+    rows: TrainingRows,
     *,
-    train: Dataset,
-    val: Dataset | None,
-    weights: Tensor,
     folder: Path | None,
     on_epoch: OnEpoch,
 ) -> FittedModel:
-    """The better strategy, by validation, of those trained from one backbone. `weights` are those of the training rows;
-    with a folder an interrupted training continues."""
+    """The better strategy, by validation, of those trained from one backbone. With a folder an interrupted training
+    continues."""
+    train, val, weights, imputer = rows
     limit = TimeLimit(recipe.seconds, on_epoch)
-    store = StageStore(train, val, folder, limit)
+    store = StageStore(train, val, folder, limit, imputer=imputer)
     settings = recipe.settings(len(train))
     stages = plan(schema, classes, recipe, settings, weights)
     trained = {name: store.trained(stage) for name, stage in stages.items()}
@@ -207,7 +216,7 @@ def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, 
     backbone = Stage("backbone", make_backbone, arguments, settings)
     arguments = {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed}
     complete = {"epochs": max(1, settings.epochs // 3), "masks": Complete()}
-    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete))
+    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete), split="imputer")
     shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4}
     stages = {"backbone": backbone}
     for strategy in recipe.strategies:

@@ -87,22 +87,23 @@ def by_position(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return rows.set_axis(list(names), axis=1)
 
 
-def drop_unlabelled(frame: pd.DataFrame, y: Any, weights: np.ndarray) -> tuple[pd.DataFrame, Any, np.ndarray]:
-    """The rows that have a label, the labels and their weights."""
-    column = (
-        y if isinstance(y, pd.Series) else pd.Series(y if isinstance(y, list | tuple) else column_or_1d(y, warn=True))
-    )
+def has_label(y: Any) -> np.ndarray:
+    """Which rows have a label that is neither missing nor blank."""
+    column = pd.Series(y if isinstance(y, pd.Series | list | tuple) else column_or_1d(y, warn=True))
     blank = column.map(lambda label: isinstance(label, str) and not label.strip()).fillna(True).astype(bool)
     known = ~(column.isna() | blank).to_numpy(bool)
-    if known.all():
-        return frame, y, weights
-    if not known.any():
+    if len(known) and not known.any():
         raise ValueError("all labels are missing; give rows that have one")
-    count, first = (~known).sum(), frame.index[~known][0]
-    logger.warning("%d rows have no label, first row %s; they are left out of training", count, first)
-    labels = column[known].infer_objects()
-    whole = pd.api.types.is_float_dtype(labels) and (labels % 1 == 0).all()  # integers beside missing ones
-    return frame[known], labels.astype("int64") if whole else labels, weights[known]
+    return known
+
+
+def take_labels(y: Any, known: np.ndarray) -> Any:
+    """The labels of some rows; integers that were floats only because others are missing are integers again."""
+    if known.all():
+        return y
+    labels = pd.Series(y)[known].infer_objects()
+    whole = pd.api.types.is_float_dtype(labels) and (labels % 1 == 0).all()
+    return labels.astype("int64") if whole else labels
 
 
 def check_weights(weights: Any, rows: int) -> np.ndarray:

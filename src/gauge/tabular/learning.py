@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+from gauge.data import Dataset
 from gauge.model.combination import Combination
 from gauge.tabular.ensemble import BESIDE, Ensemble, Network, leaderboard, learn_combination, make_folds, unscored
 from gauge.tabular.experts import Folds, Task
-from gauge.tabular.fitting import FittedModel, Recipe, train_model
+from gauge.tabular.fitting import FittedModel, Recipe, TrainingRows, train_model
+from gauge.tabular.schema import Encoded
 from gauge.training.metrics import ACCURACY
 from gauge.training.stages import OnEpoch
 
@@ -56,13 +58,17 @@ def fit_ensemble(
         if len(val) and len(np.unique(task.labels[val])) < task.classes:  # an AUC needs every class
             recipe = replace(recipe, metric=ACCURACY)
         encoded, spent = task.rows.encoded, time.monotonic() - started
+        train_rows = encoded.dataset("train", train, task.labels)
         fitted = train_model(
             task.rows.schema,
             task.classes,
             recipe if recipe.seconds is None else replace(recipe, seconds=max(recipe.seconds - spent, 0.0)),
-            train=encoded.dataset("train", train, task.labels).to(device),
-            val=encoded.dataset("val", val, task.labels).to(device) if len(val) else None,
-            weights=torch.from_numpy(task.weights[train]).float().to(device),
+            TrainingRows(
+                train_rows.to(device),
+                encoded.dataset("val", val, task.labels).to(device) if len(val) else None,
+                torch.from_numpy(task.weights[train]).float().to(device),
+                None if task.unlabelled is None else _joined(train_rows, task.unlabelled, device),
+            ),
             folder=folder,
             on_epoch=on_epoch,
         )
@@ -74,7 +80,20 @@ def fit_ensemble(
         validated = replace(ensemble, experts=held_out), task.rows.take(val), task.labels[val]
         learn_combination(*validated, rate=recipe.rate)
         board = leaderboard(*validated)
-    return FittedEnsemble(ensemble, board, {"train": len(train), "val": len(val)}, fitted, recipe)
+    more = 0 if task.unlabelled is None else int((~task.unlabelled.empty).sum())
+    counts = {"train": len(train), "val": len(val), "imputer": len(train) + more}
+    return FittedEnsemble(ensemble, board, counts, fitted, recipe)
+
+
+def _joined(train: Dataset, unlabelled: Encoded, device: torch.device) -> Dataset:
+    """The rows that an imputer learns from; it does not read labels."""
+    full = np.flatnonzero(~unlabelled.empty)
+    if not len(full):
+        return train.to(device)
+    more = unlabelled.dataset("imputer", full, np.zeros(len(unlabelled.empty), int))
+    inputs = {name: torch.cat([values, more.inputs[name]]) for name, values in train.inputs.items()}
+    observed = {name: torch.cat([flags, more.observed[name]]) for name, flags in train.observed.items()}
+    return Dataset("imputer", inputs, torch.cat([train.labels, more.labels]), observed).to(device)
 
 
 def _folds(task: Task, validation: float) -> Folds:

@@ -134,8 +134,9 @@ def _network(
     imputer = None
     if model.strategy_ == "impute":
         assert isinstance(model.imputer, str)
+        rows = model.n_rows_.get("imputer", model.n_rows_["train"])
         imputer_kind, options = imputer_for(model.imputer, model.schema_, donors=model.donors, seed=about["seed"])
-        imputer = imputer_kind.blank(model.schema_.blank(model.n_rows_["train"]), **options)
+        imputer = imputer_kind.blank(model.schema_.blank(rows), **options)
         checkpoint.load_into(imputer, _part("imputer.", tensors), path)
     gating, plus = gating_of(model.strategy_, model.gates), about["format"] == FORMAT
     network = build(model.schema_, len(model.classes_), SIZES[model.size], gating=gating, imputer=imputer, plus=plus)

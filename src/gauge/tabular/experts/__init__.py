@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
+from gauge.tabular.schema import Encoded, Schema
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 """Rows to learn from and rows held out, as indices."""
@@ -19,13 +19,14 @@ Folds = list[tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Task:
-    """What to learn: rows, their labels and how much each counts."""
+    """What to learn: rows, their labels and how much each counts; `unlabelled` are rows that imputers learn from, too."""
 
     rows: Rows
     labels: np.ndarray
     weights: np.ndarray
     classes: int
     seed: int
+    unlabelled: Encoded | None = None
 
 
 class Saved(NamedTuple):
