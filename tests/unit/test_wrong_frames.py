@@ -115,13 +115,15 @@ def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog)
         class_numbers(np.arange(60) / 2)
 
 
-def test_many_columns_are_reported_before_training(frame, labels, caplog, monkeypatch):
+def test_many_columns_and_rows_are_reported_before_training(frame, labels, caplog, monkeypatch):
     monkeypatch.setattr("gauge.tabular.inputs.MANY_COLUMNS", 2)
+    monkeypatch.setattr("gauge.tabular.fitting.LARGE", 40)
     with unchecked(), caplog.at_level(logging.WARNING):
         GaugeClassifier(**OPTIONS).fit(frame, labels)
     assert (
         "the table has 3 columns; training time grows with their square and may be hours: drop columns" in caplog.text
     )
+    assert "training the network on 48 rows takes about 0 min here; time_limit=" in caplog.text
 
 
 def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanced(tmp_path):

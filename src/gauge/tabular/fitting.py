@@ -1,9 +1,10 @@
 """Training the network of a table: GAUGE+, then its gates on masked or on imputed input, whichever validates better."""
 
 import inspect
+import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -34,10 +35,13 @@ from gauge.training.settings import TrainSettings
 from gauge.training.stages import OnEpoch, Stage, StageStore
 from gauge.types import Batch, Encoder, Imputer, Method, Prediction, SupportsComplete, Trainable
 
+logger = logging.getLogger(__name__)
+
 Strategy = Literal["mask", "impute"]
 
 STEPS, STEPS_PER_ROOT = 150, 6  # of the backbone: the larger of a number and a multiple of the root of the rows
 FEW_EPOCHS, MANY_EPOCHS = 3, 100
+LARGE = 20_000  # training rows from which on the duration is estimated first
 FLAT = (
     8192  # numbers in the units of a text or an image that one more unit reads side by side; pretrained ones have more
 )
@@ -187,6 +191,11 @@ def train_model(
     store = StageStore(train, val, folder, limit, imputer=imputer)
     settings = recipe.settings(len(train))
     stages = plan(schema, classes, recipe, settings, weights)
+    if len(train) >= LARGE:
+        logger.warning(
+            "training the network on %d rows takes about %.0f min here; time_limit= (--time-limit) ends it earlier",
+            *(len(train), seconds_left(store, stages.values()) / 60),
+        )
     trained = {name: store.trained(stage) for name, stage in stages.items()}
     scores = {strategy: _score(trained[strategy].module, val, settings) for strategy in recipe.strategies}
     best = choose_strategy(scores, 0 if val is None else len(val))
@@ -198,6 +207,15 @@ def train_model(
         model.model.combination.offset.fill_(-math.log(len(model.model.combination.offset)))
     epochs = {name: stage.about["epochs"] for name, stage in trained.items()}
     return FittedModel(model.model.eval(), best, scores, epochs, limit.cut_short)
+
+
+def seconds_left(store: StageStore, stages: Iterable[Stage]) -> float:
+    """How long the stages that are not trained yet will take, measured on a few steps of each."""
+    every = {each.identity: each for stage in stages for each in stage.all() if store.about(each) is None}
+    return sum(
+        each.settings.epochs * each.seconds_per_epoch(store.rows(each), store.val if each.settings.selection else None)
+        for each in every.values()
+    )
 
 
 def _score(module: Trainable, val: Dataset | None, settings: TrainSettings) -> float | None:
