@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from helpers import unchecked
 
 from gauge import GaugeClassifier
@@ -183,3 +184,16 @@ def test_an_imputer_also_learns_from_rows_without_a_label(frame, labels, tmp_pat
     model.save(tmp_path)
     rows = frame.assign(dose=np.nan)
     np.testing.assert_array_equal(GaugeClassifier.load(tmp_path).predict_proba(rows), model.predict_proba(rows))
+
+
+def test_n_jobs_is_the_number_of_threads_of_a_fit_and_of_nothing_after_it(frame, labels):
+    before, seen = torch.get_num_threads(), []
+    options = OPTIONS | {"experts": "network", "n_jobs": before + 1}
+    with unchecked():
+        GaugeClassifier(**options).fit(frame, labels, on_epoch=lambda *_: seen.append(torch.get_num_threads()))
+    assert set(seen) == {before + 1}
+    assert torch.get_num_threads() == before
+    with pytest.raises(
+        ValueError, match="The 'n_jobs' parameter of GaugeClassifier must be a positive integer, -1 or None"
+    ):
+        GaugeClassifier(n_jobs=0).fit(frame, labels)

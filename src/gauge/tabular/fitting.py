@@ -326,6 +326,17 @@ def _encoder(column: Column, size: Size, pretrained: bool) -> Encoder:
     raise AssertionError(column)
 
 
+def strategy_scores(scores: Mapping[Strategy, float | None], chosen: Strategy) -> str:
+    """The validation scores of the strategies in words, empty if there are none."""
+    known = {name: score for name, score in scores.items() if score is not None}
+    text = " and ".join(f"{100 * score:.1f} % with {name!r}" for name, score in known.items())
+    if len(known) > 1:
+        better = known["impute"] - known["mask"]
+        text += f" ({100 * better:+.1f} points for imputing"
+        text += ", within chance)" if chosen == "mask" and better > 0 else ")"
+    return text
+
+
 def gating_of(strategy: Strategy, gates: bool) -> Gating:
     """A gate for every unit; with imputation the gates also know which values were imputed."""
     return Gating(informed=strategy == "impute") if gates else Gating(granularity="none")

@@ -80,8 +80,9 @@ def fit_ensemble(
         validated = replace(ensemble, experts=held_out), task.rows.take(val), task.labels[val]
         learn_combination(*validated, rate=recipe.rate)
         board = leaderboard(*validated)
-    more = 0 if task.unlabelled is None else int((~task.unlabelled.empty).sum())
-    counts = {"train": len(train), "val": len(val), "imputer": len(train) + more}
+    counts = {"train": len(train), "val": len(val)}
+    if task.unlabelled is not None:
+        counts["imputer"] = len(train) + int((~task.unlabelled.empty).sum())
     return FittedEnsemble(ensemble, board, counts, fitted, recipe)
 
 
