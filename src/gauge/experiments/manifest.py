@@ -54,6 +54,7 @@ RUNS = {
     "polymnist5k": Run("polymnist5k", (*CONTROLS,), 3, audits=("eta=0.8", "eta=0.6")),
     "polymnist5k/baselines": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3),
     "polymnist5k/readings": Run("polymnist5k", READINGS, 3),
+    "polymnist5k/shared": Run("polymnist5k", ("any_subset", "dymo"), 3, "polymnist5k/shared.yaml"),
     "polymnist5k/oracle": Run("polymnist5k", ORACLE, 3, "polymnist5k/oracle.yaml"),
     "polymnist5k/complete": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3, "polymnist5k/complete.yaml"),
     "polymnist/cosine": Run(
@@ -269,6 +270,7 @@ OPEN = {  # experiments that no page reports yet
     "published-selection": Entry(
         "B: baselines that keep the first best epoch on complete data", ("polymnist/complete100",)
     ),
+    "shared-embedding": Entry("What DyMo's shared embedding costs or brings", ("polymnist5k/shared",)),
     "face-tables": Entry("C: two more attributes as targets, like Infarction", ("celeba_chubby", "celeba_chin")),
 }
 MANIFEST = {**PAPER, **DOCS, **OPEN}
