@@ -86,10 +86,24 @@ def test_predict_answers_every_row_in_order_also_when_the_file_is_read_in_parts(
     assert np.allclose(whole.filter(like="p(").sum(axis=1), 1, atol=1e-4)
     printed = command("predict", "model", "new.csv", cwd=folder).stdout  # in a process of its own
     assert printed == (folder / "whole.csv").read_text(encoding="utf-8")
-    monkeypatch.setattr("gauge.cli.tables.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 7)
     assert "50 predictions in parts.csv" in gauge("predict", "model", "new.csv", "--out", "parts.csv", cwd=folder)
     parts = pd.read_csv(folder / "parts.csv")
     assert parts["prediction"].tolist() == whole["prediction"].tolist()
+    assert np.allclose(parts.filter(like="p("), whole.filter(like="p("), atol=2e-6)
+
+
+def test_predict_reads_many_files_as_one_table_and_writes_parquet(folder, monkeypatch):
+    table = pd.read_csv(folder / "new.csv")
+    table[:30].to_csv(folder / "part-0.csv", index=False)
+    table[30:].to_csv(folder / "part-1.csv", index=False)
+    gauge("predict", "model", "new.csv", "--keep", "age", "--out", "whole.csv", cwd=folder)
+    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 20)
+    printed = gauge("predict", "model", "part-*.csv", "--keep", "age", "--out", "all.parquet", cwd=folder)
+    assert "50 predictions in all.parquet" in printed
+    whole, parts = pd.read_csv(folder / "whole.csv"), pd.read_parquet(folder / "all.parquet")
+    assert parts["age"].astype(float).equals(whole["age"])
+    assert parts[["row", "prediction"]].astype(object).equals(whole[["row", "prediction"]].astype(object))
     assert np.allclose(parts.filter(like="p("), whole.filter(like="p("), atol=2e-6)
 
 
@@ -226,7 +240,8 @@ def test_a_quantity_is_divided_into_classes(folder):
             ["predict", "model", "new.csv", "--out", "new.csv"],
             "new.csv is the table itself, which would be overwritten",
         ),
-        (["predict", "model", "new.csv", "--out", "p.xlsx"], "p.xlsx should end in .csv"),
+        (["predict", "model", "new.csv", "--out", "p.xlsx"], "p.xlsx should end in .csv or .parquet"),
+        (["predict", "model", "no-*.csv"], "no-*.csv holds no table; give a file, a folder or a pattern"),
         (["predict", "model", "new.csv", "--keep", "agee"], "there is no column to keep 'agee'; did you mean 'age'?"),
         (["explain", "model", "new.csv", "--out", "e.html", "--rows", "5"], "--rows '5' is not FIRST:LAST"),
         (["explain", "model", "new.csv", "--out", "e.html", "--rows", "500:600"], "new.csv has no rows 500:600"),
