@@ -107,6 +107,26 @@ def test_predict_reads_many_files_as_one_table_and_writes_parquet(folder, monkey
     assert np.allclose(parts.filter(like="p("), whole.filter(like="p("), atol=2e-6)
 
 
+def test_fit_streams_a_pattern_of_files_and_one_file_on_request(tmp_path):
+    table = pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": ["p", "q", "p", "q"] * 10})
+    table[:20].to_csv(tmp_path / "part-0.csv", index=False)
+    table[20:].to_csv(tmp_path / "part-1.csv", index=False)
+    table.to_csv(tmp_path / "train.csv", index=False)
+    fit = ["--target", "y", "--strategy", "mask", "--epochs", "1", "--experts", "network"]
+    gauge("fit", "part-*.csv", *fit, "--out", "many", cwd=tmp_path)
+    gauge("fit", "train.csv", *fit, "--stream", "--out", "one", cwd=tmp_path)
+    many, one = (load(tmp_path / name / "model.safetensors")[0] for name in ("many", "one"))
+    assert_equal(many, one)
+    assert sorted(path.name for path in (tmp_path / "many").iterdir()) == [
+        "README.md",
+        "model.json",
+        "model.safetensors",
+    ]
+    assert "--classes needs all labels in memory" in mistake(
+        "fit", "part-*.csv", "--target", "x", "--classes", "2", "--out", "m", cwd=tmp_path
+    )
+
+
 def test_columns_can_be_kept_and_a_table_without_rows_is_refused(folder):
     printed = gauge("predict", "model", "new.csv", "--keep", "age", cwd=folder)
     assert printed.startswith("row,age,prediction,")

@@ -84,6 +84,9 @@ def fit(
     ] = None,
     image_size: Annotated[int, typer.Option(min=16, help="Height and width that images are resized to.")] = 64,
     outside_images: OutsideImages = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="For a file larger than memory; many files are always streamed.")
+    ] = False,
     time_limit: TimeLimit = None,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     config: Annotated[Path | None, typer.Option(help="YAML file with options; the command line wins.")] = None,
@@ -96,7 +99,7 @@ def fit(
     """
     _check_new(out, force=force)
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.files import read_table_file, table_folder
+    from gauge.tabular.files import read_table_file, table_files, table_folder
     from gauge.tabular.inputs import bin_labels
     from gauge.training.distributed import is_main, wait
 
@@ -119,9 +122,15 @@ def fit(
     }
     given = {name for name in options if _on_command_line(context, OTHERWISE.get(name, name))}
     options |= {name: value for name, value in _configured(config).items() if name not in given}
-    content = hashlib.blake2b(table.read_bytes() if table.is_file() else b"")
-    content.update(json.dumps([target, classes, options]).encode())
-    rows = read_table_file(table)
+    files = table_files(table)
+    content = hashlib.blake2b(json.dumps([target, classes, options]).encode())
+    for path in files:
+        with path.open("rb") as file:
+            content.update(hashlib.file_digest(file, "blake2b").digest())
+    stream = stream or len(files) > 1
+    if stream and classes is not None:
+        raise ValueError("--classes needs all labels in memory; divide the quantity into classes before streaming")
+    rows = table if stream else read_table_file(table)
     if classes is not None and target in rows:
         rows[target] = bin_labels(rows[target], classes)
     options["verbose"] = options.get("verbose", True) and is_main()

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from numbers import Real
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array, check_random_state, compute_class_weight
+from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge import __version__
@@ -26,10 +26,11 @@ from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
 from gauge.tabular.experts import Task
 from gauge.tabular.explanation import Explanation, Reader
 from gauge.tabular.fitting import SIZES, Recipe, Strategy
-from gauge.tabular.learning import fit_ensemble
+from gauge.tabular.learning import FittedEnsemble, fit_ensemble
 from gauge.tabular.options import check_options
 from gauge.tabular.rows import Rows, cut_texts
 from gauge.tabular.schema import Schema
+from gauge.tabular.stream import Stream
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import stage_progress
@@ -128,17 +129,21 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, folder: str | Path | None = None) -> Self:
-        """Train on rows and their labels, or the name of the column with the labels.
+        """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
+        also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md.
 
         With a folder every epoch is saved, and the same call continues an interrupted training.
         """
         check_options(self)
-        frame, y = self._rows_and_labels(X, y)
-        self.classes_, labels = inputs.class_numbers(y)
-        weights = _check_weights(sample_weight, len(frame))
-        balance = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[labels])
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        stream = Stream.of(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
+        frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
+        self.classes_, every = inputs.class_numbers(y if stream is None else stream.labels)
+        labels = every if stream is None else every[frame.index]
+        weights = inputs.check_weights(sample_weight, len(frame))
+        balance = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[every])
         self.class_weight_: list[float] = balance.tolist()
-        self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
+        self.recipe_ = self._recipe(seed)
         self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
         self.experts_ = choose_experts(self.experts, self.schema_)
         self._print(*self.schema_.summary(), *cut_texts(self.schema_, frame))
@@ -154,31 +159,38 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         used = np.flatnonzero(~encoded.empty & (weights > 0))
         if not len(used):
             raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
-        counts = np.bincount(labels[used], weights[used], len(self.classes_))
+        shares = np.bincount(every, minlength=len(self.classes_)) / len(every)
+        counts = shares if stream else np.bincount(labels[used], weights[used], len(self.classes_))
         self.class_prior_ = counts / counts.sum()
-        shares = np.bincount(labels, minlength=len(self.classes_)) / len(labels)
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
-        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed)
+        place, device = None if folder is None else Path(folder), pick_device(self.device)
+        streamed = None
+        if stream:
+            where = {"files": self._image_files(), "folder": place, "device": device}
+            streamed = partial(stream.dataset, self.schema_, every, frame.index[used], **where)
         with self._progress() as on_epoch:
             fitted = fit_ensemble(
-                task,
+                Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed),
                 self.experts_,
                 self.recipe_,
                 prior=self.class_prior_,
                 validation=self.validation,
-                device=pick_device(self.device),
-                folder=None if folder is None else Path(folder),
+                device=device,
+                folder=place,
                 on_epoch=on_epoch,
             )
+        self._keep(fitted, int(encoded.empty.sum()))
+        return self
+
+    def _keep(self, fitted: FittedEnsemble, empty: int) -> None:
         self.ensemble_, self.leaderboard_, self.recipe_ = fitted.ensemble, fitted.leaderboard, fitted.recipe
-        self.n_rows_ = fitted.rows | {"empty": int(encoded.empty.sum())}
+        self.n_rows_ = fitted.rows | {"empty": empty}
         network = fitted.network
         self.strategy_: Strategy = network.strategy if network else "mask"
         self.validation_scores_ = network.scores if network else {}
         self.epochs_, self.cut_short_ = (network.epochs, network.cut_short) if network else ({}, {})
         self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_)
-        return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
@@ -378,13 +390,3 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _check_weights(weights: Any, rows: int) -> np.ndarray:
-    """A weight for each row, 1 unless given."""
-    if weights is None or isinstance(weights, Real):
-        weights = np.full(rows, 1.0 if weights is None else weights)
-    weights = check_array(weights, dtype=float, ensure_2d=False, ensure_non_negative=True, input_name="sample_weight")
-    if weights.shape != (rows,):
-        raise ValueError(f"sample_weight has shape {list(weights.shape)}; give one weight for each row, [{rows}]")
-    return weights

@@ -3,7 +3,7 @@
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from numbers import Number
+from numbers import Number, Real
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,16 @@ def class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
     for problem in target_problems(labels):
         logger.warning("the target %s", problem)
     return classes, numbers
+
+
+def check_weights(weights: Any, rows: int) -> np.ndarray:
+    """A weight for each row, 1 unless given."""
+    if weights is None or isinstance(weights, Real):
+        weights = np.full(rows, 1.0 if weights is None else weights)
+    weights = check_array(weights, dtype=float, ensure_2d=False, ensure_non_negative=True, input_name="sample_weight")
+    if weights.shape != (rows,):
+        raise ValueError(f"sample_weight has shape {list(weights.shape)}; give one weight for each row, [{rows}]")
+    return weights
 
 
 def bin_labels(labels: pd.Series, classes: int) -> pd.Series:
