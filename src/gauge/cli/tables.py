@@ -150,12 +150,19 @@ def fit(
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
     table: Table,
-    out: Annotated[Path | None, typer.Option(help="File for the predictions, .csv or .parquet.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the predictions, .csv or .parquet; with --ray a folder of parts.")
+    ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
     outside_images: OutsideImages = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
     device: Device = None,
 ) -> None:
     """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
+    if ray:
+        _predict_on_ray(model, table, out, workers, keep=keep or (), outside_images=outside_images, device=device)
+        return
     from gauge.data.files import write_bytes
     from gauge.deploy.exported import load_classifier
     from gauge.deploy.scoring import FORMATS, Count, answers_file, predict_table
@@ -182,6 +189,17 @@ def predict(
     if count.labelled:
         share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"
         print(f"{share}; more: gauge evaluate {model} {table}", file=sys.stderr)
+
+
+def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:
+    from gauge.deploy.cluster import Predictor, predict_on_ray
+    from gauge.tabular.files import table_folder
+
+    if out is None or out.suffix:
+        raise ValueError(f"--ray writes parts into a folder, not to {out or 'the terminal'}; give --out FOLDER")
+    predictor = Predictor(model.resolve(), image_folder=table_folder(table).resolve(), **options)
+    predict_on_ray(predictor, table, out, workers=workers)
+    print(f"the predictions are in {out}")
 
 
 def explain(

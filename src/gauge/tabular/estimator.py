@@ -283,6 +283,12 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """The classifier that `save` wrote to a folder, ready to predict."""
         return saving.load(cls, Path(folder), device=device, image_folder=image_folder)
 
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, revision: str | None = None, **options: Any) -> Self:
+        """The classifier in a folder or, if there is none of that name, in a repository of the Hugging Face Hub; `options`
+        are those of `load`. No code is executed."""
+        return cls.load(saving.local_folder(str(name), revision), **options)
+
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
         """The table without the column of labels, and the labels."""
         self.target_: str | None = None
