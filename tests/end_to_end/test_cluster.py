@@ -47,7 +47,8 @@ def test_mistakes_are_found_before_a_cluster_is_asked(folder, arguments, message
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_two_workers_predict_all_rows_although_one_of_them_dies(folder):
+def test_two_workers_predict_all_rows_although_one_of_them_dies(folder, monkeypatch):
+    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 20)
     ray = pytest.importorskip("ray")
 
     class Mortal(Predictor):  # defined here, so that Ray sends its code to the workers

@@ -3,7 +3,7 @@
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gauge.deploy.exported import load_classifier
-from gauge.deploy.scoring import predict_rows
-from gauge.tabular.arrays import ROWS_AT_ONCE
+from gauge.deploy.scoring import columns_of, predict_rows
+from gauge.tabular.arrays import rows_at_once
 from gauge.tabular.files import table_files
 
 if TYPE_CHECKING:
     from gauge.deploy.exported import ExportedClassifier
     from gauge.tabular.estimator import GaugeClassifier
-
-BLOCK = 2**26  # bytes of a file that are read at a time
 
 
 @dataclass
@@ -53,6 +51,7 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
         raise ValueError(f"Ray reads Parquet only, not {files[0]}; convert the table, or predict it without Ray")
     if out.exists():
         raise ValueError(f"{out} already exists; choose a new folder for the parts")
+    size = rows_at_once(columns_of(replace(predictor).classifier))  # a model that cannot be read is reported here
     try:
         import ray
         import ray.data
@@ -62,13 +61,12 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
         ray.init(logging_level=logging.ERROR, log_to_driver=False)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False
-    blocks = sum(max(1, path.stat().st_size // BLOCK) for path in files)
-    rows = ray.data.read_parquet([str(path.resolve()) for path in files], override_num_blocks=max(workers, blocks))
+    rows = ray.data.read_parquet([str(path.resolve()) for path in files])
     answers = rows.map_batches(
         _Worker,
         fn_constructor_args=(predictor,),
         batch_format="pandas",
-        batch_size=ROWS_AT_ONCE,
+        batch_size=size,
         compute=ray.data.ActorPoolStrategy(size=workers),
         num_gpus=1 if str(predictor.device).startswith("cuda") else None,
     )

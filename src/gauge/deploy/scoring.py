@@ -11,6 +11,7 @@ import pandas as pd
 from gauge.deploy.exported import ExportedClassifier
 from gauge.registry import pick
 from gauge.tabular.arrays import rows_at_once
+from gauge.tabular.columns import Column
 from gauge.tabular.files import read_rows
 
 if TYPE_CHECKING:
@@ -47,9 +48,8 @@ def predict_table(
     keep: Sequence[str] = (),
 ) -> Count:
     """Predicts the files of a table and calls `write` with the answers for each part."""
-    exported, count = isinstance(classifier, ExportedClassifier), Count()
-    columns = classifier.columns if exported else classifier.schema_.columns
-    for part in read_rows(table, rows_at_once(columns)):
+    count = Count()
+    for part in read_rows(table, rows_at_once(columns_of(classifier))):
         answers = predict_rows(classifier, part, keep)
         write(answers)
         count.rows += len(part)
@@ -58,6 +58,11 @@ def predict_table(
             count.labelled += int(labels.isin(classifier.classes_).sum())
             count.right += int((labels == answers["prediction"]).sum())
     return count
+
+
+def columns_of(classifier: "GaugeClassifier | ExportedClassifier") -> Sequence[Column]:
+    """The columns that a classifier reads."""
+    return classifier.columns if isinstance(classifier, ExportedClassifier) else classifier.schema_.columns
 
 
 @contextmanager
