@@ -147,7 +147,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
         self.experts_ = choose_experts(self.experts, self.schema_)
         self._print(*self.schema_.summary(), *cut_texts(self.schema_, frame))
-        for problem in inputs.cost_problems(len(self.schema_.columns)):
+        for problem in inputs.width_problems(len(self.schema_.table)):
             logger.warning(problem)
         encoded = self.schema_.encode(frame, self._image_files(), training=True)
         self.missing_rates_ = self.schema_.missing_rates(encoded)

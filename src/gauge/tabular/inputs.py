@@ -13,10 +13,11 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from gauge.tabular.columns import FINE_COLUMNS
+
 logger = logging.getLogger(__name__)
 
 QUANTITY = 20  # different integers from which on a target looks like a quantity
-MANY_COLUMNS = 500  # above which a fit may take hours
 
 
 def is_frame(rows: Any) -> bool:
@@ -142,12 +143,12 @@ def target_problems(values: pd.Series) -> Iterator[str]:
         yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
 
 
-def cost_problems(columns: int) -> Iterator[str]:
-    """Why a fit may be expensive."""
-    if columns > MANY_COLUMNS:
+def width_problems(columns: int) -> Iterator[str]:
+    """What many columns of numbers and categories mean for the network."""
+    if columns > FINE_COLUMNS:
         yield (
-            f"the table has {columns} columns; training time grows with their square and may be hours: drop columns "
-            "(columns=, --column NAME=ignore) or set a time limit (time_limit=, --time-limit)"
+            f"{columns} columns are numbers and categories, more than {FINE_COLUMNS}; the network reads them as one unit "
+            "with one gate: drop columns (columns=, --column NAME=ignore) for a gate of each"
         )
 
 
