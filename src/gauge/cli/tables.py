@@ -130,7 +130,7 @@ def fit(
     stream = stream or len(files) > 1
     if stream and classes is not None:
         raise ValueError("--classes needs all labels in memory; divide the quantity into classes before streaming")
-    rows = table if stream else read_table_file(table)
+    rows: Any = table if stream else read_table_file(table)
     if classes is not None and target in rows:
         rows[target] = bin_labels(rows[target], classes)
     options["verbose"] = options.get("verbose", True) and is_main()

@@ -62,7 +62,8 @@ def predict_table(
 
 def columns_of(classifier: "GaugeClassifier | ExportedClassifier") -> Sequence[Column]:
     """The columns that a classifier reads."""
-    return classifier.columns if isinstance(classifier, ExportedClassifier) else classifier.schema_.columns
+    columns: Any = classifier.columns if isinstance(classifier, ExportedClassifier) else classifier.schema_.columns
+    return tuple(columns)
 
 
 @contextmanager

@@ -167,7 +167,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         place, device = None if folder is None else Path(folder), pick_device(self.device)
         streamed = None
         if stream:
-            where = {"files": self._image_files(), "folder": place, "device": device}
+            where: dict[str, Any] = {"files": self._image_files(), "folder": place, "device": device}
             streamed = partial(stream.dataset, self.schema_, every, frame.index[used], **where)
         with self._progress() as on_epoch:
             fitted = fit_ensemble(

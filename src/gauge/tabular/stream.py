@@ -46,8 +46,8 @@ class Stream:
             if sum(map(len, rows)) > 2 * SAMPLE:
                 rows, draws = _sampled(rows, draws)
         (sample,), _ = _sampled(rows, draws)
-        every = with_types(table, pd.concat(labels).to_frame())
-        return cls(table, with_types(table, sample).assign(**{target: every.loc[sample.index]}), every[target])
+        every = with_types(table, pd.concat(labels).to_frame())[target]
+        return cls(table, with_types(table, sample).assign(**{target: every.loc[sample.index]}), every)
 
     def dataset(
         self,
