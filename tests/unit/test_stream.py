@@ -76,6 +76,16 @@ def test_the_network_learns_from_all_rows_and_everything_else_from_a_sample(fram
     assert len(read_dataset(files / "training" / "rows")) == 108
 
 
+def test_rows_without_a_label_are_left_out(frame, files, caplog):
+    some = frame.assign(ill=frame["ill"].where(frame.index % 7 != 3))
+    some.to_parquet(files / "some.parquet", index=False)
+    with unchecked():
+        expected = GaugeClassifier(**OPTIONS, experts="network").fit(some, "ill")
+        streamed = GaugeClassifier(**OPTIONS, experts="network").fit(files / "some.parquet", "ill")
+    assert np.array_equal(streamed.predict_proba(frame), expected.predict_proba(frame))
+    assert caplog.text.count("17 rows have no label, first row 3; they are left out") == 2
+
+
 def test_labels_of_a_table_in_files_are_one_of_its_columns(files):
     with pytest.raises(ValueError, match="needs the name of its column of labels as y, and takes no sample_weight"):
         GaugeClassifier().fit(files / "table.csv", ["yes"] * 120)

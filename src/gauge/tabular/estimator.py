@@ -5,14 +5,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge import __version__
@@ -21,7 +20,7 @@ from gauge.registry import IMPUTERS, pick
 from gauge.tabular import inputs, saving
 from gauge.tabular.columns import IMAGE_SIDE, ImageFiles
 from gauge.tabular.effects import importance
-from gauge.tabular.ensemble import Network, choose_experts
+from gauge.tabular.ensemble import Network, choose_experts, expert_weights
 from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
 from gauge.tabular.experts import Task
 from gauge.tabular.explanation import Explanation, Reader
@@ -33,7 +32,7 @@ from gauge.tabular.schema import Schema
 from gauge.tabular.stream import Stream
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
-from gauge.training.progress import stage_progress
+from gauge.training.progress import record_history, stage_progress
 from gauge.training.stages import OnEpoch
 from gauge.types import SupportsComplete
 
@@ -128,26 +127,35 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, folder: str | Path | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        folder: str | Path | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
         also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md.
 
-        With a folder every epoch is saved, and the same call continues an interrupted training.
+        With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is called with
+        the name of the stage after each epoch of the network; `history_` has their losses.
         """
         check_options(self)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         stream = Stream.of(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
         frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
+        frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
         self.classes_, every = inputs.class_numbers(y if stream is None else stream.labels)
         labels = every if stream is None else every[frame.index]
-        weights = inputs.check_weights(sample_weight, len(frame))
-        balance = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[every])
-        self.class_weight_: list[float] = balance.tolist()
+        self.class_weight_ = inputs.class_weights(self.class_weight, self.classes_, every)
         self.recipe_ = self._recipe(seed)
         self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
         self.experts_ = choose_experts(self.experts, self.schema_)
-        self._print(*self.schema_.summary(), *cut_texts(self.schema_, frame))
-        for problem in inputs.width_problems(len(self.schema_.table)):
+        self._print(*self.schema_.summary())
+        cut = cut_texts(self.schema_, frame) if "network" in self.experts_ else []
+        for problem in (*inputs.width_problems(len(self.schema_.table)), *cut):
             logger.warning(problem)
         encoded = self.schema_.encode(frame, self._image_files(), training=True)
         self.missing_rates_ = self.schema_.missing_rates(encoded)
@@ -164,21 +172,19 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.class_prior_ = counts / counts.sum()
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
-        place, device = None if folder is None else Path(folder), pick_device(self.device)
-        streamed = None
-        if stream:
-            where: dict[str, Any] = {"files": self._image_files(), "folder": place, "device": device}
-            streamed = partial(stream.dataset, self.schema_, every, frame.index[used], **where)
-        with self._progress() as on_epoch:
+        where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
+        streamed = stream and stream.encoded(self.schema_, every, frame.index[used], self._image_files(), **where)
+        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed)
+        with self._progress() as show:
+            self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
             fitted = fit_ensemble(
-                Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed),
+                task,
                 self.experts_,
                 self.recipe_,
                 prior=self.class_prior_,
                 validation=self.validation,
-                device=device,
-                folder=place,
-                on_epoch=on_epoch,
+                **where,
+                on_epoch=heard,
             )
         self._keep(fitted, int(encoded.empty.sum()))
         return self
@@ -285,8 +291,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *, revision: str | None = None, **options: Any) -> Self:
-        """The classifier in a folder or, if there is none of that name, in a repository of the Hugging Face Hub; `options`
-        are those of `load`. No code is executed."""
+        """The classifier in a folder or else in a repository of the Hugging Face Hub; `options` are those of `load`."""
         return cls.load(saving.local_folder(str(name), revision), **options)
 
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
@@ -375,20 +380,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def _facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""
+        weights = expert_weights(self.leaderboard_)
         encoders = ", ".join(f"{column}: {source}" for column, source in self.schema_.encoders.items())
         return {
             "Predicts": self.target_ or "the label",
             "Model": f"gauge-ml {__version__}, size {self.size!r}, random_state {self.random_state}",
-            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in self._weights().items()),
+            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
             "Strategy": self.verdict_,
             "Trained on": f"{self.n_rows_['train']} rows, {self.n_rows_['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates_.values())):.0f} % of all cells",
         } | ({"Pretrained encoders": encoders} if encoders else {})
-
-    def _weights(self) -> dict[str, float]:
-        """What each expert weighs in the answers for rows held out."""
-        lines = self.leaderboard_[self.leaderboard_["expert"] != "combined"]
-        return dict(zip(lines["expert"], lines["weight"], strict=True))
 
     def _progress(self) -> AbstractContextManager[OnEpoch]:
         return stage_progress() if self.verbose else nullcontext(lambda stage, epoch: None)
