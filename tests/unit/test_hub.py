@@ -50,7 +50,8 @@ def repository(model, monkeypatch, tmp_path):
 
 
 def test_a_pushed_classifier_is_safetensors_json_and_a_card_and_answers_the_same(model, repository):
-    assert sorted(path.name for path in repository.iterdir()) == ["README.md", "model.json", "model.safetensors"]
+    names = ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
+    assert sorted(path.name for path in repository.iterdir()) == names
     for name in ("me/ill", repository):
         loaded = GaugeClassifier.from_pretrained(name, device="cpu")
         assert np.array_equal(loaded.predict_proba(TABLE), model.predict_proba(TABLE))
