@@ -856,6 +856,28 @@ def dymo_speed() -> str:
     return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
 
 
+def serving() -> str:
+    """Requests over HTTP: latency and throughput with torch and ONNX, batched and one by one."""
+    lines = ["| model | requests | connections | p50, ms | p99, ms | requests a second |", "|---" * 6 + "|"]
+    for row in _perf("serving")["serving"]:
+        cells = (row["engine"], row["mode"], row["clients"], f"{row['p50_ms']:.0f}", f"{row['p99_ms']:.0f}")
+        lines.append(f"| {' | '.join(map(str, cells))} | {row['requests_per_second']:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def export_cost() -> str:
+    """Predictions of a classifier with torch and of its exported file with onnxruntime, on one CPU thread."""
+    lines = ["| rows | torch, ms | ONNX, ms | torch / ONNX | largest difference |", "|---" * 5 + "|"]
+    for row in _perf("serving")["export"]:
+        cost = f"{row['torch_ms']:.0f} | {row['onnx_ms']:.0f} | {row['torch_over_onnx']:.2f}"
+        lines.append(f"| {row['rows']:,} | {cost} | {row['difference']:.0e} |")
+    return "\n".join(lines) + "\n"
+
+
+def _perf(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "perf" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
 def pipeline_cost() -> str:
     """Seconds an epoch of every stage, launched kernel by kernel and recorded, and samples a second."""
     head = ("benchmark", "stage", "s an epoch, eager", "s an epoch, recorded", "launch overhead", "samples a second")
@@ -1071,6 +1093,8 @@ TABLES = {
     "leaf99-oracle": lambda: whole("leaf99/oracle", GAMMA, ()),
     "scoring-cost": scoring_cost,
     "prediction-cost": prediction_cost,
+    "serving": serving,
+    "export-cost": export_cost,
     "bound": bound,
     "dymo-speed": dymo_speed,
     **{

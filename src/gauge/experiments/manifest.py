@@ -264,6 +264,8 @@ DOCS = {
     "dymo-speed": Entry("DyMo's selection, stacked and candidate by candidate", scripts=("perf/dymo_speed.py",)),
     "scoring-cost": Entry("Scoring time on our machines", scripts=("perf/scoring_cost.py",)),
     "prediction-cost": Entry("Prediction time on our machines", scripts=("perf/scoring_cost.py",)),
+    "serving": Entry("Requests a second of gauge serve", scripts=("perf/serving.py",)),
+    "export-cost": Entry("Predictions with torch and with ONNX", scripts=("perf/serving.py",)),
     "pipeline-cost": Entry(
         "Seconds of every stage",
         scripts=tuple(f"perf/pipeline.py {n} --data DATA" for n in ("polymnist", "leaf99", "ham10000")),
