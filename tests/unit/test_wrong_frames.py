@@ -116,14 +116,26 @@ def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog)
         class_numbers(np.arange(60) / 2)
 
 
-def test_many_columns_and_rows_are_reported_before_training(frame, labels, caplog, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.inputs.MANY_COLUMNS", 2)
+def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, labels, caplog, monkeypatch, tmp_path):
+    for module in ("inputs", "fitting"):
+        monkeypatch.setattr(f"gauge.tabular.{module}.FINE_COLUMNS", 2)
+    with unchecked(), caplog.at_level(logging.WARNING):
+        model = GaugeClassifier(**OPTIONS).fit(frame.mask(frame["age"] > 1), labels)
+        rows = model.explain(frame[:2].assign(dose=[None, 1.0])).to_frame()
+    assert "3 columns are numbers and categories, more than 2; the network reads them as one unit" in caplog.text
+    assert model.model_.encoder.layout == {"table": 1}
+    second = rows[rows["row"] == rows["row"].iloc[-1]]
+    assert second["gate"].nunique() == 1
+    assert len(second) == 3
+    assert rows["state"].tolist().count("missing") == 1
+    model.save(tmp_path / "model")
+    assert np.array_equal(GaugeClassifier.load(tmp_path / "model").predict_proba(frame), model.predict_proba(frame))
+
+
+def test_the_duration_of_a_large_fit_is_estimated_first(frame, labels, caplog, monkeypatch):
     monkeypatch.setattr("gauge.tabular.fitting.LARGE", 40)
     with unchecked(), caplog.at_level(logging.WARNING):
-        GaugeClassifier(**OPTIONS).fit(frame, labels)
-    assert (
-        "the table has 3 columns; training time grows with their square and may be hours: drop columns" in caplog.text
-    )
+        GaugeClassifier(**OPTIONS, experts="network").fit(frame, labels)
     assert "training the network on 48 rows takes about 0 min here; time_limit=" in caplog.text
 
 
@@ -158,7 +170,7 @@ def test_rows_without_a_label_are_left_out_and_reported(frame, labels, missing, 
     target[7], target[9] = missing, missing
     options = OPTIONS | {"experts": "linear"}
     model = GaugeClassifier(**options).fit(frame.assign(target=target), "target")
-    assert "2 rows have no label, first row 7: they are left out" in caplog.text
+    assert "2 rows have no label, first row 7; they are left out of training" in caplog.text
     assert model.classes_.tolist() == [0, 1]
     assert model.predict(frame).dtype == np.int64
     kept = ~frame.index.isin([7, 9])
@@ -172,18 +184,6 @@ def test_labels_that_are_neither_texts_nor_numbers_are_refused_before_training(f
     labels = pd.Series([label, other[type(label)]] * 30)
     with pytest.raises(ValueError, match="labels are texts, numbers or truth values, but .* is a .*; make them texts"):
         GaugeClassifier(**OPTIONS).fit(frame, labels)
-
-
-def test_an_imputer_also_learns_from_rows_without_a_label(frame, labels, tmp_path, caplog):
-    target = pd.Series(np.where(frame.index < 40, labels.astype(str), None), dtype=object)
-    options = OPTIONS | {"strategy": "impute", "imputer": "nearest", "experts": "network"}
-    with unchecked():
-        model = GaugeClassifier(**options).fit(frame, target)
-    assert "20 rows have no label, first row 40: the imputer alone learns from them" in caplog.text
-    assert model.n_rows_["imputer"] == model.n_rows_["train"] + 20
-    model.save(tmp_path)
-    rows = frame.assign(dose=np.nan)
-    np.testing.assert_array_equal(GaugeClassifier.load(tmp_path).predict_proba(rows), model.predict_proba(rows))
 
 
 def test_n_jobs_is_the_number_of_threads_of_a_fit_and_of_nothing_after_it(frame, labels):

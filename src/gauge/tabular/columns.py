@@ -34,6 +34,7 @@ TEXT_TOKENS = 64  # longest text for a pretrained encoder, in tokens
 UNKNOWN, FIRST_WORD = 1, 2  # numbers of words; 0 is padding
 TOLERATED = 0.1  # share of unreadable values in a training column that count as missing; more are an error
 IMAGE_SIDE = 64  # pixels
+FINE_COLUMNS = 500  # numbers and categories that have a unit each; more are one unit in all, as attention is quadratic
 
 
 def missing(column: pd.Series) -> pd.Series:
@@ -41,8 +42,8 @@ def missing(column: pd.Series) -> pd.Series:
     if column.dtype.kind in "biufMm":
         return column.isna()
     if isinstance(column.dtype, pd.StringDtype):  # each different text is looked at once
-        codes, words = pd.factorize(column)
-        flags = [*(word.strip().lower() in MISSING for word in words), True]
+        codes, texts = pd.factorize(column)
+        flags = [*(text.strip().lower() in MISSING for text in texts), True]
         return pd.Series(np.array(flags)[codes], column.index, name=column.name)
     words = column.map(lambda value: isinstance(value, str) and value.strip().lower() in MISSING)
     return column.isna() | words.astype(bool)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -25,7 +25,7 @@ from gauge.model.gauge import Gating
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
 from gauge.registry import IMPUTERS, pick
-from gauge.tabular.columns import Column, Image, PretrainedText, Text
+from gauge.tabular.columns import FINE_COLUMNS, Column, Image, PretrainedText, Text
 from gauge.tabular.pretrained import Pretrained
 from gauge.tabular.schema import Schema
 from gauge.training.inference import predict_split
@@ -113,16 +113,6 @@ class FittedModel:
     cut_short: dict[str, tuple[int, int]]
 
 
-class TrainingRows(NamedTuple):
-    """The rows that the network learns from, those held out, the weights of the former, and the rows that an imputer learns
-    from unless they are those of the network."""
-
-    train: Dataset
-    val: Dataset | None
-    weights: Tensor
-    imputer: Dataset | None
-
-
 class Weighted(Method):
     """A network whose training samples are weighted in the loss, relative to their batch. Unless it `answers`, because its
     gates are still to be trained, the combination of its heads is not learned."""
@@ -179,16 +169,17 @@ def train_model(
     schema: Schema,
     classes: int,
     recipe: Recipe,
-    rows: TrainingRows,
     *,
+    train: Dataset,
+    val: Dataset | None,
+    weights: Tensor,
     folder: Path | None,
     on_epoch: OnEpoch,
 ) -> FittedModel:
-    """The better strategy, by validation, of those trained from one backbone. With a folder an interrupted training
-    continues."""
-    train, val, weights, imputer = rows
+    """The better strategy, by validation, of those trained from one backbone. `weights` are those of the training rows;
+    with a folder an interrupted training continues."""
     limit = TimeLimit(recipe.seconds, on_epoch)
-    store = StageStore(train, val, folder, limit, imputer=imputer)
+    store = StageStore(train, val, folder, limit)
     settings = recipe.settings(len(train))
     stages = plan(schema, classes, recipe, settings, weights)
     if len(train) >= LARGE:
@@ -234,7 +225,7 @@ def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, 
     backbone = Stage("backbone", make_backbone, arguments, settings)
     arguments = {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed}
     complete = {"epochs": max(1, settings.epochs // 3), "masks": Complete()}
-    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete), split="imputer")
+    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete))
     shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4}
     stages = {"backbone": backbone}
     for strategy in recipe.strategies:
@@ -292,7 +283,8 @@ def build(
     plus: bool = True,
 ) -> GaugePlus:
     """The untrained network for these columns: one unit for every number, category, word and part of an image, one more for
-    each modality as a whole, and a head for each modality. Without `plus` it is the network of 0.1.0, which has neither.
+    each modality as a whole, and a head for each modality. More than `FINE_COLUMNS` numbers and categories are one unit in
+    all. Without `plus` it is the network of 0.1.0, which has units of columns only.
 
     `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file.
     """
@@ -300,8 +292,11 @@ def build(
     for modality, columns in schema.modalities.items():
         whole: Encoder | None = None
         if modality == "table":
-            fine: Encoder = Cells((len(columns),), size.dim, schema.cardinalities)
             whole = FlatTable((len(columns),), size.dim, schema.cardinalities)
+            if plus and len(columns) > FINE_COLUMNS:
+                encoders[modality] = whole
+                continue
+            fine: Encoder = Cells((len(columns),), size.dim, schema.cardinalities)
         else:
             fine = _encoder(columns[0], size, pretrained)
         flat = fine.units * fine.width <= FLAT or whole is not None

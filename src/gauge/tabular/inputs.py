@@ -14,11 +14,12 @@ from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from gauge.tabular.columns import FINE_COLUMNS
+
 logger = logging.getLogger(__name__)
 
 QUANTITY = 20  # different integers from which on a target looks like a quantity
 LABELS = ("a text", "a number", "a truth value")
-MANY_COLUMNS = 500  # above which a fit may take hours
 
 
 def is_frame(rows: Any) -> bool:
@@ -87,23 +88,27 @@ def by_position(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return rows.set_axis(list(names), axis=1)
 
 
-def has_label(y: Any) -> np.ndarray:
-    """Which rows have a label that is neither missing nor blank."""
-    column = pd.Series(y if isinstance(y, pd.Series | list | tuple) else column_or_1d(y, warn=True))
-    blank = column.map(lambda label: isinstance(label, str) and not label.strip()).fillna(True).astype(bool)
-    known = ~(column.isna() | blank).to_numpy(bool)
-    if len(known) and not known.any():
-        raise ValueError("all labels are missing; give rows that have one")
-    return known
-
-
-def take_labels(y: Any, known: np.ndarray) -> Any:
-    """The labels of some rows; integers that were floats only because others are missing are integers again."""
+def drop_unlabelled(frame: pd.DataFrame, y: Any, weights: np.ndarray) -> tuple[pd.DataFrame, Any, np.ndarray]:
+    """The rows that have a label, the labels and their weights."""
+    column = (
+        y if isinstance(y, pd.Series) else pd.Series(y if isinstance(y, list | tuple) else column_or_1d(y, warn=True))
+    )
+    known = has_label(column)
     if known.all():
-        return y
-    labels = pd.Series(y)[known].infer_objects()
-    whole = pd.api.types.is_float_dtype(labels) and (labels % 1 == 0).all()
-    return labels.astype("int64") if whole else labels
+        return frame, y, weights
+    if not known.any():
+        raise ValueError("all labels are missing; give rows that have one")
+    count, first = (~known).sum(), frame.index[~known][0]
+    logger.warning("%d rows have no label, first row %s; they are left out of training", count, first)
+    labels = column[known].infer_objects()
+    whole = pd.api.types.is_float_dtype(labels) and (labels % 1 == 0).all()  # integers beside missing ones
+    return frame[known], labels.astype("int64") if whole else labels, weights[known]
+
+
+def has_label(column: pd.Series) -> np.ndarray:
+    """Where a label is neither missing nor blank."""
+    blank = column.map(lambda label: isinstance(label, str) and not label.strip()).fillna(True).astype(bool)
+    return ~(column.isna() | blank).to_numpy(bool)
 
 
 def check_weights(weights: Any, rows: int) -> np.ndarray:
@@ -172,12 +177,12 @@ def target_problems(values: pd.Series) -> Iterator[str]:
         yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
 
 
-def cost_problems(columns: int) -> Iterator[str]:
-    """Why a fit may be expensive."""
-    if columns > MANY_COLUMNS:
+def width_problems(columns: int) -> Iterator[str]:
+    """What many columns of numbers and categories mean for the network."""
+    if columns > FINE_COLUMNS:
         yield (
-            f"the table has {columns} columns; training time grows with their square and may be hours: drop columns "
-            "(columns=, --column NAME=ignore) or set a time limit (time_limit=, --time-limit)"
+            f"{columns} columns are numbers and categories, more than {FINE_COLUMNS}; the network reads them as one unit "
+            "with one gate: drop columns (columns=, --column NAME=ignore) for a gate of each"
         )
 
 

@@ -9,12 +9,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from gauge.data import Dataset
 from gauge.model.combination import Combination
 from gauge.tabular.ensemble import BESIDE, Ensemble, Network, leaderboard, learn_combination, make_folds, unscored
 from gauge.tabular.experts import Folds, Task
-from gauge.tabular.fitting import FittedModel, Recipe, TrainingRows, train_model
-from gauge.tabular.schema import Encoded
+from gauge.tabular.fitting import FittedModel, Recipe, train_model
 from gauge.training.metrics import ACCURACY
 from gauge.training.stages import OnEpoch
 
@@ -58,17 +56,15 @@ def fit_ensemble(
         if len(val) and len(np.unique(task.labels[val])) < task.classes:  # an AUC needs every class
             recipe = replace(recipe, metric=ACCURACY)
         encoded, spent = task.rows.encoded, time.monotonic() - started
-        train_rows = encoded.dataset("train", train, task.labels)
+        split = encoded.dataset("train", train, task.labels).to(device) if task.streamed is None else task.streamed(val)
+        weights = torch.from_numpy(task.weights[train]) if task.streamed is None else torch.ones(len(split))
         fitted = train_model(
             task.rows.schema,
             task.classes,
             recipe if recipe.seconds is None else replace(recipe, seconds=max(recipe.seconds - spent, 0.0)),
-            TrainingRows(
-                train_rows.to(device),
-                encoded.dataset("val", val, task.labels).to(device) if len(val) else None,
-                torch.from_numpy(task.weights[train]).float().to(device),
-                None if task.unlabelled is None else _joined(train_rows, task.unlabelled, device),
-            ),
+            train=split,
+            val=encoded.dataset("val", val, task.labels).to(device) if len(val) else None,
+            weights=weights.float().to(device),
             folder=folder,
             on_epoch=on_epoch,
         )
@@ -80,21 +76,8 @@ def fit_ensemble(
         validated = replace(ensemble, experts=held_out), task.rows.take(val), task.labels[val]
         learn_combination(*validated, rate=recipe.rate)
         board = leaderboard(*validated)
-    counts = {"train": len(train), "val": len(val)}
-    if task.unlabelled is not None:
-        counts["imputer"] = len(train) + int((~task.unlabelled.empty).sum())
-    return FittedEnsemble(ensemble, board, counts, fitted, recipe)
-
-
-def _joined(train: Dataset, unlabelled: Encoded, device: torch.device) -> Dataset:
-    """The rows that an imputer learns from; it does not read labels."""
-    full = np.flatnonzero(~unlabelled.empty)
-    if not len(full):
-        return train.to(device)
-    more = unlabelled.dataset("imputer", full, np.zeros(len(unlabelled.empty), int))
-    inputs = {name: torch.cat([values, more.inputs[name]]) for name, values in train.inputs.items()}
-    observed = {name: torch.cat([flags, more.observed[name]]) for name, flags in train.observed.items()}
-    return Dataset("imputer", inputs, torch.cat([train.labels, more.labels]), observed).to(device)
+    learned_from = len(train) if fitted is None else len(split)
+    return FittedEnsemble(ensemble, board, {"train": learned_from, "val": len(val)}, fitted, recipe)
 
 
 def _folds(task: Task, validation: float) -> Folds:
