@@ -189,6 +189,17 @@ DOCS = {
         f"plus-labels{count}": Entry(f"GAUGE+ on PolyMNIST with {count} labels", (f"polymnist/labels{count}",))
         for count in LABELS
     },
+    "trust-goals": Entry(
+        "What learned trust was meant to reach",
+        (
+            "polymnist/trust",
+            "polymnist/sound",
+            "polymnist/dynamic",
+            "leaf99/trust",
+            "ham10000/trust",
+            "celeba_table/trust",
+        ),
+    ),
     "trust-imputed": Entry("Imputing with trust on PolyMNIST", ("polymnist/trust", "polymnist/sound")),
     "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust", "polymnist/sound", "polymnist/dynamic")),
     "trust-audit": Entry(
