@@ -796,13 +796,15 @@ def _spread(records: list[dict], key: str, digits: int = 2) -> str:
 def scoring_cost() -> str:
     """Times at batch 1 and ratios at batch 256 on each machine that was measured."""
     header = ("machine", "layout", "N", "Taylor, ms", "exact sequential, ms", "exact batched, ms")
-    header += ("Taylor / forward", "prediction / forward")
+    header += ("Taylor recorded, ms", "exact batched recorded, ms", "Taylor / forward", "prediction / forward")
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for path in sorted((ROOT / "perf" / "results").glob("scoring_cost-*.json")):
         content = json.loads(path.read_text())
         machine = content["hardware"].get("gpu") or f"CPU, {content['hardware']['threads']} threads"
         for layout, row in content["rows"].items():
             times = [f"{row[key]:.2f}" for key in ("taylor_ms", "exact_sequential_ms", "exact_batched_ms")]
+            recorded = (row.get(f"{score}_graph_ms") for score in ("taylor", "exact_batched"))
+            times += ["–" if value is None else f"{value:.2f}" for value in recorded]
             mode = "_graph" if "forward_256_graph_ms" in row else ""
             ratios = [f"{row[f'{part}_over_forward_256{mode}']:.2f}" for part in ("taylor", "predict")]
             lines.append(f"| {machine} | {layout} | {row['units']} | {' | '.join(times + ratios)} |")
