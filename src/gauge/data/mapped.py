@@ -60,7 +60,7 @@ def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
         size = torch.Size([about["rows"], *shape])
         form = {"size": size.numel(), "dtype": getattr(torch, dtype.removeprefix("torch."))}
         parts[kind][name] = torch.from_file(str(_file(folder, number)), shared=False, **form).reshape(size)
-    rows = {name: each.to(device, copy=True) for name, each in parts["rows"].items()}
+    rows: dict[str, Any] = {name: each.to(device, copy=True) for name, each in parts["rows"].items()}
     return Dataset(about["split"], parts["inputs"], observed=parts["observed"], note=about["note"], **rows)
 
 
