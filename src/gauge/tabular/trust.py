@@ -1,0 +1,262 @@
+"""Trust in the cells of a row: the probability that each is right, from what the other cells say about it.
+
+    odds(x is right) ∝ (p(x | other cells) / (1 - p(x | other cells)) / p(x)) ^ a
+
+A wrong cell holds a value of another row, so p(x) is its distribution; training makes such cells itself. Numbers are divided
+into bins of equally many rows. For every column, boosted trees learn the distribution of its bins given all other cells, any
+of which may be missing. `a` and the constant are fitted to rows held out, with a tenth of their cells swapped. The trust in an
+imputed cell is the probability, under the same distribution, that its category is right or its number within half a
+standard deviation.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import lightgbm
+import numpy as np
+import torch
+from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from gauge.tabular.columns import Category, Cell, Number
+from gauge.tabular.rows import Rows
+from gauge.tabular.schema import Schema
+
+BINS = 8  # of a number
+POINTS = np.linspace(0.1, 0.9, 9)  # of each of them
+COMMON = 15  # categories with a bin of their own; rarer ones share one
+SWAPPED = 0.1  # share of wrong cells that trust reckons with
+HIDDEN = 0.5  # largest share of the other cells that training hides
+HELD_OUT = 0.25  # share of the rows
+TOO_FEW, ENOUGH = 50, 3000  # rows
+MANY = 200  # columns: a wider table has no trust
+TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
+PRIOR_WEIGHT = 0.01  # of the distribution without the other cells: nothing is ruled out
+LIKELY = 0.8  # probability of the values that the other cells suggest
+ROUNDS, PATIENCE = 40, 5
+USED_COLUMNS = 20  # by each tree, at most
+OPTIONS: dict[str, Any] = {
+    "objective": "multiclass",
+    "learning_rate": 0.15,
+    "num_leaves": 8,
+    "lambda_l2": 1.0,
+    "verbosity": -1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 1,
+}
+
+
+@dataclass(frozen=True)
+class Bins:
+    """How the values of a column are divided. A number has the edges between its bins, and some quantiles of each as `points`;
+    a category has the codes with a bin of their own as `points`. `prior` are the shares of the bins."""
+
+    edges: np.ndarray | None
+    points: np.ndarray
+    prior: np.ndarray
+
+    @classmethod
+    def of(cls, column: Cell, values: np.ndarray) -> Self:
+        values = values[~np.isnan(values)]
+        if isinstance(column, Number):
+            edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1])) if len(values) else np.zeros(0)
+            number = np.searchsorted(edges, values, side="right")
+            inside = [values[number == each] for each in range(len(edges) + 1)]
+            points = [np.quantile(each if len(each) else edges[:1], POINTS) for each in inside if len(values)]
+            return cls(edges, np.array(points).reshape(-1, len(POINTS)), _shares(number, len(edges) + 1))
+        counts = np.bincount(values.astype(int), minlength=column.cardinality)
+        common = np.sort(np.argsort(-counts, kind="stable")[:COMMON])
+        bins = cls(None, common.astype(float)[:, None], np.ones(0))
+        return cls(None, bins.points, _shares(bins(values), len(common) + (len(common) < len(counts))))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """The bin of each value; 0 for NaN."""
+        known = np.nan_to_num(values)
+        if self.edges is not None:
+            return np.searchsorted(self.edges, known, side="right")
+        codes = self.points[:, 0]
+        index = np.searchsorted(codes, known).clip(max=len(codes) - 1)
+        return np.where(codes[index] == known, index, len(codes))
+
+    @property
+    def values(self) -> np.ndarray:
+        """A value for each bin, but not for that of rare categories."""
+        return np.median(self.points, 1)
+
+    def near(self, values: np.ndarray) -> np.ndarray:
+        """The share of every bin that counts as right where `values` were imputed: [values, bins]."""
+        if self.edges is None:
+            return np.eye(len(self.prior))[self(values)]
+        return (np.abs(self.points - values[:, None, None]) <= TOLERANCE).mean(2)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the cells of a row say about each other. `trees` hold a model for each column of the table, as text, None where the
+    other cells say nothing about it."""
+
+    columns: Sequence[Cell]
+    bins: Sequence[Bins]
+    trees: Sequence[lightgbm.Booster | None]
+    scale: float = 1.0
+    shift: float = float(logit(1 - SWAPPED))
+
+    @classmethod
+    def fit(cls, rows: Rows, seed: int) -> Self | None:
+        """None for tables that are too small, or too wide, to learn it from."""
+        cells, columns = rows.cells, rows.schema.table
+        if len(rows) < TOO_FEW or not 2 <= len(columns) <= MANY:
+            return None
+        draw = np.random.default_rng(seed)
+        order = draw.permutation(len(rows))[:ENOUGH]
+        count = round(HELD_OUT * len(order))
+        train, held_out = cells[order[count:]], cells[order[:count]]
+        bins = [Bins.of(column, values) for column, values in zip(columns, train.T, strict=True)]
+        both = [np.concatenate([part, _hidden(part, draw)]) for part in (train, held_out)]
+        trees = [_fit_column(index, bins, *both, seed=seed) for index in range(len(columns))]
+        return cls(columns, bins, trees)._calibrated(held_out, draw)
+
+    def _calibrated(self, cells: np.ndarray, draw: np.random.Generator) -> Self:
+        """With scale and shift fitted to rows with swapped cells."""
+        swapped, wrong = swap(cells, SWAPPED, draw)
+        known = ~np.isnan(swapped)
+        ratio, right = self._ratios(swapped)[known], ~wrong[known]
+        if right.all():
+            return self
+        fitted = LogisticRegression().fit(ratio[:, None], right)
+        scale, shift = float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
+        return type(self)(self.columns, self.bins, self.trees, max(scale, 0.0), shift)
+
+    def distribution(self, cells: np.ndarray, index: int) -> np.ndarray:
+        """The probability of every bin of a column, given the other cells: [rows, bins]."""
+        prior, trees = self.bins[index].prior, self.trees[index]
+        if trees is None or not len(cells):
+            return np.tile(prior, (len(cells), 1))
+        given = np.asarray(trees.predict(np.delete(cells, index, 1)))
+        return (1 - PRIOR_WEIGHT) * given + PRIOR_WEIGHT * prior
+
+    def observed(self, cells: np.ndarray) -> np.ndarray:
+        """The trust in every cell; NaN where it is missing."""
+        return np.where(np.isnan(cells), np.nan, expit(self.scale * self._ratios(cells) + self.shift))
+
+    def imputed(self, cells: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The trust in `values` for the missing cells; NaN where a cell is observed."""
+        trust = np.full(cells.shape, np.nan)
+        for index, bins in enumerate(self.bins):
+            rows = np.flatnonzero(np.isnan(cells[:, index]))
+            given = self.distribution(cells[rows], index)
+            trust[rows, index] = (given * bins.near(values[rows, index])).sum(1)
+        return trust
+
+    def guesses(self, cells: np.ndarray) -> np.ndarray:
+        """The most likely category and the median number of every cell, as the other cells suggest."""
+        guesses = np.empty(cells.shape)
+        for index, bins in enumerate(self.bins):
+            given = self.distribution(cells, index)
+            named = given[:, : len(bins.values)]
+            place = named.argmax(1) if bins.edges is None else (given.cumsum(1) < 0.5).sum(1).clip(max=len(bins.values) - 1)
+            guesses[:, index] = bins.values[place]
+        return guesses
+
+    def suggestion(self, cells: np.ndarray, index: int) -> str:
+        """What the other cells of one row suggest for a cell, in words: "10 to 14" or "red or blue"."""
+        column, bins = self.columns[index], self.bins[index]
+        (given,) = self.distribution(cells[None], index)
+        if isinstance(column, Category):
+            order = np.argsort(-given[: len(bins.values)], kind="stable")
+            count = 1 + int((given[order].cumsum() < LIKELY).sum())
+            names = [column.decode(float(bins.values[each])) for each in order[: min(count, 3)]]
+            return " or ".join(names)
+        tail = (1 - LIKELY) / 2
+        low, high = (int((given.cumsum() < each).sum()) for each in (tail, 1 - tail))
+        assert bins.edges is not None
+        borders = np.concatenate([[-np.inf], bins.edges, [np.inf]])
+        first, last = (column.decode(float(np.clip(each, -3.1, 3.1))) for each in (borders[low], borders[high + 1]))
+        return first if first == last else f"{first} to {last}"
+
+    def _ratios(self, cells: np.ndarray) -> np.ndarray:
+        """log of p / (1 - p) / prior for every cell, with p of its bin given the other cells."""
+        ratios, every = np.zeros(cells.shape), np.arange(len(cells))
+        for index, bins in enumerate(self.bins):
+            number = bins(cells[:, index]).clip(max=len(bins.prior) - 1)
+            given = self.distribution(cells, index)[every, number]
+            ratios[:, index] = logit(given.clip(1e-6, 1 - 1e-6)) - np.log(bins.prior[number])
+        return ratios
+
+    def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {}
+        for index, (bins, trees) in enumerate(zip(self.bins, self.trees, strict=True)):
+            tensors[f"{index}.points"], tensors[f"{index}.prior"] = map(torch.from_numpy, (bins.points, bins.prior))
+            if bins.edges is not None:
+                tensors[f"{index}.edges"] = torch.from_numpy(bins.edges)
+            if trees is not None:
+                text = zlib.compress(trees.model_to_string().encode())
+                tensors[f"{index}.trees"] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        return tensors, {"scale": self.scale, "shift": self.shift}
+
+    @classmethod
+    def load(cls, tensors: Mapping[str, Tensor], about: Mapping[str, Any], schema: Schema) -> Self:
+        def part(index: int, name: str) -> np.ndarray | None:
+            return tensors[key].numpy() if (key := f"{index}.{name}") in tensors else None
+
+        bins, trees = [], []
+        for index in range(len(schema.table)):
+            text = part(index, "trees")
+            bins.append(Bins(part(index, "edges"), *(tensors[f"{index}.{name}"].numpy() for name in ("points", "prior"))))
+            trees.append(None if text is None else lightgbm.Booster(model_str=zlib.decompress(bytes(text)).decode()))
+        return cls(schema.table, bins, trees, about["scale"], about["shift"])
+
+
+def swap(cells: np.ndarray, rate: float, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The cells, some of them with the value of another row, and which of them hold another value than before."""
+    swapped = cells.copy()
+    chosen = (draw.random(cells.shape) < rate) & ~np.isnan(cells)
+    for index, column in enumerate(cells.T):
+        known = np.flatnonzero(~np.isnan(column))
+        rows = np.flatnonzero(chosen[:, index])
+        swapped[rows, index] = column[draw.choice(known, len(rows))] if len(known) else np.nan
+    return swapped, chosen & (swapped != cells)
+
+
+def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """The rows with some of their cells missing, up to `HIDDEN` of them."""
+    return np.where(draw.random(cells.shape) < draw.uniform(0, HIDDEN, (len(cells), 1)), np.nan, cells)
+
+
+def _shares(numbers: np.ndarray, count: int) -> np.ndarray:
+    counts = np.bincount(numbers, minlength=count) + 0.5
+    return counts / counts.sum()
+
+
+def _fit_column(
+    index: int, bins: Sequence[Bins], train: np.ndarray, held_out: np.ndarray, *, seed: int
+) -> lightgbm.Booster | None:
+    """Trees for the bins of one column, as many as help on the rows held out; None if none does. The second half of the
+    rows repeats the first with cells hidden; the target is known all the same."""
+    own, others = bins[index], [each for number, each in enumerate(bins) if number != index]
+    targets = [np.tile(cells[: len(cells) // 2, index], 2) for cells in (train, held_out)]
+    known = [np.flatnonzero(~np.isnan(target)) for target in targets]
+    if len(own.prior) < 2 or min(map(len, known)) < TOO_FEW // 2:
+        return None
+    numbers = [own(target[rows]) for target, rows in zip(targets, known, strict=True)]
+    given = [np.delete(cells[rows], index, 1) for cells, rows in zip((train, held_out), known, strict=True)]
+    categorical = [number for number, each in enumerate(others) if each.edges is None]
+    options = OPTIONS | {
+        "num_class": len(own.prior),
+        "min_data_in_leaf": int(np.clip(len(train) // 60, 5, 40)),
+        "feature_fraction": min(0.8, USED_COLUMNS / len(others)),
+        "seed": seed % 2**31,
+    }
+    made = {"verbosity": -1, "feature_pre_filter": False}
+    learned = lightgbm.Dataset(given[0], numbers[0], categorical_feature=categorical, params=made)
+    unseen = lightgbm.Dataset(given[1], numbers[1], learned, categorical_feature=categorical, params=made)
+    trees = lightgbm.train(
+        options, learned, ROUNDS, [unseen], callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)]
+    )
+    if trees.best_score["valid_0"]["multi_logloss"] >= -np.log(own.prior[numbers[1]]).mean():
+        return None
+    return lightgbm.Booster(model_str=trees.model_to_string(num_iteration=trees.best_iteration))
