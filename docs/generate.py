@@ -89,13 +89,9 @@ DIGITS += ("missing=mnist+text",)
 REFERENCES = ("gauge:v2", "dymo", "gauge:masked")
 SHARED = ("gauge:masked", "gauge:v2", "gauge", "dymo")  # rows on one backbone that GAUGE+ is compared with
 WRONG = ("swapped=0.2", "swapped=0.4")
-TRUST = (
-    "gauge_plus:gauge_plus-trust",
-    "gauge_plus:gauge_plus-trust-imputed",
-    "gauge_plus:gauge_plus-swaps",
-    "gauge_plus",
-)
-TRUST += ("late_fusion", "gauge:gauge-trust", "gauge:masked", "gauge:v2", "gauge", "qmf", "pdf", "dynmm")
+TRUST = "gauge_plus:gauge_plus-trust"
+IMPUTED, SWAPS = f"{TRUST}-imputed", "gauge_plus:gauge_plus-swaps"
+DYNAMIC = ("qmf", "pdf", "dynmm")  # methods that weigh modalities for each sample
 FOLDERS = {  # every comparison of gates, and its hardest condition
     "polymnist5k": "eta=0.8",
     "polymnist/cosine": "eta=0.8",
@@ -253,26 +249,45 @@ def few_labels(count: int, *more: str) -> str:
     return beside(dict.fromkeys(("gauge_plus", "late_fusion", *more), f"polymnist/labels{count}"), ETA)
 
 
-def trust(folder: str) -> str:
+def measured(folders: Mapping[str, str]) -> dict[str, str]:
+    """The rows that their folders have results of."""
+    there = {
+        (str(each.row), folder)
+        for folder in set(folders.values())
+        if (ROOT / "results" / folder / "results.json").exists()
+        for each in results(folder)
+    }
+    return {row: folder for row, folder in folders.items() if (row, folder) in there}
+
+
+def trust() -> str:
     """Accuracy with missing and with swapped modalities, and trust minus each other row."""
-    if not (ROOT / "results" / folder / "results.json").exists():
-        return NOT_MEASURED
-    measured = {str(result.row) for result in results(folder)}
-    return beside({row: folder for row in TRUST if row in measured}, (*ETA, *WRONG))
+    folders = {TRUST: "polymnist/trust", SWAPS: "polymnist/trust"}
+    folders |= dict.fromkeys(("gauge_plus", "late_fusion"), "polymnist/sound")
+    return beside(measured(folders | dict.fromkeys(DYNAMIC, "polymnist/dynamic")), (*ETA, *WRONG))
 
 
-def trust_audit(folder: str) -> str:
+def trust_imputed() -> str:
+    """Accuracy on imputed inputs, gated by trust, minus that without an imputer."""
+    folders = measured({IMPUTED: "polymnist/trust", "gauge_plus": "polymnist/sound", "late_fusion": "polymnist/sound"})
+    return beside(folders, ETA) if IMPUTED in folders else NOT_MEASURED
+
+
+def unlabelled(count: int) -> str:
+    """Few labels, with an imputer or a teacher that reads all samples: masking minus each of them."""
+    rows = ("gauge_plus", "gauge_plus:gauge_plus-informed", IMPUTED, "gauge_plus:gauge_plus-taught")
+    folders = measured(dict.fromkeys(rows, f"polymnist/unlabelled{count}"))
+    return beside(folders, ETA) if folders else NOT_MEASURED
+
+
+def trust_audit(*folders: str) -> str:
     """AUC of the trust and of the paper's gate for right against wrong units, and the calibration error of the trust."""
-    if not (ROOT / "results" / folder / "audit.json").exists():
-        return NOT_MEASURED
     kinds = {"separation": "imputed units", "separation_observed": "observed units"}
     kinds |= {"separation_modalities": "observed modalities", "separation_cells": "imputed cells"}
-    lines = ["| row | protocol | seeds | right against wrong | AUC, trust | AUC, the paper's gate |", "|---" * 6 + "|"]
-    audits: dict[tuple[str, str], list[dict]] = {}
-    for each in _records(folder, "audit.json"):
-        audits.setdefault((each["variant"], each["protocol"]), []).append(each)
-    for (variant, protocol), records in audits.items():
-        head = f"| {variant} | {protocol} | {len(records)} |"
+    lines = ["| benchmark | row | protocol | seeds | right against wrong | AUC, trust | AUC, the paper's gate |"]
+    lines += ["|---" * 7 + "|"]
+    for (benchmark, variant, protocol), records in trust_records(*folders).items():
+        head = f"| {benchmark} | {variant} | {protocol} | {len(records)} |"
         for kind, name in kinds.items():
             if all("trust" in record[kind] for record in records):
                 values = (_spread([record[kind] for record in records], key) for key in ("trust", "gate"))
@@ -281,6 +296,50 @@ def trust_audit(folder: str) -> str:
             error = _spread([record["calibration"][name] for record in records], "ece")
             lines.append(f"{head} calibration error, {name} units | {error} | – |")
     return "\n".join(lines) + "\n"
+
+
+def trust_records(*folders: str) -> dict[tuple[str, str, str], list[dict]]:
+    """The audits of learned trust by benchmark, row and protocol; one for each seed."""
+    audits: dict[tuple[str, str, str], list[dict]] = {}
+    for folder in folders:
+        if (ROOT / "results" / folder / "audit.json").exists():
+            for each in _records(folder, "audit.json"):
+                audits.setdefault((each["benchmark"], each["variant"], each["protocol"]), []).append(each)
+    return audits
+
+
+def draw_trust(path: Path) -> None:
+    """ROC curves of the trust and of the paper's gate, and the reliability of the trust, as means over seeds."""
+    drawn = {"swapped views": (f"{TRUST.partition(':')[2]}", "swapped=0.2", "observed")}
+    drawn |= {"imputed views": (f"{IMPUTED.partition(':')[2]}", "eta=0.8", "imputed")}
+    audits = {
+        name: (trust_records("polymnist/trust").get(("polymnist", variant, protocol), []), kind)
+        for name, (variant, protocol, kind) in drawn.items()
+    }
+    with matplotlib.rc_context(DRAWING):
+        figure = Figure(figsize=(9.4, 4.2), layout="constrained")
+        roc, reliability = figure.subplots(1, 2)
+        for (name, (records, kind)), colour in zip(audits.items(), ("#0068a3", "#b34a00"), strict=True):
+            curves = [each["curves"][kind] for each in records if each.get("curves", {}).get(kind)]
+            for value, shown, style in (("trust", "trust", "-"), ("gate", "the paper's gate", "--")):
+                if curves:
+                    points = np.mean([each[value] for each in curves], 0)
+                    rates = np.linspace(0, 1, len(points))
+                    roc.plot(rates, points, style, color=colour, label=f"{shown}, {name}")
+            bins = np.array([row for each in records for row in each["calibration"].get(kind, {"bins": []})["bins"]])
+            if len(bins):
+                tenth = np.minimum((10 * bins[:, 0]).astype(int), 9)
+                means = [
+                    np.average(bins[tenth == each], axis=0, weights=bins[tenth == each][:, 2]) for each in set(tenth)
+                ]
+                reliability.plot(*np.array(means)[:, :2].T, "o-", color=colour, label=name)
+        for axes in (roc, reliability):
+            axes.plot([0, 1], [0, 1], color="#a5b0ba", linewidth=1)
+            axes.grid(color="#d8dde2")
+            axes.legend(frameon=False, fontsize=9)
+        roc.set(xlabel="wrong units taken for right ones", ylabel="right units found")
+        reliability.set(xlabel="trust", ylabel="share of units that are right")
+        figure.savefig(path, metadata={"Date": None})
 
 
 def imputation(folder: str) -> str:
@@ -578,6 +637,33 @@ def scoring_cost() -> str:
     return "\n".join(lines) + "\n"
 
 
+def bound() -> str:
+    """How much of the bounds of Theorem 1 and its corollary the effects of units use, by benchmark and kind of unit."""
+    head = ("benchmark", "units", "measured", "remainder / its bound", "effect / its bound", "remainder / effect")
+    head += ("signed term / score", "effect below the score")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("bound-*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for name, row in ({"all": content["all"]} | content["groups"]).items():
+            ratios = " | ".join(f"{row[key]:.1e}" for key in ("theorem", "corollary"))
+            rest = (
+                f"{row['remainder_of_effect']:.2f} | {row['cancelled']:.2f} | {100 * row['effect_within_score']:.0f} %"
+            )
+            lines.append(f"| {content['benchmark']} | {name} | {row['count']} | {ratios} | {rest} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
+
+
+def dymo_speed() -> str:
+    """Seconds of DyMo's selection, all candidates stacked and candidate by candidate, on each machine that was measured."""
+    lines = ["| machine | samples | stacked, s | candidate by candidate, s | ratio |", "|---" * 5 + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("dymo_speed-*.json")):
+        row = json.loads(path.read_text(encoding="utf-8"))
+        machine = row["hardware"].get("gpu") or f"CPU, {row['hardware']['threads']} thread"
+        times = f"{row['seconds']['stacked']:.2f} | {row['seconds']['loop']:.2f} | {row['ratio']:.1f}"
+        lines.append(f"| {machine} | {row['samples']} | {times} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
+
+
 def pipeline_cost() -> str:
     """Seconds an epoch of every stage, launched kernel by kernel and recorded, and samples a second."""
     head = ("benchmark", "stage", "s an epoch, eager", "s an epoch, recorded", "launch overhead", "samples a second")
@@ -628,7 +714,7 @@ def when() -> str:
     found = mean(
         each["separation_modalities"]["trust"]
         for each in _records("polymnist/trust", "audit.json")
-        if each["protocol"] == "swapped=0.2"
+        if (each["variant"], each["protocol"]) == ("gauge_plus-trust", "swapped=0.2")
     )
     rows = {
         "a table, with or without texts and images, cells blank or not": (
@@ -725,8 +811,12 @@ TABLES = {
     "plus-labels256": lambda: few_labels(256, "gauge_plus:gauge_plus-no-heads"),
     "plus-labels1024": lambda: few_labels(1024),
     "plus-labels4096": lambda: few_labels(4096),
-    "trust-polymnist": lambda: trust("polymnist/trust"),
-    "trust-audit": lambda: trust_audit("polymnist/trust"),
+    "trust-polymnist": trust,
+    "trust-imputed": trust_imputed,
+    "trust-audit": lambda: trust_audit(
+        *(f"{name}/trust" for name in ("polymnist", "leaf99", "ham10000", "celeba_table"))
+    ),
+    **{f"unlabelled{count}": partial(unlabelled, count) for count in (256, 1024, 4096)},
     "celeba": lambda: accuracy("celeba", FACES),
     "celeba-complete": lambda: differences("celeba", "complete"),
     "celeba-faces": lambda: differences("celeba", "missing=text"),
@@ -755,6 +845,8 @@ TABLES = {
     "power": power,
     "budgets": budgets,
     "scoring-cost": scoring_cost,
+    "bound": bound,
+    "dymo-speed": dymo_speed,
     **{
         f"{name}-{what}": partial(write, name)
         for name in ("leaf99", "ham10000")
@@ -817,6 +909,7 @@ def main() -> None:
     family = {row: ROWS[row] for row in table.rows if row != "gauge:v1"}
     draw_rows(table, family, ROOT / "docs" / "polymnist.svg")
     draw_rows(polymnist_methods(), METHODS, ROOT / "docs" / "methods.svg")
+    draw_trust(ROOT / "docs" / "trust.svg")
     with matplotlib.rc_context(DRAWING):
         for name in ("leaf99", "ham10000"):
             table = table_of(name, GAMMA, DRAWN)

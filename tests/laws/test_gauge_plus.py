@@ -5,7 +5,9 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers import DIM, assert_equal, gradients, plus, rows_of, with_hidden
+from torch import Tensor
 
 from gauge import Dataset, Gating, TrainSettings, UnitEncoder, fit
 from gauge.masks import subsets
@@ -16,6 +18,7 @@ from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.explain import explain, unit_names
+from gauge.types import Encoder
 
 GATED = Gating()
 
@@ -56,6 +59,27 @@ def test_a_whole_unit_is_named_scored_and_gated(batch):
     assert len(frame) == 6 * 12
     assert (frame.query("unit == 'all' and observed").score > 0).all()
     torch.testing.assert_close(explanation.logits, method.predict(batch).logits)
+
+
+class Patches(Encoder):
+    """The values of the patches of an image, one unit each."""
+
+    stride = 4
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.units, self.width = (side // 4) ** 2, 16
+
+    def forward(self, x: Tensor, observed: Tensor) -> Tensor:
+        return F.unfold(x, 4, stride=4).transpose(1, 2)
+
+
+def test_the_whole_of_a_large_grid_is_the_same_wherever_its_content_stands():
+    for side, same in [(8, False), (16, True)]:
+        encoder, x, observed = WithWhole(Patches(side)), torch.rand(3, 1, side, side), torch.ones(3).bool()
+        moved = x.roll(4, dims=-1)
+        whole, after = (encoder(each, observed)[:, -1] for each in (x, moved))
+        assert torch.allclose(whole, after, atol=1e-6) == same
 
 
 def test_the_whole_of_a_table_knows_a_missing_cell_from_one_that_is_zero():

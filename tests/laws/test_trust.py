@@ -10,9 +10,11 @@ from helpers import CLASSES, SHAPES, gradients, plus, rows_of, with_hidden
 from gauge import Dataset, Gating, TrainSettings, fit
 from gauge.imputers.mean import Mean
 from gauge.masks import Corruption, parse_protocol
+from gauge.methods._taught import Taught
 from gauge.model.combination import Combination
 from gauge.model.explain import explain, unit_names
 from gauge.model.frozen import Frozen
+from gauge.model.nn.tabular import CellHeads, ColumnLayout
 from gauge.model.trust import TrustHead, rightness, trust_term
 from gauge.training.audit import audit
 from gauge.training.inference import masked_batches
@@ -91,10 +93,29 @@ def test_trust_in_a_unit_does_not_depend_on_its_batch(method, batch):
 
 @pytest.mark.parametrize("imputed", [False, True])
 def test_full_trust_equals_gauge_plus_without_trust(batch, train, imputed):
+    """But for the votes of heads on imputed modalities, which only trust allows."""
     imputer = helpers.imputer("mean", train) if imputed else None
-    method, plain = sure(trusting(imputer)), plus(imputer)
+    method, plain = sure(trusting(imputer, combines=not imputed)), plus(imputer, combines=not imputed)
     plain.load_state_dict({name: method.state_dict()[name] for name in plain.state_dict()})
     torch.testing.assert_close(method.predict(batch).logits, plain.predict(batch).logits)
+
+
+def test_heads_vote_on_imputed_modalities_only_as_far_as_these_are_trusted(batch, train):
+    for made, votes in ((trusting, True), (plus, False)):
+        method = made(helpers.imputer("mean", train))
+        reading = method.read(batch)
+        _, present, *_ = method._all_answers(method.gauge.decide(reading), reading)
+        assert torch.equal(present[:, 1:], torch.ones(6, 3).bool() if votes else batch.any_observed())
+    distrusted = sure(trusting(helpers.imputer("mean", train)), -50.0)
+    network = distrusted.gauge.decide(distrusted.read(batch)).logits.log_softmax(-1)
+    torch.testing.assert_close(distrusted.predict(batch).logits.log_softmax(-1), network, atol=1e-5, rtol=1e-5)
+
+
+def test_an_imputer_s_network_also_learns_to_do_without_it(known, train):
+    imputer = helpers.imputer("mean", train)
+    terms = trusting(imputer).train().loss(known)
+    assert set(terms) == {"task", "masked", "heads", "trust"}
+    assert "masked" not in trusting(imputer, subsets_per_step=0).train().loss(known)
 
 
 def test_the_vote_of_a_head_counts_as_far_as_what_it_reads_is_trusted(batch):
@@ -173,12 +194,29 @@ def test_calibration_makes_trust_as_high_as_units_are_right():
     assert (head.shift == 0).all()
 
 
-def test_imputers_may_say_how_uncertain_they_are(train, batch):
-    mopoe = Frozen(helpers.imputer("mopoe", train))
-    doubt = mopoe.uncertainty(batch)
+@pytest.mark.parametrize("name", ["mopoe", "nearest", "masked_columns"])
+def test_imputers_may_say_how_uncertain_they_are_without_looking_at_what_is_hidden(train, batch, name):
+    imputer = Frozen(helpers.imputer(name, train))
+    doubt, other = imputer.uncertainty(batch), imputer.uncertainty(with_hidden(batch, "noise"))
     assert set(doubt) == set(SHAPES)
-    assert (doubt["image"] > 0).all()
-    assert torch.equal(mopoe.uncertainty(with_hidden(batch, "noise"))["image"], doubt["image"])
+    for modality, values in doubt.items():
+        assert torch.equal(values, other[modality])
+        assert torch.isfinite(values).all()
+        assert (values >= 0).all()
+        assert values.std() > 0
+
+
+def test_a_category_is_as_uncertain_as_it_is_improbable():
+    heads = CellHeads(ColumnLayout((3, 1)), 4)
+    states = helpers.noise(5, 2, 4)
+    draws = helpers.noise(6, 5, 2)
+    doubt = heads.doubt(states, draws)
+    probabilities = heads.categories(states[:, :1]).softmax(-1)[:, 0]
+    torch.testing.assert_close(doubt[:, 0], 1 - probabilities.amax(-1))
+    torch.testing.assert_close(doubt[:, 1], draws[..., 1].std(0))
+
+
+def test_objects_that_only_complete_batches_know_no_uncertainty(train, batch):
     assert Frozen(Mean.of(train)).uncertainty(batch) is None
     assert Frozen(type("Own", (), {"complete": lambda self, batch: batch})()).uncertainty(batch) is None
 
@@ -233,6 +271,22 @@ def test_an_explanation_tells_how_far_a_unit_is_used_and_trusted_apart(batch):
     assert (frame[~frame.observed].trusted == 0).all()
     gated = plus(gating=Gating())
     assert "trusted" not in explain(gated, batch).to_frame(unit_names(gated.encoder, {}))
+
+
+def test_a_student_never_reads_the_labels_of_its_samples(known):
+    answers = torch.eye(CLASSES)[torch.arange(60) % CLASSES]
+    method = Taught(plus(), answers)
+    other = replace(known, labels=(known.labels + 1) % CLASSES)
+    assert torch.equal(method.loss(known)["task"], method.loss(other)["task"])
+    told = plus().loss(replace(known, labels=known.index % CLASSES))
+    torch.testing.assert_close(method.loss(known)["task"], told["task"])
+
+
+def test_a_student_believes_its_teacher_as_far_as_that_is_sure(known):
+    sure_of, unsure = (torch.tensor([[p, *[(1 - p) / 2] * 2]]).expand(60, CLASSES) for p in (1.0, 0.5))
+    losses = [Taught(plus(), answers).loss(known) for answers in (sure_of, unsure)]
+    for name, term in losses[0].items():
+        torch.testing.assert_close(losses[1][name], 0.5 * term)
 
 
 def test_batches_of_an_evaluation_carry_no_truth(train):

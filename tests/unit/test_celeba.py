@@ -184,7 +184,7 @@ def test_a_wrong_partition_table_is_answered_with_what_is_wrong(data, old, new, 
     path = data / "CelebA" / "list_eval_partition.csv"
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(ValueError) as caught:
-        read_partition(path.parent)
+        read_partition(path.parent, "Blond_Hair")
     assert message in str(caught.value)
 
 

@@ -53,6 +53,18 @@ def test_the_training_rows_are_balanced_and_the_others_as_they_are(data):
     assert parts["test"].labels.tolist() == [1, 0, 0, 0, 0] * 2
 
 
+def test_faces_that_are_cropped_already_are_enlarged(tmp_path, data):
+    folder = tmp_path / "CelebA"
+    (folder / "img_align_celeba").mkdir(parents=True)
+    for name in ("list_attr_celeba.csv", "list_eval_partition.csv"):
+        (folder / name).write_text((data / "CelebA" / name).read_text())
+    for number in range(FACES):
+        Image.new("RGB", (64, 64), (6 * number, 0, 0)).save(folder / "img_align_celeba" / f"{number:06d}.jpg")
+    assert torch.equal(
+        *(numbers(celeba_table.BENCHMARK.load("test", each)) for each in (data, tmp_path)),
+    )
+
+
 def test_the_table_has_the_39_other_attributes_in_the_official_order(data):
     for split in ("train", "imputer", "test"):
         part = celeba_table.BENCHMARK.load(split, data)

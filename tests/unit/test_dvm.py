@@ -105,7 +105,9 @@ class Anything:
 
 def test_nothing_in_a_list_is_executed(tmp_path):
     torch.save([Anything()], tmp_path / "labels.pt")
-    with pytest.raises(ValueError, match="labels.pt cannot be read as a list .*; save a plain list there: torch.save"):
+    with pytest.raises(
+        ValueError, match="labels.pt cannot be read as a plain list .*; save a plain list there: torch.save"
+    ):
         read_list(tmp_path / "labels.pt")
 
 

@@ -11,6 +11,7 @@ from gauge.cli.options import AsJson, Device, Plugins, Protocols, TrainedModel
 from gauge.cli.output import print_missing, progress
 
 if TYPE_CHECKING:
+    from gauge.data import Dataset
     from gauge.experiments.workspace import Job, Workspace
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
@@ -72,7 +73,8 @@ def audit(
 ) -> None:
     """Compare scores with exact effects, gates and trust with the truth, and count what the gates changed.
 
-    Imputed content is judged by a classifier for each modality, which is trained on real values first.
+    Imputed cells are compared with the true ones. Modalities that are imputed as a whole are judged by a classifier for
+    each, which is trained on real values first.
     """
     job, audits = _audited(model, protocol, samples, device)
     if as_json:
@@ -103,11 +105,21 @@ def _audited(
 
     with progress() as on_epoch:
         workspace, job, method = _gated(model, device, on_epoch)
-        single = {"method": "late_fusion", "variant": "late_fusion", "seed": 0}
-        judge, _ = workspace.method(workspace.job(job.experiment.model_copy(update=single)))
-        assert isinstance(judge, LateFusion)
-        protocols = protocol or [str(each) for each in job.benchmark.protocols]
-        return job, [audit_split(method, job.test, text, judge=judge.opinions, samples=samples) for text in protocols]
+        protocols, judge = protocol or [str(each) for each in job.benchmark.protocols], None
+        if method.imputer is not None and any(_hides_modalities(job.test, text) for text in protocols):
+            single = {"method": "late_fusion", "variant": "late_fusion", "seed": 0}
+            experts, _ = workspace.method(workspace.job(job.experiment.model_copy(update=single)))
+            assert isinstance(experts, LateFusion)
+            judge = experts.opinions
+        return job, [audit_split(method, job.test, text, judge=judge, samples=samples) for text in protocols]
+
+
+def _hides_modalities(data: "Dataset", protocol: str) -> bool:
+    """Whether modalities without flags for their features can be missing under the protocol."""
+    from gauge.masks import mask_split, parse_protocol
+
+    keep = mask_split(parse_protocol(protocol), data.layout, len(data), seed=0, split=data.split)
+    return not all(bool(keep[name].all()) for name, features in data.layout.items() if features is None)
 
 
 def gates(

@@ -54,8 +54,6 @@ def _make(
     from gauge.experiments.manifest import MANIFEST
 
     entry = pick(MANIFEST, name, "entry of the manifest")
-    if entry.lacks:
-        raise ValueError(f"{name} cannot be made: {entry.lacks}")
     for run in entry.runs:
         _run(run, data, results, out, jobs, time_limit, device)
     for script in entry.scripts:
@@ -86,12 +84,12 @@ def _run(
         )
     if run.audits and not (results / name / "audit.json").is_file():
         source = None if data is None else str(data.resolve())
-        gated = [each for each in experiments_of(run, results, source) if str(each.row) == "gauge"]
+        gated = [each for each in experiments_of(run, results, source) if str(each.row) in run.audited]
         _audit(run, gated, results / name, workspace, device)
 
 
 def _audit(run: "Run", gated: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:
-    """Audit every seed of GAUGE and keep what was found beside the results."""
+    """Audit every seed of these rows and keep what was found beside the results."""
     from gauge.experiments.workspace import Workspace
     from gauge.training.checkpoint import write_text
 
@@ -137,7 +135,7 @@ def _print_list(results: Path) -> None:
 
 
 def _needs(entry: "Entry") -> str:
-    return f" ({', '.join((*entry.runs, *entry.scripts))}{f'; {entry.lacks}' if entry.lacks else ''})"
+    return f" ({', '.join((*entry.runs, *entry.scripts))})"
 
 
 def _print_ages(results: Path) -> None:

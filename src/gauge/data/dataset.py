@@ -24,7 +24,8 @@ def as_values(stored: Tensor) -> Tensor:
 class Dataset:
     """Aligned modalities and labels; byte images stay bytes until they are batched. `observed` holds flags as in `Batch`; a
     modality without flags is complete. `note` goes into every result: what readers must know about the data. `groups` are
-    numbers of what samples share, such as a photo or a lesion, so that they are not independent.
+    numbers of what samples share, such as a photo or a lesion, so that they are not independent. `masks` are flags that come
+    with the data, by the text of the protocol that they stand for.
 
     >>> data = Dataset("test", {"photo": torch.zeros(9, 3, 4, 4, dtype=torch.uint8)}, torch.zeros(9, dtype=torch.long))
     >>> data.batch(torch.tensor([2, 5])).inputs["photo"].dtype
@@ -37,6 +38,7 @@ class Dataset:
     observed: Mapping[str, Tensor] = field(default_factory=dict)
     note: str = ""
     groups: Int[Tensor, "rows"] | None = None
+    masks: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rows = len(self.labels)
@@ -85,7 +87,8 @@ class Dataset:
         inputs = {name: values[rows] for name, values in self.inputs.items()}
         observed = {name: flags[rows] for name, flags in self.observed.items()}
         groups = None if self.groups is None else self.groups.to(self.device)[rows]
-        return replace(self, inputs=inputs, labels=self.labels[rows], observed=observed, groups=groups)
+        masks = {text: {name: flags[rows.cpu()] for name, flags in mask.items()} for text, mask in self.masks.items()}
+        return replace(self, inputs=inputs, labels=self.labels[rows], observed=observed, groups=groups, masks=masks)
 
     def batch(
         self,
@@ -135,7 +138,8 @@ class Dataset:
     def fingerprint(self) -> str:
         """A hash of the whole content, used as key of cached results."""
         digest = hashlib.blake2b(self.split.encode(), digest_size=8)
-        for values in (*self.inputs.values(), *self.observed.values(), self.labels):
+        masks = [flags for text in sorted(self.masks) for flags in self.masks[text].values()]
+        for values in (*self.inputs.values(), *self.observed.values(), self.labels, *masks):
             digest.update(f"{values.dtype}{list(values.shape)}".encode())
             digest.update(values.contiguous().cpu().numpy().data)
         return digest.hexdigest()

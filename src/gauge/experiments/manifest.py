@@ -14,14 +14,20 @@ ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
 EVERY = tuple(f"every={rate}" for rate in (0.2, 0.4, 0.6, 0.8))
 SVHN = ("missing=text", "missing=mnist+text")
 PLUS = ("gauge_plus", "late_fusion")
-NO_HEADS, TRUST = "gauge_plus:gauge_plus-no-heads", ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-swaps")
+NO_HEADS, SWAPS = "gauge_plus:gauge_plus-no-heads", "gauge_plus:gauge_plus-swaps"
+TRUST = ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-trust-imputed")
+UNLABELLED = ("gauge_plus", "gauge_plus:gauge_plus-informed", TRUST[1], "gauge_plus:gauge_plus-taught")
+SWAPPED = (*ETA, "swapped=0.2", "swapped=0.4")
 LABELS = (256, 1024, 4096)
+READINGS = ("gauge", "gauge:gauge-read-encoder", "dymo", "dymo:dymo-e", "any_subset", "any_subset:any_subset-euclidean")
+ORACLE = ("gauge:v1", "gauge:v2", "gauge")
+LONG = ("gauge:v2", "gauge", "gauge:masked", "dymo", "gauge:v1")  # in the order of their value if time is short
 
 
 @dataclass(frozen=True)
 class Run:
     """One comparison, kept in a folder under `results`: what `gauge benchmark` is asked for. `settings` is a YAML file
-    there; `audits` are the protocols of `gauge audit` for every seed of GAUGE."""
+    there; `audits` are the protocols of `gauge audit` for every seed of the rows `audited`."""
 
     benchmark: str
     rows: tuple[str, ...]
@@ -29,17 +35,17 @@ class Run:
     settings: str = ""
     protocols: tuple[str, ...] = ()
     audits: tuple[str, ...] = ()
+    audited: tuple[str, ...] = ("gauge",)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A table or figure: what it shows, the runs and scripts that it needs, and why it cannot be made, where that is so.
-    Scripts have the placeholders DATA, RUNS and RESULTS."""
+    """A table or figure: what it shows, and the runs and scripts that it needs. Scripts have the placeholders DATA, RUNS and
+    RESULTS."""
 
     title: str
     runs: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
-    lacks: str = ""
 
 
 TABULAR = (*CONTROLS, INFORMED, *SCORES, *NORMALIZATIONS)
@@ -47,6 +53,8 @@ HEARTS = (*CONTROLS, *SCORES, *NORMALIZATIONS, *GRIDS, "all")
 RUNS = {
     "polymnist5k": Run("polymnist5k", (*CONTROLS,), 3, audits=("eta=0.8", "eta=0.6")),
     "polymnist5k/baselines": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3),
+    "polymnist5k/readings": Run("polymnist5k", READINGS, 3),
+    "polymnist5k/oracle": Run("polymnist5k", ORACLE, 3, "polymnist5k/oracle.yaml"),
     "polymnist5k/complete": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3, "polymnist5k/complete.yaml"),
     "polymnist/cosine": Run(
         "polymnist",
@@ -71,29 +79,47 @@ RUNS = {
         for count in LABELS
     },
     "polymnist/trust": Run(
-        "polymnist", (*TRUST, *PLUS), 3, "polymnist/trust.yaml", (*ETA, "swapped=0.2", "swapped=0.4")
+        "polymnist",
+        (*TRUST, SWAPS),
+        3,
+        "polymnist/trust.yaml",
+        SWAPPED,
+        ("eta=0.8", "swapped=0.2", "swapped=0.4"),
+        TRUST,
     ),
+    "polymnist/sound": Run("polymnist", PLUS, 3, "polymnist/trust.yaml", SWAPPED),
+    "polymnist/dynamic": Run("polymnist", ("qmf", "pdf", "dynmm"), 3, "polymnist/trust.yaml", SWAPPED),
+    **{
+        f"polymnist/unlabelled{count}": Run("polymnist", UNLABELLED, 3, f"polymnist/unlabelled{count}.yaml")
+        for count in LABELS
+    },
+    **{
+        f"{name}/trust": Run(name, TRUST[1:], 3, f"{name}/trust.yaml", audits=("gamma=0.5", "gamma=0.9"), audited=TRUST)
+        for name in ("leaf99", "ham10000", "celeba_table")
+    },
     "mst": Run("mst", (*CONTROLS, INFORMED, *NORMALIZATIONS, "late_fusion"), 5, "mst/subset.yaml", audits=SVHN),
     "mst/reversed": Run("mst", ("gauge:v1", "dymo", "gauge:v2", "gauge"), 3, "mst/reversed.yaml"),
     "mst/plus": Run("mst", PLUS, 5, "mst/plus.yaml"),
-    "mst/long": Run("mst", (*CONTROLS, *SCORES, *NORMALIZATIONS, "all"), 5, "mst/long.yaml", audits=SVHN),
+    "mst/long": Run("mst", LONG, 3, "mst/long.yaml"),
     "celeba": Run("celeba", (*CONTROLS, *NORMALIZATIONS, "late_fusion"), 5, "celeba/subset.yaml"),
     "celeba/plus": Run("celeba", PLUS, 5, "celeba/plus.yaml"),
-    "celeba/long": Run("celeba", (*CONTROLS, *SCORES, *NORMALIZATIONS, "all"), 5, "celeba/long.yaml"),
-    "celeba/reversed": Run("celeba", (*CONTROLS,), 5, "celeba/reversed.yaml"),
-    "celeba_table": Run("celeba_table", (*CONTROLS, SCORES[0], *PLUS), 10),
-    "celeba_table/balanced": Run("celeba_table", (*CONTROLS, SCORES[0], *PLUS), 10, "celeba_table/balanced.yaml"),
+    "celeba/long": Run("celeba", LONG, 3, "celeba/long.yaml"),
+    "celeba/reversed": Run("celeba", LONG, 3, "celeba/reversed.yaml"),
+    "celeba_table": Run("celeba_table", (*LONG, SCORES[0], "gauge:v3", *PLUS), 5, "celeba_table/settings.yaml"),
+    "celeba_table/balanced": Run("celeba_table", (*LONG, SCORES[0]), 5, "celeba_table/balanced.yaml"),
     "celeba_chubby": Run("celeba_chubby", (*CONTROLS, SCORES[0], *PLUS), 10),
     "celeba_chin": Run("celeba_chin", (*CONTROLS, SCORES[0], *PLUS), 10),
     "leaf99": Run("leaf99", (*TABULAR, "all"), 5, "leaf99/settings.yaml", audits=("gamma=0.9",)),
     "leaf99/disjoint": Run("leaf99", (*TABULAR, "late_fusion"), 5, "leaf99/disjoint.yaml"),
+    "leaf99/readings": Run("leaf99", (*READINGS, "gauge:v2"), 2, audits=("gamma=0.9",)),
+    "leaf99/oracle": Run("leaf99", ORACLE, 2, "leaf99/oracle.yaml"),
     "leaf99/iterative": Run("leaf99", ("gauge",), 5, "leaf99/iterative.yaml"),
     "leaf99/epochs100": Run("leaf99", ("all",), 3, "leaf99/epochs100.yaml"),
     "leaf99/plus": Run("leaf99", PLUS, 5, "leaf99/plus.yaml"),
     "ham10000": Run("ham10000", (*TABULAR, *GRIDS), 3, audits=("gamma=1",)),
     "ham10000/iterative": Run("ham10000", ("gauge",), 3, "ham10000/iterative.yaml"),
     "ham10000/plus": Run("ham10000", PLUS, 5, "ham10000/plus.yaml"),
-    "ham10000/long": Run("ham10000", (*TABULAR, "all"), 5, "ham10000/long.yaml"),
+    "ham10000/long": Run("ham10000", LONG, 3, "ham10000/long.yaml"),
     "dvm": Run("dvm", HEARTS, 5),
     "cad": Run("cad", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
     "infarction": Run("infarction", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
@@ -101,6 +127,8 @@ RUNS = {
 PUBLISHED_DATA = ("dvm", "cad", "infarction")
 SUBSETS = ("polymnist/cosine", "mst", "celeba")
 IMPUTATION = "perf/imputation.py {0} --data DATA --runs RUNS/{0} --out RESULTS/{0}"
+GATES = "perf/gates.py {0} {1} --data DATA --runs RUNS/{0}"
+BOUND = "perf/bound.py {0} {1} --data DATA --runs RUNS/{0}"
 PAPER = {
     "table-1": Entry("Comparison of methods on six benchmarks", ("polymnist/all", *SUBSETS, *PUBLISHED_DATA)),
     "table-2": Entry("Ablation of fine-grained evidence control", (*SUBSETS, *PUBLISHED_DATA)),
@@ -110,9 +138,16 @@ PAPER = {
     "figure-missing-rate": Entry("AUC against the missing rate γ", ("cad", "infarction")),
     "figure-units": Entry("AUC against the size of units", ("cad", "infarction")),
     "figure-gates": Entry(
-        "Gates and attention before and after",
-        ("infarction",),
-        lacks="nothing draws the attention of single samples yet",
+        "Gates and attention before and after, on data that is open",
+        scripts=(GATES.format("polymnist5k", "eta=0.8"), GATES.format("leaf99", "gamma=0.9")),
+    ),
+    "figure-gates-polymnist": Entry(
+        "The same on full PolyMNIST",
+        scripts=(GATES.format("polymnist", "eta=0.8") + " --config RESULTS/polymnist/cosine.yaml",),
+    ),
+    "figure-gates-ham10000": Entry("The same on ham10000", scripts=(GATES.format("ham10000", "gamma=1"),)),
+    "figure-gates-infarction": Entry(
+        "The same on Infarction, as in the paper", scripts=(GATES.format("infarction", "gamma=1"),)
     ),
 }
 DOCS = {
@@ -152,8 +187,17 @@ DOCS = {
         f"plus-labels{count}": Entry(f"GAUGE+ on PolyMNIST with {count} labels", (f"polymnist/labels{count}",))
         for count in LABELS
     },
-    "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust",)),
-    "trust-audit": Entry("Audit of learned trust", ("polymnist/trust",)),
+    "trust-imputed": Entry("Imputing with trust on PolyMNIST", ("polymnist/trust", "polymnist/sound")),
+    "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust", "polymnist/sound", "polymnist/dynamic")),
+    "trust-audit": Entry(
+        "Audit of learned trust", ("polymnist/trust", "leaf99/trust", "ham10000/trust", "celeba_table/trust")
+    ),
+    **{
+        f"unlabelled{count}": Entry(
+            f"PolyMNIST with {count} labels and 60,000 samples", (f"polymnist/unlabelled{count}",)
+        )
+        for count in LABELS
+    },
     "mst": Entry("MST, every condition", ("mst",)),
     "mst-paired": Entry("MST, differences", ("mst",)),
     "mst-audit": Entry("Audit of GAUGE on MST", ("mst",)),
@@ -180,6 +224,11 @@ DOCS = {
         "How much gates trained", ("polymnist5k", "polymnist/cosine", "mst", "celeba", "leaf99", "ham10000")
     ),
     "claims": Entry("The paper's claims", ("polymnist/all", "polymnist/cosine", "mst", "celeba", "leaf99", "ham10000")),
+    "bound": Entry(
+        "How tight Theorem 1 and its corollary are",
+        scripts=(BOUND.format("polymnist5k", "eta=0.8"), BOUND.format("leaf99", "gamma=0.9")),
+    ),
+    "dymo-speed": Entry("DyMo's selection, stacked and candidate by candidate", scripts=("perf/dymo_speed.py",)),
     "scoring-cost": Entry("Scoring time on our machines", scripts=("perf/scoring_cost.py",)),
     "pipeline-cost": Entry(
         "Seconds of every stage",
@@ -204,6 +253,10 @@ OPEN = {  # experiments that no page reports yet
     "imputer-rows": Entry("D: does a gain need an imputer that knows more?", ("celeba_table", "celeba_table/balanced")),
     "longer": Entry("E: at least 4,000 steps of fine-tuning", ("mst/long", "celeba/long", "ham10000/long")),
     "celeba-reversed": Entry("F: CelebA with the published likelihood of texts", ("celeba/reversed",)),
+    "readings": Entry(
+        "G: units read before the embeddings, Euclidean prototypes, perfect imputation",
+        ("polymnist5k/readings", "polymnist5k/oracle", "leaf99/readings", "leaf99/oracle"),
+    ),
     "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
 }
 MANIFEST = {**PAPER, **DOCS, **OPEN}

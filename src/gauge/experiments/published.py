@@ -4,6 +4,9 @@ From the tables "Comparison of incomplete-modality methods", "Ablation of fine-g
 evidence-unit scoring" and "Ablation of score normalization" of the GAUGE paper, which took all baselines but DyMo_c from the
 tables of Du et al. 2026. Its PolyMNIST has other photos than the one built here, and its imputers other training flags: the
 numbers are comparable in kind, not digit for digit.
+
+NOTE[PAPER] parts-of-tables: there are no published numbers of M3Care, MUSE and OnlineMAE for 0 < γ < 1; those in our tables
+are of our own extension.
 """
 
 __all__ = ["PUBLISHED"]

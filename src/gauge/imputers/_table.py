@@ -1,12 +1,18 @@
 """Shared by the imputers of tables: finding the table, reading its cells, and donors for all other modalities."""
 
-from jaxtyping import Bool, Float
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.imputers.nearest import Nearest
-from gauge.model.nn.tabular import by_cell
+from gauge.model.nn.tabular import CellHeads, by_cell
+from gauge.randomness import choose, derive
 from gauge.types import Batch
+
+DRAWS = 3  # of imputed numbers, each without some of the observed cells
 
 
 def find_table(train: Dataset, imputer: str) -> str:
@@ -31,3 +37,18 @@ def cells_of(batch: Batch, table: str) -> tuple[Float[Tensor, "b f"], Bool[Tenso
 def filled(batch: Batch, table: str, values: Float[Tensor, "b f"], donors: Nearest | None) -> Batch:
     """The batch with `values` in the missing cells of its table; other modalities are imputed from donors."""
     return (batch if donors is None else donors.complete(batch)).filled({table: values})
+
+
+def doubts(
+    heads: CellHeads,
+    states: Callable[[Bool[Tensor, "b f"]], Float[Tensor, "b f d"]],
+    observed: Bool[Tensor, "b f"],
+    key: Int[Tensor, "b"],
+    hidden: Int[Tensor, "n"],
+) -> Float[Tensor, "b f"]:
+    """How uncertain the imputed cells are. `states` are those of the columns, given which cells are read; draws hide random
+    ones, `hidden[c]` of c that are observed."""
+    draws = [
+        heads(states(observed & ~choose(derive(key, "draw", str(number)), observed, hidden))) for number in range(DRAWS)
+    ]
+    return heads.doubt(states(observed), torch.stack(draws))

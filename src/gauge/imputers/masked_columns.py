@@ -1,13 +1,13 @@
 """Masked columns: missing table cells by a Transformer trained to restore hidden ones; other modalities from donors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from gauge.data import Dataset
-from gauge.imputers._table import cells_of, filled, find_donors, find_table
+from gauge.imputers._table import cells_of, doubts, filled, find_donors, find_table
 from gauge.imputers.nearest import Nearest
 from gauge.model.nn.tabular import CellHeads, TabularTransformer, check_columns, share_of
 from gauge.randomness import choose, derive
@@ -72,3 +72,10 @@ class MaskedColumns(Imputer):
     def complete(self, batch: Batch) -> Batch:
         table, observed = cells_of(batch, self.name)
         return filled(batch, self.name, self.heads(self.table(table, observed)[:, 1:]), self.donors)
+
+    @torch.no_grad()
+    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Of cells, as in `tip`; of other modalities the distance of the donor."""
+        table, observed = cells_of(batch, self.name)
+        own = doubts(self.heads, lambda seen: self.table(table, seen)[:, 1:], observed, batch.key, self.masked)
+        return {**({} if self.donors is None else self.donors.uncertainty(batch)), self.name: own}

@@ -1,6 +1,6 @@
 """Nearest (hot deck): missing values come from the training sample most similar in the jointly observed values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Self
 
 import torch
@@ -14,6 +14,7 @@ from gauge.types import Batch, Imputer, is_traced, over_values
 __all__ = ["Nearest"]
 
 DISTANCES_AT_ONCE = 2**24
+FARTHEST = 10.0  # distance, in standard deviations, of samples that share nothing with a donor
 
 
 class Nearest(Imputer):
@@ -38,12 +39,20 @@ class Nearest(Imputer):
         )
 
     def complete(self, batch: Batch) -> Batch:
+        parts = [{name: self._borrow(name, each) for name in self.modalities} for each in self._distances(batch)]
+        return batch.filled({name: torch.cat([part[name] for part in parts]) for name in self.modalities})
+
+    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
+        """The distance of the nearest donor, the same for all modalities of a sample."""
+        nearest = torch.cat([each.amin(1) for each in self._distances(batch)]).sqrt().clamp_max(FARTHEST)
+        return dict.fromkeys(self.modalities, nearest)
+
+    def _distances(self, batch: Batch) -> Iterator[Tensor]:
+        """The distances of all samples, some at once."""
         largest = max(self._donors(name)[1].numel() for name in self.modalities)
         rows = torch.arange(batch.index.shape[0], device=batch.index.device)
         chunks = [rows] if is_traced(rows) else rows.split(max(1, DISTANCES_AT_ONCE // largest))
-        distances = (self._distance(batch, rows) for rows in chunks)
-        parts = [{name: self._borrow(name, distance) for name in self.modalities} for distance in distances]
-        return batch.filled({name: torch.cat([part[name] for part in parts]) for name in self.modalities})
+        return (self._distance(batch, rows) for rows in chunks)
 
     def _donors(self, name: str) -> tuple[Tensor, Tensor, Tensor]:
         """The donors' values, their flags, and the scale of the values."""

@@ -6,7 +6,7 @@ contrast: image and table of a sample are matched within the batch; matching: do
 reconstruction: half of a sample's cells from the other half and the image.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.data.augmentation import corrupt
+from gauge.imputers._table import doubts
 from gauge.model.nn.conv import ConvMap
 from gauge.model.nn.resnet import ResNet
 from gauge.model.nn.streams import side_by_side
@@ -147,6 +148,18 @@ class TIP(Imputer):
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, table, observed)])
         states = self.interact(columns, self.interact.read(_tokens(features)))[:, 1:]
         return batch.filled({self.roles.table: self.heads(states)})
+
+    @torch.no_grad()
+    def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Of a category 1 - its probability, of a number its deviation when other cells are hidden; none of images."""
+        image, table, observed = self._readable(batch)
+        seen = self.interact.read(_tokens(self.photo(image)))
+
+        def states(visible: Bool[Tensor, "b f"]) -> Float[Tensor, "b f d"]:
+            return self.interact(self.table(table, visible), seen)[:, 1:]
+
+        own = doubts(self.heads, states, observed, batch.key, self.masked)
+        return {self.roles.image: torch.zeros_like(own[:, 0]), self.roles.table: own}
 
     def _readable(self, batch: Batch) -> tuple[Float[Tensor, "b ch h w"], Float[Tensor, "b f"], Bool[Tensor, "b f"]]:
         """Image and table with zeros where nothing was observed, and a flag for each cell."""

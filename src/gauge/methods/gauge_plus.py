@@ -4,7 +4,8 @@ L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples
 logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
 
 With `Gating(granularity="trust")` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
-what head j reads (see `Combination`); trained with corrupted evidence but without trust, by the share that is sound.
+what head j reads (see `Combination`), so that heads of imputed modalities can answer too; trained with corrupted evidence
+but without trust, by the share that is sound. With an imputer L also has the CE of the gated network on imputed inputs.
 """
 
 from collections.abc import Iterator
@@ -21,9 +22,10 @@ from gauge.methods.any_subset import under_subsets
 from gauge.methods.late_fusion import masked_mean
 from gauge.model.combination import Combination
 from gauge.model.gates import Biased, hiding_bias
-from gauge.model.gauge import Gating, Gauge, Reading
+from gauge.model.gauge import Gating, Gauge
 from gauge.model.network import Network
-from gauge.model.trust import TrustHead, trust_term
+from gauge.model.reading import Reading
+from gauge.model.trust import TrustHead, known_rightness, trust_term
 from gauge.model.units import UnitEncoder
 from gauge.randomness import sample_keys
 from gauge.types import Batch, Method, Prediction, SupportsComplete, Units
@@ -53,7 +55,8 @@ class GaugePlus(Method):
         combines: bool = True,
         corrupt: Corruption = SOUND,
     ) -> None:
-        """`corrupt`: what is wrong in training batches, so that the combination is learned from such samples too."""
+        """`corrupt`: what is wrong in training batches, so that the combination is learned from such samples too. With an
+        imputer, `subsets_per_step=0` trains the network on imputed inputs alone."""
         super().__init__()
         modalities, dim, classes = len(encoder.layout), classifier.head.in_features, classifier.head.out_features
         self.gauge = Gauge(encoder, classifier, imputer, gating=gating, opinions=classes if heads else 0)
@@ -83,6 +86,9 @@ class GaugePlus(Method):
         under = reading if reading.visible is None else self._under_subsets(reading)
         prediction = self.gauge.decide(under)
         terms = {"task": batch.cross_entropy(prediction.logits, weights)}
+        if reading.visible is None and self.subsets_per_step:
+            masked = self._under_subsets(reading)
+            terms["masked"] = batch.cross_entropy(masked.classifier(masked.units.tokens, None), weights)
         if reading.opinions is not None:
             each = reading.opinions
             costs = F.cross_entropy(each.flatten(0, 1), batch.labels.repeat_interleave(each.shape[1]), reduction="none")
@@ -90,7 +96,7 @@ class GaugePlus(Method):
             costs = costs if weights is None else costs * weights[:, None]
             terms["heads"] = masked_mean(costs, _right_modalities(batch)).sum()
         if prediction.trust is not None:
-            right, known = self.gauge.rightness(batch, reading)
+            right, known = known_rightness(self.encoder, batch, reading)
             times = len(prediction.trust) // len(batch)
             terms["trust"] = trust_term(prediction.trust, right.repeat(times, 1), known.repeat(times, 1) & under.seen)
         return terms
@@ -130,7 +136,7 @@ class GaugePlus(Method):
         if self.combination is None:
             return
         answers = []
-        for batch in _masked(val, rows, self.corrupt):
+        for batch in self._masked(val, rows):
             reading = self.read(batch)
             logits, present, share, trust = self._all_answers(self.gauge.decide(reading), reading)
             answers.append((logits, present, share, batch.labels, *([] if trust is None else [trust])))
@@ -139,13 +145,24 @@ class GaugePlus(Method):
     def _calibrate(self, trust: TrustHead, val: Dataset, rows: int) -> None:
         trust.reset()
         parts = []
-        for batch in _masked(val, rows, self.corrupt):
+        for batch in self._masked(val, rows):
             reading = self.read(batch)
             trusted = self.gauge.decide(reading).trust
             assert trusted is not None
-            right, known = self.gauge.rightness(batch, reading)
-            parts.append((trusted, right, known & reading.seen, ~reading.units.observed))
+            parts.append((trusted, *known_rightness(self.encoder, batch, reading), ~reading.units.observed))
         trust.calibrate(*map(torch.cat, zip(*parts, strict=True)))
+
+    def _masked(self, val: Dataset, rows: int) -> Iterator[Batch]:
+        """The first samples under masks of every kind: any subset of the modalities, unless the imputer needs some of them,
+        and of a table any share of its cells."""
+        protocols: list[Protocol] = [] if self.gauge.imputer and self.gauge.imputer.needs_image else [AnyModalities()]
+        protocols += [AnyCells()] if any(val.layout.values()) else []
+        for number in range(MASKS):
+            for index in torch.arange(rows, device=val.device).split(512):
+                key = sample_keys(index, number, "combination")
+                draws = [protocol.keep(val.layout, key) for protocol in protocols]
+                keep = {name: _both(*(draw[name] for draw in draws)) for name in val.layout}
+                yield val.batch(index, keep=keep, key=key, corrupt=self.corrupt)
 
     def _head_logits(self, units: Units) -> Float[Tensor, "b m k"]:
         """The logits of all heads; those of missing modalities judge what was imputed, or are meaningless."""
@@ -168,14 +185,16 @@ class GaugePlus(Method):
         assert reading.opinions is not None
         batch = reading.completed
         logits = torch.cat([prediction.logits[:, None], reading.opinions], 1)
+        present = batch.any_observed()
         share = torch.stack([flags.reshape(flags.shape[0], -1).float().mean(1) for flags in batch.observed.values()], 1)
         trust = None
         if prediction.trust is not None:
             read = (self._pooling(reading.units) @ prediction.trust[..., None])[..., 0]
             trust = F.pad(read, (1, 0), value=1.0)
+            present = present | (self.imputer is not None)
         elif self.corrupt:
             trust = F.pad(torch.full_like(share, self.corrupt.sound), (1, 0), value=1.0)
-        return logits.float(), F.pad(batch.any_observed(), (1, 0), value=True), share, trust
+        return logits.float(), F.pad(present, (1, 0), value=True), share, trust
 
     def _under_subsets(self, reading: Reading) -> Reading:
         chosen = draw_subsets(reading.completed.key, self.subsets, self.subsets_per_step)
@@ -200,17 +219,6 @@ def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
         return batch.any_observed()
     wrong = torch.stack([flags.reshape(len(batch), -1).all(1) for flags in batch.truth.wrong.values()], 1)
     return batch.any_observed() & ~wrong
-
-
-def _masked(val: Dataset, rows: int, corrupt: Corruption) -> Iterator[Batch]:
-    """The first samples under masks of every kind: any subset of the modalities, of a table any share of its cells."""
-    protocols: list[Protocol] = [AnyModalities(), *([AnyCells()] if any(val.layout.values()) else [])]
-    for number in range(MASKS):
-        for index in torch.arange(rows, device=val.device).split(512):
-            key = sample_keys(index, number, "combination")
-            draws = [protocol.keep(val.layout, key) for protocol in protocols]
-            keep = {name: _both(*(draw[name] for draw in draws)) for name in val.layout}
-            yield val.batch(index, keep=keep, key=key, corrupt=corrupt)
 
 
 def _both(first: Tensor, second: Tensor | None = None) -> Tensor:

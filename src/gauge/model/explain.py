@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gauge.model.gates import attention_bias
-from gauge.model.gauge import Gating, Reading
+from gauge.model.gauge import Gating
+from gauge.model.reading import Reading
 from gauge.model.scoring.exact import exact_effects
 from gauge.model.units import UnitEncoder
 from gauge.types import Batch, Evidence, Prediction, SupportsAttention, Units

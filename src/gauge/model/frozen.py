@@ -23,6 +23,11 @@ class Frozen(nn.Module):
     def imputer(self) -> SupportsComplete:
         return self._held[0]
 
+    @property
+    def needs_image(self) -> bool:
+        """Whether samples without their image cannot be completed."""
+        return isinstance(self.imputer, Imputer) and self.imputer.needs_image
+
     @torch.no_grad()
     def complete(self, batch: Batch) -> Batch:
         return self.imputer.complete(batch)

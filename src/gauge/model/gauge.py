@@ -20,9 +20,9 @@ from gauge.model.gates import (
     uses_zscore,
 )
 from gauge.model.network import Network
-from gauge.model.scoring._ungated import displacement, ungated_gradient
+from gauge.model.reading import Reading
 from gauge.model.scoring.taylor import taylor_evidence
-from gauge.model.trust import TrustHead, per_unit, rightness, trust_term
+from gauge.model.trust import TrustHead, known_rightness, per_unit, trust_term
 from gauge.model.units import UnitEncoder
 from gauge.registry import SCORERS
 from gauge.types import ADDED_LATER, Batch, Evidence, Method, Objective, Prediction, Scorer, SupportsComplete, Units
@@ -63,28 +63,13 @@ class Gating:
                 raise ValueError(f"{name} {getattr(self, name)!r} is unknown; use one of {', '.join(allowed)}")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A batch as the network reads it: the completed input, its units, and the classifier that sees the units in `visible`
-    (all when None). What trust may know besides: the imputer's `uncertainty` about each unit, and the `opinions` of heads
-    that read single modalities, as logits."""
-
-    completed: Batch
-    units: Units
-    classifier: Network | Biased
-    visible: Tensor | None = None
-    uncertainty: Tensor | None = None
-    opinions: Tensor | None = None
-
-    @property
-    def seen(self) -> Tensor:
-        """Which units the network sees: [b, n]."""
-        return torch.ones_like(self.units.observed) if self.visible is None else self.visible
-
-
 class Gauge(Method):
     """A gated classifier over a frozen imputer. Without an imputer, missing units are hidden and the others gated. Encoders
-    run once per step; the scoring pass and the gated pass share their tokens."""
+    run once per step; the scoring pass and the gated pass share their tokens.
+
+    NOTE[PAPER] scoring-mode: the paper does not say in which mode the scoring pass runs; here in that of the step: in
+    training, BatchNorm and dropout are those of the gated pass.
+    """
 
     def __init__(
         self,
@@ -122,8 +107,7 @@ class Gauge(Method):
         prediction = self.decide(reading)
         terms = {"task": batch.cross_entropy(prediction.logits)}
         if prediction.trust is not None:
-            right, known = self.rightness(batch, reading)
-            terms["trust"] = trust_term(prediction.trust, right, known & reading.seen)
+            terms["trust"] = trust_term(prediction.trust, *known_rightness(self.encoder, batch, reading))
         return terms
 
     @torch.no_grad()
@@ -154,7 +138,9 @@ class Gauge(Method):
         if self.gating.granularity == "none":
             return Prediction(classifier(units.tokens, None))
         if self.trust is not None:
-            return self._trusting(reading, self.trust)
+            trust, evidence = self.trust.assess(reading, self.reference(units), self.gating.objective)
+            gates = trust.detach()  # the task teaches the network to live with trust, not trust to please it
+            return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates, trust)
         if self.gating.granularity == "imputed":
             gates = torch.where(units.observed, 1.0, self.gate(torch.zeros_like(units.observed, dtype=torch.float32)))
             return Prediction(classifier(units.tokens, attention_bias(gates)), None, gates)
@@ -167,35 +153,6 @@ class Gauge(Method):
             scores = scores - self.distrust * ~units.observed
         gates = self.gate(scores)
         return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
-
-    def rightness(self, batch: Batch, reading: Reading) -> tuple[Tensor, Tensor]:
-        """How right every unit of a training batch is, and for which units that is known. What an imputed modality shows is
-        the opinion of its head or, without heads, the network's answer from that modality alone."""
-        assert batch.labels is not None
-        if self.imputer is None:
-            return rightness(self.encoder, batch)
-        opinions = self._answers_alone(reading) if reading.opinions is None else reading.opinions
-        return rightness(self.encoder, batch, reading.completed, opinions.argmax(-1) == batch.labels[:, None])
-
-    def _trusting(self, reading: Reading, trust: TrustHead) -> Prediction:
-        """Gates that are the trust in each unit; the task teaches the network to live with them, not them to please it."""
-        units, tokens = reading.units, reading.units.tokens
-        logits, gradient = ungated_gradient(reading.classifier, tokens, self.gating.objective)
-        effects = (gradient * displacement(tokens, self.reference(units))).float()
-        evidence = Evidence(effects.abs().sum(-1), logits)
-        facts = {"visible": reading.visible, "uncertainty": reading.uncertainty, "opinions": reading.opinions}
-        trusted = trust(units, evidence, effects.sum(-1), **facts)
-        gates = trusted.detach()
-        return Prediction(reading.classifier(tokens, attention_bias(gates)), evidence, gates, trusted)
-
-    @torch.no_grad()
-    def _answers_alone(self, reading: Reading) -> Tensor:
-        """The network's logits from every modality alone: [b, m, k]."""
-        units, answers = reading.units, []
-        for index in range(len(self.encoder.layout)):
-            visible = (units.modality == index).expand(units.observed.shape)
-            answers.append(self.classifier(units.keep(visible).tokens, hiding_bias(visible)))
-        return torch.stack(answers, 1)
 
     def reference(self, units: Units) -> Tensor | None:
         """The replacement of a unit, as the backbone sees it."""

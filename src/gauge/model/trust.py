@@ -24,8 +24,10 @@ from torch import Tensor, nn
 
 from gauge.model.gates import hiding_bias, normalize_scores
 from gauge.model.nn.attention import Block
+from gauge.model.reading import Reading
+from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Evidence, Units
+from gauge.types import Batch, Evidence, Objective, Units
 
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 START = 2.0  # of the logits: units are trusted until training knows better
@@ -79,6 +81,17 @@ class TrustHead(nn.Module):
         group = imputed.long()
         trust = torch.sigmoid(self.scale[group] * logits + self.shift[group])
         return trust if visible is None else torch.where(visible, trust, 0.0)
+
+    def assess(
+        self, reading: Reading, reference: Tensor | None, objective: Objective
+    ) -> tuple[Float[Tensor, "b n"], Evidence]:
+        """The trust in the units of a reading, and the Taylor scores that it was told."""
+        units = reading.units
+        logits, gradient = ungated_gradient(reading.classifier, units.tokens, objective)
+        effects = (gradient * displacement(units.tokens, reference)).float()
+        evidence = Evidence(effects.abs().sum(-1), logits)
+        facts = {"visible": reading.visible, "uncertainty": reading.uncertainty, "opinions": reading.opinions}
+        return self(units, evidence, effects.sum(-1), **facts), evidence
 
     @torch.enable_grad()
     def calibrate(
@@ -136,6 +149,29 @@ def trust_term(
     trust = trust.clamp(CERTAIN, 1 - CERTAIN)
     costs = -(target * trust.log() + (1 - target) * (1 - trust).log())
     return (costs * known).sum() / known.sum().clamp_min(1)
+
+
+@torch.no_grad()
+def known_rightness(
+    encoder: UnitEncoder, batch: Batch, reading: Reading
+) -> tuple[Float[Tensor, "b n"], Bool[Tensor, "b n"]]:
+    """How right the units of a training batch are, and for which of those that are seen it is known. What an imputed
+    modality shows is the opinion of its head or, without heads, the network's answer from that modality alone."""
+    assert batch.labels is not None
+    if reading.visible is not None:
+        right, known = rightness(encoder, batch)
+        return right, known & reading.visible
+    opinions = _answers_alone(reading) if reading.opinions is None else reading.opinions
+    return rightness(encoder, batch, reading.completed, opinions.argmax(-1) == batch.labels[:, None])
+
+
+def _answers_alone(reading: Reading) -> Float[Tensor, "b m k"]:
+    """The network's logits from every modality alone."""
+    units, answers = reading.units, []
+    for index in range(len(reading.completed.inputs)):
+        visible = (units.modality == index).expand(units.observed.shape)
+        answers.append(reading.classifier(units.keep(visible).tokens, hiding_bias(visible)))
+    return torch.stack(answers, 1)
 
 
 @torch.no_grad()

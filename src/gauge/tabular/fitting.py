@@ -238,9 +238,8 @@ def make_gated(
 ) -> Weighted:
     """The trained network and its heads, with gates."""
     before = backbone.model
-    model = GaugePlus(
-        before.encoder, before.gauge.classifier, imputer, subsets_per_step=before.subsets_per_step, gating=gating
-    )
+    subsets = before.subsets_per_step if imputer is None else 0  # it has seen subsets already
+    model = GaugePlus(before.encoder, before.gauge.classifier, imputer, subsets_per_step=subsets, gating=gating)
     model.heads = before.heads
     return Weighted(model, weights)
 

@@ -10,16 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import roc_auc_score, roc_curve
 from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.masks import parse_protocol
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gates import hiding_bias, normalize_scores
-from gauge.model.gauge import Gauge, Reading
+from gauge.model.gauge import Gauge
+from gauge.model.reading import Reading
 from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.scoring.exact import exact_effects
 from gauge.model.trust import per_unit as per_unit_values
@@ -31,6 +33,12 @@ from gauge.types import Batch, Prediction
 Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 Tensors = dict[str, Tensor]
 
+OPEN = (
+    0.2,
+    0.8,
+)  # columns are audited whose imputed cells are right this often: elsewhere there is little to tell apart
+RATES = np.linspace(0, 1, 51)  # of wrong units that are taken for right ones, where curves have their points
+
 
 @dataclass(frozen=True, repr=False)
 class Audit:
@@ -40,10 +48,12 @@ class Audit:
     class, as perfect gates would do. A separation is, for the gate, for the learned trust if there is any and for every
     score, an AUC: 0.5 is chance, and below it wrong content gets the larger values. `separation` tells imputed units of the
     right class from those of a wrong one, `separation_cells` imputed cells with an error below the median of their column
-    (or the right category) from others, `separation_observed` sound observed units from wrong ones, and
-    `separation_modalities` the same for the mean of a modality's units. With learned trust, which takes the place of the
-    gate, `gate` is the paper's gate on the same network before training. `calibration` has, for observed and imputed
-    units, the expected calibration error and for each tenth of the trust its mean, the share that is right and the count.
+    (or the right category) from others, in columns that are right in 20 to 80 % of the cases, `separation_observed` sound
+    observed units from wrong ones, and `separation_modalities` the same for the mean of a modality's units. `curves` has
+    the shares of right units that are found where 0, 2, ... 100 % of the wrong ones are taken for right. With learned
+    trust, which takes the place of the gate, `gate` is the paper's gate on the same network before training. `calibration`
+    has, for observed and imputed units, the expected calibration error and for each tenth of the trust its mean, the share
+    that is right and the count.
     """
 
     protocol: str
@@ -69,6 +79,7 @@ class Audit:
     separation_observed: dict[str, float] = field(default_factory=dict)
     separation_modalities: dict[str, float] = field(default_factory=dict)
     calibration: dict[str, Any] = field(default_factory=dict)
+    curves: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "\n".join(["Audit", *(f"  {line}" for line in self.lines())])
@@ -146,10 +157,10 @@ def audit(
         better=int((after & ~before).sum()),
         worse=int((before & ~after).sum()),
         accuracy={name: float(rows.float().mean()) for name, rows in correct.items()},
-        **_wrong_evidence(facts, values, gauge.encoder.modality.cpu()),
-        **_imputed_cells(facts, values, data, gauge),
-        calibration=_calibration(facts, values["trust"], judge is not None) if "trust" in values else {},
+        calibration=_calibration(facts, values["trust"]) if "trust" in values else {},
     )
+    findings = _wrong_evidence(findings, facts, values, gauge.encoder.modality.cpu())
+    findings = _imputed_cells(findings, facts, values, data, gauge)
     return findings if judge is None or bool(facts.observed.all()) else _judged(findings, values, facts)
 
 
@@ -218,7 +229,8 @@ def _values(method: Gauge, reading: Reading, prediction: Prediction) -> Tensors:
 
 
 def _errors(method: Gauge, batch: Batch, completed: Batch | None) -> Float[Tensor, "b n"]:
-    """The absolute error of every imputed cell whose true value is known; NaN for all other units."""
+    """The absolute error of every imputed cell whose true value is known; NaN for all other units, also for the whole of a
+    table."""
     errors = {}
     for name, observed in batch.observed.items():
         errors[name] = torch.full(observed.shape, torch.nan, device=observed.device)
@@ -226,7 +238,12 @@ def _errors(method: Gauge, batch: Batch, completed: Batch | None) -> Float[Tenso
             imputed = batch.truth.known[name] & ~observed
             error = (completed.inputs[name] - batch.inputs[name]).abs().reshape(*observed.shape, -1).mean(-1)
             errors[name] = torch.where(imputed, error.float(), torch.nan)
-    return per_unit_values(method.encoder, errors)
+    found = per_unit_values(method.encoder, errors)
+    ends = torch.tensor(list(method.encoder.layout.values())).cumsum(0) - 1
+    for end, name in zip(ends.tolist(), method.encoder.layout, strict=True):
+        if method.encoder.has_whole(name):
+            found[:, end] = torch.nan
+    return found
 
 
 def _judged(findings: Audit, values: Tensors, facts: Facts) -> Audit:
@@ -245,6 +262,7 @@ def _judged(findings: Audit, values: Tensors, facts: Facts) -> Audit:
         separation_within_mixed=_within(gates[mixed], right_units[mixed], wrong_units[mixed]) if mixed.any() else None,
         gate_right=float(gates[right_units].mean()) if right_units.any() else None,
         gate_wrong=float(gates[wrong_units].mean()) if wrong_units.any() else None,
+        curves=findings.curves | {"imputed": _curves(values, right, imputed)},
     )
 
 
@@ -256,44 +274,59 @@ def _separation(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor,
     return {name: float(roc_auc_score(labels, each[among].numpy())) for name, each in values.items()}
 
 
-def _wrong_evidence(facts: Facts, values: Tensors, modality: Tensor) -> dict[str, Any]:
+def _curves(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s n"]) -> dict[str, list[float]]:
+    """The points of the curves of gate and trust that belong to `_separation`."""
+    labels = right[among].numpy()
+    if not len(labels) or labels.all() or not labels.any():
+        return {}
+    curves = {name: roc_curve(labels, values[name][among].numpy())[:2] for name in ("gate", "trust") if name in values}
+    return {name: np.interp(RATES, wrong, found).round(4).tolist() for name, (wrong, found) in curves.items()}
+
+
+def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Tensor) -> Audit:
     """Sound observed units told from swapped or noised ones, unit by unit and by the means of modalities."""
     sound, among = facts.right == 1, facts.observed & facts.seen & ((facts.right == 0) | (facts.right == 1))
     apart = _separation(values, sound, among)
     if not apart:
-        return {}
+        return findings
     member = (modality[:, None] == torch.arange(int(modality.max()) + 1)).float()
     count = among.float() @ member
     means = {name: (each * among).float() @ member / count.clamp_min(1) for name, each in values.items()}
     right = (sound & among).float() @ member == count
-    return {
-        "observed_wrong": float((~sound[among]).float().mean()),
-        "separation_observed": apart,
-        "separation_modalities": _separation(means, right, count > 0),
-    }
+    return replace(
+        findings,
+        observed_wrong=float((~sound[among]).float().mean()),
+        separation_observed=apart,
+        separation_modalities=_separation(means, right, count > 0),
+        curves=findings.curves | {"observed": _curves(means, right, count > 0)},
+    )
 
 
-def _imputed_cells(facts: Facts, values: Tensors, data: Dataset, method: Gauge) -> dict[str, Any]:
+def _imputed_cells(findings: Audit, facts: Facts, values: Tensors, data: Dataset, method: Gauge) -> Audit:
     """Imputed cells with an error below the median of their column, or of the right category, told from others."""
     imputed = ~facts.error.isnan()
-    if not imputed.any():
-        return {}
     spread = per_unit_values(method.encoder, {name: each.cpu()[None] for name, each in data.spreads.items()})
     largest = torch.where(spread > 0, facts.error.nanmedian(0, keepdim=True).values, 0.5)
     right = facts.error < largest
-    return {
-        "cells_right": float(right[imputed].float().mean()),
-        "separation_cells": _separation(values, right, imputed),
-    }
+    share = (right & imputed).sum(0) / imputed.sum(0).clamp_min(1)
+    imputed = imputed & (share >= OPEN[0]) & (share <= OPEN[1])
+    if not imputed.any():
+        return findings
+    return replace(
+        findings,
+        cells_right=float(right[imputed].float().mean()),
+        separation_cells=_separation(values, right, imputed),
+        curves=findings.curves | {"cells": _curves(values, right, imputed)},
+    )
 
 
-def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
+def _calibration(facts: Facts, trust: Tensor) -> dict[str, Any]:
     """How often units are right that are trusted so far, for observed and imputed ones."""
     kinds = {"observed": facts.observed, "imputed": ~facts.observed}
     found = {}
     for name, kind in kinds.items():
         among = kind & facts.seen & facts.known
-        if not among.any() or (name == "imputed" and not judged):
+        if not among.any():
             continue
         value, right = trust[among].double(), facts.right[among].double()
         tenth = (10 * value).long().clamp_max(9)

@@ -37,8 +37,10 @@ def masked_batches(
     data: Dataset, protocol: Protocol, size: int, chosen: Tensor | None = None, *, truth: bool = False
 ) -> Iterator[Batch]:
     """The split, or the chosen samples of it, each with the mask, the wrong values and the noise that all methods share;
-    with their `truth` only for an audit."""
-    keep = mask_split(protocol, data.layout, len(data), seed=MASK_SEED, split=data.split)
+    with their `truth` only for an audit. Masks that come with the data take precedence."""
+    keep = data.masks.get(str(protocol)) or mask_split(
+        protocol, data.layout, len(data), seed=MASK_SEED, split=data.split
+    )
     keep = {name: flags.to(data.device) for name, flags in keep.items()}
     corrupt = protocol.corruption if isinstance(protocol, Corrupted) else Corruption()
     for batch in data.batches(size, keep=keep, seed=MASK_SEED, chosen=chosen, corrupt=corrupt):

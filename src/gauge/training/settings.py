@@ -72,7 +72,11 @@ class TrainSettings(Settings):
     `swapped=0.2`; `selection` lists the protocols whose mean
     validation metric chooses the best epoch (none: the last epoch is kept). `precision` matters on a GPU: tf32 rounds the
     factors of matrix products, bf16 runs the forward pass in half precision. `augment` is one of `AUGMENTATIONS`.
-    `gate_rate` multiplies the learning rate of gates: τ and ρ are two numbers that move by about the rate in a step."""
+    `gate_rate` multiplies the learning rate of gates: τ and ρ are two numbers that move by about the rate in a step.
+
+    NOTE[PAPER] finetune-patience: the paper does not say whether fine-tuning ends early; here it does, after `patience`
+    epochs without a better validation score.
+    """
 
     epochs: int = Field(ge=0)
     batch_size: int = Field(default=256, ge=1)

@@ -33,7 +33,7 @@ class Modality:
 # without selection: together they are perfect on complete samples long before each one is at its best
 EXPERTS = TrainSettings(epochs=10, schedule="cosine", patience=None, precision="tf32")
 
-OWN = ("baseline", "pretrain", "plus")  # stages that follow others unless they have settings of their own
+OWN = ("baseline", "pretrain", "plus", "student")  # stages that follow others unless they have settings of their own
 STAGES = ("imputer", "backbone", "finetune", "experts", *OWN)
 
 
@@ -78,6 +78,7 @@ class Overrides(Settings):
     baseline: StageOverride | None = None
     experts: StageOverride | None = None
     plus: StageOverride | None = None
+    student: StageOverride | None = None
     finetune: StageOverride | None = None
     imputer_options: ImputerOverride | None = None
     modality_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -105,7 +106,7 @@ class StageSettings:
     """How each stage of a benchmark trains. `baseline`, for methods with their own network, defaults to the settings of the
     backbone, and `pretrain`, for what some of them start from, to those of the imputer. `experts` are the classifiers of
     single modalities. `plus`, for GAUGE+, defaults to the settings of the backbone with a cosine schedule and without
-    selection."""
+    selection, and `student`, for a GAUGE+ that another one teaches, to those of `plus`."""
 
     imputer: TrainSettings
     backbone: TrainSettings
@@ -114,6 +115,7 @@ class StageSettings:
     own_baseline: TrainSettings | None = None
     own_pretrain: TrainSettings | None = None
     own_plus: TrainSettings | None = None
+    own_student: TrainSettings | None = None
 
     @property
     def baseline(self) -> TrainSettings:
@@ -127,6 +129,10 @@ class StageSettings:
     def plus(self) -> TrainSettings:
         last: dict[str, Any] = {"schedule": "cosine", "patience": None, "selection": ()}
         return self.own_plus or self.backbone.model_copy(update=last)
+
+    @property
+    def student(self) -> TrainSettings:
+        return self.own_student or self.plus
 
     def overridden(self, overrides: Mapping[str, StageOverride]) -> "StageSettings":
         """Overrides of the backbone also reach a baseline that has no settings of its own."""

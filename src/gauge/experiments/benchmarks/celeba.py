@@ -9,7 +9,13 @@ import torch
 from gauge.data import Dataset
 from gauge.data.images import read_images
 from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
-from gauge.experiments.benchmarks.readers.celeba import TEXT_LENGTH, attribute_texts, read_attributes, read_partition
+from gauge.experiments.benchmarks.readers.celeba import (
+    TEXT_LENGTH,
+    attribute_texts,
+    read_attributes,
+    read_partition,
+    read_texts,
+)
 from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.notes import join_notes, part_note
 from gauge.experiments.benchmarks.readers.squares import find_images
@@ -31,9 +37,10 @@ CROPS = {(178, 218): (15, 35, 162, 182)}  # DyMo's: 147 pixels a side
 def read(split: str, data: Path) -> Dataset:
     """One split, in the order of the file names; tables and images are aligned by image_id."""
     folder, chosen, note = attributes_of(split, data, LABEL)
+    texts = read_texts(folder, chosen.index) or attribute_texts(chosen)
     inputs = {
         "img": torch.from_numpy(read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops=CROPS)),
-        "text": torch.from_numpy(one_hot(attribute_texts(chosen), TEXT_LENGTH)),
+        "text": torch.from_numpy(one_hot(texts, TEXT_LENGTH)),
     }
     labels = torch.from_numpy(chosen[LABEL].to_numpy(copy=True)).long()
     return Dataset(split, inputs, labels, note=note)
@@ -42,7 +49,7 @@ def read(split: str, data: Path) -> Dataset:
 def attributes_of(split: str, data: Path, label: str) -> tuple[Path, pd.DataFrame, str]:
     """The folder of the files, the attributes of a split in the order of the file names, and a note on the data."""
     folder = find_folder(data, ("CelebA", "."), FACES, "CelebA")
-    attributes, partition = read_attributes(folder), read_partition(folder)
+    attributes, partition = read_attributes(folder), read_partition(folder, label)
     if label not in attributes:
         raise ValueError(f"{folder}: the attributes have no {label}, which is the label; give the official table")
     differing = attributes.index.symmetric_difference(partition.index)

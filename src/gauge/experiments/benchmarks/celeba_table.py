@@ -18,6 +18,7 @@ from gauge.training.metrics import AUC
 __all__ = ["BENCHMARK", "face_table"]
 
 SIDE = 128
+CROPPED = {(64, 64): (0, 0, 64, 64)}  # faces that are cropped and resized already, as in `celeba`
 ATTRIBUTES = (
     *("5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs", "Big_Lips", "Big_Nose"),
     *("Black_Hair", "Blond_Hair", "Blurry", "Brown_Hair", "Bushy_Eyebrows", "Chubby", "Double_Chin", "Eyeglasses"),
@@ -41,7 +42,7 @@ def read(split: str, data: Path, *, target: str) -> Dataset:
         )
     if split == "train":
         chosen = chosen.iloc[balanced(chosen[target].to_numpy(), target)]
-    images = read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops=CROPS)
+    images = read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops={**CROPS, **CROPPED})
     values, labels = chosen[columns].to_numpy(np.float64), chosen[target].to_numpy(np.int64)
     return image_table_dataset(split, images, values, labels, note)
 

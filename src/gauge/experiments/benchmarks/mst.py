@@ -11,13 +11,15 @@ from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
 from gauge.experiments.benchmarks.readers.digits import MNIST_FILE, MNIST_FOLDERS, mnist_split, svhn_split
 from gauge.experiments.benchmarks.readers.folders import find_folder
-from gauge.experiments.benchmarks.readers.notes import join_notes
+from gauge.experiments.benchmarks.readers.mst import prepared_digits, prepared_folder, prepared_pairs
+from gauge.experiments.benchmarks.readers.notes import join_notes, part_note
 from gauge.experiments.benchmarks.readers.text import ALPHABET, one_hot
 from gauge.masks import AnyModalities, parse_protocols
 from gauge.training.settings import TrainSettings
 
 __all__ = ["BENCHMARK"]
 
+SAMPLES = {"train": 1_121_360, "val": 60_000, "test": 140_000}
 SEEDS = {"train": 2025, "val": 2026, "test": 2027}
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEXT_LENGTH = 8
@@ -27,11 +29,17 @@ REPEATS = 20  # pairs made of each digit
 
 @cache
 def read(split: str, data: Path) -> Dataset:
-    """One split, always the same for the same files under `data`."""
-    mnist, mnist_note = mnist_split(find_folder(data, MNIST_FOLDERS, MNIST_FILE, "MNIST"), split)
-    svhn, svhn_note = svhn_split(data / "SVHN", split)
-    draw = np.random.default_rng(SEEDS[split])
-    left, right = pair(mnist.labels, svhn.labels, draw)
+    """One split, always the same for the same files under `data`: those that DyMo's preparation leaves, or official ones."""
+    draw, prepared, pairs, note = np.random.default_rng(SEEDS[split]), prepared_folder(data), None, ""
+    if prepared:
+        mnist, svhn = prepared_digits(prepared, split)
+        pairs = prepared_pairs(prepared, split, mnist, svhn)
+    else:
+        mnist, mnist_note = mnist_split(find_folder(data, MNIST_FOLDERS, MNIST_FILE, "MNIST"), split)
+        svhn, svhn_note = svhn_split(data / "SVHN", split)
+        note = join_notes(mnist_note, svhn_note)
+    left, right = pairs or pair(mnist.labels, svhn.labels, draw)
+    note = note or part_note("part of the published samples", len(left), SAMPLES[split], f"{split} samples")
     labels = torch.from_numpy(mnist.labels[left]).long()
     inputs = {
         "mnist": torch.from_numpy(mnist.images[left][:, None]),
@@ -39,7 +47,7 @@ def read(split: str, data: Path) -> Dataset:
         "text": torch.from_numpy(words(mnist.labels[left], draw)),
     }
     photos = torch.from_numpy(right)  # the digits of MNIST are nearly always read; what is hard is the photo
-    return Dataset(split, inputs, labels, note=join_notes(mnist_note, svhn_note), groups=photos)
+    return Dataset(split, inputs, labels, note=note, groups=photos)
 
 
 def pair(
@@ -99,6 +107,6 @@ BENCHMARK = Benchmark(
     ),
     read=read,
     plus_dim=128,
-    files="MNIST/raw and SVHN/train_32x32.mat, test_32x32.mat",
+    files="MNIST/raw and SVHN/train_32x32.mat, test_32x32.mat, or what DyMo's preparation leaves in MNIST_SVHN_TEXT",
     small_init=True,
 )

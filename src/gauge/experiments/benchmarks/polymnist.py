@@ -9,7 +9,14 @@ from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
 from gauge.experiments.benchmarks.readers.digits import MNIST_FILE, MNIST_FOLDERS, mnist_split, split_val_test
 from gauge.experiments.benchmarks.readers.folders import find_folder, first_folder
 from gauge.experiments.benchmarks.readers.notes import part_note
-from gauge.experiments.benchmarks.readers.polymnist import VIEWS, build_views, list_images, photos, view_dataset
+from gauge.experiments.benchmarks.readers.polymnist import (
+    VIEWS,
+    build_views,
+    list_images,
+    photos,
+    read_masks,
+    view_dataset,
+)
 from gauge.masks import AnyModalities, parse_protocols
 from gauge.training.settings import TrainSettings
 
@@ -32,6 +39,7 @@ def read(split: str, data: Path) -> Dataset:
 def _published(split: str, folder: Path) -> Dataset:
     """A split of the published images; without a val folder, val and test divide the images of test."""
     divided = split != "train" and not (folder / "val").is_dir()
+    root = folder
     folder /= "test" if divided else split
     names, labels = list_images(folder)
     if divided:
@@ -39,7 +47,8 @@ def _published(split: str, folder: Path) -> Dataset:
         names, labels = [names[row] for row in rows], labels[rows]
     views = [read_images([folder / view / name for name in names], 28) for view in VIEWS]
     note = part_note("PolyMNIST subset", len(names), SIZES[split], f"{split} samples")
-    return view_dataset(split, views, labels, note)
+    masks = {} if divided else read_masks(root, split, len(names))
+    return view_dataset(split, views, labels, note, masks=masks)
 
 
 def _built(split: str, mnist: Path, folder: Path) -> Dataset:

@@ -26,6 +26,7 @@ VARIANTS = {
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
+    """NOTE[PAPER] dymo-calibration: `dymo` calibrates as DyMo's code does, on hearts by the ratio of probabilities."""
     seed %= benchmark.backbones
     backbone = "any_subset-euclidean" if variant == "dymo-e" else "any_subset"
     needs = (backbone_stage(benchmark, backbone, seed), imputer_stage(benchmark))

@@ -3,16 +3,21 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.parts import EncoderPart, Parts, imputer_stage, seeded_with, with_swaps
 from gauge.experiments.plans import Plan
+from gauge.masks import Complete
+from gauge.methods._taught import Taught
 from gauge.methods.gauge_plus import UNGATED, GaugePlus
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.gauge import Gating
 from gauge.registry import ENCODERS
+from gauge.training.inference import predict_split
 from gauge.training.stages import Stage
 from gauge.types import Encoder, Imputer
 
@@ -31,6 +36,7 @@ class PlusVariant:
     deep: bool = True
     corrupts: bool = False
     imputes: bool = False
+    taught: bool = False
 
 
 TRUST = Gating(granularity="trust")
@@ -43,8 +49,12 @@ VARIANTS = {
     "gauge_plus-swaps": PlusVariant("trained with swapped evidence", corrupts=True),
     "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating=TRUST, corrupts=True),
     "gauge_plus-trust-imputed": PlusVariant(
-        "the same on imputed inputs, whose units are trusted or not", gating=TRUST, corrupts=True, imputes=True
+        "on imputed inputs, gated by the learned trust in each unit", gating=TRUST, imputes=True
     ),
+    "gauge_plus-informed": PlusVariant(
+        "on imputed inputs, with gates that know what is imputed", gating=Gating(informed=True), imputes=True
+    ),
+    "gauge_plus-taught": PlusVariant("taught by GAUGE+ on all training samples, with and without labels", taught=True),
     "gauge_plus-old-encoders": PlusVariant("with the encoders of the paper's backbone", deep=False),
 }
 RESNETS = ("resnet_grid", "resnet_vector")  # encoders of images that stay; `deep_grid` takes the place of all others
@@ -70,6 +80,9 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     if chosen.imputes:
         masks = benchmark.settings.finetune.masks  # imputed inputs are encoded once, under one mask for each sample
         settings, needs = settings.model_copy(update={"masks": masks}), (imputer_stage(benchmark),)
+    if chosen.taught:
+        settings, teacher = seeded_with(benchmark.settings.student, seed), stage(benchmark, "gauge_plus", seed)
+        return Stage(f"{variant}-s{seed}", make_taught, arguments, settings, (teacher,), split="imputer")
     return Stage(f"{variant}-s{seed}", make_gauge_plus, arguments, settings, needs)
 
 
@@ -96,6 +109,12 @@ def fine_and_whole(shape: tuple[int, ...], width: int, *, fine: EncoderPart, who
 
 def make_gauge_plus(train: Dataset, imputer: Imputer | None = None, *, parts: Parts, **options: Any) -> GaugePlus:
     return GaugePlus(*parts.unit_network(), imputer, **options)
+
+
+def make_taught(train: Dataset, teacher: GaugePlus, *, parts: Parts, **options: Any) -> Taught:
+    """The teacher answers once, from all that was observed of each sample."""
+    answers = predict_split(teacher.to(train.device), train, Complete()).probabilities
+    return Taught(GaugePlus(*parts.unit_network(), **options), torch.from_numpy(answers))
 
 
 PLAN = Plan(VARIANTS, stage)

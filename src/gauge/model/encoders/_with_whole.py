@@ -6,9 +6,12 @@ from torch import Tensor, nn
 
 from gauge.types import Encoder
 
+SIDE_BY_SIDE = 4  # units of an image at most, 2x2, that are read side by side; the whole of a larger grid is its mean
+
 
 class WithWhole(Encoder):
-    """The whole unit comes from an encoder of its own or, without one, from the fine units side by side.
+    """The whole unit comes from an encoder of its own or, without one, from the fine units side by side; from their mean
+    where they are a large grid, as in classifiers of images.
 
     >>> from gauge.model.encoders.columns import Columns
     >>> WithWhole(Columns((17,), 32)).units
@@ -23,10 +26,14 @@ class WithWhole(Encoder):
             raise ValueError(f"the encoder of the whole modality emits {whole.units} units; give one that emits one")
         self.fine, self.reads_all = fine, whole
         self.units, self.width = fine.units + 1, fine.width
-        size = fine.units * fine.width if whole is None else whole.width
-        self.project = nn.Linear(size, fine.width) if size != fine.width else nn.Identity()
+        self.averages = whole is None and fine.stride is not None and fine.units > SIDE_BY_SIDE
+        size = whole.width if whole is not None else fine.width * (1 if self.averages else fine.units)
+        self.project = nn.Linear(size, fine.width) if size != fine.width or self.averages else nn.Identity()
 
     def forward(self, x: Tensor, observed: Tensor) -> Float[Tensor, "b n c"]:
         units = self.fine(x, observed)
-        whole = units.flatten(1)[:, None] if self.reads_all is None else self.reads_all(x, observed)
+        if self.reads_all is not None:
+            whole = self.reads_all(x, observed)
+        else:
+            whole = units.mean(1, keepdim=True) if self.averages else units.flatten(1)[:, None]
         return torch.cat([units, self.project(whole)], 1)

@@ -1,6 +1,5 @@
 """ResNet-18 and 50 without their classifier: image -> the last feature map, under torchvision's parameter names."""
 
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gauge.model.nn.conv import square_side, trunk_sides
+from gauge.model.nn.tip import IMAGE, encoder_state, read_state
 
 STAGES = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 
@@ -51,7 +51,8 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A square image -> [b, channels, side, side], the side halved five times. `weights` is a state file of torchvision.
+    """A square image -> [b, channels, side, side], the side halved five times. `weights` is a state file of torchvision or a
+    checkpoint of TIP.
 
     >>> network = ResNet((3, 128, 128), 18)
     >>> network.channels, network.side
@@ -114,13 +115,7 @@ def _shortcut(before: int, after: int, stride: int) -> nn.Module:
 def _read(path: Path) -> dict[str, Any]:
     if path.suffix == ".safetensors":
         return load_file(path)
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ValueError(f"{path} holds more than tensors; give a plain state file (.pth or .safetensors)") from error
-    if not isinstance(state, dict):
-        raise ValueError(f"{path} holds a {type(state).__name__}, not a state; save model.state_dict()")
-    return state
+    return encoder_state(read_state(path), IMAGE)
 
 
 def _shape(values: Any) -> tuple[int, ...] | None:

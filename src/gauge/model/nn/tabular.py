@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.model.nn.attention import Attention, Block, initialise, small_parameter, split_heads
+from gauge.model.nn.tip import load_tip_table
 from gauge.types import Tokens
 
 FREQUENCY = 0.1  # deviation of the first frequencies, in waves per unit
@@ -83,6 +85,7 @@ class TabularTransformer(nn.Module):
     `cardinalities` holds the number of categories of each column, 1 for numbers. Categories share one embedding, numbers
     one Linear and missing cells one token; positions tell columns apart. With `waves` each numeric column has its own
     weights, which learns much faster with many columns. A missing cell is hidden as key from every query but its own.
+    `weights` is a checkpoint of TIP.
 
     >>> table, observed = torch.tensor([[2.0, -0.7]]), torch.tensor([[True, False]])
     >>> TabularTransformer((3, 1), 16, depth=1, heads=2)(table, observed).shape
@@ -90,10 +93,17 @@ class TabularTransformer(nn.Module):
     """
 
     def __init__(
-        self, cardinalities: Sequence[int], width: int = 512, *, depth: int = 4, heads: int = 8, waves: int = 0
+        self,
+        cardinalities: Sequence[int],
+        width: int = 512,
+        *,
+        depth: int = 4,
+        heads: int = 8,
+        waves: int = 0,
+        weights: str | None = None,
     ) -> None:
         super().__init__()
-        self.columns = ColumnLayout(cardinalities)
+        self.columns, self.pretrained = ColumnLayout(cardinalities), weights is not None
         self.categories = nn.Embedding(self.columns.total, width) if self.columns.total else None
         self.scale: nn.Module | None = None
         if numbers := len(self.columns.numbers):
@@ -102,6 +112,8 @@ class TabularTransformer(nn.Module):
         self.positions, self.norm = nn.Embedding(len(cardinalities) + 1, width), nn.LayerNorm(width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
         initialise(self)
+        if weights is not None:
+            load_tip_table(self, Path(weights))
 
     def forward(self, table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b s c"]:
         table = torch.where(observed, table, 0.0)
@@ -143,6 +155,16 @@ class CellHeads(nn.Module):
             parts.append(codes.float())
         if self.numbers is not None:
             parts.append(self.numbers(states[:, columns.numbers])[..., 0].float())
+        return columns.in_order(*parts)
+
+    def doubt(self, states: Float[Tensor, "b f d"], draws: Float[Tensor, "r b f"]) -> Float[Tensor, "b f"]:
+        """How uncertain each cell is: 1 - p of the most likely category, or the deviation of a number over several draws."""
+        columns, parts = self.columns, []
+        if self.categories is not None:
+            scores = self.categories(states[:, columns.categorical]).float()
+            parts.append(1 - scores.masked_fill(~self.own, -torch.inf).softmax(-1).amax(-1))
+        if self.numbers is not None:
+            parts.append(draws[..., columns.numbers].std(0))
         return columns.in_order(*parts)
 
     def cost(

@@ -29,13 +29,15 @@ def read_attributes(folder: Path) -> pd.DataFrame:
     return _by_image(table, path) > 0
 
 
-def read_partition(folder: Path) -> pd.Series:
-    """The part of each image, 0 train, 1 val or 2 test, in the order of the names.
+def read_partition(folder: Path, label: str) -> pd.Series:
+    """The part of each image, 0 train, 1 val or 2 test, in the order of the names: DyMo's balanced partition for the label
+    if it is there, or the official one.
 
-    NOTE[PAPER] celeba-partition: the paper's sizes of val and test are those of the official partition swapped, and DyMo
-    names a partition file of its own that is not available; here the official one is used as it is.
+    NOTE[PAPER] celeba-partition: the paper's sizes of val and test are those of the official partition swapped, and DyMo's
+    code reads a partition file of its own, which is not published; without it the official one is used as it is.
     """
-    path = _table_path(folder, "list_eval_partition")
+    balanced = f"list_eval_partition_{label}_balanced"
+    path = _table_path(folder, balanced if (folder / f"{balanced}.csv").is_file() else "list_eval_partition")
     layout = {"sep": r"\s+", "header": None, "names": ["image_id", "partition"]} if path.suffix == ".txt" else {}
     table = _read(path, index_col="image_id", **layout)
     if "partition" not in table:
@@ -47,11 +49,24 @@ def read_partition(folder: Path) -> pd.Series:
     return _by_image(table, path)["partition"]
 
 
+def read_texts(folder: Path, images: pd.Index) -> list[str] | None:
+    """DyMo's text of each of these images, if the file is there."""
+    path = folder / f"list_attr_text_{TEXT_LENGTH}_False_True_celeba.csv"
+    if not path.is_file():
+        return None
+    table = _by_image(_read(path, index_col="image_id", keep_default_na=False), path)
+    lacking = images.difference(table.index)
+    if "text" not in table or len(lacking):
+        what = f"no text of {lacking[0]} ({len(lacking)} such)" if len(lacking) else f"{list(table)} and no text"
+        raise ValueError(f"{path} has {what}; give the texts of all images, in the columns image_id and text")
+    return [str(text) for text in table["text"][images]]
+
+
 def attribute_texts(attributes: pd.DataFrame) -> list[str]:
     """The attributes of each image in words, as in "bangs, blond hair, smiling", somewhere in 256 characters.
 
-    NOTE[PAPER] celeba-text: the generator of the published texts is not available. Here the attributes follow the order of
-    the table, padded with '*' on both sides; a hash of the file name decides where they start.
+    NOTE[PAPER] celeba-text: the generator of the published texts is not available. Without their file (`read_texts`) the
+    attributes follow the order of the table, padded with '*' on both sides; a hash of the file name decides the start.
     """
     words = [name.replace("_", " ").lower() for name in attributes.columns]
     rows = zip(attributes.index, attributes.to_numpy(), strict=True)

@@ -1,20 +1,23 @@
 """The PolyMNIST recipe: a digit in several handwritings, each inverted into a random crop of its view's own photo."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.datasets import load_sample_image
 
 from gauge.data import Dataset
 from gauge.data.images import open_image
 from gauge.experiments.benchmarks.readers.notes import join_notes
+from gauge.masks import RandomModalities
 
 INK = 128  # pixels above it belong to the digit
 VIEWS = tuple(f"m{view}" for view in range(5))
+Masks = Mapping[str, Mapping[str, torch.Tensor]]
 IMAGE_NAME = re.compile(r"(\d+)\.(\d)\.png")  # index and label
 
 
@@ -55,9 +58,31 @@ def photos(folder: Path) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(open_image(path)) for path in paths)
 
 
-def view_dataset(split: str, views: Sequence[np.ndarray], labels: np.ndarray, *notes: str) -> Dataset:
+def view_dataset(
+    split: str, views: Sequence[np.ndarray], labels: np.ndarray, *notes: str, masks: Masks | None = None
+) -> Dataset:
     inputs = {name: torch.from_numpy(view) for name, view in zip(VIEWS, views, strict=True)}
-    return Dataset(split, inputs, torch.from_numpy(labels).long(), note=join_notes(*notes))
+    return Dataset(split, inputs, torch.from_numpy(labels).long(), note=join_notes(*notes), masks=masks or {})
+
+
+def read_masks(folder: Path, split: str, rows: int) -> Masks:
+    """The published masks of a split, by protocol, from those of the files missing_SPLIT_random_RATE.csv that are there:
+    no header, a row for each sample, True for a view that is missing.
+
+    NOTE[PAPER] polymnist-masks: published code gives row i to the i-th file as the file system lists them, which is not
+    reproducible; here files are in the order of label and index. Without these files the masks are drawn by the same rule.
+    """
+    masks = {}
+    for path in sorted((folder / "missing_modality").glob(f"missing_{split}_random_*.csv")):
+        table = pd.read_csv(path, header=None)
+        if table.shape != (rows, len(VIEWS)) or not table.isin([True, False]).all(axis=None):
+            raise ValueError(
+                f"{path} holds {list(table.shape)} values; give True or False for {rows} samples and {len(VIEWS)} views"
+            )
+        observed = torch.from_numpy(~table.to_numpy(bool))
+        protocol = RandomModalities(float(path.stem.rpartition("_")[2]))
+        masks[str(protocol)] = dict(zip(VIEWS, observed.unbind(1), strict=True))
+    return masks
 
 
 def list_images(folder: Path) -> tuple[list[str], np.ndarray]:

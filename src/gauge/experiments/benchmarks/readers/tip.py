@@ -1,6 +1,5 @@
 """Files in TIP's layout: lists in .pt files, tables without header, images as .npy arrays that a list points to."""
 
-import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,15 +11,11 @@ from jaxtyping import Float, Int
 
 from gauge.data.dataset import Dataset
 from gauge.experiments.benchmarks.readers.notes import part_note
+from gauge.experiments.benchmarks.readers.pt import load_pt
 from gauge.experiments.benchmarks.readers.squares import read_arrays
 from gauge.experiments.benchmarks.readers.tables import image_table_dataset
 
 SIDE = 128
-NUMPY_GLOBALS = [  # for lists of NumPy scalars, written by any version of NumPy
-    np.dtype,
-    *{type(np.dtype(kind)) for kind in ("int32", "int64", "float32", "float64", "bool", "str")},
-    *((np.int64(0).__reduce__()[0], f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
-]
 
 
 class Files(NamedTuple):
@@ -52,14 +47,7 @@ def read_split(
 
 def read_list(path: Path) -> list[Any]:
     """The list in a .pt file, of plain values or NumPy scalars; nothing in the file is executed."""
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist; put the published files into one folder")
-    try:
-        with torch.serialization.safe_globals(NUMPY_GLOBALS):  # type: ignore[arg-type]
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{path} cannot be read as a list ({reason}); save a plain list there: torch.save") from error
+    content = load_pt(path, "a plain list")
     if isinstance(content, torch.Tensor):
         content = content.tolist()
     if not isinstance(content, list) or not content:

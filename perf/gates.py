@@ -1,0 +1,125 @@
+"""Gates and attention of single samples, and mean gates of observed and imputed units, as in the paper's figure of gating.
+
+    python perf/gates.py leaf99 gamma=0.9 --data DIR --runs runs/leaf99 [--seeds 3] [--config FILE]
+
+Models are taken from the workspace of `gauge benchmark`, or trained there. Writes perf/results/gates-BENCHMARK.json and the
+figure docs/gates-BENCHMARK.svg. The samples shown are the first two of the test split.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+
+from gauge.data import Dataset
+from gauge.experiments.benchmarks import Overrides
+from gauge.experiments.experiment import Experiment
+from gauge.experiments.workspace import Workspace
+from gauge.masks import parse_protocol
+from gauge.model.explain import explain
+from gauge.model.gauge import Gauge
+from gauge.reports.figures import draw_gates
+from gauge.training.checkpoint import write_text
+from gauge.training.inference import masked_batches
+from gauge.training.progress import stage_progress
+from gauge.training.provenance import commit, hardware
+
+ROOT = Path(__file__).parent.parent
+BINS = 20
+
+
+def shown(method: Gauge, data: Dataset, protocol: str, samples: int) -> list[dict[str, Any]]:
+    """Every unit of the first samples of the split: its modality, whether it was observed, its gate, and the attention of
+    CLS to it without and with gates."""
+    (batch,) = masked_batches(data, parse_protocol(protocol), samples, torch.arange(samples))
+    found = explain(method, batch)
+    columns = {"gate": found.gates, "before": found.attention_before, "after": found.attention_after}
+    names = list(method.encoder.layout)
+    return [
+        {
+            "sample": sample,
+            "label": int(data.labels[sample]),
+            "without_gates": int(found.evidence.logits[sample].argmax()),
+            "with_gates": int(found.logits[sample].argmax()),
+            "modality": [names[index] for index in found.units.modality.tolist()],
+            "observed": found.units.observed[sample].tolist(),
+        }
+        | {name: [round(value, 5) for value in values[sample].tolist()] for name, values in columns.items()}
+        for sample in range(samples)
+    ]
+
+
+def means(method: Gauge, data: Dataset, protocol: str) -> dict[str, Any]:
+    """Over all samples of the split: the mean gate and its distribution, and the share of CLS's attention to units that
+    falls on imputed ones without and with gates."""
+    batches = masked_batches(data, parse_protocol(protocol), 256, torch.arange(len(data)))
+    gates, observed, before, after = [], [], [], []
+    for batch in batches:
+        found = explain(method, batch)
+        gates.append(found.gates.cpu())
+        observed.append(found.units.observed.cpu())
+        for shares, attention in ((before, found.attention_before), (after, found.attention_after)):
+            shares.append((attention * ~found.units.observed).sum(1).cpu() / attention.sum(1).cpu())
+    gate, seen = torch.cat(gates), torch.cat(observed)
+    kinds = {"observed": gate[seen], "imputed": gate[~seen]}
+    return {
+        "mean": {name: round(float(values.mean()), 4) for name, values in kinds.items()},
+        "deviation": {name: round(float(values.std()), 4) for name, values in kinds.items()},
+        "deviation_within_imputed": round(float(_deviation(gate, ~seen).nanmean()), 4),
+        "histogram": {name: torch.histc(values, BINS, 0, 1).long().tolist() for name, values in kinds.items()},
+        "attention_on_imputed": {"before": float(torch.cat(before).mean()), "after": float(torch.cat(after).mean())},
+    }
+
+
+def _deviation(gate: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """The deviation of the chosen gates within each sample; NaN for fewer than two."""
+    count = chosen.sum(1)
+    centred = torch.where(chosen, gate - ((gate * chosen).sum(1) / count)[:, None], 0.0)
+    return (centred.square().sum(1) / (count - 1)).sqrt().where(count > 1, torch.nan)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("benchmark")
+    parser.add_argument("protocol")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--runs", type=Path)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--device")
+    arguments = parser.parse_args()
+    overrides = Overrides.load(arguments.config) if arguments.config else Overrides()
+    source = None if arguments.data is None else str(arguments.data.resolve())
+    with stage_progress() as on_epoch:
+        workspace = Workspace(arguments.runs or Path("runs") / arguments.benchmark, arguments.device, on_epoch)
+        records, samples, test = [], [], None
+        for seed in range(arguments.seeds):
+            job = workspace.job(Experiment(benchmark=arguments.benchmark, seed=seed, data=source, overrides=overrides))
+            method, about = workspace.method(job)
+            assert isinstance(method, Gauge)
+            samples = samples or shown(method, job.test, arguments.protocol, 2)
+            records.append({"seed": seed, "scalars": about["scalars"]} | means(method, job.test, arguments.protocol))
+            test = job.test
+    assert test is not None
+    kinds = ("observed", "imputed")
+    content = {
+        "benchmark": arguments.benchmark,
+        "protocol": arguments.protocol,
+        "overrides": overrides.model_dump(mode="json", exclude_unset=True),
+        "commit": commit(),
+        "hardware": hardware(test.device),
+        "test_samples": len(test),
+        "mean": {name: round(mean(each["mean"][name] for each in records), 4) for name in kinds},
+        "seeds": records,
+        "samples": samples,
+    }
+    path = ROOT / "perf" / "results" / f"gates-{arguments.benchmark}.json"
+    write_text(path, json.dumps(content) + "\n")
+    draw_gates(content, ROOT / "docs" / f"gates-{arguments.benchmark}.svg")
+
+
+if __name__ == "__main__":
+    main()
