@@ -2,16 +2,16 @@
 
     odds(x is right) ∝ (p(x | other cells) / (1 - p(x | other cells)) / p(x)) ^ a
 
-A wrong cell holds a value of another row, so p(x) is its distribution; training makes such cells itself. Numbers are divided
-into bins of equally many rows. For every column, boosted trees learn the distribution of its bins given all other cells, any
-of which may be missing. `a` and the constant are fitted to rows held out, with a tenth of their cells swapped. The trust in an
-imputed cell is the probability, under the same distribution, that its category is right or its number within half a
-standard deviation.
+A wrong cell holds a value of another row, so p(x) is its distribution; training makes such cells itself. Numbers are
+divided into bins of equally many rows. For every column, boosted trees learn the distribution of its bins given all other
+cells, any of which may be missing. `a` and the constant are fitted to rows held out, a tenth of whose cells are swapped. The
+trust in an imputed cell is the probability, under the same distribution, that its category is right or its number within
+half a standard deviation; its logit has a scale and a shift from rows held out, too.
 """
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import lightgbm
@@ -31,16 +31,18 @@ COMMON = 15  # categories with a bin of their own; rarer ones share one
 SWAPPED = 0.1  # share of wrong cells that trust reckons with
 HIDDEN = 0.5  # largest share of the other cells that training hides
 HELD_OUT = 0.25  # share of the rows
+COPIES = 4  # of rows held out, each with other cells swapped and hidden
 TOO_FEW, ENOUGH = 50, 3000  # rows
 MANY = 200  # columns: a wider table has no trust
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
+CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
 PRIOR_WEIGHT = 0.01  # of the distribution without the other cells: nothing is ruled out
 LIKELY = 0.8  # probability of the values that the other cells suggest
-ROUNDS, PATIENCE = 40, 5
-USED_COLUMNS = 20  # by each tree, at most
+ROUNDS, PATIENCE = 25, 3
+USED_COLUMNS = 12  # by each tree, at most
 OPTIONS: dict[str, Any] = {
     "objective": "multiclass",
-    "learning_rate": 0.15,
+    "learning_rate": 0.25,
     "num_leaves": 8,
     "lambda_l2": 1.0,
     "verbosity": -1,
@@ -52,8 +54,8 @@ OPTIONS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Bins:
-    """How the values of a column are divided. A number has the edges between its bins, and some quantiles of each as `points`;
-    a category has the codes with a bin of their own as `points`. `prior` are the shares of the bins."""
+    """How the values of a column are divided. A number has the edges between its bins and some quantiles of each as
+    `points`; a category has the codes with a bin of their own as `points`. `prior` are the shares of the bins."""
 
     edges: np.ndarray | None
     points: np.ndarray
@@ -96,14 +98,14 @@ class Bins:
 
 @dataclass(frozen=True)
 class Trust:
-    """What the cells of a row say about each other. `trees` hold a model for each column of the table, as text, None where the
-    other cells say nothing about it."""
+    """What the cells of a row say about each other. `trees` has a model for each column of the table, None where the other
+    cells say nothing about it; the lines are slope and constant of the logits of trust."""
 
     columns: Sequence[Cell]
     bins: Sequence[Bins]
     trees: Sequence[lightgbm.Booster | None]
-    scale: float = 1.0
-    shift: float = float(logit(1 - SWAPPED))
+    observed_line: tuple[float, float] = (1.0, float(logit(1 - SWAPPED)))
+    imputed_line: tuple[float, float] = (1.0, 0.0)
 
     @classmethod
     def fit(cls, rows: Rows, seed: int) -> Self | None:
@@ -121,15 +123,21 @@ class Trust:
         return cls(columns, bins, trees)._calibrated(held_out, draw)
 
     def _calibrated(self, cells: np.ndarray, draw: np.random.Generator) -> Self:
-        """With scale and shift fitted to rows with swapped cells."""
+        """With lines fitted to rows with swapped and with hidden cells."""
+        cells = np.tile(cells, (COPIES, 1))
         swapped, wrong = swap(cells, SWAPPED, draw)
         known = ~np.isnan(swapped)
-        ratio, right = self._ratios(swapped)[known], ~wrong[known]
-        if right.all():
-            return self
-        fitted = LogisticRegression().fit(ratio[:, None], right)
-        scale, shift = float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
-        return type(self)(self.columns, self.bins, self.trees, max(scale, 0.0), shift)
+        observed = _line(self._ratios(swapped)[known], ~wrong[known], self.observed_line)
+        shown = _hidden(cells, draw)
+        hidden, guesses = np.isnan(shown) & ~np.isnan(cells), self.guesses(shown)
+        logits = logit(self.imputed(shown, guesses)[hidden].clip(CERTAIN, 1 - CERTAIN))
+        imputed = _line(logits, self.is_right(cells, guesses)[hidden], self.imputed_line)
+        return replace(self, observed_line=observed, imputed_line=imputed)
+
+    def is_right(self, cells: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Whether `values` have the right category, or a number within the tolerance."""
+        number = np.array([bins.edges is not None for bins in self.bins])
+        return np.abs(values - cells) <= np.where(number, TOLERANCE, 0.5)
 
     def distribution(self, cells: np.ndarray, index: int) -> np.ndarray:
         """The probability of every bin of a column, given the other cells: [rows, bins]."""
@@ -141,7 +149,7 @@ class Trust:
 
     def observed(self, cells: np.ndarray) -> np.ndarray:
         """The trust in every cell; NaN where it is missing."""
-        return np.where(np.isnan(cells), np.nan, expit(self.scale * self._ratios(cells) + self.shift))
+        return np.where(np.isnan(cells), np.nan, expit(np.polyval(self.observed_line, self._ratios(cells))))
 
     def imputed(self, cells: np.ndarray, values: np.ndarray) -> np.ndarray:
         """The trust in `values` for the missing cells; NaN where a cell is observed."""
@@ -149,7 +157,8 @@ class Trust:
         for index, bins in enumerate(self.bins):
             rows = np.flatnonzero(np.isnan(cells[:, index]))
             given = self.distribution(cells[rows], index)
-            trust[rows, index] = (given * bins.near(values[rows, index])).sum(1)
+            right = (given * bins.near(values[rows, index])).sum(1).clip(CERTAIN, 1 - CERTAIN)
+            trust[rows, index] = expit(np.polyval(self.imputed_line, logit(right)))
         return trust
 
     def guesses(self, cells: np.ndarray) -> np.ndarray:
@@ -158,7 +167,9 @@ class Trust:
         for index, bins in enumerate(self.bins):
             given = self.distribution(cells, index)
             named = given[:, : len(bins.values)]
-            place = named.argmax(1) if bins.edges is None else (given.cumsum(1) < 0.5).sum(1).clip(max=len(bins.values) - 1)
+            place = (
+                named.argmax(1) if bins.edges is None else (given.cumsum(1) < 0.5).sum(1).clip(max=len(bins.values) - 1)
+            )
             guesses[:, index] = bins.values[place]
         return guesses
 
@@ -184,7 +195,7 @@ class Trust:
         for index, bins in enumerate(self.bins):
             number = bins(cells[:, index]).clip(max=len(bins.prior) - 1)
             given = self.distribution(cells, index)[every, number]
-            ratios[:, index] = logit(given.clip(1e-6, 1 - 1e-6)) - np.log(bins.prior[number])
+            ratios[:, index] = logit(given.clip(CERTAIN, 1 - CERTAIN)) - np.log(bins.prior[number])
         return ratios
 
     def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -196,7 +207,7 @@ class Trust:
             if trees is not None:
                 text = zlib.compress(trees.model_to_string().encode())
                 tensors[f"{index}.trees"] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        return tensors, {"scale": self.scale, "shift": self.shift}
+        return tensors, {"observed": self.observed_line, "imputed": self.imputed_line}
 
     @classmethod
     def load(cls, tensors: Mapping[str, Tensor], about: Mapping[str, Any], schema: Schema) -> Self:
@@ -206,9 +217,11 @@ class Trust:
         bins, trees = [], []
         for index in range(len(schema.table)):
             text = part(index, "trees")
-            bins.append(Bins(part(index, "edges"), *(tensors[f"{index}.{name}"].numpy() for name in ("points", "prior"))))
+            bins.append(
+                Bins(part(index, "edges"), *(tensors[f"{index}.{name}"].numpy() for name in ("points", "prior")))
+            )
             trees.append(None if text is None else lightgbm.Booster(model_str=zlib.decompress(bytes(text)).decode()))
-        return cls(schema.table, bins, trees, about["scale"], about["shift"])
+        return cls(schema.table, bins, trees, tuple(about["observed"]), tuple(about["imputed"]))
 
 
 def swap(cells: np.ndarray, rate: float, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -220,6 +233,14 @@ def swap(cells: np.ndarray, rate: float, draw: np.random.Generator) -> tuple[np.
         rows = np.flatnonzero(chosen[:, index])
         swapped[rows, index] = column[draw.choice(known, len(rows))] if len(known) else np.nan
     return swapped, chosen & (swapped != cells)
+
+
+def _line(values: np.ndarray, right: np.ndarray, otherwise: tuple[float, float]) -> tuple[float, float]:
+    """Slope and constant of the logistic regression of what is right; never a falling one."""
+    if right.all() or not right.any():
+        return otherwise
+    fitted = LogisticRegression().fit(values[:, None], right)
+    return max(float(fitted.coef_[0, 0]), 0.0), float(fitted.intercept_[0])
 
 
 def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
