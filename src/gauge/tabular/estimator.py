@@ -50,9 +50,10 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
     values: "mask" (they are hidden), "impute" (they are imputed, and gated) or "auto" (the better one in validation);
     `imputer` is masked_columns, nearest, mean, zero, or any object with `complete(batch)`. `gates=False` trains the same
     network without gates, `trust=False` learns no trust in cells. `missing_rate` is the largest share of values that
-    training hides in addition to those missing in the data; None estimates it. `metric` is what validation compares: "accuracy", "auc", or
-    "auto", the AUC for two classes and the accuracy for more; `validation` is the share of rows held out for it. `class_weight` tells
-    `predict` what the classes count; `predict_proba` gives the probabilities of the data all the same. `size` is small,
+    training hides in addition to those missing in the data; None estimates it. `metric` is what validation compares:
+    "accuracy", "auc", or "auto", the AUC for two classes and the accuracy for more; `validation` is the share of rows
+    held out for it. `class_weight` tells `predict` what the classes count; `predict_proba` gives the probabilities of the
+    data all the same. `size` is small,
     medium or large. `donors` is the number of training rows kept to impute images and texts from, `image_folder` the
     folder that image paths are relative to, `time_limit` is in seconds. Image paths that lead out of `image_folder` count as
     missing unless `outside_images` is True; images are resized to `image_size` x `image_size` pixels.

@@ -51,12 +51,12 @@ class Reporting:
     def _decide(self, probabilities: np.ndarray) -> np.ndarray:
         return (probabilities * self.class_weight_).argmax(1)
 
-    def explain(self, X: Any, y: Any = None, *, exact: bool = False) -> Explanation:
-        """Every unit of every row with its value, score, gate and attention in the network, and the effect of each cell: how
-        far the probability of the predicted class, by all experts, falls when the cell is missing. `exact` adds the effects
-        of words and of parts of images.
-
-        `y`, labels or the name of their column, is shown beside the predictions.
+    def explain(self, X: Any, y: Any = None, *, exact: bool = False, keep: Sequence[str] = ()) -> Explanation:
+        """Every unit of every row with its value, score, gate and attention in the network, how much each cell is used (how
+        far the probability of the predicted class, by all experts, falls when the cell is missing), and how far it is
+        trusted (the probability that it is right, from how well it fits the others). `exact` adds the effects of words and
+        of parts of images. `y`, labels or the name of their column, is shown beside the predictions; `keep` are columns of
+        X to recognise the rows by.
         """
         check_is_fitted(self, "ensemble_")
         if not self.gates or "network" not in self.experts_:
@@ -68,8 +68,9 @@ class Reporting:
         if isinstance(y, str):
             y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
         labels = None if y is None else [str(label) for label in y]
-        reader = Reader(self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_))
-        return Explanation(reader.rows(frame, rows, labels=labels, exact=exact), self._facts())
+        ids = X[[pick({name: name for name in X.columns}, each, "column to keep") for each in keep]] if keep else None
+        reader = Reader(self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_), self.trust_)
+        return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self._facts())
 
     def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
         """What each column does for the answers of all experts, the most important first, with a 95 % interval.
@@ -135,6 +136,7 @@ class Reporting:
             "Model": f"gauge-ml {__version__}, size {self.size!r}, random_state {self.random_state}",
             "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in self._weights().items()),
             "Strategy": self.verdict_,
+            "On rows held out": self._held_out(),
             "Trained on": f"{self.n_rows_['train']} rows, {self.n_rows_['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates_.values())):.0f} % of all cells",
         } | ({"Pretrained encoders": encoders} if encoders else {})
@@ -143,3 +145,12 @@ class Reporting:
         """What each expert weighs in the answers for rows held out."""
         lines = self.leaderboard_[self.leaderboard_["expert"] != "combined"]
         return dict(zip(lines["expert"], lines["weight"], strict=True))
+
+    def _held_out(self) -> str:
+        """What all experts together score on the rows held out."""
+        lines = self.leaderboard_[self.leaderboard_["expert"] == "combined"]
+        if not len(lines):
+            return "not validated: too few rows"
+        best = lines.iloc[0]
+        auc = "" if np.isnan(best["auc"]) else f", AUC {best['auc']:.3f}"
+        return f"accuracy {100 * best['accuracy']:.1f} %{auc}, log loss {best['log_loss']:.3f}"
