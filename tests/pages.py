@@ -32,7 +32,7 @@ class Page(HTMLParser):
             assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self._open[-1:] != ["style"]:
+        if self._open[-1:] not in (["style"], ["script"]):
             self.words.append(data)
 
     @property

@@ -156,7 +156,7 @@ def render(page: EvidencePage) -> str:
     """The whole HTML document: it loads nothing from elsewhere, every text is escaped, and no script runs but its own."""
     changed = [number for number, row in enumerate(page.rows, 1) if row.before[0] != row.after[0]]
     judged = [row.label == row.after[0] for row in page.rows if row.label is not None]
-    script = files("gauge.reports").joinpath("evidence.js").read_text("utf-8")
+    script = _compact(files("gauge.reports").joinpath("evidence.js").read_text("utf-8"))
     checksum = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _rendered(
         "_page.html",
@@ -182,7 +182,12 @@ def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str
     views = [_View(row) for row in rows]
     values |= {"effects": any(view.effects for view in views), "by_gate": by_gate, "states": STATES}
     html = template("evidence.html").render(layout=layout, views=views, fold=FOLD, most=MOST, **values)
-    return re.sub(r"\n\s+", "\n", html)  # indentation is only for reading the template
+    return _compact(html)
+
+
+def _compact(text: str) -> str:
+    """Without indentation, which only readers of the template need."""
+    return re.sub(r"\n\s+", "\n", text)
 
 
 class _Column(NamedTuple):
