@@ -10,7 +10,7 @@ HOSTILE = (
 class Page(HTMLParser):
     """The elements and the words of a page; `inside` holds the open ancestors of each element."""
 
-    VOID = frozenset({"meta", "img", "br", "path", "rect", "line"})
+    VOID = frozenset({"meta", "img", "input", "br", "path", "rect", "line"})
 
     def __init__(self, html: str) -> None:
         super().__init__()

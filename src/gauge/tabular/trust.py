@@ -2,11 +2,12 @@
 
     odds(x is right) ∝ (p(x | other cells) / (1 - p(x | other cells)) / p(x)) ^ a
 
-A wrong cell holds a value of another row, so p(x) is its distribution; training makes such cells itself. Numbers are
-divided into bins of equally many rows. For every column, boosted trees learn the distribution of its bins given all other
-cells, any of which may be missing. `a` and the constant are fitted to rows held out, a tenth of whose cells are swapped. The
-trust in an imputed cell is the probability, under the same distribution, that its category is right or its number within
-half a standard deviation; its logit has a scale and a shift from rows held out, too.
+A wrong cell holds a value of another row, so p(x) is its distribution; training makes such cells itself. p(x | other cells)
+comes from boosted trees for each column, which read all others, any of which may be missing: for a category its probability,
+for a number that of its bin, from a mean, a scale, and the quantiles of what they leave unexplained. `a` and the constant
+are fitted to rows held out, a tenth of whose cells are swapped. The trust in an imputed cell is the probability, under the
+same distribution, that its category is right or its number within half a standard deviation; its logit has a scale and a
+shift from rows held out, too.
 """
 
 import zlib
@@ -25,8 +26,8 @@ from gauge.tabular.columns import Category, Cell, Number
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
 
-BINS = 8  # of a number
-POINTS = np.linspace(0.1, 0.9, 9)  # of each of them
+BINS = 16  # of a number, with equally many rows
+POINTS = np.linspace(0.1, 0.9, 5)  # of each of them
 COMMON = 15  # categories with a bin of their own; rarer ones share one
 SWAPPED = 0.1  # share of wrong cells that trust reckons with
 HIDDEN = 0.5  # largest share of the other cells that training hides
@@ -36,13 +37,14 @@ TOO_FEW, ENOUGH = 50, 3000  # rows
 MANY = 200  # columns: a wider table has no trust
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
+LEAST_ERROR = 0.02  # of a number, in standard deviations
 PRIOR_WEIGHT = 0.01  # of the distribution without the other cells: nothing is ruled out
 LIKELY = 0.8  # probability of the values that the other cells suggest
-ROUNDS, PATIENCE = 25, 3
+LEVELS = np.linspace(0, 1, 41)  # quantiles of what mean and scale leave unexplained
+ROUNDS, PATIENCE, SCALE_ROUNDS = 80, 4, 15
 USED_COLUMNS = 12  # by each tree, at most
 OPTIONS: dict[str, Any] = {
-    "objective": "multiclass",
-    "learning_rate": 0.25,
+    "learning_rate": 0.2,
     "num_leaves": 8,
     "lambda_l2": 1.0,
     "verbosity": -1,
@@ -97,13 +99,32 @@ class Bins:
 
 
 @dataclass(frozen=True)
+class Conditional:
+    """The distribution of a column given the other cells. A category has one model of its bins; a number has models of the
+    mean, which are averaged, then one of the logarithm of the scale, and the `quantiles` of (value - mean) / scale."""
+
+    trees: Sequence[lightgbm.Booster]
+    quantiles: np.ndarray | None
+
+    def probabilities(self, given: np.ndarray, bins: Bins) -> np.ndarray:
+        """Of every bin: [rows, bins]."""
+        if self.quantiles is None:
+            return np.asarray(self.trees[0].predict(given))
+        assert bins.edges is not None
+        *means, scale = (np.asarray(each.predict(given)) for each in self.trees)
+        errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
+        below = np.interp(errors, self.quantiles, LEVELS)
+        return np.diff(below, prepend=0.0, append=1.0)
+
+
+@dataclass(frozen=True)
 class Trust:
-    """What the cells of a row say about each other. `trees` has a model for each column of the table, None where the other
+    """What the cells of a row say about each other. `given` has a model for each column of the table, None where the other
     cells say nothing about it; the lines are slope and constant of the logits of trust."""
 
     columns: Sequence[Cell]
     bins: Sequence[Bins]
-    trees: Sequence[lightgbm.Booster | None]
+    given: Sequence[Conditional | None]
     observed_line: tuple[float, float] = (1.0, float(logit(1 - SWAPPED)))
     imputed_line: tuple[float, float] = (1.0, 0.0)
 
@@ -119,8 +140,8 @@ class Trust:
         train, held_out = cells[order[count:]], cells[order[:count]]
         bins = [Bins.of(column, values) for column, values in zip(columns, train.T, strict=True)]
         both = [np.concatenate([part, _hidden(part, draw)]) for part in (train, held_out)]
-        trees = [_fit_column(index, bins, *both, seed=seed) for index in range(len(columns))]
-        return cls(columns, bins, trees)._calibrated(held_out, draw)
+        given = [_fit_column(index, bins, *both, seed=seed) for index in range(len(columns))]
+        return cls(columns, bins, given)._calibrated(held_out, draw)
 
     def _calibrated(self, cells: np.ndarray, draw: np.random.Generator) -> Self:
         """With lines fitted to rows with swapped and with hidden cells."""
@@ -141,11 +162,11 @@ class Trust:
 
     def distribution(self, cells: np.ndarray, index: int) -> np.ndarray:
         """The probability of every bin of a column, given the other cells: [rows, bins]."""
-        prior, trees = self.bins[index].prior, self.trees[index]
-        if trees is None or not len(cells):
-            return np.tile(prior, (len(cells), 1))
-        given = np.asarray(trees.predict(np.delete(cells, index, 1)))
-        return (1 - PRIOR_WEIGHT) * given + PRIOR_WEIGHT * prior
+        bins, model = self.bins[index], self.given[index]
+        if model is None or not len(cells):
+            return np.tile(bins.prior, (len(cells), 1))
+        given = model.probabilities(np.delete(cells, index, 1), bins)
+        return (1 - PRIOR_WEIGHT) * given + PRIOR_WEIGHT * bins.prior
 
     def observed(self, cells: np.ndarray) -> np.ndarray:
         """The trust in every cell; NaN where it is missing."""
@@ -200,28 +221,25 @@ class Trust:
 
     def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {}
-        for index, (bins, trees) in enumerate(zip(self.bins, self.trees, strict=True)):
-            tensors[f"{index}.points"], tensors[f"{index}.prior"] = map(torch.from_numpy, (bins.points, bins.prior))
-            if bins.edges is not None:
-                tensors[f"{index}.edges"] = torch.from_numpy(bins.edges)
-            if trees is not None:
-                text = zlib.compress(trees.model_to_string().encode())
-                tensors[f"{index}.trees"] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        for index, (bins, given) in enumerate(zip(self.bins, self.given, strict=True)):
+            parts = {"points": bins.points, "prior": bins.prior, "edges": bins.edges}
+            for number, trees in enumerate(given.trees if given else ()):
+                parts[f"trees.{number}"] = np.frombuffer(
+                    zlib.compress(trees.model_to_string().encode()), np.uint8
+                ).copy()
+            parts["quantiles"] = given.quantiles if given else None
+            tensors |= {f"{index}.{name}": torch.from_numpy(each) for name, each in parts.items() if each is not None}
         return tensors, {"observed": self.observed_line, "imputed": self.imputed_line}
 
     @classmethod
     def load(cls, tensors: Mapping[str, Tensor], about: Mapping[str, Any], schema: Schema) -> Self:
-        def part(index: int, name: str) -> np.ndarray | None:
-            return tensors[key].numpy() if (key := f"{index}.{name}") in tensors else None
-
-        bins, trees = [], []
+        arrays, bins, given = {name: each.numpy() for name, each in tensors.items()}, [], []
         for index in range(len(schema.table)):
-            text = part(index, "trees")
-            bins.append(
-                Bins(part(index, "edges"), *(tensors[f"{index}.{name}"].numpy() for name in ("points", "prior")))
-            )
-            trees.append(None if text is None else lightgbm.Booster(model_str=zlib.decompress(bytes(text)).decode()))
-        return cls(schema.table, bins, trees, tuple(about["observed"]), tuple(about["imputed"]))
+            bins.append(Bins(arrays.get(f"{index}.edges"), arrays[f"{index}.points"], arrays[f"{index}.prior"]))
+            texts = [arrays[name] for number in range(3) if (name := f"{index}.trees.{number}") in arrays]
+            trees = [lightgbm.Booster(model_str=zlib.decompress(bytes(text)).decode()) for text in texts]
+            given.append(Conditional(trees, arrays.get(f"{index}.quantiles")) if trees else None)
+        return cls(schema.table, bins, given, tuple(about["observed"]), tuple(about["imputed"]))
 
 
 def swap(cells: np.ndarray, rate: float, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -255,29 +273,64 @@ def _shares(numbers: np.ndarray, count: int) -> np.ndarray:
 
 def _fit_column(
     index: int, bins: Sequence[Bins], train: np.ndarray, held_out: np.ndarray, *, seed: int
-) -> lightgbm.Booster | None:
-    """Trees for the bins of one column, as many as help on the rows held out; None if none does. The second half of the
-    rows repeats the first with cells hidden; the target is known all the same."""
+) -> Conditional | None:
+    """The distribution of one column; None if the others do not help to predict it. The second half of the rows repeats the
+    first with cells hidden; the target is known all the same."""
     own, others = bins[index], [each for number, each in enumerate(bins) if number != index]
     targets = [np.tile(cells[: len(cells) // 2, index], 2) for cells in (train, held_out)]
     known = [np.flatnonzero(~np.isnan(target)) for target in targets]
-    if len(own.prior) < 2 or min(map(len, known)) < TOO_FEW // 2:
+    if len(own.prior) < 2 or min(map(len, known)) < TOO_FEW // 4:
         return None
-    numbers = [own(target[rows]) for target, rows in zip(targets, known, strict=True)]
-    given = [np.delete(cells[rows], index, 1) for cells, rows in zip((train, held_out), known, strict=True)]
-    categorical = [number for number, each in enumerate(others) if each.edges is None]
-    options = OPTIONS | {
-        "num_class": len(own.prior),
-        "min_data_in_leaf": int(np.clip(len(train) // 60, 5, 40)),
-        "feature_fraction": min(0.8, USED_COLUMNS / len(others)),
-        "seed": seed % 2**31,
-    }
-    made = {"verbosity": -1, "feature_pre_filter": False}
-    learned = lightgbm.Dataset(given[0], numbers[0], categorical_feature=categorical, params=made)
-    unseen = lightgbm.Dataset(given[1], numbers[1], learned, categorical_feature=categorical, params=made)
-    trees = lightgbm.train(
-        options, learned, ROUNDS, [unseen], callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)]
+    target, unseen = (target[rows] for target, rows in zip(targets, known, strict=True))
+    given, new = (np.delete(cells[rows], index, 1) for cells, rows in zip((train, held_out), known, strict=True))
+    learner = _Learner(
+        [number for number, each in enumerate(others) if each.edges is None],
+        OPTIONS
+        | {
+            "min_data_in_leaf": int(np.clip(len(train) // 60, 5, 40)),
+            "feature_fraction": min(0.8, USED_COLUMNS / len(others)),
+            "seed": seed % 2**31,
+        },
     )
-    if trees.best_score["valid_0"]["multi_logloss"] >= -np.log(own.prior[numbers[1]]).mean():
-        return None
-    return lightgbm.Booster(model_str=trees.model_to_string(num_iteration=trees.best_iteration))
+    if own.edges is None:
+        options = {"objective": "multiclass", "num_class": len(own.prior)}
+        trees = learner.fit((given, own(target)), (new, own(unseen)), **options)
+        fitted = Conditional([trees], None)
+    else:
+        fitted = learner.number(given, target, known[0] % (len(train) // 2) % 2 == 0)
+    learned = (1 - PRIOR_WEIGHT) * fitted.probabilities(new, own) + PRIOR_WEIGHT * own.prior
+    number = own(unseen)
+    better = np.log(learned[np.arange(len(number)), number]).mean() > np.log(own.prior[number]).mean()
+    return fitted if better else None
+
+
+@dataclass(frozen=True)
+class _Learner:
+    """Fits trees; `categorical` are the columns of categories among those that are given."""
+
+    categorical: list[int]
+    options: Mapping[str, Any]
+
+    def fit(
+        self, learned: tuple[np.ndarray, np.ndarray], unseen: tuple[np.ndarray, np.ndarray] | None, **options: Any
+    ) -> lightgbm.Booster:
+        """As many trees as help on unseen rows, or a few if there are none."""
+        made = {"verbosity": -1, "feature_pre_filter": False}
+        data = lightgbm.Dataset(*learned, categorical_feature=self.categorical, params=made)
+        if unseen is None:
+            return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS)
+        other = lightgbm.Dataset(*unseen, data, categorical_feature=self.categorical, params=made)
+        stopping = [lightgbm.early_stopping(PATIENCE, verbose=False)]
+        trees = lightgbm.train({**self.options, **options}, data, ROUNDS, [other], callbacks=stopping)
+        return lightgbm.Booster(model_str=trees.model_to_string(num_iteration=trees.best_iteration))
+
+    def number(self, given: np.ndarray, target: np.ndarray, first: np.ndarray) -> Conditional:
+        """Means from each half of the rows, so that errors are those on rows not learned from."""
+        errors, means = np.empty(len(target)), []
+        for half in (first, ~first):
+            mean = self.fit((given[half], target[half]), (given[~half], target[~half]), objective="l2")
+            errors[~half] = target[~half] - np.asarray(mean.predict(given[~half]))
+            means.append(mean)
+        scale = self.fit((given, np.log(np.abs(errors) + LEAST_ERROR)), None, objective="l2", num_leaves=4)
+        quantiles = np.quantile(errors / np.exp(np.asarray(scale.predict(given))), LEVELS)
+        return Conditional([*means, scale], quantiles)
