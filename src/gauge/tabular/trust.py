@@ -26,8 +26,9 @@ from gauge.tabular.columns import Category, Cell, Number
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
 
-BINS = 16  # of a number, with equally many rows
+BINS = 24  # of a number, with equally many rows
 POINTS = np.linspace(0.1, 0.9, 5)  # of each of them
+FEW = 16  # bins that are learned one by one
 COMMON = 15  # categories with a bin of their own; rarer ones share one
 SWAPPED = 0.1  # share of wrong cells that trust reckons with
 HIDDEN = 0.5  # largest share of the other cells that training hides
@@ -38,7 +39,7 @@ MANY = 200  # columns: a wider table has no trust
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
 LEAST_ERROR = 0.02  # of a number, in standard deviations
-PRIOR_WEIGHT = 0.01  # of the distribution without the other cells: nothing is ruled out
+PRIOR_WEIGHT = 0.05  # of the distribution without the other cells: nothing is ruled out
 LIKELY = 0.8  # probability of the values that the other cells suggest
 LEVELS = np.linspace(0, 1, 41)  # quantiles of what mean and scale leave unexplained
 ROUNDS, PATIENCE, SCALE_ROUNDS = 80, 4, 15
@@ -100,8 +101,8 @@ class Bins:
 
 @dataclass(frozen=True)
 class Conditional:
-    """The distribution of a column given the other cells. A category has one model of its bins; a number has models of the
-    mean, which are averaged, then one of the logarithm of the scale, and the `quantiles` of (value - mean) / scale."""
+    """The distribution of a column given the other cells. A category, or a number of few values, has one model of its
+    bins; other numbers have models of the mean, which are averaged, then one of the logarithm of the scale, and the `quantiles` of (value - mean) / scale."""
 
     trees: Sequence[lightgbm.Booster]
     quantiles: np.ndarray | None
@@ -292,7 +293,7 @@ def _fit_column(
             "seed": seed % 2**31,
         },
     )
-    if own.edges is None:
+    if len(own.prior) <= FEW:
         options = {"objective": "multiclass", "num_class": len(own.prior)}
         trees = learner.fit((given, own(target)), (new, own(unseen)), **options)
         fitted = Conditional([trees], None)
