@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import chdir
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -67,6 +68,20 @@ def test_fit_takes_options_from_a_file_and_replaces_a_model_when_forced(tmp_path
     (tmp_path / "options.yaml").write_text("{epoch: 2}")
     with pytest.raises(ValueError, match=r"there is no option in options.yaml 'epoch'; did you mean 'epochs'\?"):
         gauge(*fit, "--config", "options.yaml", "--force", cwd=tmp_path)
+
+
+def test_the_training_curve_stays_with_the_model_and_goes_to_tensorboard(tmp_path, monkeypatch):
+    logged = []
+    writer = SimpleNamespace(add_scalar=lambda *values: logged.append(values), close=lambda: None)
+    module = SimpleNamespace(SummaryWriter=lambda folder: writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": list("pqpq") * 10}).to_csv(tmp_path / "t.csv", index=False)
+    gauge("fit", "t.csv", "--target", "y", "--out", "m", "--epochs", "2", "--tensorboard", "logs", cwd=tmp_path)
+    epochs = [json.loads(line) for line in (tmp_path / "m" / "metrics.jsonl").read_text().splitlines()]
+    assert [(epoch["stage"], epoch["epoch"]) for epoch in epochs] == [("backbone", 1), ("backbone", 2), ("mask", 1)]
+    assert GaugeClassifier.load(tmp_path / "m").history_ == epochs
+    assert "| backbone | 2 | task " in (tmp_path / "m" / "README.md").read_text()
+    assert ("loss/task", epochs[0]["losses"]["task"], 1) in logged
 
 
 def test_inspect_finds_copies_image_files_that_do_not_exist_and_missing_labels(tmp_path):
@@ -150,7 +165,8 @@ def test_a_fit_that_was_killed_while_saving_continues(folder):
     (folder / "half" / "model.json").unlink()
     (folder / "half" / ".training").mkdir()
     gauge(*FIT, "--out", "half", cwd=folder)
-    assert sorted(path.name for path in (folder / "half").iterdir()) == ["README.md", "model.json", "model.safetensors"]
+    files = ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
+    assert sorted(path.name for path in (folder / "half").iterdir()) == files
     (folder / "model" / ".training").mkdir()  # killed after it was saved
     before, _ = load(folder / "model" / "model.safetensors")
     gauge(*FIT, "--out", "model", cwd=folder)

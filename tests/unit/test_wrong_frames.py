@@ -139,3 +139,33 @@ def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanc
     assert explained["prediction"].tolist() == [str(label) for label in model.predict(rows[:9])]
     model.save(tmp_path)
     assert np.array_equal(GaugeClassifier.load(tmp_path).predict(rows), model.predict(rows))
+
+
+@pytest.mark.parametrize("weights", [{0: np.nan, 1: 1.0}, {0: 1.0, 1: np.inf}, {0: -1.0, 1: 1.0}, {0: 0.0, 1: 0.0}])
+def test_class_weights_that_decide_nothing_are_refused(frame, labels, weights):
+    with pytest.raises(
+        ValueError, match="class_weight gives class .* the weight .*; give finite weights of at least 0"
+    ):
+        GaugeClassifier(**OPTIONS, class_weight=weights).fit(frame, labels)
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA, " "])
+def test_rows_without_a_label_are_left_out_and_reported(frame, labels, missing, caplog):
+    target = pd.Series(labels, dtype=object)
+    target[7], target[9] = missing, missing
+    options = OPTIONS | {"experts": "linear"}
+    model = GaugeClassifier(**options).fit(frame.assign(target=target), "target")
+    assert "2 rows have no label, first row 7; they are left out of training" in caplog.text
+    assert model.classes_.tolist() == [0, 1]
+    assert model.predict(frame).dtype == np.int64
+    kept = ~frame.index.isin([7, 9])
+    expected = GaugeClassifier(**options).fit(frame[kept], labels[kept]).predict_proba(frame)
+    np.testing.assert_array_equal(model.predict_proba(frame), expected)
+
+
+@pytest.mark.parametrize("label", [b"a", (1, 2), pd.Period("2020"), pd.Timestamp("2020-01-01")])
+def test_labels_that_are_neither_texts_nor_numbers_are_refused_before_training(frame, label):
+    other = {bytes: b"b", tuple: (3, 4), pd.Period: pd.Period("2021"), pd.Timestamp: pd.Timestamp("2021-01-01")}
+    labels = pd.Series([label, other[type(label)]] * 30)
+    with pytest.raises(ValueError, match="labels are texts, numbers or truth values, but .* is a .*; make them texts"):
+        GaugeClassifier(**OPTIONS).fit(frame, labels)

@@ -85,6 +85,7 @@ def fit(
     time_limit: TimeLimit = None,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     config: Annotated[Path | None, typer.Option(help="YAML file with options; the command line wins.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder to log losses for TensorBoard.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is already in the folder.")] = False,
     device: Device = None,
 ) -> None:
@@ -97,6 +98,7 @@ def fit(
     from gauge.tabular.files import read_table_file
     from gauge.tabular.inputs import bin_labels
     from gauge.training.distributed import is_main, wait
+    from gauge.training.tensorboard import tensorboard_log
 
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
@@ -125,7 +127,8 @@ def fit(
     options["verbose"] = options.get("verbose", True) and is_main()
     model = GaugeClassifier(**options, device=device, image_folder=table.parent)
     with _only_fit(out) if is_main() else nullcontext():
-        model.fit(rows, target, folder=out / TRAINING / content.hexdigest()[:12])
+        with nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
+            model.fit(rows, target, folder=out / TRAINING / content.hexdigest()[:12], on_epoch=log)
         wait()
         if not is_main():
             return

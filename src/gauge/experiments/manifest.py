@@ -54,6 +54,7 @@ RUNS = {
     "polymnist5k": Run("polymnist5k", (*CONTROLS,), 3, audits=("eta=0.8", "eta=0.6")),
     "polymnist5k/baselines": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3),
     "polymnist5k/readings": Run("polymnist5k", READINGS, 3),
+    "polymnist5k/shared": Run("polymnist5k", ("any_subset", "dymo"), 3, "polymnist5k/shared.yaml"),
     "polymnist5k/oracle": Run("polymnist5k", ORACLE, 3, "polymnist5k/oracle.yaml"),
     "polymnist5k/complete": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3, "polymnist5k/complete.yaml"),
     "polymnist/cosine": Run(
@@ -244,6 +245,7 @@ DOCS = {
     "polymnist5k-oracle": Entry("G: perfect imputation", ("polymnist5k/oracle",)),
     "leaf99-readings": Entry("G: the same on leaf99", ("leaf99/readings",)),
     "leaf99-oracle": Entry("G: perfect imputation on leaf99", ("leaf99/oracle",)),
+    "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
     "bound": Entry(
         "How tight Theorem 1 and its corollary are",
         scripts=(BOUND.format("polymnist5k", "eta=0.8"), BOUND.format("leaf99", "gamma=0.9")),
@@ -268,7 +270,7 @@ OPEN = {  # experiments that no page reports yet
     "published-selection": Entry(
         "B: baselines that keep the first best epoch on complete data", ("polymnist/complete100",)
     ),
+    "shared-embedding": Entry("What DyMo's shared embedding costs or brings", ("polymnist5k/shared",)),
     "face-tables": Entry("C: two more attributes as targets, like Infarction", ("celeba_chubby", "celeba_chin")),
-    "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
 }
 MANIFEST = {**PAPER, **DOCS, **OPEN}

@@ -5,14 +5,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array, check_random_state, compute_class_weight
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge.methods.gauge_plus import GaugePlus
@@ -30,7 +29,7 @@ from gauge.tabular.schema import Schema
 from gauge.tabular.trust import Trust
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
-from gauge.training.progress import stage_progress
+from gauge.training.progress import record_history, stage_progress
 from gauge.training.stages import OnEpoch
 from gauge.types import SupportsComplete
 
@@ -128,22 +127,31 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, folder: str | Path | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        folder: str | Path | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels.
 
-        With a folder every epoch is saved, and the same call continues an interrupted training.
+        With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is called with
+        the name of the stage after each epoch of the network; `history_` has their losses.
         """
         check_options(self)
         frame, y = self._rows_and_labels(X, y)
+        frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
         self.classes_, labels = inputs.class_numbers(y)
-        weights = _check_weights(sample_weight, len(frame))
-        balance = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[labels])
-        self.class_weight_: list[float] = balance.tolist()
+        self.class_weight_ = inputs.class_weights(self.class_weight, self.classes_, labels)
         self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
         self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
         self.experts_ = choose_experts(self.experts, self.schema_)
-        self._print(*self.schema_.summary(), *cut_texts(self.schema_, frame))
-        for problem in inputs.cost_problems(len(self.schema_.columns)):
+        self._print(*self.schema_.summary())
+        cut = cut_texts(self.schema_, frame) if "network" in self.experts_ else []
+        for problem in (*inputs.cost_problems(len(self.schema_.columns)), *cut):
             logger.warning(problem)
         encoded = self.schema_.encode(frame, self._image_files(), training=True)
         self.missing_rates_ = self.schema_.missing_rates(encoded)
@@ -161,7 +169,8 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
         task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed)
-        with self._progress() as on_epoch:
+        with self._progress() as show:
+            self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
             fitted = fit_ensemble(
                 task,
                 self.experts_,
@@ -170,7 +179,7 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
                 validation=self.validation,
                 device=pick_device(self.device),
                 folder=None if folder is None else Path(folder),
-                on_epoch=on_epoch,
+                on_epoch=heard,
             )
         self.ensemble_, self.leaderboard_, self.recipe_ = fitted.ensemble, fitted.leaderboard, fitted.recipe
         self.trust_ = Trust.fit(rows, self.recipe_.seed) if self.trust else None
@@ -296,13 +305,3 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _check_weights(weights: Any, rows: int) -> np.ndarray:
-    """A weight for each row, 1 unless given."""
-    if weights is None or isinstance(weights, Real):
-        weights = np.full(rows, 1.0 if weights is None else weights)
-    weights = check_array(weights, dtype=float, ensure_2d=False, ensure_non_negative=True, input_name="sample_weight")
-    if weights.shape != (rows,):
-        raise ValueError(f"sample_weight has shape {list(weights.shape)}; give one weight for each row, [{rows}]")
-    return weights

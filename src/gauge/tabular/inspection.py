@@ -93,7 +93,7 @@ def _column_problems(kind: str, values: pd.Series, missing_rate: float) -> Itera
 def _target_problems(labels: pd.Series) -> Iterator[str]:
     values = labels[labels.notna() & (labels.astype(str).str.strip() != "")]
     if len(values) < len(labels):
-        yield f"{labels.name}: {len(labels) - len(values)} labels are missing; drop these rows"
+        yield f"{labels.name}: {len(labels) - len(values)} labels are missing; these rows are not learned from"
     counts = values.value_counts()
     if len(counts) < 2:
         yield f"{labels.name}: there is only one class"
