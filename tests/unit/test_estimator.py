@@ -198,7 +198,7 @@ def test_models_saved_in_one_process_predict_the_same_in_another(model, imputing
     for name, classifier in (("mask", model), ("impute", imputing)):
         classifier.save(tmp_path / name)
         again = GaugeClassifier.load(tmp_path / name, image_folder=images)
-        assert again.explain(table[:2]).to_frame().equals(classifier.explain(table[:2]).to_frame())
+        pd.testing.assert_frame_equal(again.explain(table[:2]).to_frame(), classifier.explain(table[:2]).to_frame())
         files = sorted(path.name for path in (tmp_path / name).iterdir())
         assert files == ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
     arguments = [sys.executable, "-c", code, str(images), "table.pkl", "mask", "impute"]

@@ -26,9 +26,10 @@ from gauge.tabular.columns import Category, Cell, Number
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
 
-BINS = 24  # of a number, with equally many rows
+MANY_BINS, FEW_BINS = 24, 8  # of a number, with equally many rows each; few in small tables
+SMALL = 200  # rows to learn from
 POINTS = np.linspace(0.1, 0.9, 5)  # of each of them
-FEW = 16  # bins that are learned one by one
+FEW = 16  # bins that one model can learn
 COMMON = 15  # categories with a bin of their own; rarer ones share one
 SWAPPED = 0.1  # share of wrong cells that trust reckons with
 HIDDEN = 0.5  # largest share of the other cells that training hides
@@ -66,9 +67,10 @@ class Bins:
 
     @classmethod
     def of(cls, column: Cell, values: np.ndarray) -> Self:
+        count = MANY_BINS if len(values) > SMALL else FEW_BINS
         values = values[~np.isnan(values)]
         if isinstance(column, Number):
-            edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1])) if len(values) else np.zeros(0)
+            edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1])) if len(values) else np.zeros(0)
             number = np.searchsorted(edges, values, side="right")
             inside = [values[number == each] for each in range(len(edges) + 1)]
             points = [np.quantile(each if len(each) else edges[:1], POINTS) for each in inside if len(values)]
@@ -101,8 +103,9 @@ class Bins:
 
 @dataclass(frozen=True)
 class Conditional:
-    """The distribution of a column given the other cells. A category, or a number of few values, has one model of its
-    bins; other numbers have models of the mean, which are averaged, then one of the logarithm of the scale, and the `quantiles` of (value - mean) / scale."""
+    """The distribution of a column given the other cells. Few bins have one model of them all. Many bins of a number have
+    models of the mean, which are averaged, then one of the logarithm of the scale, and the `quantiles` of (value - mean) /
+    scale."""
 
     trees: Sequence[lightgbm.Booster]
     quantiles: np.ndarray | None
