@@ -329,7 +329,8 @@ class Backbone(nn.Module):
 
     def cls_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
         """`cls`, from the `entry` of a sequence."""
-        return self.cls(*entry, attn_bias)
+        (sequence,) = entry
+        return self.cls(sequence, attn_bias)
 
     @property
     def offers_attention(self) -> bool:

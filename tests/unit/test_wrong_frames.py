@@ -115,13 +115,20 @@ def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog)
         class_numbers(np.arange(60) / 2)
 
 
-def test_many_columns_are_reported_before_training(frame, labels, caplog, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.inputs.MANY_COLUMNS", 2)
+def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, labels, caplog, monkeypatch, tmp_path):
+    for module in ("inputs", "fitting"):
+        monkeypatch.setattr(f"gauge.tabular.{module}.FINE_COLUMNS", 2)
     with unchecked(), caplog.at_level(logging.WARNING):
-        GaugeClassifier(**OPTIONS).fit(frame, labels)
-    assert (
-        "the table has 3 columns; training time grows with their square and may be hours: drop columns" in caplog.text
-    )
+        model = GaugeClassifier(**OPTIONS).fit(frame.mask(frame["age"] > 1), labels)
+        rows = model.explain(frame[:2].assign(dose=[None, 1.0])).to_frame()
+    assert "3 columns are numbers and categories, more than 2; the network reads them as one unit" in caplog.text
+    assert model.model_.encoder.layout == {"table": 1}
+    second = rows[rows["row"] == rows["row"].iloc[-1]]
+    assert second["gate"].nunique() == 1
+    assert len(second) == 3
+    assert rows["state"].tolist().count("missing") == 1
+    model.save(tmp_path / "model")
+    assert np.array_equal(GaugeClassifier.load(tmp_path / "model").predict_proba(frame), model.predict_proba(frame))
 
 
 def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanced(tmp_path):

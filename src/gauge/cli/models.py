@@ -65,8 +65,9 @@ def _loaded(
             f"{model} is a classifier of `gauge fit`; add the table to {command} it on: {command} MODEL TABLE"
         )
     from gauge.tabular.estimator import GaugeClassifier
+    from gauge.tabular.files import table_folder
 
-    classifier = GaugeClassifier.load(model, device=device, image_folder=table.parent)
+    classifier = GaugeClassifier.load(model, device=device, image_folder=table_folder(table))
     return classifier.set_params(outside_images=outside_images)
 
 

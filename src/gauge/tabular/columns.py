@@ -34,6 +34,7 @@ TEXT_TOKENS = 64  # longest text for a pretrained encoder, in tokens
 UNKNOWN, FIRST_WORD = 1, 2  # numbers of words; 0 is padding
 TOLERATED = 0.1  # share of unreadable values in a training column that count as missing; more are an error
 IMAGE_SIDE = 64  # pixels
+FINE_COLUMNS = 500  # numbers and categories that have a unit each; more are one unit in all, as attention is quadratic
 
 
 def missing(column: pd.Series) -> pd.Series:

@@ -152,6 +152,12 @@ def leaderboard(ensemble: Ensemble, rows: Rows, labels: np.ndarray) -> pd.DataFr
     return pd.DataFrame(lines).sort_values("log_loss", kind="stable", ignore_index=True)
 
 
+def expert_weights(board: pd.DataFrame) -> dict[str, float]:
+    """What each expert of a leaderboard weighs in the answers for rows held out."""
+    lines = board[board["expert"] != "combined"]
+    return dict(zip(lines["expert"], lines["weight"], strict=True))
+
+
 def unscored(ensemble: Ensemble) -> pd.DataFrame:
     """The leaderboard where no rows were held out: equal weights."""
     names = list(ensemble.experts)

@@ -21,11 +21,12 @@ from gauge.tabular.columns import IMAGE_SIDE, ImageFiles
 from gauge.tabular.ensemble import Network, choose_experts
 from gauge.tabular.experts import Task
 from gauge.tabular.fitting import SIZES, Recipe, Strategy
-from gauge.tabular.learning import fit_ensemble
+from gauge.tabular.learning import FittedEnsemble, fit_ensemble
 from gauge.tabular.options import check_options
 from gauge.tabular.reporting import Reporting
 from gauge.tabular.rows import Rows, cut_texts
 from gauge.tabular.schema import Schema
+from gauge.tabular.stream import Stream
 from gauge.tabular.trust import Trust
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
@@ -136,22 +137,26 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         folder: str | Path | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Train on rows and their labels, or the name of the column with the labels.
+        """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
+        also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md.
 
         With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is called with
         the name of the stage after each epoch of the network; `history_` has their losses.
         """
         check_options(self)
-        frame, y = self._rows_and_labels(X, y)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        stream = Stream.of(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
+        frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
         frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
-        self.classes_, labels = inputs.class_numbers(y)
-        self.class_weight_ = inputs.class_weights(self.class_weight, self.classes_, labels)
-        self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
+        self.classes_, every = inputs.class_numbers(y if stream is None else stream.labels)
+        labels = every if stream is None else every[frame.index]
+        self.class_weight_ = inputs.class_weights(self.class_weight, self.classes_, every)
+        self.recipe_ = self._recipe(seed)
         self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
         self.experts_ = choose_experts(self.experts, self.schema_)
         self._print(*self.schema_.summary())
         cut = cut_texts(self.schema_, frame) if "network" in self.experts_ else []
-        for problem in (*inputs.cost_problems(len(self.schema_.columns)), *cut):
+        for problem in (*inputs.width_problems(len(self.schema_.table)), *cut):
             logger.warning(problem)
         encoded = self.schema_.encode(frame, self._image_files(), training=True)
         self.missing_rates_ = self.schema_.missing_rates(encoded)
@@ -163,12 +168,14 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         used = np.flatnonzero(~encoded.empty & (weights > 0))
         if not len(used):
             raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
-        counts = np.bincount(labels[used], weights[used], len(self.classes_))
+        shares = np.bincount(every, minlength=len(self.classes_)) / len(every)
+        counts = shares if stream else np.bincount(labels[used], weights[used], len(self.classes_))
         self.class_prior_ = counts / counts.sum()
-        shares = np.bincount(labels, minlength=len(self.classes_)) / len(labels)
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
-        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed)
+        where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
+        streamed = stream and stream.encoded(self.schema_, every, frame.index[used], self._image_files(), **where)
+        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed)
         with self._progress() as show:
             self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
             fitted = fit_ensemble(
@@ -177,19 +184,21 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
                 self.recipe_,
                 prior=self.class_prior_,
                 validation=self.validation,
-                device=pick_device(self.device),
-                folder=None if folder is None else Path(folder),
+                **where,
                 on_epoch=heard,
             )
-        self.ensemble_, self.leaderboard_, self.recipe_ = fitted.ensemble, fitted.leaderboard, fitted.recipe
+        self._keep(fitted, int(encoded.empty.sum()))
         self.trust_ = Trust.fit(rows, self.recipe_.seed) if self.trust else None
-        self.n_rows_ = fitted.rows | {"empty": int(encoded.empty.sum())}
+        return self
+
+    def _keep(self, fitted: FittedEnsemble, empty: int) -> None:
+        self.ensemble_, self.leaderboard_, self.recipe_ = fitted.ensemble, fitted.leaderboard, fitted.recipe
+        self.n_rows_ = fitted.rows | {"empty": empty}
         network = fitted.network
         self.strategy_: Strategy = network.strategy if network else "mask"
         self.validation_scores_ = network.scores if network else {}
         self.epochs_, self.cut_short_ = (network.epochs, network.cut_short) if network else ({}, {})
         self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_)
-        return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
@@ -214,6 +223,11 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
     def load(cls, folder: str | Path, *, device: str | None = None, image_folder: str | Path | None = None) -> Self:
         """The classifier that `save` wrote to a folder, ready to predict."""
         return saving.load(cls, Path(folder), device=device, image_folder=image_folder)
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, revision: str | None = None, **options: Any) -> Self:
+        """The classifier in a folder or else in a repository of the Hugging Face Hub; `options` are those of `load`."""
+        return cls.load(saving.local_folder(str(name), revision), **options)
 
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
         """The table without the column of labels, and the labels."""

@@ -14,11 +14,12 @@ from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from gauge.tabular.columns import FINE_COLUMNS
+
 logger = logging.getLogger(__name__)
 
 QUANTITY = 20  # different integers from which on a target looks like a quantity
 LABELS = ("a text", "a number", "a truth value")
-MANY_COLUMNS = 500  # above which a fit may take hours
 
 
 def is_frame(rows: Any) -> bool:
@@ -92,8 +93,7 @@ def drop_unlabelled(frame: pd.DataFrame, y: Any, weights: np.ndarray) -> tuple[p
     column = (
         y if isinstance(y, pd.Series) else pd.Series(y if isinstance(y, list | tuple) else column_or_1d(y, warn=True))
     )
-    blank = column.map(lambda label: isinstance(label, str) and not label.strip()).fillna(True).astype(bool)
-    known = ~(column.isna() | blank).to_numpy(bool)
+    known = has_label(column)
     if known.all():
         return frame, y, weights
     if not known.any():
@@ -103,6 +103,12 @@ def drop_unlabelled(frame: pd.DataFrame, y: Any, weights: np.ndarray) -> tuple[p
     labels = column[known].infer_objects()
     whole = pd.api.types.is_float_dtype(labels) and (labels % 1 == 0).all()  # integers beside missing ones
     return frame[known], labels.astype("int64") if whole else labels, weights[known]
+
+
+def has_label(column: pd.Series) -> np.ndarray:
+    """Where a label is neither missing nor blank."""
+    blank = column.map(lambda label: isinstance(label, str) and not label.strip()).fillna(True).astype(bool)
+    return ~(column.isna() | blank).to_numpy(bool)
 
 
 def check_weights(weights: Any, rows: int) -> np.ndarray:
@@ -171,12 +177,12 @@ def target_problems(values: pd.Series) -> Iterator[str]:
         yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
 
 
-def cost_problems(columns: int) -> Iterator[str]:
-    """Why a fit may be expensive."""
-    if columns > MANY_COLUMNS:
+def width_problems(columns: int) -> Iterator[str]:
+    """What many columns of numbers and categories mean for the network."""
+    if columns > FINE_COLUMNS:
         yield (
-            f"the table has {columns} columns; training time grows with their square and may be hours: drop columns "
-            "(columns=, --column NAME=ignore) or set a time limit (time_limit=, --time-limit)"
+            f"{columns} columns are numbers and categories, more than {FINE_COLUMNS}; the network reads them as one unit "
+            "with one gate: drop columns (columns=, --column NAME=ignore) for a gate of each"
         )
 
 

@@ -11,7 +11,7 @@ from gauge import __version__
 from gauge.registry import pick
 from gauge.tabular.audit import CellAudit, audit_cells
 from gauge.tabular.effects import importance
-from gauge.tabular.ensemble import Ensemble
+from gauge.tabular.ensemble import Ensemble, expert_weights
 from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
 from gauge.tabular.explanation import Explanation, Reader
 from gauge.tabular.fitting import Recipe, Strategy
@@ -130,21 +130,17 @@ class Reporting:
 
     def _facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""
+        weights = expert_weights(self.leaderboard_)
         encoders = ", ".join(f"{column}: {source}" for column, source in self.schema_.encoders.items())
         return {
             "Predicts": self.target_ or "the label",
             "Model": f"gauge-ml {__version__}, size {self.size!r}, random_state {self.random_state}",
-            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in self._weights().items()),
+            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
             "Strategy": self.verdict_,
             "On rows held out": self._held_out(),
             "Trained on": f"{self.n_rows_['train']} rows, {self.n_rows_['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates_.values())):.0f} % of all cells",
         } | ({"Pretrained encoders": encoders} if encoders else {})
-
-    def _weights(self) -> dict[str, float]:
-        """What each expert weighs in the answers for rows held out."""
-        lines = self.leaderboard_[self.leaderboard_["expert"] != "combined"]
-        return dict(zip(lines["expert"], lines["weight"], strict=True))
 
     def _held_out(self) -> str:
         """What all experts together score on the rows held out."""

@@ -134,6 +134,27 @@ def load(
     return model
 
 
+def local_folder(name: str, revision: str | None) -> Path:
+    """The folder of that name or, if there is none, the files of the Hub's repository of that name, which are downloaded."""
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise ValueError(
+            f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
+        ) from error
+    patterns = [ABOUT, WEIGHTS, CARD, f"{TOKENIZERS}/*"]
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"there is no folder {name}, and no such repository on the Hub ({reason}); check name and token"
+        ) from error
+
+
 def _network(
     model: "GaugeClassifier", about: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path, device: str | None
 ) -> Network:

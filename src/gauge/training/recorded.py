@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 EAGER = 3  # calls before a recording, to allocate memory
 SIZES = (1, 8, 64, 512)  # samples of a recorded call
 
+Precision = Literal["float32", "bf16"]
 T = TypeVar("T")
 
 
@@ -74,7 +75,7 @@ class Recorded:
         self,
         model: Gauge | GaugePlus,
         *,
-        precision: Literal["float32", "bf16"] = "float32",
+        precision: Precision = "float32",
         compile: bool = False,
         sizes: Sequence[int] = SIZES,
     ) -> None:
@@ -155,7 +156,8 @@ class Recorded:
             inputs, observed = (
                 dict(zip(modalities, part, strict=True)) for part in (tensors[:count], tensors[count : 2 * count])
             )
-            batch = Batch(inputs, observed, None, *tensors[2 * count :])
+            index, key = tensors[2 * count :]
+            batch = Batch(inputs, observed, None, index, key)
             with self._autocast(batch.index.device):
                 prediction = self.model.decide(self.model.read(batch))
             results = {"logits": prediction.logits, "gates": prediction.gates, "trust": prediction.trust}
