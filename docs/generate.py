@@ -478,7 +478,7 @@ def _best() -> str:
     there, here = (
         sum("gauge" in _winners(values).split(", ") for values in side) for side in zip(*ranked, strict=True)
     )
-    return f"{here} of {len(ranked)} that can be tried, of which the paper has {there}"
+    return f"{here} of {len(ranked)} that can be tried; {there} of these in the paper"
 
 
 def _ranked(folder: str, protocol: str) -> tuple[dict[str, float], dict[str, float]]:
