@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from tables import TABLES, Table, read
+from sklearn import datasets
+from tables import read
 
 from gauge.tabular.audit import audit_cells
 from gauge.tabular.rows import Rows
@@ -27,7 +28,7 @@ from gauge.training.provenance import commit, hardware
 
 RESULTS = Path(__file__).parent / "results" / "cell_trust.json"
 LEARNED = 0.7  # share of the rows
-SMALL = {name: Table("sklearn", f"load_{name}", "target") for name in ("iris", "wine")}
+SMALL = ("iris", "wine")  # of scikit-learn
 NAMES = ("planted", "iris", "wine", "breast_cancer", "anes96", "pima", "mroz", "hdma", "pbc", "mpg")
 
 
@@ -44,7 +45,10 @@ def planted(rows: int = 1000) -> pd.DataFrame:
 
 
 def measure(name: str, seed: int) -> dict[str, object]:
-    frame = planted() if name == "planted" else read((SMALL | TABLES)[name])[0]
+    if name in SMALL:
+        frame = getattr(datasets, f"load_{name}")(as_frame=True).data
+    else:
+        frame = planted() if name == "planted" else read(name)[0]
     order = np.random.default_rng(seed).permutation(len(frame))
     learned, new = np.split(order, [round(LEARNED * len(frame))])
     schema = Schema.of(frame.iloc[learned])
