@@ -156,9 +156,9 @@ def doubted(trusted: float = 0.1) -> RowEvidence:
 
 def test_use_and_trust_are_two_things_and_a_value_that_does_not_fit_is_named():
     page = page_of(doubted())
-    assert "For a: age 7 (+30.0)" in page.text
+    assert "For a : age 7 (+30.0)" in page.text
     assert "Against it: city value of city (−20.0)" in page.text
-    assert "This value does not fit the rest of the row: age 7, trusted 10 %; the rest suggests 50 to 60" in page.text
+    assert "This value does not fit the rest of the row: age 7 , trusted 10 %; the rest suggests 50 to 60" in page.text
     assert "value does not fit their row 1" in page.text
     assert "does not fit the rest" not in page_of(doubted(trusted=0.9)).text
 

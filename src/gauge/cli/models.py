@@ -239,7 +239,7 @@ def _opened(model: Path, device: str | None, on_epoch: "OnEpoch | None" = None) 
     path = model / "experiment.json"
     if not path.is_file():
         raise ValueError(
-            f"{model} is neither the folder of a trained method (no experiment.json; see WORKSPACE/stages) nor one that "
+            f"{model} is not the folder of a trained method (no experiment.json), see WORKSPACE/stages, nor one that "
             "`gauge fit` wrote (no model.json)"
         )
     experiment = Experiment.model_validate_json(path.read_text(encoding="utf-8"))
