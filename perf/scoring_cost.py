@@ -159,36 +159,40 @@ def gauge_of(layout: str, device: torch.device) -> tuple[Gauge, Callable[[int], 
     return model, batch
 
 
-def predictions(device: torch.device, samples: int, *, compiled: bool) -> dict[str, object]:
+def predictions(device: torch.device, samples: int, *, compiled: bool) -> dict[str, Any]:
     """Whole predictions of the layout CAD, eager, recorded and compiled."""
     model, batch_of = gauge_of("CAD", device)
     one, many = batch_of(1), batch_of(LARGE[device.type])
-    eager = statistics.mean(times(lambda: model.predict(one), device, warm_ups=20, repeats=samples))
-    batch_1: dict[str, float] = {"eager_ms": eager}
-    for name in ("recorded", "compiled") if compiled else ("recorded",):
-        fast = Recorded(model, compile=name == "compiled", sizes=(1,))
-        cost = statistics.mean(times(partial(fast.predict, one), device, warm_ups=20, repeats=samples))
-        batch_1 |= {f"{name}_ms": cost, f"eager_over_{name}": eager / cost}
-        batch_1[f"{name}_difference"] = apart(model.predict(one), fast.predict(one))
-    print(batch_1, flush=True)
     half, rounded = deepcopy(model).bfloat16(), replace(many, inputs={"table": many.inputs["table"].bfloat16()})
     ways: dict[str, tuple[Gauge, Batch, Precision]] = {
         "float32": (model, many, "float32"),
         "bf16": (model, many, "bf16"),
         "bf16 weights": (half, rounded, "float32"),
     }
-    large = []
-    for precision, compiling in product(ways, (False, True) if compiled else (False,)):
-        weights, given, autocast = ways[precision]
-        for part in (COMPILED if compiling else PARTS)[device.type]:
-            fast = Recorded(weights, precision=autocast, compile=compiling, sizes=(part,))
-            cost = statistics.median(times(partial(fast.predict, given), device, warm_ups=3, repeats=10))
-            row = {"precision": precision, "compiled": compiling, "part": part, "ms": round(cost, 3)}
-            row |= {"predictions_per_second": round(1000 * len(many) / cost)}
-            row["difference"] = apart(model.predict(many), fast.predict(given))
-            print(row, flush=True)
-            large.append(row)
-    return {"units": 91, "batch_1": batch_1, "large_batch": len(many), "large": large}
+    eager = statistics.mean(times(lambda: model.predict(one), device, warm_ups=20, repeats=samples))
+    batch_1: dict[str, float] = {"eager_ms": eager}
+    result: dict[str, Any] = {"units": 91, "batch_1": batch_1, "large_batch": len(many), "large": []}
+    try:
+        for compiling in (False, True) if compiled else (False,):
+            name = "compiled" if compiling else "recorded"
+            fast = Recorded(model, compile=compiling, sizes=(1,))
+            cost = statistics.mean(times(partial(fast.predict, one), device, warm_ups=20, repeats=samples))
+            batch_1 |= {f"{name}_ms": cost, f"eager_over_{name}": eager / cost}
+            batch_1[f"{name}_difference"] = apart(model.predict(one), fast.predict(one))
+            print(batch_1, flush=True)
+            for precision, part in product(ways, (COMPILED if compiling else PARTS)[device.type]):
+                weights, given, autocast = ways[precision]
+                fast = Recorded(weights, precision=autocast, compile=compiling, sizes=(part,))
+                cost = statistics.median(times(partial(fast.predict, given), device, warm_ups=3, repeats=10))
+                row = {"precision": precision, "compiled": compiling, "part": part, "ms": round(cost, 3)}
+                row |= {"predictions_per_second": round(1000 * len(many) / cost)}
+                row["difference"] = apart(model.predict(many), fast.predict(given))
+                print(row, flush=True)
+                result["large"].append(row)
+    except RuntimeError as error:  # torch.compile needs a compiler, which not every machine has
+        result["error"] = str(error).partition("\n")[0]
+        print(result["error"], flush=True)
+    return result
 
 
 def apart(own: Prediction, other: Prediction) -> float:

@@ -189,6 +189,17 @@ DOCS = {
         f"plus-labels{count}": Entry(f"GAUGE+ on PolyMNIST with {count} labels", (f"polymnist/labels{count}",))
         for count in LABELS
     },
+    "trust-goals": Entry(
+        "What learned trust was meant to reach",
+        (
+            "polymnist/trust",
+            "polymnist/sound",
+            "polymnist/dynamic",
+            "leaf99/trust",
+            "ham10000/trust",
+            "celeba_table/trust",
+        ),
+    ),
     "trust-imputed": Entry("Imputing with trust on PolyMNIST", ("polymnist/trust", "polymnist/sound")),
     "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust", "polymnist/sound", "polymnist/dynamic")),
     "trust-audit": Entry(
@@ -253,6 +264,8 @@ DOCS = {
     "dymo-speed": Entry("DyMo's selection, stacked and candidate by candidate", scripts=("perf/dymo_speed.py",)),
     "scoring-cost": Entry("Scoring time on our machines", scripts=("perf/scoring_cost.py",)),
     "prediction-cost": Entry("Prediction time on our machines", scripts=("perf/scoring_cost.py",)),
+    "serving": Entry("Requests a second of gauge serve", scripts=("perf/serving.py",)),
+    "export-cost": Entry("Predictions with torch and with ONNX", scripts=("perf/serving.py",)),
     "pipeline-cost": Entry(
         "Seconds of every stage",
         scripts=tuple(f"perf/pipeline.py {n} --data DATA" for n in ("polymnist", "leaf99", "ham10000")),

@@ -11,7 +11,7 @@ from gauge import __version__
 from gauge.registry import pick
 from gauge.tabular.audit import CellAudit, audit_cells
 from gauge.tabular.effects import importance
-from gauge.tabular.ensemble import Ensemble, expert_weights
+from gauge.tabular.ensemble import Ensemble, Network, expert_weights
 from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
 from gauge.tabular.explanation import Explanation, Reader
 from gauge.tabular.fitting import Recipe, Strategy
@@ -106,7 +106,7 @@ class Reporting:
                 "numbers or categories"
             )
         network = self.ensemble_.experts.get("network")
-        return audit_cells(self.trust_, rows, None if network is None else network.model, seed=seed)
+        return audit_cells(self.trust_, rows, network.model if isinstance(network, Network) else None, seed=seed)
 
     @property
     def verdict_(self) -> str:
