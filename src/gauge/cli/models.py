@@ -210,7 +210,7 @@ def _print_gates(frame: "pd.DataFrame", as_json: bool) -> None:
     if "trusted" in frame and frame["trusted"].notna().any():
         doubtful = frame[frame["state"] != "hidden"].nsmallest(DOUBTFUL, "trusted")
         named = [
-            f"{row.modality}{'' if str(row.unit) == str(row.modality) else f' {row.unit}'} of sample {row.sample} ({row.trusted:.2f})"
+            f"{' '.join(dict.fromkeys((str(row.modality), str(row.unit))))} of sample {row.sample} ({row.trusted:.2f})"
             for row in doubtful.itertuples()
         ]
         print(f"\nleast trusted: {', '.join(named)}")

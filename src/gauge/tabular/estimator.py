@@ -28,7 +28,7 @@ from gauge.tabular.rows import Rows, cut_texts
 from gauge.tabular.schema import Schema
 from gauge.tabular.stream import Stream
 from gauge.tabular.trust import Trust
-from gauge.training.device import pick_device
+from gauge.training.device import cpu_threads, pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import record_history, stage_progress
 from gauge.training.stages import OnEpoch
@@ -56,7 +56,8 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
     data all the same. `size` is small,
     medium or large. `donors` is the number of training rows kept to impute images and texts from, `image_folder` the
     folder that image paths are relative to, `time_limit` is in seconds. Image paths that lead out of `image_folder` count as
-    missing unless `outside_images` is True; images are resized to `image_size` x `image_size` pixels.
+    missing unless `outside_images` is True; images are resized to `image_size` x `image_size` pixels. `n_jobs` is the
+    number of CPU threads, -1 for all.
 
     >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 10, "sex": ["f", None, "m", "m"] * 10})
     >>> model = GaugeClassifier(epochs=2, random_state=0, verbose=False).fit(table, ["well", "ill", "well", "ill"] * 10)
@@ -88,6 +89,7 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         image_size: int = IMAGE_SIDE,
         time_limit: float | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
         device: str | None = None,
         verbose: bool = True,
     ) -> None:
@@ -112,6 +114,7 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         self.image_size = image_size
         self.time_limit = time_limit
         self.random_state = random_state
+        self.n_jobs = n_jobs
         self.device = device
         self.verbose = verbose
 
@@ -176,7 +179,7 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
         streamed = stream and stream.encoded(self.schema_, every, frame.index[used], self._image_files(), **where)
         task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed)
-        with self._progress() as show:
+        with self._progress() as show, cpu_threads(self.n_jobs):
             self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
             fitted = fit_ensemble(
                 task,
@@ -203,7 +206,8 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
         _, rows = self._read(X)
-        return self.ensemble_.predict(rows)
+        with cpu_threads(self.n_jobs):
+            return self.ensemble_.predict(rows)
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights

@@ -14,7 +14,7 @@ from gauge.tabular.effects import importance
 from gauge.tabular.ensemble import Ensemble, Network, expert_weights
 from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
 from gauge.tabular.explanation import Explanation, Reader
-from gauge.tabular.fitting import Recipe, Strategy
+from gauge.tabular.fitting import Recipe, Strategy, strategy_scores
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
 from gauge.tabular.trust import Trust
@@ -113,14 +113,9 @@ class Reporting:
         """The strategy that was chosen, and the validation score of each."""
         if "network" not in self.experts_:
             return f"without the network: {' and '.join(self.experts_)}"
-        scores = {name: score for name, score in self.validation_scores_.items() if score is not None}
-        if not scores:
+        text = strategy_scores(self.validation_scores_, self.strategy_)
+        if not text:
             return f"strategy {self.strategy_!r}; too few rows to validate"
-        text = " and ".join(f"{100 * score:.1f} % with {name!r}" for name, score in scores.items())
-        if len(scores) > 1:
-            better = scores["impute"] - scores["mask"]
-            text += f" ({100 * better:+.1f} points for imputing"
-            text += ", within chance)" if self.strategy_ == "mask" and better > 0 else ")"
         if self.recipe_.metric is ACCURACY:
             label, share = self.largest_class_
             text += f"; always predicting {label!r} would give {100 * share:.1f} %"
