@@ -1,7 +1,7 @@
 """The demo on a real table: Auto MPG, 392 cars with seven numbers and a text, and cells that we make blank.
 
-The table (Quinlan 1993, UCI) comes with mlxtend. Nothing is missing in it, so 30 % of the training cells are hidden at random;
-the model then has to answer test rows without blanks and with 30 % and 70 % of their cells blank.
+The table (Quinlan 1993, UCI) comes with mlxtend. Nothing is missing in it, so 30 % of the training cells are hidden at
+random; the model then has to answer test rows without blanks and with 30 % and 70 % of their cells blank.
 """
 
 from pathlib import Path
