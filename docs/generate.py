@@ -32,7 +32,7 @@ from gauge.training.settings import TrainSettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
-PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md")
+PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md", "docs/production.md")
 DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
 ROWS = {
     "any_subset": "backbone as trained, missing units masked",
@@ -204,19 +204,30 @@ def _minus_each(folders: Mapping[str, str], first: str, protocol: str) -> dict[s
     }
 
 
-def plus(folder: str, protocols: tuple[str, ...], *others: str, measured: tuple[str, ...] = ("late_fusion",)) -> str:
-    """GAUGE+ and the rows that were `measured` with it, beside others of the earlier comparison on the same benchmark."""
-    rows = dict.fromkeys(("gauge_plus", *measured), f"{folder}/plus") | dict.fromkeys(others, folder)
+def plus(folder: str, protocols: tuple[str, ...], *others: str) -> str:
+    """GAUGE+ and late fusion, beside others of the earlier comparison on the same benchmark."""
+    rows = dict.fromkeys(("gauge_plus", "late_fusion"), f"{folder}/plus") | dict.fromkeys(others, folder)
     return beside(rows, protocols)
 
 
+def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) -> str:
+    """Expected calibration error in percent and log loss, means over the seeds."""
+    lines = [f"| calibration error, % / log loss | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    for row in rows:
+        measured = [[result for result, _ in seeds(folder, row, each).values()] for each in protocols]
+        means = [[mean(float(getattr(result, key)) for result in each) for key in CALIBRATION] for each in measured]
+        lines.append(f"| {row} | {' | '.join(f'{100 * error:.1f} / {loss:.3f}' for error, loss in means)} |")
+    return "\n".join(lines) + "\n"
+
+
+CALIBRATION = ("calibration_error", "log_loss")
 HEADLINE = {  # column -> folder of GAUGE+, folder of the rows on one backbone, folder of late fusion, protocol
     "PolyMNIST, one view of five": ("polymnist/plus", "polymnist/cosine", "polymnist/cosine", "eta=0.8"),
     "the same, 256 labels": ("polymnist/labels256", None, "polymnist/labels256", "eta=0.8"),
-    "leaf99, one cell of ten": ("leaf99/plus", "leaf99", "leaf99/plus", "gamma=0.9"),
+    "leaf99, one cell of ten": (*["leaf99/disjoint"] * 3, "gamma=0.9"),
     "MST, only SVHN": ("mst/plus", "mst", "mst/plus", "missing=mnist+text"),
     "CelebA, no text": ("celeba/plus", "celeba", "celeba/plus", "missing=text"),
-    "ham10000, complete": ("ham10000/plus", "ham10000", None, "complete"),
+    "ham10000, complete": ("ham10000/plus", "ham10000", "ham10000/plus", "complete"),
 }
 
 
@@ -637,6 +648,26 @@ def scoring_cost() -> str:
     return "\n".join(lines) + "\n"
 
 
+def prediction_cost() -> str:
+    """Whole predictions, eager and recorded, on each machine that was measured."""
+    lines = ["| machine | batch | precision | how | ms a batch | predictions a second |", "|---" * 6 + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("scoring_cost-*.json")):
+        content = json.loads(path.read_text())
+        if "prediction" not in content:
+            continue
+        machine, whole = content["hardware"].get("gpu") or "CPU", content["prediction"]
+        recorded = "recorded" if content["hardware"].get("gpu") else "eager"
+        for how in ("eager", "recorded", "compiled"):
+            if f"{how}_ms" in whole["batch_1"] and (how != "recorded" or recorded == how):
+                cost = whole["batch_1"][f"{how}_ms"]
+                lines.append(f"| {machine} | 1 | float32 | {how} | {cost:.2f} | {1000 / cost:,.0f} |")
+        for row in whole["large"]:
+            how = f"compiled, {row['part']:,} at once" if row["compiled"] else f"{recorded}, {row['part']:,} at once"
+            cells = (machine, f"{whole['large_batch']:,}", row["precision"], how, f"{row['ms']:.1f}")
+            lines.append(f"| {' | '.join(cells)} | {row['predictions_per_second']:,} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
+
+
 def bound() -> str:
     """How much of the bounds of Theorem 1 and its corollary the effects of units use, by benchmark and kind of unit."""
     head = ("benchmark", "units", "measured", "remainder / its bound", "effect / its bound", "remainder / effect")
@@ -741,6 +772,23 @@ def when() -> str:
     return "\n".join([*lines, *(f"| {data} | {use} | {reason} |" for data, (use, reason) in rows.items())]) + "\n"
 
 
+def table_networks() -> str:
+    """The network of GaugeClassifier beside TabM: means over the tables, and on how many each has the better score."""
+    records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "table_networks.json").read_text(encoding="utf-8")))
+    lines = ["| cells blank | tables | network: AUC, % / log loss / CPU s | TabM | network better in AUC, log loss |"]
+    lines.append("|---" * 5 + "|")
+    for rate, each in records.groupby("missing"):
+        pivot = each.pivot_table(index=["table", "seed"], columns="model", values=["auc", "log_loss", "cpu_seconds"])
+        auc, loss, cost = (pivot[key] for key in ("auc", "log_loss", "cpu_seconds"))
+        shown = [
+            f"{100 * auc[model].mean():.1f} / {loss[model].mean():.3f} / {cost[model].mean():.1f}"
+            for model in ("network", "TabM")
+        ]
+        wins = f"{(auc['network'] > auc['TabM']).sum()}, {(loss['network'] < loss['TabM']).sum()}"
+        lines.append(f"| {rate:.0%} | {len(pivot)} | {' | '.join(shown)} | {wins} |".replace("%", " %"))
+    return "\n".join(lines) + "\n"
+
+
 def rivals() -> str:
     """GaugeClassifier beside its rivals: means over the tables of ordinary packages, by the share of blank cells."""
     records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "tables.json").read_text(encoding="utf-8")))
@@ -804,10 +852,12 @@ TABLES = {
     "plus-polymnist": lambda: beside(
         {"gauge_plus": "polymnist/plus"} | dict.fromkeys(("late_fusion", *SHARED), "polymnist/cosine"), ETA
     ),
-    "plus-leaf99": lambda: plus("leaf99", GAMMA, *SHARED, "mtl"),
+    "plus-leaf99": lambda: beside(dict.fromkeys(("gauge_plus", "late_fusion", *SHARED), "leaf99/disjoint"), GAMMA),
     "plus-mst": lambda: plus("mst", DIGITS, *SHARED),
     "plus-celeba": lambda: plus("celeba", FACES, *SHARED),
-    "plus-ham10000": lambda: plus("ham10000", GAMMA, *SHARED, measured=()),
+    "plus-ham10000": lambda: plus("ham10000", GAMMA, *SHARED),
+    "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", "late_fusion", *SHARED), GAMMA),
+    "table-networks": table_networks,
     "plus-labels256": lambda: few_labels(256, "gauge_plus:gauge_plus-no-heads"),
     "plus-labels1024": lambda: few_labels(1024),
     "plus-labels4096": lambda: few_labels(4096),
@@ -845,6 +895,7 @@ TABLES = {
     "power": power,
     "budgets": budgets,
     "scoring-cost": scoring_cost,
+    "prediction-cost": prediction_cost,
     "bound": bound,
     "dymo-speed": dymo_speed,
     **{
@@ -916,8 +967,7 @@ def main() -> None:
             draw_lines(
                 table.rates(), table.metric, ROOT / "docs" / f"{name}.svg", across="share of the cells missing, γ"
             )
-        own, earlier = table_of("leaf99/plus", GAMMA, ("gauge_plus", "late_fusion")), table_of("leaf99", GAMMA, SHARED)
-        table = replace(own, rows=own.rows | earlier.rows)
+        table = table_of("leaf99/disjoint", GAMMA, ("gauge_plus", "late_fusion", *SHARED))
         path = ROOT / "docs" / "gauge-plus.svg"
         draw_lines(table.rates(), table.metric, path, across="share of the cells missing, γ")
         table = table_of("ham10000", GAMMA, GRIDS)

@@ -1,10 +1,13 @@
-"""What scoring costs: Taylor beside exact counterfactual scoring, and GAUGE beside a plain forward pass.
+"""What scoring and prediction cost: Taylor beside exact scoring, GAUGE beside a forward pass, eager beside recorded.
 
-    python perf/scoring_cost.py [--device cuda] [--out perf/results]
+    python perf/scoring_cost.py --out perf/results                  # on a GPU, about six minutes, most of them to compile
+    python perf/scoring_cost.py --device cpu --out perf/results
 
-Batch 1 follows the paper's appendix "Scoring Cost Comparison": 20 warm-ups, then 500 samples, synchronised around each.
-Batch 256: the median of 20 calls; on a GPU also replayed as CUDA graphs, since eager calls of networks this small wait for
-launches, not for arithmetic. All from the encoded units on, with random weights; ratios are within this one run.
+Needs the package, no data. `rows`: every layout, from the encoded units on, with random weights. Batch 1 is as in the
+paper's appendix "Scoring Cost Comparison": 20 warm-ups, then 500 samples, synchronised around each. Batch 256: the median of
+20 calls; on a GPU also replayed as CUDA graphs, since eager calls of networks this small wait for launches, not for
+arithmetic. `prediction`: a whole `Gauge` for a table of 91 columns, mean imputer and encoder included, with `Gauge.predict`
+and with `Recorded.predict`; `part` is the number of samples that are recorded together. All ratios are within this one run.
 """
 
 import argparse
@@ -13,17 +16,27 @@ import statistics
 import time
 from collections.abc import Callable
 from datetime import date
+from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from gauge.imputers.mean import Mean
 from gauge.model.backbones.transformer import Transformer
+from gauge.model.encoders.columns import Columns
 from gauge.model.gates import Gate, attention_bias, normalize_scores
+from gauge.model.gauge import Gauge
 from gauge.model.network import Network
+from gauge.model.passes import Passes
 from gauge.model.scoring.exact import exact_effects
 from gauge.model.scoring.taylor import taylor_evidence
+from gauge.model.units import UnitEncoder
 from gauge.training.provenance import commit, hardware
+from gauge.training.recorded import Recorded
+from gauge.types import Batch
 
 LAYOUTS = {  # units, width, heads, classes
     "MST": (3, 32, 2, 10),
@@ -31,6 +44,11 @@ LAYOUTS = {  # units, width, heads, classes
     "DVM": (33, 256, 8, 286),
     "CAD": (91, 256, 8, 2),
 }
+LARGE = {"cuda": 4096, "cpu": 64}  # samples of a large batch
+PARTS = {"cuda": (256, 512, 1024, 4096), "cpu": (64,)}  # samples of it that are recorded together
+COMPILED = {"cuda": (512, 4096), "cpu": (64,)}  # the same, where the prediction is compiled too, which takes a while
+GOALS = {"eager_over_fast": 10, "exact_over_taylor_recorded": 1, "predictions_per_second": 300_000}
+LIMITS = {"prediction_over_forward": 3.1}
 
 
 def times(call: Callable[[], object], device: torch.device, *, warm_ups: int, repeats: int) -> list[float]:
@@ -79,7 +97,8 @@ def measure(name: str, device: torch.device, samples: int) -> dict[str, float]:
         return network(many)
 
     def gated() -> torch.Tensor:
-        return network(many, attention_bias(gate(normalize_scores(taylor_evidence(network, many).scores))))
+        passes = Passes(network, many)
+        return passes.gated(attention_bias(gate(normalize_scores(taylor_evidence(passes, passes.tokens).scores))))
 
     @torch.no_grad()
     def predict() -> torch.Tensor:
@@ -112,6 +131,8 @@ def measure(name: str, device: torch.device, samples: int) -> dict[str, float]:
     if device.type == "cuda":
         modes.append("_graph")
         cost["taylor_graph_ms"] = mean_of_one(replayed(lambda: taylor_evidence(network, one)))
+        cost["exact_batched_graph_ms"] = mean_of_one(replayed(lambda: exact_effects(network, one)))
+        cost["batched_over_taylor_graph"] = cost["exact_batched_graph_ms"] / cost["taylor_graph_ms"]
         cost["forward_256_graph_ms"] = median_of_many(replayed(forward))
         cost["taylor_256_graph_ms"] = median_of_many(replayed(lambda: taylor_evidence(network, many)))
         cost["predict_256_graph_ms"] = median_of_many(replayed(predict))
@@ -121,16 +142,82 @@ def measure(name: str, device: torch.device, samples: int) -> dict[str, float]:
     return {key: round(value, 4) for key, value in cost.items()}
 
 
+def gauge_of(layout: str, device: torch.device) -> tuple[Gauge, Callable[[int], Batch]]:
+    """A GAUGE model for a table with as many columns as the layout has units, and a function that makes batches for it."""
+    units, dim, heads, classes = LAYOUTS[layout]
+    encoder = UnitEncoder({"table": Columns((units,), dim)}, dim)
+    network = Network(Transformer(dim, heads=heads, depth=2), dim, classes)
+    model = Gauge(encoder, network, Mean({"table": torch.zeros(units)})).to(device).eval()
+
+    def batch(count: int) -> Batch:
+        table = torch.randn(count, units, device=device)
+        return Batch({"table": table}, {"table": torch.rand(count, units, device=device) < 0.7})
+
+    return model, batch
+
+
+def predictions(device: torch.device, samples: int, *, compiled: bool) -> dict[str, object]:
+    """Whole predictions of the layout CAD, eager, recorded and compiled."""
+    model, batch_of = gauge_of("CAD", device)
+    one, many = batch_of(1), batch_of(LARGE[device.type])
+    eager = statistics.mean(times(lambda: model.predict(one), device, warm_ups=20, repeats=samples))
+    batch_1: dict[str, float] = {"eager_ms": eager}
+    for name in ("recorded", "compiled") if compiled else ("recorded",):
+        fast = Recorded(model, compile=name == "compiled", sizes=(1,))
+        cost = statistics.mean(times(partial(fast.predict, one), device, warm_ups=20, repeats=samples))
+        batch_1 |= {f"{name}_ms": cost, f"eager_over_{name}": eager / cost}
+        batch_1[f"{name}_difference"] = apart(model, fast, one)
+    print(batch_1, flush=True)
+    large = []
+    for precision, compiling in product(("float32", "bf16"), (False, True) if compiled else (False,)):
+        for part in (COMPILED if compiling else PARTS)[device.type]:
+            fast = Recorded(model, precision=precision, compile=compiling, sizes=(part,))
+            cost = statistics.median(times(partial(fast.predict, many), device, warm_ups=3, repeats=10))
+            row = {"precision": precision, "compiled": compiling, "part": part, "ms": round(cost, 3)}
+            row |= {"predictions_per_second": round(1000 * len(many) / cost), "difference": apart(model, fast, many)}
+            print(row, flush=True)
+            large.append(row)
+    return {"units": 91, "batch_1": batch_1, "large_batch": len(many), "large": large}
+
+
+def apart(model: Gauge, fast: Recorded, batch: Batch) -> float:
+    """The largest difference of a probability from the model's own in float32."""
+    own, other = model.predict(batch).logits.softmax(1), fast.predict(batch).logits.float().softmax(1)
+    return float((own - other).abs().max())
+
+
+def goals(row: dict[str, float], whole: dict[str, Any]) -> dict[str, dict[str, float | bool]]:
+    """The goals for prediction on a GPU beside what was measured."""
+    batch_1 = whole["batch_1"]
+    reached = {
+        "eager_over_fast": max(batch_1["eager_over_recorded"], batch_1.get("eager_over_compiled", 0.0)),
+        "exact_over_taylor_recorded": row["batched_over_taylor_graph"],
+        "predictions_per_second": max(
+            each["predictions_per_second"] for each in whole["large"] if each["precision"] == "bf16"
+        ),
+        "prediction_over_forward": row["predict_over_forward_256_graph"],
+    }
+    asked = GOALS | LIMITS
+    met = {name: value <= asked[name] if name in LIMITS else value >= asked[name] for name, value in reached.items()}
+    return {name: {"goal": asked[name], "measured": reached[name], "met": met[name]} for name in reached}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--samples", type=int, default=500, help="samples at batch 1")
+    parser.add_argument("--no-compile", action="store_true", help="leave out what torch.compile makes")
     parser.add_argument("--out", type=Path, help="folder for the result file; printed only when left out")
     options = parser.parse_args()
     device = torch.device(options.device)
     rows = {name: measure(name, device, options.samples) for name in LAYOUTS}
+    print(json.dumps(rows["CAD"]), flush=True)
+    whole = predictions(device, options.samples, compiled=not options.no_compile)
     result = {"commit": commit(), "date": str(date.today()), "hardware": hardware(device), "samples": options.samples}
-    text = json.dumps({**result, "rows": rows}, indent=2)
+    result |= {"rows": rows, "prediction": whole}
+    if device.type == "cuda":
+        result["goals"] = goals(rows["CAD"], whole)
+    text = json.dumps(result, indent=2)
     print(text)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)

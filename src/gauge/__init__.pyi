@@ -32,6 +32,7 @@ from .tabular.explanation import Explanation as Explanation
 from .training.audit import audit as audit
 from .training.inference import predict_split as predict_split
 from .training.loop import fit as fit
+from .training.recorded import Recorded as Recorded
 from .training.settings import TrainSettings as TrainSettings
 from .types import Backbone as Backbone
 from .types import Batch as Batch

@@ -161,9 +161,19 @@ class Batch:
         """Whether any value of each modality was observed."""
         return torch.stack([flags.reshape(flags.shape[0], -1).any(1) for flags in self.observed.values()], 1)
 
+    def sound(self) -> Bool[Tensor, ""]:
+        """Whether every sample has an observed value and all observed values are finite."""
+        flags = [self.any_observed().any(1).all()]
+        for name, values in self.inputs.items():
+            if values.is_floating_point():
+                flags.append((torch.isfinite(values) | ~over_values(self.observed[name], values)).all())
+        return torch.stack(flags).all()
+
     def check(self) -> "Batch":
-        """The batch without `truth` if every sample has an observed value and all observed values are finite; otherwise an
-        error. This waits for the device, so it is done once where data comes in, not in every step."""
+        """The batch without `truth` if it is `sound`, otherwise an error. This waits for the device, so it is done once
+        where data comes in, not in every step."""
+        if self.sound():
+            return self if self.truth is None else replace(self, truth=None)
         empty = ~self.any_observed().any(1)
         if empty.any():
             raise ValueError(
@@ -179,7 +189,7 @@ class Batch:
                         f"inputs[{name!r}] holds {int(wrong.sum())} NaN or infinite values that are marked observed, "
                         f"first in sample {int(self.index[row][0])}; set observed[{name!r}] to False there"
                     )
-        return self if self.truth is None else replace(self, truth=None)
+        raise AssertionError("a batch that is not sound has a reason")
 
 
 @dataclass(frozen=True)
@@ -268,6 +278,15 @@ class SupportsAttention(Protocol):
         """[b, h, s, s], after the softmax."""
 
 
+@runtime_checkable
+class SupportsEntry(SupportsAttention, Protocol):
+    """A classifier whose passes over the same tokens share what does not depend on the bias."""
+
+    def entry(self, tokens: Tensor) -> tuple[Tensor, ...]: ...
+
+    def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Tensor: ...
+
+
 class ScoreOptions(TypedDict, total=False):
     """The options of scorers; each reads what it needs. `reference` replaces a unit (zero unless given), `objective` is
     differentiated, `key` holds one integer per sample for random draws."""
@@ -302,6 +321,15 @@ class Backbone(nn.Module):
     def cls(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
         """The first position of the output; override it where computing that alone is cheaper."""
         return self(sequence, attn_bias)[:, 0]
+
+    def entry(self, sequence: Float[Tensor, "b s c"]) -> tuple[Tensor, ...]:
+        """What does not depend on the bias. Passes over the same sequence share it; override it, with `cls_from`, where
+        that is more than the sequence."""
+        return (sequence,)
+
+    def cls_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
+        """`cls`, from the `entry` of a sequence."""
+        return self.cls(*entry, attn_bias)
 
     @property
     def offers_attention(self) -> bool:

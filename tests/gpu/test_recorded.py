@@ -1,4 +1,5 @@
-"""What only a GPU can show: recorded steps equal eager ones, half precision trains, deterministic runs repeat.
+"""What only a GPU can show: recorded steps and predictions equal eager ones, half precision trains, deterministic runs
+repeat, exported programs compile.
 
 Run by hand: `make gpu-test`, which leaves perf/results/gpu-tests.json.
 """
@@ -9,10 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from gauge import Batch, Dataset, Prediction, TrainSettings, fit
+from gauge import Batch, Dataset, Prediction, Recorded, TrainSettings, export, fit
 from gauge.experiments.benchmarks.polymnist5k import BENCHMARK, VIEWS
 from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import AnyModalities
+from gauge.model.gauge import Gauge
 from gauge.randomness import sample_keys, seeded
 from gauge.registry import METHODS
 from gauge.training.step import training_step
@@ -107,3 +109,60 @@ def test_a_step_that_cannot_be_recorded_runs_eagerly(train, caplog):
     assert "cannot be recorded as a CUDA graph" in caplog.text
     assert progress.epoch == 3
     assert torch.rand(2, device="cuda").isfinite().all()
+
+
+@pytest.fixture(scope="module")
+def model(train) -> Gauge:
+    model = build(last_stage(SMALL, "gauge", "gauge", 0), train)
+    assert isinstance(model, Gauge)
+    return model.eval()
+
+
+def batch_of(train: Dataset, count: int) -> Batch:
+    index = torch.arange(count, device=train.device) % len(train)
+    key = sample_keys(index, 0)
+    return train.batch(index, keep=AnyModalities().keep(train.layout, key), key=key)
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_a_recorded_prediction_is_the_eager_prediction(model, train, compile):
+    fast = Recorded(model, compile=compile, sizes=(1, 16))
+    for count in (1, 7, 16, 40, 1):
+        batch = batch_of(train, count)
+        own, other = model.predict(batch), fast.predict(batch)
+        torch.testing.assert_close(other.logits, own.logits, atol=2e-3, rtol=2e-3)
+        torch.testing.assert_close(other.gates, own.gates, atol=2e-3, rtol=2e-3)
+    assert len(fast.calls) == 2
+
+
+def test_a_recorded_prediction_is_refused_where_the_eager_one_is(model, train):
+    fast, batch = Recorded(model, sizes=(4,)), batch_of(train, 4)
+    own = fast.predict(batch)
+    hidden = {name: torch.zeros_like(flags) for name, flags in batch.observed.items()}
+    with pytest.raises(ValueError, match="nothing is observed in sample 0"):
+        fast.predict(replace(batch, observed=hidden))
+    torch.testing.assert_close(fast.predict(batch).logits, own.logits)
+
+
+def test_predictions_in_half_precision_are_close(model, train):
+    batch = batch_of(train, 16)
+    half = Recorded(model, precision="bf16", sizes=(16,)).predict(batch).logits.float().softmax(1)
+    assert (half - model.predict(batch).logits.softmax(1)).abs().max() < 0.05
+
+
+def test_an_exported_program_compiles_for_the_gpu(model, train, tmp_path):
+    """torch.export's file, moved to the GPU and compiled ahead of time, gives the model's predictions for any batch."""
+    from torch._inductor import aoti_compile_and_package, aoti_load_package
+    from torch.export.passes import move_to_device_pass
+
+    model = Gauge(model.encoder, model.classifier).to(train.device).eval()  # the imputer draws at random
+    export(model, tmp_path / "model.pt2", example=batch_of(train, 8).to("cpu"))
+    program = move_to_device_pass(torch.export.load(tmp_path / "model.pt2"), "cuda")
+    run = aoti_load_package(aoti_compile_and_package(program, package_path=str(tmp_path / "compiled.pt2")))
+    for count in (1, 7, 300):
+        batch = batch_of(train, count)
+        logits, _, scores, gates = run(*batch.inputs.values(), *batch.observed.values())
+        own = model.predict(batch)
+        torch.testing.assert_close(logits, own.logits, atol=2e-3, rtol=2e-3)
+        torch.testing.assert_close(scores, own.evidence.scores, atol=2e-3, rtol=2e-3)
+        torch.testing.assert_close(gates, own.gates, atol=2e-3, rtol=2e-3)

@@ -59,6 +59,16 @@ def test_encoders_run_once_a_step_and_the_classifier_twice(imputer, batch):
     assert classified == [6] * 2
 
 
+def test_the_passes_of_a_prediction_share_what_no_gate_changes(imputer, batch):
+    method = helpers.gauge(imputer)
+    normed = count_calls(method.classifier.backbone.blocks[0].attention_norm)
+    with torch.no_grad():
+        reading = method.read(batch)
+        shared = method.decide(reading)
+        assert normed == [6]
+        assert torch.equal(shared.logits, reading.classifier(reading.units.tokens, attention_bias(shared.gates)))
+
+
 def test_task_gradients_reach_gate_encoders_backbone_and_head(imputer, batch):
     method = helpers.gauge(imputer)
     found = gradients(method, method.loss(batch)["task"])

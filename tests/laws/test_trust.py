@@ -111,6 +111,15 @@ def test_heads_vote_on_imputed_modalities_only_as_far_as_these_are_trusted(batch
     torch.testing.assert_close(distrusted.predict(batch).logits.log_softmax(-1), network, atol=1e-5, rtol=1e-5)
 
 
+def test_samples_keep_the_image_that_their_imputer_needs_when_votes_are_weighed(train):
+    class NeedsImage(Mean):
+        needs_image = True
+
+    for imputer, complete in ((NeedsImage, True), (Mean, False)):
+        batches = trusting(imputer.of(train))._masked(train, 20)
+        assert all(torch.equal(each.observed["image"], train.observed["image"][:20]) for each in batches) == complete
+
+
 def test_an_imputer_s_network_also_learns_to_do_without_it(known, train):
     imputer = helpers.imputer("mean", train)
     terms = trusting(imputer).train().loss(known)
@@ -250,6 +259,11 @@ def test_training_learns_which_modality_contradicts_the_others(trained):
     assert 0.1 < found.observed_wrong < 0.3
     assert found.threshold is None
     assert any("of the observed units are wrong" in line for line in found.lines())
+    for value, points in found.curves["observed"].items():
+        assert points == sorted(points)
+        assert points[-1] == 1
+        area = sum(points) / 50 - (points[0] + points[-1]) / 100
+        assert area == pytest.approx(found.separation_modalities[value], abs=0.03)
 
 
 def test_audits_of_the_paper_s_gate_know_wrong_evidence_and_cells_too(train):
@@ -258,6 +272,7 @@ def test_audits_of_the_paper_s_gate_know_wrong_evidence_and_cells_too(train):
     assert set(found.separation_observed) == set(found.separation_cells) == set(found.separation_modalities)
     assert "trust" not in found.separation_observed
     assert 0.3 < found.cells_right < 0.7
+    assert {kind: set(curves) for kind, curves in found.curves.items()} == {"observed": {"gate"}, "cells": {"gate"}}
     assert found.calibration == {}
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.types import SupportsAttention
+from gauge.types import SupportsEntry
 
 SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
 GATE_FLOOR = 1e-9  # ε_g of Eq. 9, app. B.3
@@ -35,7 +35,10 @@ def normalize_scores(scores: Scores, normalization: Normalization = "adaptive", 
     scores = scores.detach().float()
     if not uses_zscore(scores.shape[1], normalization):
         return scores
-    weight = torch.ones_like(scores) if visible is None else visible.float()
+    if visible is None:
+        deviation, mean = torch.std_mean(scores, 1, correction=min(1, scores.shape[1] - 1), keepdim=True)
+        return (scores - mean) / deviation.clamp_min(SCORE_FLOOR)
+    weight = visible.float()
     count = weight.sum(1, keepdim=True)
     mean = (scores * weight).sum(1, keepdim=True) / count.clamp_min(1)
     variance = ((scores - mean).square() * weight).sum(1, keepdim=True) / (count - 1).clamp_min(1)
@@ -83,11 +86,17 @@ def hiding_bias(visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 1 s"]:
 class Biased:
     """A classifier that adds a fixed bias, such as `hiding_bias`, to the bias it is given."""
 
-    def __init__(self, classifier: SupportsAttention, fixed: Tensor) -> None:
+    def __init__(self, classifier: SupportsEntry, fixed: Tensor) -> None:
         self.classifier, self.fixed = classifier, fixed
 
     def __call__(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
         return self.classifier(tokens, self._bias(tokens, attn_bias))
+
+    def entry(self, tokens: Tensor) -> tuple[Tensor, ...]:
+        return self.classifier.entry(tokens)
+
+    def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Tensor:
+        return self.classifier.logits_from(entry, self._bias(entry[0], attn_bias))
 
     @property
     def offers_attention(self) -> bool:

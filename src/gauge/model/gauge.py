@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.model.frozen import Frozen
@@ -20,6 +21,7 @@ from gauge.model.gates import (
     uses_zscore,
 )
 from gauge.model.network import Network
+from gauge.model.passes import Passes
 from gauge.model.reading import Reading
 from gauge.model.scoring.taylor import taylor_evidence
 from gauge.model.trust import TrustHead, known_rightness, per_unit, trust_term
@@ -145,14 +147,15 @@ class Gauge(Method):
             gates = torch.where(units.observed, 1.0, self.gate(torch.zeros_like(units.observed, dtype=torch.float32)))
             return Prediction(classifier(units.tokens, attention_bias(gates)), None, gates)
         reference, objective, key = self.reference(units), self.gating.objective, reading.completed.key
-        evidence = self.score(classifier, units.tokens, reference=reference, objective=objective, key=key)
+        passes = Passes(classifier, units.tokens)
+        evidence = self.score(passes, passes.tokens, reference=reference, objective=objective, key=key)
         scores = normalize_scores(evidence.scores, self.gating.normalization, visible=visible)
         if self.gating.granularity == "modality":
             scores = pool_by_modality(scores, units.modality, visible=visible)
         if self.gating.informed:
             scores = scores - self.distrust * ~units.observed
         gates = self.gate(scores)
-        return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates)
+        return Prediction(passes.gated(attention_bias(gates)), evidence, gates)
 
     def reference(self, units: Units) -> Tensor | None:
         """The replacement of a unit, as the backbone sees it."""
@@ -162,11 +165,18 @@ class Gauge(Method):
         return units.embedding if reference is None else units.embedding + reference.to(units.embedding)
 
     def _check(self, evidence: Evidence, batch: Batch) -> None:
+        if informative(evidence.scores):
+            return
         wrong = ~torch.isfinite(evidence.scores).all(1)
         if wrong.any():
             raise ValueError(
                 f"the evidence scores of sample {int(batch.index[wrong][0])} are not finite ({int(wrong.sum())} such in "
                 "the batch); look for exploding weights or for a score that divides by zero"
             )
-        if evidence.scores.shape[1] > 1 and (evidence.scores.std(1) < SCORE_FLOOR).all():
-            logger.warning("all evidence scores are within %g: the gates cannot tell units apart", SCORE_FLOOR)
+        logger.warning("all evidence scores are within %g: the gates cannot tell units apart", SCORE_FLOOR)
+
+
+def informative(scores: Float[Tensor, "b n"]) -> Bool[Tensor, ""]:
+    """Whether all scores are finite and those of some sample differ."""
+    finite = torch.isfinite(scores).all()
+    return finite if scores.shape[1] == 1 else finite & (scores.std(1) >= SCORE_FLOOR).any()

@@ -36,6 +36,14 @@ class Network(nn.Module):
         """The CLS state that the head reads."""
         return self.backbone.cls(self.sequence(tokens), attn_bias)
 
+    def entry(self, tokens: Float[Tensor, "b n c"]) -> tuple[Tensor, ...]:
+        """What does not depend on the bias, for `logits_from`."""
+        return self.backbone.entry(self.sequence(tokens))
+
+    def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b k"]:
+        """The logits, from the `entry` of the tokens."""
+        return self.head(self.backbone.cls_from(entry, attn_bias))
+
     @property
     def offers_attention(self) -> bool:
         return self.backbone.offers_attention

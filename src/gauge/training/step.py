@@ -13,14 +13,14 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.data.augmentation import augment
-from gauge.model.nn.streams import forget, join
+from gauge.model.nn.streams import join
 from gauge.training.distributed import averaged, parallel_loss, part_of, world
+from gauge.training.recorded import EAGER, record, run_aside
 from gauge.training.settings import TrainSettings
 from gauge.types import Trainable
 
 logger = logging.getLogger(__name__)
 
-EAGER_STEPS = 3  # before a step is recorded, to allocate memory
 FACTOR = "factor"  # of a group of parameters: its learning rate over that of the settings
 
 
@@ -65,7 +65,7 @@ class Step:
                 group["lr"] = rate * group[FACTOR]
         if not self.record or len(index) != self.settings.batch_size:
             return self._run(index, key)
-        if self.eager_steps < EAGER_STEPS:
+        if self.eager_steps < EAGER:
             self.eager_steps += 1
             return self._run_aside(index, key)
         if self.graph is None and not self._recorded(index, key):
@@ -94,13 +94,9 @@ class Step:
         return {name: averaged(term.detach().float(), share) for name, term in terms.items()}
 
     def _run_aside(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """A step off the default stream, as it has to run before it is recorded; cuDNN chooses its algorithms here."""
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside), self._cudnn():
-            terms = self._run(index, key)
-        torch.cuda.current_stream().wait_stream(aside)
-        return terms
+        """A step as it has to run before it is recorded; cuDNN chooses its algorithms here."""
+        with self._cudnn():
+            return run_aside(lambda: self._run(index, key))
 
     def _cudnn(self) -> AbstractContextManager[None]:
         fixed = self.settings.deterministic
@@ -109,23 +105,15 @@ class Step:
     def _recorded(self, index: Tensor, key: Tensor) -> bool:
         self.index, self.key = index.clone(), key.clone()
         self.optimizer.zero_grad(set_to_none=True)
-        generator = torch.cuda.default_generators[torch.cuda.current_device()]
-        before = generator.clone_state()
-        graph = torch.cuda.CUDAGraph()
         try:
-            with self._cudnn(), torch.cuda.graph(graph):
-                self.terms = self._run(self.index, self.key)
+            with self._cudnn():
+                self.graph, self.terms = record(lambda: self._run(self.index, self.key))
         except RuntimeError as error:
-            generator.graphsafe_set_state(before)  # the current state is still marked as recording
             self.optimizer.zero_grad(set_to_none=True)
             reason = str(error).partition("\n")[0]
             logger.warning("this step cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
             self.record = False
-            return False
-        finally:
-            forget()
-        self.graph = graph
-        return True
+        return self.record
 
 
 def training_step(method: Trainable, train: Dataset, settings: TrainSettings, *, record: bool = True) -> Step:

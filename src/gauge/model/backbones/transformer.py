@@ -25,13 +25,30 @@ class Transformer(Backbone):
 
     def cls(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
         """The first position of `forward`; the last block computes no other."""
-        for block in self.blocks[:-1]:
-            sequence = block(sequence, attn_bias)
-        return self.blocks[-1](sequence, attn_bias, reads=1)[:, 0]
+        return self.cls_from(self.entry(sequence), attn_bias)
+
+    def entry(self, sequence: Float[Tensor, "b s c"]) -> tuple[Tensor, ...]:
+        """The sequence, and the queries, keys and values of the first block."""
+        return sequence, *self._block(0).entry(sequence, self._reads(0))
+
+    def cls_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
+        sequence, query, key, value = entry
+        sequence = self._block(0).finish(sequence, query, key, value, attn_bias)
+        for index in range(1, len(self.blocks)):
+            sequence = self.blocks[index](sequence, attn_bias, self._reads(index))
+        return sequence[:, 0]
 
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         for block in self.blocks[:-1]:
             sequence = block(sequence, attn_bias)
-        last = self.blocks[-1]
-        assert isinstance(last, Block)
+        last = self._block(-1)
         return last.attention.weights(last.attention_norm(sequence), attn_bias)
+
+    def _block(self, index: int) -> Block:
+        block = self.blocks[index]
+        assert isinstance(block, Block)
+        return block
+
+    def _reads(self, index: int) -> int | None:
+        """How many positions of a block are read: the last one's CLS, all of the others."""
+        return 1 if index == len(self.blocks) - 1 else None

@@ -21,25 +21,29 @@ class Attention(nn.Module):
         self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None, reads: int | None = None
     ) -> Float[Tensor, "b r c"]:
         """The outputs at the first `reads` positions (all when None), which attend to the whole sequence."""
-        query, key, value = self._split(sequence, reads)
-        if attn_bias is not None:
-            attn_bias = attn_bias[..., :reads, :].to(query.dtype)  # float32 beside half-precision queries is misread
-        gathered = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_bias)
-        return self.project(gathered.transpose(1, 2).flatten(2))
+        return self.gather(*self.split(sequence, reads), attn_bias)
 
     def weights(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         """The attention of each position to every other."""
-        query, key, _ = self._split(sequence, None)
+        query, key, _ = self.split(sequence)
         logits = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5
         if attn_bias is not None:
             logits = logits + attn_bias.to(logits.dtype)
         return logits.softmax(-1)
 
-    def _split(self, sequence: Tensor, reads: int | None) -> tuple[Tensor, ...]:
+    def split(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries of the first `reads` positions, and all keys and values: [b, h, s, c / h]."""
         dim = sequence.shape[-1]
         query = F.linear(sequence[:, :reads], self.qkv.weight[:dim])
         key, value = F.linear(sequence, self.qkv.weight[dim:]).chunk(2, -1)
-        return split_heads(self.heads, query, key, value)
+        return split_heads(self.heads, query, key, value)  # type: ignore[return-value]
+
+    def gather(self, query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None) -> Float[Tensor, "b r c"]:
+        """The output of every query."""
+        if attn_bias is not None:
+            attn_bias = attn_bias[..., : query.shape[2], :].to(query.dtype)  # float32 beside half precision is misread
+        gathered = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_bias)
+        return self.project(gathered.transpose(1, 2).flatten(2))
 
 
 def split_heads(heads: int, *parts: Float[Tensor, "b _ c"]) -> tuple[Float[Tensor, "b {heads} _ _"], ...]:
@@ -63,7 +67,17 @@ class Block(nn.Module):
         self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None, reads: int | None = None
     ) -> Float[Tensor, "b r c"]:
         """The new states of the first `reads` positions (all when None)."""
-        state = sequence[:, :reads] + self.attention(self.attention_norm(sequence), attn_bias, reads)
+        return self.finish(sequence, *self.entry(sequence, reads), attn_bias)
+
+    def entry(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries, keys and values, which do not depend on the bias."""
+        return self.attention.split(self.attention_norm(sequence), reads)
+
+    def finish(
+        self, sequence: Float[Tensor, "b s c"], query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None
+    ) -> Float[Tensor, "b r c"]:
+        """The new states of the positions that have a query."""
+        state = sequence[:, : query.shape[2]] + self.attention.gather(query, key, value, attn_bias)
         return state + self.mlp(self.mlp_norm(state))
 
 

@@ -9,21 +9,39 @@ from gauge.types import Classifier, Objective, Tokens
 
 def saliency(logits: Float[Tensor, "b k"], target: Tensor, objective: Objective) -> Float[Tensor, "b"]:
     """-z of the target class, or its negative log-likelihood, which vanishes on confident samples (app. A)."""
+    values = logits if check_objective(objective) == "logit" else logits.log_softmax(-1)
+    return -values.gather(1, target[:, None])[:, 0]
+
+
+def saliency_gradient(logits: Float[Tensor, "b k"], objective: Objective) -> Float[Tensor, "b k"]:
+    """The gradient in the logits of the saliency of the class they predict; written out, as autograd takes more kernels."""
+    target = logits.argmax(-1, keepdim=True)
+    chosen = torch.zeros_like(logits).scatter(1, target, -1.0)
+    return chosen if check_objective(objective) == "logit" else chosen + logits.softmax(-1).to(chosen)
+
+
+def check_objective(objective: Objective) -> Objective:
     if objective not in ("logit", "nll"):
         raise ValueError(f"objective {objective!r} is unknown; use 'logit' or 'nll'")
-    values = logits if objective == "logit" else logits.log_softmax(-1)
-    return -values.gather(1, target[:, None])[:, 0]
+    return objective
 
 
 def ungated_gradient(classifier: Classifier, tokens: Tokens, objective: Objective) -> tuple[Tensor, Tokens]:
     """The logits, and the gradient of the predicted class's saliency in every token: one forward, one backward pass. No
     gradients of parameters are computed, the results are detached, and callers may be in `no_grad` or `inference_mode`."""
     with torch.inference_mode(False), torch.enable_grad():
-        leaf = tokens.detach().clone().requires_grad_()
+        leaf = as_leaf(tokens)
         logits = classifier(leaf, None)
-        target = logits.detach().argmax(-1)
-        (gradient,) = torch.autograd.grad(saliency(logits, target, objective).sum(), leaf)
+        (gradient,) = torch.autograd.grad(logits, leaf, saliency_gradient(logits.detach(), objective))
     return logits.detach(), gradient
+
+
+def as_leaf(tokens: Tokens) -> Tokens:
+    """The tokens as a leaf that gradients can be asked for; one that is such a leaf already comes back as it is."""
+    if tokens.is_leaf and tokens.requires_grad:
+        return tokens
+    with torch.inference_mode(False):
+        return (tokens.clone() if tokens.is_inference() else tokens.detach()).requires_grad_()
 
 
 def displacement(tokens: Tokens, reference: Tensor | None) -> Tokens:

@@ -2,6 +2,8 @@
 
 from typing import Unpack
 
+import torch
+
 from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.types import Classifier, Evidence, ScoreOptions, Tokens
 
@@ -14,4 +16,8 @@ def taylor_evidence(classifier: Classifier, tokens: Tokens, **options: Unpack[Sc
     The signed sum would nearly vanish, because a pre-norm backbone is invariant to a token's scale.
     """
     logits, gradient = ungated_gradient(classifier, tokens, options.get("objective", "logit"))
-    return Evidence((gradient * displacement(tokens, options.get("reference"))).abs().float().sum(-1), logits)
+    reference = options.get("reference")
+    distance = tokens.detach() if reference is None else displacement(tokens, reference)  # the sign does not matter
+    effects = gradient * distance
+    scores = torch.linalg.vector_norm(effects, 1, -1, dtype=torch.promote_types(effects.dtype, torch.float32))
+    return Evidence(scores.float(), logits)

@@ -1,0 +1,175 @@
+"""Recorded: predictions at the speed of the hardware. Calls are recorded as CUDA graphs, as training steps are.
+
+At small batches a GPU waits for Python to launch kernels: a prediction with its scoring pass launches hundreds of them.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.gauge import Gauge, informative
+from gauge.model.nn.streams import forget
+from gauge.types import Batch, Evidence, Prediction
+
+logger = logging.getLogger(__name__)
+
+EAGER = 3  # calls before a recording, to allocate memory
+SIZES = (1, 8, 64, 512)  # samples of a recorded call
+
+T = TypeVar("T")
+
+
+def run_aside(call: Callable[[], T]) -> T:
+    """The result of a call off the default stream, as it has to run before it is recorded."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        result = call()
+    torch.cuda.current_stream().wait_stream(aside)
+    return result
+
+
+def record(call: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+    """A CUDA graph of the call, and the result that each replay writes anew. Raises a RuntimeError if the call cannot be
+    recorded, for instance because it waits for the device."""
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    before = generator.clone_state()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            result = call()
+    except RuntimeError:
+        generator.graphsafe_set_state(before)  # the current state is still marked as recording
+        raise
+    finally:
+        forget()
+    return graph, result
+
+
+@dataclass(frozen=True)
+class Call:
+    """A prediction of one size: `run` reads `inputs` and returns its results by name."""
+
+    inputs: Sequence[Tensor]
+    run: Callable[[], dict[str, Tensor]]
+
+
+class Recorded:
+    """A `Gauge` or `GaugePlus` that predicts faster, with the same results up to rounding.
+
+    On a GPU, a prediction is recorded as a CUDA graph for each of a few `sizes` and replayed: a batch is cut into parts of
+    the largest size, and the last part is padded to the next one. On a CPU, predictions stay eager. With `compile`,
+    torch.compile fuses the kernels on either device, which takes a minute for each size. `precision="bf16"` predicts under
+    autocast. The model is put into eval mode. Its weights may change in place later; wrap it again after moving it to
+    another device.
+    """
+
+    def __init__(
+        self,
+        model: Gauge | GaugePlus,
+        *,
+        precision: Literal["float32", "bf16"] = "float32",
+        compile: bool = False,
+        sizes: Sequence[int] = SIZES,
+    ) -> None:
+        self.model, self.half, self.compile = model.eval(), precision == "bf16", compile
+        self.sizes = sorted(sizes)
+        self.calls: dict[object, Call] = {}
+
+    def predict(self, batch: Batch) -> Prediction:
+        """The prediction with evidence and gates; a batch that `predict` of the model refuses is refused alike."""
+        if not (self.compile or batch.index.is_cuda):
+            return self._eager(batch)
+        tensors = [*batch.inputs.values(), *batch.observed.values(), batch.index, batch.key]
+        size, parts = len(batch), []
+        for start in range(0, size, self.sizes[-1]):
+            part = [tensor[start : start + self.sizes[-1]] for tensor in tensors]
+            parts.append(self._part(batch.modalities, part))
+        results = (
+            parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        )
+        if not results.pop("sound").all():
+            return self._eager(batch)  # raises the error, or logs the warning
+        evidence = Evidence(results["scores"], results["ungated"]) if "scores" in results else None
+        return Prediction(results["logits"], evidence, results.get("gates"), results.get("trust"))
+
+    def _eager(self, batch: Batch) -> Prediction:
+        with self._autocast(batch.index.device):
+            return self.model.predict(batch)
+
+    def _autocast(self, device: torch.device) -> torch.autocast:
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.half)
+
+    def _part(self, modalities: tuple[str, ...], tensors: list[Tensor]) -> dict[str, Tensor]:
+        """The results of at most as many samples as the largest size."""
+        count = len(tensors[0])
+        size = next(size for size in self.sizes if size >= count)
+        key = (size, modalities, *((tensor.shape[1:], tensor.dtype, tensor.device) for tensor in tensors))
+        if key not in self.calls:
+            self.calls[key] = self._make(modalities, [_filled_up(tensor, size) for tensor in tensors])
+        call = self.calls[key]
+        for static, tensor in zip(call.inputs, tensors, strict=True):
+            static[:count].copy_(tensor)
+            if count < size:
+                static[count:].copy_(tensor[:1].expand_as(static[count:]))
+        return {name: values[:count].clone() for name, values in call.run().items()}
+
+    def _make(self, modalities: tuple[str, ...], inputs: list[Tensor]) -> Call:
+        predict = self._predict(modalities)
+        if self.compile:
+            predict = torch.compile(make_fx(predict)(*inputs), dynamic=False)
+
+        @torch.no_grad()
+        def run() -> dict[str, Tensor]:
+            return predict(*inputs)
+
+        if not inputs[0].is_cuda:
+            return Call(inputs, run)
+        for _ in range(EAGER):
+            run_aside(run)
+        try:
+            graph, results = record(run)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            logger.warning("this prediction cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
+            return Call(inputs, run)
+
+        def replay() -> dict[str, Tensor]:
+            graph.replay()
+            return results
+
+        return Call(inputs, replay)
+
+    def _predict(self, modalities: tuple[str, ...]) -> Callable[..., dict[str, Tensor]]:
+        """The prediction as a function of tensors that never waits for the device: what is wrong is a result too."""
+
+        @torch.no_grad()
+        def predict(*tensors: Tensor) -> dict[str, Tensor]:
+            count = len(modalities)
+            inputs, observed = (
+                dict(zip(modalities, part, strict=True)) for part in (tensors[:count], tensors[count : 2 * count])
+            )
+            batch = Batch(inputs, observed, None, *tensors[2 * count :])
+            with self._autocast(batch.index.device):
+                prediction = self.model.decide(self.model.read(batch))
+            results = {"logits": prediction.logits, "gates": prediction.gates, "trust": prediction.trust}
+            sound = batch.sound()
+            if prediction.evidence is not None:
+                evidence = prediction.evidence
+                results |= {"scores": evidence.scores, "ungated": evidence.logits}
+                sound = sound & informative(evidence.scores)
+            results["sound"] = sound.expand(len(tensors[0]))
+            return {name: values for name, values in results.items() if values is not None}
+
+        return predict
+
+
+def _filled_up(tensor: Tensor, size: int) -> Tensor:
+    """A tensor of `size` samples, the first ones repeated."""
+    return tensor[torch.arange(size, device=tensor.device) % len(tensor)]
