@@ -1,8 +1,8 @@
 """What `make docs` does to the pages, so that the same Markdown is read here and on the site.
 
 Links out of docs/ lead to copies on the site, ```math becomes MathML, docs/api.md gets a page of signatures for each of its
-sections, and docs/gallery.md the reports that `make docs` has built. Nothing is fetched when a page is viewed, no file is larger
-than 2 MB and no report larger than 300 kB: `on_post_build` checks all three.
+sections, and docs/gallery.md the reports that `make docs` has built. Nothing is fetched when a page is viewed, no file is
+larger than 2 MB and no report larger than 300 kB: `on_post_build` checks all three.
 """
 
 import posixpath
@@ -25,7 +25,7 @@ GALLERY = {  # on the site -> in build/, and what it is
     "gallery/demo.html": ("gallery/digits/report.html", "The demo: five views of a digit, most of them missing"),
     "gallery/cars.html": (
         "gallery/cars/evidence.html",
-        "A table: where cars were built, from cells of which 30 % are blank",
+        "A table: where cars were built, with 30 % of the cells blank",
     ),
 }
 
