@@ -253,7 +253,8 @@ def verdicts() -> str:
     """The claims on PolyMNIST, and the counts over all benchmarks."""
     chosen = [line.split("|")[1:-1] for line in claims().splitlines() if "polymnist/cosine" in line or " of 12" in line]
     lines = ["| the paper says | paper | here, 95 % interval | verdict |", "|---" * 4 + "|"]
-    return "\n".join([*lines, *(f"|{title}|{'|'.join(others)}|" for title, _, *others in chosen)]) + "\n"
+    table = "\n".join([*lines, *(f"|{title}|{'|'.join(others)}|" for title, _, *others in chosen)]) + "\n"
+    return re.sub(r"(?<=[ \[])-(?=\d)", "\N{MINUS SIGN}", table)
 
 
 def few_labels(count: int, *more: str) -> str:

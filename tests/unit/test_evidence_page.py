@@ -245,7 +245,7 @@ def test_effects_and_agreement_are_shown_only_where_present():
     measured = replace(row, units=tuple(replace(unit, effect=-0.25) for unit in row.units), agreement=0.875)
     with_effects, without = (Page(render_rows((each,))).text for each in (measured, row))
     assert "Exact effect" in with_effects
-    assert "-0.25" in with_effects
+    assert "−0.25" in with_effects
     assert "rank correlation of 0.88" in with_effects
     assert "Exact effect" not in without
     assert "rank correlation" not in without

@@ -11,7 +11,7 @@ import typer
 
 from gauge import __version__, registry
 from gauge.cli import benchmark, models, production, reproduce, tables
-from gauge.cli.options import RESEARCH, AsJson, Device, Epochs, Plugins
+from gauge.cli.options import RESEARCH, TABLES, AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
 
 app = typer.Typer(
@@ -56,6 +56,7 @@ def _root(version: Version = False) -> None:
 
 
 tables.add_to(app)
+app.command(rich_help_panel=TABLES)(models.evaluate)
 production.add_to(app)
 
 
@@ -131,5 +132,5 @@ def list_components(
             print(f"  {name:14} {description}")
 
 
-for command in (benchmark.benchmark, reproduce.reproduce, models.evaluate, models.audit, models.gates):
+for command in (benchmark.benchmark, reproduce.reproduce, models.audit, models.gates):
     app.command(rich_help_panel=RESEARCH)(command)

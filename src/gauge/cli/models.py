@@ -130,8 +130,11 @@ def gates(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the score and the gate of every unit of a test sample: columns of a table, parts of an image. `used` is its
-    signed effect, positive where it supports the answer; `trusted` is the probability that it is right, where learned."""
+    """Print the score and the gate of every unit of a test sample: columns of a table, parts of an image.
+
+    `used` is its signed effect, positive where it supports the answer; `trusted` is the probability that it is right, where
+    learned.
+    """
     import torch
 
     from gauge.masks import parse_protocol
