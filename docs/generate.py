@@ -970,7 +970,9 @@ def main() -> None:
             )
         table = table_of("leaf99/disjoint", GAMMA, ("gauge_plus", "late_fusion", *SHARED))
         path = ROOT / "docs" / "gauge-plus.svg"
-        draw_lines(table.rates(), table.metric, path, across="share of the cells missing, γ")
+        shown = {**ROWS, "gauge_plus": "GAUGE+", "gauge:masked": "missing units masked, no imputer"}
+        named = {shown[row]: points for row, points in table.rates().items()}
+        draw_lines(named, table.metric, path, across="share of the cells missing, γ")
         table = table_of("ham10000", GAMMA, GRIDS)
         grids = {name: points for name, points in table.grids().items() if name in ("complete", "gamma=0.5", "gamma=1")}
         draw_lines(grids, table.metric, ROOT / "docs" / "grids.svg", across="units of an image, down and across")
