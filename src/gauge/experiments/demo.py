@@ -42,6 +42,7 @@ SETTINGS = Overrides.parse(
         "imputer_options": {"name": "contrastive"},
         "imputer": {"epochs": 5},
         "backbone": {"epochs": 10},
+        "finetune": {"epochs": 2},
         "plus": {"epochs": 4},
     },
     "the demo",
