@@ -31,6 +31,14 @@ from gauge.training.loop import budget
 from gauge.training.settings import TrainSettings
 
 ROOT = Path(__file__).parent.parent
+
+
+def is_measured(folder: str, variant: str = "") -> bool:
+    """Whether there are results, of that variant if one is given."""
+    path, quote = ROOT / "results" / folder / "results.json", '"' if variant else ""
+    return path.exists() and f'"variant": "{variant}{quote}' in path.read_text(encoding="utf-8")
+
+
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
 PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md", "docs/production.md")
 DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
@@ -79,6 +87,7 @@ PAPER_ETA = ("complete", "eta=0.6", "eta=0.8")
 SCORERS = ("gauge", *(f"gauge:gauge-{name}" for name in ("random", "feature-norm", "gradient-norm", "attention")))
 NORMALIZATIONS = ("gauge:gauge-zscore", "gauge:gauge-raw")
 NOT_SCORERS = tuple(row for row in ROWS if row not in SCORERS[1:])
+NOT_METHODS = ("gauge:v1", "gauge:v2", "gauge:v3", *NORMALIZATIONS)  # ablations, in the paper's other tables
 NOT_MEASURED = "*Not measured yet.*\n"
 GAMMA = ("complete", "gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
 GRIDS = tuple(f"gauge:gauge-grid{side}" for side in (3, 4, 5, 6, 8))
@@ -99,13 +108,25 @@ FOLDERS = {  # every comparison of gates, and its hardest condition
     "mst": "missing=mnist+text",
     "celeba": "missing=text",
     "leaf99": "gamma=0.9",
+    "leaf99/disjoint": "gamma=0.9",
     "ham10000": "gamma=1",
+    "mst/long": "missing=mnist+text",
+    "celeba/long": "missing=text",
+    "celeba/reversed": "missing=text",
+    "ham10000/long": "gamma=1",
+    "celeba_table": "gamma=1",
+    "celeba_table/balanced": "gamma=1",
 }
-UNTRAINED = ("mst", "celeba", "ham10000")  # where the rates of the gates sum to less than 0.1
+FOLDERS = {folder: hardest for folder, hardest in FOLDERS.items() if is_measured(folder, "gauge")}
+LITTLE = 0.1  # sum of the rates of gates that have hardly trained
+MST, CELEBA = (
+    ("mst/long" if "mst/long" in FOLDERS else "mst"),
+    ("celeba/long" if "celeba/long" in FOLDERS else "celeba"),
+)
 INCOMPLETE = (
     *(("polymnist/cosine", each) for each in ("eta=0.6", "eta=0.8")),
-    *(("mst", each) for each in ("missing=svhn+text", "missing=mnist+text")),
-    *(("celeba", each) for each in ("missing=img", "missing=text")),
+    *((MST, each) for each in ("missing=svhn+text", "missing=mnist+text")),
+    *((CELEBA, each) for each in ("missing=img", "missing=text")),
 )
 HARDEST = (("polymnist/cosine", "eta=0.8"),)
 CLAIMS = (  # what the paper says, a row minus another, and where it can be tried
@@ -380,14 +401,16 @@ def cells(folder: str) -> dict[str, dict[str, Cell]]:
     return result_table(results(folder)).rows
 
 
-def differences(folder: str, protocol: str, references: tuple[str, ...] = REFERENCES) -> str:
+def differences(
+    folder: str, protocol: str, references: tuple[str, ...] = REFERENCES, rows: tuple[str, ...] = NOT_SCORERS
+) -> str:
     """Every row minus each reference row on the same samples, masks and seeds."""
     compared = {(pair.row, pair.other): pair for pair in pairs(folder) if pair.protocol == protocol}
     lines = [
         f"| points at {protocol} | seeds | {' | '.join(f'minus {other}' for other in references)} |",
         "|---" * (len(references) + 2) + "|",
     ]
-    for row in NOT_SCORERS:
+    for row in rows:
         mine = [compared.get((row, other)) for other in references]
         if any(mine):
             count = len(cells(folder)[row][protocol].values)
@@ -437,7 +460,7 @@ def verdict(pair: Paired, gain: float, folder: str) -> str:
     if low > 0:
         return "reproduced"
     if high < gain:
-        return "not reproduced" + (", by gates at their start" if folder in UNTRAINED else "")
+        return "not reproduced" + (", by gates at their start" if _gate_budget(folder)[1] < LITTLE else "")
     return "undecided"
 
 
@@ -452,9 +475,53 @@ def _ahead_of_dymo() -> str:
 
 def _best() -> str:
     rows = polymnist_methods().rows
-    named = [row for row in rows if row in PUBLISHED["polymnist"] and row not in ("gauge:v1", "gauge:v2", "gauge:v3")]
+    named = [row for row in rows if row in PUBLISHED["polymnist"] and row not in NOT_METHODS]
     best = sum(max(named, key=lambda row: rows[row][protocol].mean) == "gauge" for protocol in ("eta=0.6", "eta=0.8"))
     return f"{best} of 2, on PolyMNIST, where all methods were run"
+
+
+def conditions() -> str:
+    """The paper's incomplete conditions that can be tried: which method is best there and here, and GAUGE minus DyMo_c."""
+    lines = ["| condition | best in the paper | best here | GAUGE minus DyMo_c, paper | here |", "|---" * 5 + "|"]
+    for folder, protocol in INCOMPLETE:
+        benchmark = folder.partition("/")[0]
+        paper = {row: each[protocol] for row, each in PUBLISHED[benchmark].items() if protocol in each}
+        compared = [row for row in paper if row not in NOT_METHODS and row not in SCORERS[1:]]
+        table = polymnist_methods().rows if benchmark == "polymnist" else cells(folder)
+        ours = {row: table[row][protocol].mean for row in compared if row in table and protocol in table[row]}
+        pair = pair_of(seeds(folder, "gauge", protocol), seeds(folder, "dymo", protocol))
+        best = [_winners({row: paper[row] for row in compared}), f"{_winners(ours)} of {len(ours)}"]
+        gain = f"{paper['gauge'] - paper['dymo']:+.2f}"
+        lines.append(f"| {folder}, {protocol} | {' | '.join(best)} | {gain} | {_difference(pair)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _winners(values: Mapping[str, float]) -> str:
+    most = max(values.values())
+    return ", ".join(row for row, value in values.items() if value == most)
+
+
+def whole(
+    folder: str, protocols: tuple[str, ...], tested: tuple[str, ...], references: tuple[str, ...] = REFERENCES
+) -> str:
+    """Every row of a comparison, and its differences under the conditions that are tested."""
+    if not is_measured(folder):
+        return NOT_MEASURED
+    rows = tuple(dict.fromkeys((*ROWS, *cells(folder))))
+    parts = [table_of(folder, protocols, rows).markdown()]
+    return "\n".join([*parts, *(differences(folder, each, references, rows) for each in tested)])
+
+
+def imputers(folder: str, other: str, protocols: tuple[str, ...]) -> str:
+    """The same rows with an imputer that learned from other rows: the first minus the second, seed by seed."""
+    if not (is_measured(folder) and is_measured(other)):
+        return NOT_MEASURED
+    lines = [f"| points, {folder} minus {other} | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    for row in cells(other):
+        if row in cells(folder):
+            found = [pair_of(seeds(folder, row, each), seeds(other, row, each)) for each in protocols]
+            lines.append(f"| {row} | {' | '.join(map(_difference, found))} |")
+    return "\n".join(lines) + "\n"
 
 
 def noise() -> str:
@@ -495,22 +562,45 @@ def _detectable(pair: Paired) -> str:
 
 def budgets() -> str:
     """How much the gates of GAUGE could train, and how far they went where it was recorded: means over seeds."""
-    lines = ["| GAUGE on | epochs | kept epoch | steps | sum of rates | τ | ρ |", "|---" * 7 + "|"]
+    lines = ["| GAUGE on | epochs | kept epoch | steps | sum of the gates' rates | τ | ρ |", "|---" * 7 + "|"]
     for folder in FOLDERS:
-        configs = list({each.seed: each.config for each in results(folder) if str(each.row) == "gauge"}.values())
+        configs = _configs(folder)
         kept = [config["best"] or config["epochs"] for config in configs]
-        spent = [
-            budget(
-                TrainSettings.model_validate(config["settings"]), TRAIN_ROWS.get(folder) or config["train_rows"], last
-            )
-            for config, last in zip(configs, kept, strict=True)
+        steps, rates = _gate_budget(folder)
+        cells = [
+            f"{mean(config['epochs'] for config in configs):.0f}",
+            f"{mean(kept):.0f}",
+            f"{steps:,.0f}",
+            f"{rates:.2g}",
         ]
-        ends = [each for records in _audits(folder).values() for each in records] if _has_audit(folder) else []
-        moved = [f"{mean(each[key] for each in ends):.3f}" if ends else "not recorded" for key in GATE]
-        cells = [f"{mean(config['epochs'] for config in configs):.0f}", f"{mean(kept):.0f}"]
-        cells += [f"{mean(steps for steps, _ in spent):,.0f}", f"{mean(rates for _, rates in spent):.2g}", *moved]
-        lines.append(f"| {folder} | {' | '.join(cells)} |")
+        lines.append(f"| {folder} | {' | '.join((*cells, *(_learned(folder, name) for name in GATE)))} |")
     return "\n".join(lines) + "\n"
+
+
+def _configs(folder: str) -> list[dict[str, Any]]:
+    """How GAUGE was trained with each seed."""
+    return list({each.seed: each.config for each in results(folder) if str(each.row) == "gauge"}.values())
+
+
+def _gate_budget(folder: str) -> tuple[float, float]:
+    """The steps until the kept epoch and the sum of the rates of the gates, means over seeds."""
+    spent = []
+    for config in _configs(folder):
+        settings = TrainSettings.model_validate(config["settings"])
+        rows = TRAIN_ROWS.get(folder) or config["train_rows"]
+        steps, rates = budget(settings, rows, config["best"] or config["epochs"])
+        spent.append((steps, settings.gate_rate * rates))
+    return mean(steps for steps, _ in spent), mean(rates for _, rates in spent)
+
+
+def _learned(folder: str, name: str) -> str:
+    """The mean over seeds of a number of the gates after training, from the results or, before they had it, the audits."""
+    recorded = [config.get("scalars") for config in _configs(folder)]
+    if all(recorded):
+        ends = [each["end"][f"gate.{name}"] for each in recorded if each]
+    else:
+        ends = [each[name] for records in _audits(folder).values() for each in records] if _has_audit(folder) else []
+    return f"{mean(ends):.3f}" if ends else "not recorded"
 
 
 def _has_audit(folder: str) -> bool:
@@ -895,6 +985,18 @@ TABLES = {
     "noise": noise,
     "power": power,
     "budgets": budgets,
+    "conditions": conditions,
+    "mst-long": lambda: whole("mst/long", DIGITS, ("missing=mnist+text", "complete")),
+    "celeba-long": lambda: whole("celeba/long", FACES, ("missing=text", "complete")),
+    "celeba-reversed": lambda: whole("celeba/reversed", FACES, ("missing=text",)),
+    "ham10000-long": lambda: whole("ham10000/long", GAMMA, ("gamma=1", "complete")),
+    "celeba-table": lambda: whole("celeba_table", GAMMA, ("gamma=1", "gamma=0.5", "complete")),
+    "celeba-table-balanced": lambda: whole("celeba_table/balanced", GAMMA, ("gamma=1",)),
+    "imputer-rows": lambda: imputers("celeba_table", "celeba_table/balanced", ("gamma=0.5", "gamma=0.9", "gamma=1")),
+    "polymnist5k-readings": lambda: whole("polymnist5k/readings", ("complete", "eta=0.6", "eta=0.8"), ()),
+    "polymnist5k-oracle": lambda: whole("polymnist5k/oracle", ("complete", "eta=0.6", "eta=0.8"), ()),
+    "leaf99-readings": lambda: whole("leaf99/readings", GAMMA, ()),
+    "leaf99-oracle": lambda: whole("leaf99/oracle", GAMMA, ()),
     "scoring-cost": scoring_cost,
     "prediction-cost": prediction_cost,
     "bound": bound,

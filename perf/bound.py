@@ -116,13 +116,14 @@ def main() -> None:
     parser.add_argument("--config", type=Path)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--units", type=int, default=24)
+    parser.add_argument("--reuse", action="store_true", help="use models although the code has changed since")
     arguments = parser.parse_args()
     overrides = Overrides.load(arguments.config) if arguments.config else Overrides()
     source = None if arguments.data is None else str(arguments.data.resolve())
     with stage_progress() as on_epoch:
-        workspace = Workspace(arguments.runs or Path("runs") / arguments.benchmark, "cpu", on_epoch)
+        workspace = Workspace(arguments.runs or Path("runs") / arguments.benchmark, "cpu", on_epoch, arguments.reuse)
         job = workspace.job(Experiment(benchmark=arguments.benchmark, data=source, overrides=overrides))
-        method, _ = workspace.method(job)
+        method, about = workspace.method(job)
     assert isinstance(method, Gauge)
     chosen = torch.linspace(0, len(job.test) - 1, arguments.samples).long()
     (batch,) = masked_batches(job.test, parse_protocol(arguments.protocol), arguments.samples, chosen)
@@ -141,6 +142,7 @@ def main() -> None:
         "samples": arguments.samples,
         "units": units,
         "commit": commit(),
+        "trained": about["trained"],
         "hardware": hardware(job.test.device),
         "all": summary(records),
         "groups": {name: summary(part) for name, part in groups.items()},

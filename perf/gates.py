@@ -90,18 +90,24 @@ def main() -> None:
     parser.add_argument("--config", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device")
+    parser.add_argument("--reuse", action="store_true", help="use models although the code has changed since")
     arguments = parser.parse_args()
     overrides = Overrides.load(arguments.config) if arguments.config else Overrides()
     source = None if arguments.data is None else str(arguments.data.resolve())
     with stage_progress() as on_epoch:
-        workspace = Workspace(arguments.runs or Path("runs") / arguments.benchmark, arguments.device, on_epoch)
+        workspace = Workspace(
+            arguments.runs or Path("runs") / arguments.benchmark, arguments.device, on_epoch, arguments.reuse
+        )
         records, samples, test = [], [], None
         for seed in range(arguments.seeds):
             job = workspace.job(Experiment(benchmark=arguments.benchmark, seed=seed, data=source, overrides=overrides))
             method, about = workspace.method(job)
             assert isinstance(method, Gauge)
             samples = samples or shown(method, job.test, arguments.protocol, 2)
-            records.append({"seed": seed, "scalars": about["scalars"]} | means(method, job.test, arguments.protocol))
+            records.append(
+                {"seed": seed, "scalars": about.get("scalars"), "trained": about["trained"]}
+                | means(method, job.test, arguments.protocol)
+            )
             test = job.test
     assert test is not None
     kinds = ("observed", "imputed")

@@ -226,8 +226,8 @@ def draw_gates(content: Mapping[str, Any], path: Path) -> None:
             gates, attention = (figure.add_subplot(grid[row, column]) for column in (0, 1))
             gates.bar(units, sample["gate"], 1.0, color=shades)
             gates.set(ylim=(0, 1), ylabel=f"gate, sample {sample['sample']}")
-            for kind, style in (("before", {"alpha": 0.35}), ("after", {"fill": False, "linewidth": 0.9})):
-                attention.bar(units, sample[kind], 1.0, **({"edgecolor": shades, "color": shades} | style))
+            attention.bar(units, sample["before"], 1.0, color=shades, alpha=0.35)
+            attention.bar(units, sample["after"], 1.0, edgecolor=shades, fill=False, linewidth=0.9)
             attention.set_ylabel("attention of CLS")
             for axes in (gates, attention):
                 axes.set_xticks(*_modality_ticks(sample["modality"]))
@@ -239,11 +239,16 @@ def draw_gates(content: Mapping[str, Any], path: Path) -> None:
             counts = np.sum([each["histogram"][name] for each in content["seeds"]], axis=0)
             edges, mean = np.linspace(0, 1, len(counts) + 1), content["mean"][name]
             spread.stairs(
-                counts / counts.sum(), edges, color=colours[seen], label=f"{name}, mean {mean:.2f}", fill=not seen
+                counts / counts.sum(),
+                edges,
+                color=colours[seen],
+                label=f"{name}, mean {mean:.2f}",
+                fill=True,
+                alpha=0.5,
             )
             spread.axvline(mean, color=colours[seen], linestyle="--")
         spread.set(xlabel="gate", ylabel="share of units", title=f"{content['test_samples']:,} test samples")
-        spread.legend(frameon=False)
+        spread.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
         figure.suptitle(f"{content['benchmark']}, {content['protocol']}")
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 

@@ -27,11 +27,12 @@ class TabularVector(Encoder):
         width: int,
         cardinalities: Sequence[int] | None = None,
         inner: int = 512,
+        weights: str | None = None,
         **sizes: int,
     ) -> None:
         super().__init__()
         self.width = width
-        self.layers = TabularTransformer(check_columns(shape, cardinalities), inner, **sizes)
+        self.layers = TabularTransformer(check_columns(shape, cardinalities), inner, weights=weights, **sizes)
         self.project = nn.Linear(inner, width)
 
     def forward(self, x: Float[Tensor, "b f"], observed: Tensor) -> Float[Tensor, "b 1 c"]:

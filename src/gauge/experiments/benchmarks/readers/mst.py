@@ -25,9 +25,9 @@ def prepared_digits(folder: Path, split: str) -> tuple[Digits, Digits]:
     path = folder / "MNIST" / "processed" / MNIST_FILES[split]
     content = load_pt(path, "a pair of tensors")
     pair = isinstance(content, tuple | list) and len(content) == 2 and all(isinstance(each, Tensor) for each in content)
-    images, labels = content if pair else (None, None)
-    if images is None or images.shape != (len(labels), 28, 28) or labels.max() > 9:
+    if not pair or content[0].shape != (len(content[1]), 28, 28) or content[1].max() > 9:
         raise ValueError(f"{path} holds no images [n, 28, 28] and n labels from 0 to 9; give the prepared file")
+    images, labels = content
     mnist = Digits(images.numpy().astype(np.uint8), labels.numpy().astype(np.uint8))
     return mnist, read_svhn(folder / "SVHN" / f"{split}_32x32.mat")
 
