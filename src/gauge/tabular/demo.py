@@ -65,9 +65,8 @@ def run(
     model.explain(tests[BLANK][:SHOWN], TARGET).to_html(page)
     lines = ["| test cells blank | model | accuracy, % | 95 % interval |", "|---|---|---|---|"]
     for rate, blanked in tests.items():
-        scores = model.evaluate(blanked).scores
-        lines += [
-            f"| {100 * rate:.0f} % | {each.model} | {100 * each.value:.1f} | {100 * each.low:.1f} – {100 * each.high:.1f} |"
-            for each in scores[scores["metric"] == "accuracy"].itertuples()
-        ]
+        for each in model.evaluate(blanked).to_json()["scores"]:
+            if each["metric"] == "accuracy":
+                value, low, high = (f"{100 * each[key]:.1f}" for key in ("value", "low", "high"))
+                lines.append(f"| {100 * rate:.0f} % | {each['model']} | {value} | {low} – {high} |")
     return "\n".join(lines) + "\n", page
