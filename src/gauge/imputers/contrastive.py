@@ -6,8 +6,10 @@ Modalities of one sample are pulled together and those of different samples apar
 such as the class, and drops what is private to each, such as the background of a photo.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise, permutations
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import permutations
 from typing import Self
 
 import torch
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
+from gauge.model.nn.conv import deep_trunk
 from gauge.model.nn.mlp import mlp
 from gauge.randomness import permutation
 from gauge.types import Batch, Imputer, over_values
@@ -100,11 +103,13 @@ class Contrastive(Imputer):
     def end_epoch(self) -> None:
         """The codes of the donors follow the encoders."""
         parts = torch.arange(len(self.codes), device=self.codes.device).split(256)
-        self.codes.copy_(torch.cat([self._codes(self._donors(rows)) for rows in parts]))
+        with self._evaluating():
+            self.codes.copy_(torch.cat([self._codes(self._donors(rows)) for rows in parts]))
 
     @torch.no_grad()
     def complete(self, batch: Batch) -> Batch:
-        codes, observed = self._codes(batch), batch.any_observed()
+        with self._evaluating():
+            codes, observed = self._codes(batch), batch.any_observed()
         distance = 1 - _mean(codes) @ _mean(self.codes).T
         pairs = zip(codes.unbind(1), self.codes.unbind(1), strict=True)
         apart = torch.stack([torch.cdist(*pair, compute_mode=EXACT) for pair in pairs], -1)
@@ -112,6 +117,16 @@ class Contrastive(Imputer):
         itself = jointly.any(-1) & ((apart < SAME) | ~jointly).all(-1)
         distance = distance.masked_fill(itself, 2.0)  # the largest; a sole donor still gives
         return batch.filled({name: self._borrow(name, distance) for name in self.encoders})
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """BatchNorm with fixed statistics, so that no sample depends on its batch."""
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(training)
 
     def _codes(self, batch: Batch) -> Float[Tensor, "b m z"]:
         """The place of each modality in the shared space; 0 where nothing was observed."""
@@ -140,13 +155,8 @@ def _mean(codes: Float[Tensor, "b m z"]) -> Float[Tensor, "b z"]:
 
 
 def _encoder(shape: tuple[int, ...], width: int, channels: Sequence[int]) -> nn.Module:
-    """Two 3x3 convolutions before each halving of an image; no BatchNorm, as samples must not depend on their batch."""
     if len(shape) != 3:
         return mlp(shape, width)
-    layers: list[nn.Module] = []
-    for before, after in pairwise((shape[0], *channels)):
-        for inputs in (before, after):
-            layers += [nn.Conv2d(inputs, after, 3, padding=1), nn.GroupNorm(1, after), nn.ReLU()]
-        layers.append(nn.MaxPool2d(2, ceil_mode=True))
-    side = [-(-length // 2 ** len(channels)) for length in shape[1:]]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels[-1] * side[0] * side[1], width))
+    positions = [math.ceil(side / 2 ** len(channels)) for side in shape[1:]]
+    head = nn.Linear(channels[-1] * math.prod(positions), width)
+    return nn.Sequential(deep_trunk((shape[0], *channels)), nn.Flatten(), head)
