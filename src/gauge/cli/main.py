@@ -72,7 +72,7 @@ def demo(
 ) -> None:
     """Train on five-view digits made from real photos, compare with and without gates, write report.html.
 
-    It takes about three minutes on two CPU cores. Stages that are already trained in the folder are used again. With
+    It takes a few minutes on a CPU. Stages that are already trained in the folder are used again. With
     `--table` it fits a real table with numbers and texts in half a minute, and writes evidence.html.
     """
     if table:
