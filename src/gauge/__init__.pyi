@@ -1,6 +1,7 @@
 from .data import Dataset as Dataset
 from .deploy.export import export as export
 from .deploy.exported import ExportedClassifier as ExportedClassifier
+from .deploy.hub import push_to_hub as push_to_hub
 from .experiments.experiment import Experiment as Experiment
 from .experiments.results import evaluate as evaluate
 from .imputers.mopoe import MoPoE as MoPoE

@@ -166,7 +166,8 @@ class Batch:
         flags = [self.any_observed().any(1).all()]
         for name, values in self.inputs.items():
             if values.is_floating_point():
-                flags.append((torch.isfinite(values) | ~over_values(self.observed[name], values)).all())
+                shown = torch.where(over_values(self.observed[name], values), values, 0.0)
+                flags.append(torch.linalg.vector_norm(shown, torch.inf) < torch.inf)
         return torch.stack(flags).all()
 
     def check(self) -> "Batch":
@@ -329,7 +330,8 @@ class Backbone(nn.Module):
 
     def cls_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
         """`cls`, from the `entry` of a sequence."""
-        return self.cls(*entry, attn_bias)
+        (sequence,) = entry
+        return self.cls(sequence, attn_bias)
 
     @property
     def offers_attention(self) -> bool:

@@ -8,6 +8,7 @@ import torch
 from helpers import (
     CLASSES,
     DIM,
+    any_subset,
     gauge,
     imputer,
     imputers,
@@ -15,6 +16,7 @@ from helpers import (
     noise,
     rows_of,
     unchecked,
+    unit_encoder,
 )
 from torch import nn
 
@@ -26,6 +28,7 @@ from gauge import (
     FromTorch,
     Gating,
     Gauge,
+    GaugeClassifier,
     Network,
     Transformer,
     UnitEncoder,
@@ -65,6 +68,47 @@ def differences(module: nn.Module, tensors: list[torch.Tensor], names: list[str]
                 scale = max(1.0, float(own.abs().max()))
                 worst[name] = max(worst[name], float(np.abs(own.numpy() - other).max()) / scale)
     return worst
+
+
+class Simple(nn.Module):
+    """An imputer and two encoders that are traced quickly."""
+
+    def __init__(self, train: Dataset):
+        super().__init__()
+        self.imputer, self.encoder = imputer("mean", train), unit_encoder()
+
+    def forward(self, image, signal, table, shown, heard, cells):
+        names = ("image", "signal", "table")
+        batch = Batch(
+            dict(zip(names, (image, signal, table), strict=True)), dict(zip(names, (shown, heard, cells), strict=True))
+        )
+        return (self.encoder(self.imputer.complete(batch), hide_missing=False).tokens,)
+
+
+def test_a_traced_module_gives_the_same_for_any_number_of_samples(train, batch):
+    module = Simple(train).eval().requires_grad_(False)
+    tensors = [*batch.inputs.values(), *batch.observed.values()]
+    with unchecked():
+        program = trace(module, tensors).module()
+        for count in COUNTS:
+            given = [samples(tensor, count) for tensor in tensors]
+            torch.testing.assert_close(program(*given), module(*given), atol=1e-5, rtol=0)
+
+
+class Peeking(nn.Module):
+    def forward(self, x):
+        return (x if x.sum() > 0 else -x,)
+
+
+def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path, train):
+    with pytest.raises(
+        ValueError, match=r"the network cannot be traced \(.+\); components in it must compute with ten"
+    ):
+        trace(Peeking(), [noise(3, 2)])
+    with unchecked(), pytest.raises(ValueError, match="AnySubset cannot be exported; give a Gauge, a GaugePlus or a"):
+        export(any_subset(), tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="GaugeClassifier instance is not fitted yet"):
+        export(GaugeClassifier(), tmp_path / "model.onnx")
 
 
 class Encoders(nn.Module):

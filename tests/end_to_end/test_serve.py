@@ -24,9 +24,10 @@ from gauge.training import checkpoint
 pytest.importorskip("fastapi")
 uvicorn = pytest.importorskip("uvicorn")
 
-from gauge.deploy.serve import Limits, create_app  # noqa: E402 - after the packages that it needs
+from gauge.deploy import serve  # noqa: E402 - after the packages that it needs
+from gauge.deploy.serve import Limits, Store, create_app  # noqa: E402
 
-LIMITS = Limits(body=200_000, rows=20, pixels=10_000, seconds=20.0)
+LIMITS = Limits(body=200_000, rows=20, pixels=10_000, all_pixels=15_000, seconds=20.0)
 ROW = {"age": 52, "site": "arm", "notes": "itches a lot"}
 
 
@@ -153,7 +154,7 @@ BAD_ROWS = {
     "a path in place of an image": (
         {"photo": "/etc/hostname"},
         "rows.0.photo",
-        "send the content of an image file in bas",
+        "send the content of an image file (PNG",
     ),
     "a URL in place of an image": ({"photo": "http://127.0.0.1/a.png"}, "rows.0.photo", "send the content of an image"),
     "bytes that are no image": ({"photo": base64.b64encode(b"GIF8 no").decode()}, "rows.0.photo", "is not an image"),
@@ -161,6 +162,11 @@ BAD_ROWS = {
         {"photo": picture(400, 300)},
         "rows.0.photo",
         "400 x 300 pixels; send at most 10000",
+    ),
+    "a format that Pillow hands to Ghostscript": (
+        {"photo": base64.b64encode(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n").decode()},
+        "rows.0.photo",
+        "is not an image; send the content of an image file (PNG, JPEG, WEBP, GIF, BMP, TIFF) in base64",
     ),
     "a very long category": ({"site": "x" * 5000}, "rows.0.site", "at most 1000 characters"),
 }
@@ -209,6 +215,38 @@ def test_a_hostile_body_gets_an_answer_and_the_server_goes_on(client, name):
     assert answer["detail"]
     assert "Traceback" not in json.dumps(answer)
     assert client.predict(ROW)[0] == 200
+
+
+def test_images_that_are_small_enough_alone_may_be_too_many_together(client):
+    status, answer = client.predict(*[{"photo": picture(90, 90)}] * 2)
+    assert status == 422
+    assert answer["detail"][0]["where"] == "rows.1.photo"
+    assert "together they have too many pixels; send fewer or smaller ones" in answer["detail"][0]["problem"]
+
+
+def test_an_error_of_the_model_is_answered_logged_and_counted(fitted, monkeypatch, caplog):
+    def fail(self, frame):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(GaugeClassifier, "predict_proba", fail)
+    with serving(fitted[0] / "model") as client:
+        assert client.predict(ROW) == (500, {"detail": "the server failed; its log says why"})
+        assert 'gauge_requests_total{path="/predict",status="500"} 1.0' in client("GET", "/metrics")[1]
+    assert "out of memory" in caplog.text
+
+
+def test_a_damaged_model_is_tried_once(fitted, tmp_path, monkeypatch):
+    shutil.copytree(fitted[0] / "model", tmp_path / "model")
+    store = Store(tmp_path / "model", LIMITS)
+    original, about = store.current, tmp_path / "model" / "model.json"
+    about.write_text("{}")
+    calls = []
+    monkeypatch.setattr(serve, "load_classifier", lambda path, **options: calls.append(path) or {}["classes"])
+    for _ in range(3):
+        store.refresh()
+    assert len(calls) == 1
+    assert store.problem == "'classes'"
+    assert store.current is original
 
 
 def test_a_body_that_never_ends_is_cut_off(client):

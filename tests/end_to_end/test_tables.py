@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import chdir
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -69,6 +70,20 @@ def test_fit_takes_options_from_a_file_and_replaces_a_model_when_forced(tmp_path
         gauge(*fit, "--config", "options.yaml", "--force", cwd=tmp_path)
 
 
+def test_the_training_curve_stays_with_the_model_and_goes_to_tensorboard(tmp_path, monkeypatch):
+    logged = []
+    writer = SimpleNamespace(add_scalar=lambda *values: logged.append(values), close=lambda: None)
+    module = SimpleNamespace(SummaryWriter=lambda folder: writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": list("pqpq") * 10}).to_csv(tmp_path / "t.csv", index=False)
+    gauge("fit", "t.csv", "--target", "y", "--out", "m", "--epochs", "2", "--tensorboard", "logs", cwd=tmp_path)
+    epochs = [json.loads(line) for line in (tmp_path / "m" / "metrics.jsonl").read_text().splitlines()]
+    assert [(epoch["stage"], epoch["epoch"]) for epoch in epochs] == [("backbone", 1), ("backbone", 2), ("mask", 1)]
+    assert GaugeClassifier.load(tmp_path / "m").history_ == epochs
+    assert "| backbone | 2 | task " in (tmp_path / "m" / "README.md").read_text()
+    assert ("loss/task", epochs[0]["losses"]["task"], 1) in logged
+
+
 def test_inspect_finds_copies_image_files_that_do_not_exist_and_missing_labels(tmp_path):
     table = pd.DataFrame({"x": [1, 1, 2], "photo": ["a.png", "a.png", "b.png"], "y": ["p", "p", None]})
     table.to_csv(tmp_path / "t.csv", index=False)
@@ -86,11 +101,41 @@ def test_predict_answers_every_row_in_order_also_when_the_file_is_read_in_parts(
     assert np.allclose(whole.filter(like="p(").sum(axis=1), 1, atol=1e-4)
     printed = command("predict", "model", "new.csv", cwd=folder).stdout  # in a process of its own
     assert printed == (folder / "whole.csv").read_text(encoding="utf-8")
-    monkeypatch.setattr("gauge.cli.tables.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 7)
     assert "50 predictions in parts.csv" in gauge("predict", "model", "new.csv", "--out", "parts.csv", cwd=folder)
     parts = pd.read_csv(folder / "parts.csv")
     assert parts["prediction"].tolist() == whole["prediction"].tolist()
     assert np.allclose(parts.filter(like="p("), whole.filter(like="p("), atol=2e-6)
+
+
+def test_predict_reads_many_files_as_one_table_and_writes_parquet(folder, monkeypatch):
+    table = pd.read_csv(folder / "new.csv")
+    table[:30].to_csv(folder / "part-0.csv", index=False)
+    table[30:].to_csv(folder / "part-1.csv", index=False)
+    gauge("predict", "model", "new.csv", "--keep", "age", "--out", "whole.csv", cwd=folder)
+    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 20)
+    printed = gauge("predict", "model", "part-*.csv", "--keep", "age", "--out", "all.parquet", cwd=folder)
+    assert "50 predictions in all.parquet" in printed
+    whole, parts = pd.read_csv(folder / "whole.csv"), pd.read_parquet(folder / "all.parquet")
+    assert parts["age"].astype(float).equals(whole["age"])
+    assert parts[["row", "prediction"]].astype(object).equals(whole[["row", "prediction"]].astype(object))
+    assert np.allclose(parts.filter(like="p("), whole.filter(like="p("), atol=2e-6)
+
+
+def test_fit_streams_a_pattern_of_files_and_one_file_on_request(tmp_path):
+    table = pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": ["p", "q", "p", "q"] * 10})
+    table[:20].to_csv(tmp_path / "part-0.csv", index=False)
+    table[20:].to_csv(tmp_path / "part-1.csv", index=False)
+    table.to_csv(tmp_path / "train.csv", index=False)
+    fit = ["--target", "y", "--strategy", "mask", "--epochs", "1", "--experts", "network"]
+    gauge("fit", "part-*.csv", *fit, "--out", "many", cwd=tmp_path)
+    gauge("fit", "train.csv", *fit, "--stream", "--out", "one", cwd=tmp_path)
+    many, one = (load(tmp_path / name / "model.safetensors")[0] for name in ("many", "one"))
+    assert_equal(many, one)
+    assert not (tmp_path / "many" / ".training").exists()
+    assert "--classes needs all labels in memory" in mistake(
+        "fit", "part-*.csv", "--target", "x", "--classes", "2", "--out", "m", cwd=tmp_path
+    )
 
 
 def test_columns_can_be_kept_and_a_table_without_rows_is_refused(folder):
@@ -150,7 +195,8 @@ def test_a_fit_that_was_killed_while_saving_continues(folder):
     (folder / "half" / "model.json").unlink()
     (folder / "half" / ".training").mkdir()
     gauge(*FIT, "--out", "half", cwd=folder)
-    assert sorted(path.name for path in (folder / "half").iterdir()) == ["README.md", "model.json", "model.safetensors"]
+    files = ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
+    assert sorted(path.name for path in (folder / "half").iterdir()) == files
     (folder / "model" / ".training").mkdir()  # killed after it was saved
     before, _ = load(folder / "model" / "model.safetensors")
     gauge(*FIT, "--out", "model", cwd=folder)
@@ -226,7 +272,8 @@ def test_a_quantity_is_divided_into_classes(folder):
             ["predict", "model", "new.csv", "--out", "new.csv"],
             "new.csv is the table itself, which would be overwritten",
         ),
-        (["predict", "model", "new.csv", "--out", "p.xlsx"], "p.xlsx should end in .csv"),
+        (["predict", "model", "new.csv", "--out", "p.xlsx"], "p.xlsx should end in .csv or .parquet"),
+        (["predict", "model", "no-*.csv"], "no-*.csv holds no table; give a file, a folder or a pattern"),
         (["predict", "model", "new.csv", "--keep", "agee"], "there is no column to keep 'agee'; did you mean 'age'?"),
         (["explain", "model", "new.csv", "--out", "e.html", "--rows", "5"], "--rows '5' is not FIRST:LAST"),
         (["explain", "model", "new.csv", "--out", "e.html", "--rows", "500:600"], "new.csv has no rows 500:600"),

@@ -219,6 +219,20 @@ def test_a_table_reads_the_same_whole_and_in_parts(tmp_path, name):
     assert len(list(read_rows(path, 2))) == 3
 
 
+@pytest.mark.parametrize("table", ["", "part-*.parquet"])
+def test_a_folder_and_a_pattern_are_one_table_in_the_order_of_their_names(tmp_path, table):
+    frame = pd.DataFrame({"a": range(9), "b": list("abcdefghi")})
+    for name, rows in {"part-1": frame[4:], "part-0": frame[:4]}.items():
+        rows.to_parquet(tmp_path / f"{name}.parquet", index=False)
+    (tmp_path / "notes.txt").write_text("not a table")
+    pd.testing.assert_frame_equal(pd.concat(read_rows(tmp_path / table, 3)), frame, check_index_type=False)
+    assert read_table_file(tmp_path / table).equals(frame)
+    (tmp_path / "more.csv").write_text("a,b\n1,2\n")
+    if not table:
+        with pytest.raises(ValueError, match="holds files that end in .csv and .parquet; choose one kind"):
+            read_table_file(tmp_path)
+
+
 def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "head.csv").write_text("a,b\n")

@@ -178,7 +178,7 @@ def test_models_saved_in_one_process_predict_the_same_in_another(model, imputing
         again = GaugeClassifier.load(tmp_path / name, image_folder=images)
         assert again.explain(table[:2]).to_frame().equals(classifier.explain(table[:2]).to_frame())
         files = sorted(path.name for path in (tmp_path / name).iterdir())
-        assert files == ["README.md", "model.json", "model.safetensors"]
+        assert files == ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
     arguments = [sys.executable, "-c", code, str(images), "table.pkl", "mask", "impute"]
     subprocess.run(arguments, cwd=tmp_path, check=True)
     expected = [classifier.predict_proba(table) for classifier in (model, imputing)]

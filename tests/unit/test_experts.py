@@ -1,9 +1,12 @@
 """Experts beside the network: each can be switched off, all are weighed by rows held out, and come back from the folder."""
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
 from helpers import unchecked
+from PIL import Image
 
 from gauge import GaugeClassifier
 from gauge.tabular.ensemble import choose_experts, make_folds
@@ -43,6 +46,12 @@ def fresh():
     return planted(400, seed=1)
 
 
+def png(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels.astype(np.uint8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
 def fit(frame, labels, **options):
     with unchecked():
         return GaugeClassifier(**QUICK | options).fit(frame, labels)
@@ -64,10 +73,34 @@ def test_words_far_into_a_text_count_through_the_linear_expert(model, fresh):
     assert probabilities[0] > 0.6 > 0.4 > probabilities[1]
 
 
-def test_texts_that_the_network_does_not_read_whole_are_reported(table, capsys):
-    fit(table[["notes", "ill"]], "ill", experts="linear", verbose=True)
-    expected = "notes: the network reads the first 48 words; 100 % of the texts are longer, only the linear expert"
-    assert expected in capsys.readouterr().err
+def test_texts_that_the_network_does_not_read_whole_are_reported_once(table, caplog):
+    fit(table[["notes", "ill"]][:60], "ill", experts="network", epochs=1)
+    expected = "'notes': the network reads the first 48 words; 100 % of the texts are longer, only the linear expert"
+    assert [expected in message for message in caplog.messages if "notes" in message] == [True]
+    caplog.clear()
+    fit(table[["notes", "ill"]], "ill", experts="linear")
+    assert "the network reads" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["trees", "linear"])
+def test_trees_and_linear_models_read_components_of_images(tmp_path, name):
+    draw = np.random.default_rng(0)
+    bright = draw.random(80) < 0.5
+    images = [png(pixels) for pixels in draw.integers(0, 100, (80, 8, 8)) + 100 * bright[:, None, None]]
+    frame = pd.DataFrame({"photo": [*images[:70], *[None] * 10], "noise": draw.normal(size=80)})
+    model = fit(frame, bright, experts=name, columns={"photo": "image"})
+    assert (model.predict(frame)[:70] == bright[:70]).mean() > 0.9
+    model.save(tmp_path)
+    np.testing.assert_array_equal(GaugeClassifier.load(tmp_path).predict_proba(frame), model.predict_proba(frame))
+
+
+def test_images_that_are_all_alike_or_unreadable_say_nothing(table):
+    alike = table[["ill"]].assign(photo=png(np.full((8, 8), 7)), gone="nowhere.png", notes=table["notes"])
+    model = fit(alike, "ill", experts="trees", columns={"photo": "image", "gone": "image"})
+    other = alike[:1].assign(photo=png(np.arange(64).reshape(8, 8)))
+    np.testing.assert_allclose(model.predict_proba(other), model.predict_proba(alike[:1]))
+    unreadable = fit(alike.drop(columns="photo"), "ill", experts="trees", columns={"gone": "image"})
+    assert np.isfinite(unreadable.predict_proba(alike[:2])).all()
 
 
 @pytest.mark.parametrize("experts", ["network", ["linear", "trees"], "trees"])
@@ -103,9 +136,9 @@ def test_trees_whose_text_was_changed_are_refused(model, tmp_path):
 
 
 def test_experts_that_read_no_column_are_left_out_or_refused():
-    schema = Schema.of(pd.DataFrame({"photo": ["a.png", "b.png"]}))
-    assert choose_experts("auto", schema) == ("network",)
-    with pytest.raises(ValueError, match="experts='trees' reads no column of this table .image.; add 'network'"):
+    schema = Schema.of(pd.DataFrame({"notes": [f"as seen on day {number}" for number in range(30)]}))
+    assert choose_experts("auto", schema) == ("network", "linear")
+    with pytest.raises(ValueError, match="experts='trees' reads no column of this table .text.; add 'network'"):
         choose_experts("trees", schema)
     with pytest.raises(ValueError, match="there is no expert 'forest'"):
         choose_experts(["network", "forest"], schema)

@@ -115,13 +115,20 @@ def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog)
         class_numbers(np.arange(60) / 2)
 
 
-def test_many_columns_are_reported_before_training(frame, labels, caplog, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.inputs.MANY_COLUMNS", 2)
+def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, labels, caplog, monkeypatch, tmp_path):
+    for module in ("inputs", "fitting"):
+        monkeypatch.setattr(f"gauge.tabular.{module}.FINE_COLUMNS", 2)
     with unchecked(), caplog.at_level(logging.WARNING):
-        GaugeClassifier(**OPTIONS).fit(frame, labels)
-    assert (
-        "the table has 3 columns; training time grows with their square and may be hours: drop columns" in caplog.text
-    )
+        model = GaugeClassifier(**OPTIONS).fit(frame.mask(frame["age"] > 1), labels)
+        rows = model.explain(frame[:2].assign(dose=[None, 1.0])).to_frame()
+    assert "3 columns are numbers and categories, more than 2; the network reads them as one unit" in caplog.text
+    assert model.model_.encoder.layout == {"table": 1}
+    second = rows[rows["row"] == rows["row"].iloc[-1]]
+    assert second["gate"].nunique() == 1
+    assert len(second) == 3
+    assert rows["state"].tolist().count("missing") == 1
+    model.save(tmp_path / "model")
+    assert np.array_equal(GaugeClassifier.load(tmp_path / "model").predict_proba(frame), model.predict_proba(frame))
 
 
 def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanced(tmp_path):
@@ -139,3 +146,33 @@ def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanc
     assert explained["prediction"].tolist() == [str(label) for label in model.predict(rows[:9])]
     model.save(tmp_path)
     assert np.array_equal(GaugeClassifier.load(tmp_path).predict(rows), model.predict(rows))
+
+
+@pytest.mark.parametrize("weights", [{0: np.nan, 1: 1.0}, {0: 1.0, 1: np.inf}, {0: -1.0, 1: 1.0}, {0: 0.0, 1: 0.0}])
+def test_class_weights_that_decide_nothing_are_refused(frame, labels, weights):
+    with pytest.raises(
+        ValueError, match="class_weight gives class .* the weight .*; give finite weights of at least 0"
+    ):
+        GaugeClassifier(**OPTIONS, class_weight=weights).fit(frame, labels)
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA, " "])
+def test_rows_without_a_label_are_left_out_and_reported(frame, labels, missing, caplog):
+    target = pd.Series(labels, dtype=object)
+    target[7], target[9] = missing, missing
+    options = OPTIONS | {"experts": "linear"}
+    model = GaugeClassifier(**options).fit(frame.assign(target=target), "target")
+    assert "2 rows have no label, first row 7; they are left out of training" in caplog.text
+    assert model.classes_.tolist() == [0, 1]
+    assert model.predict(frame).dtype == np.int64
+    kept = ~frame.index.isin([7, 9])
+    expected = GaugeClassifier(**options).fit(frame[kept], labels[kept]).predict_proba(frame)
+    np.testing.assert_array_equal(model.predict_proba(frame), expected)
+
+
+@pytest.mark.parametrize("label", [b"a", (1, 2), pd.Period("2020"), pd.Timestamp("2020-01-01")])
+def test_labels_that_are_neither_texts_nor_numbers_are_refused_before_training(frame, label):
+    other = {bytes: b"b", tuple: (3, 4), pd.Period: pd.Period("2021"), pd.Timestamp: pd.Timestamp("2021-01-01")}
+    labels = pd.Series([label, other[type(label)]] * 30)
+    with pytest.raises(ValueError, match="labels are texts, numbers or truth values, but .* is a .*; make them texts"):
+        GaugeClassifier(**OPTIONS).fit(frame, labels)

@@ -38,7 +38,7 @@ def benchmark(
     config: Annotated[Path | None, typer.Option(help="YAML file with settings, e.g. 'finetune: {epochs: 20}'.")] = None,
     epochs: Epochs = None,
     save: Annotated[Path | None, typer.Option(help="Where tables and results go. Default: the workspace.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel, on all GPUs.")] = 1,
     time_limit: TimeLimit = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder to log losses and scores for TensorBoard.")] = None,
     reuse: Annotated[bool, typer.Option("--reuse", help="Use trained stages even if the code has changed.")] = False,

@@ -52,9 +52,9 @@ def _evaluate_table(model: Path, table: Path | None, device: str | None, as_json
             f"{model} is a classifier of `gauge fit`; add the table to evaluate it on: evaluate MODEL TABLE"
         )
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.files import read_table_file
+    from gauge.tabular.files import read_table_file, table_folder
 
-    classifier = GaugeClassifier.load(model, device=device, image_folder=table.parent)
+    classifier = GaugeClassifier.load(model, device=device, image_folder=table_folder(table))
     evaluation = classifier.evaluate(read_table_file(table))
     print(json.dumps(evaluation.to_json(), indent=2) if as_json else evaluation)
 

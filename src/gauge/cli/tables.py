@@ -16,17 +16,15 @@ from gauge.cli.options import TABLES, Device, Model, TimeLimit, named, seconds
 from gauge.registry import pick
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from gauge.deploy.exported import ExportedClassifier
     from gauge.tabular.estimator import GaugeClassifier
 
-ROWS_AT_ONCE = 5000
 KIND = "ward=category"
 OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanced", "random_state": "seed"}
 TRAINING = ".training"  # in the folder of a model, while it is fitted
 
-Table = Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .jsonl or .parquet.")]
+Table = Annotated[
+    Path, typer.Argument(help="A table: .csv, .tsv, .jsonl or .parquet, a folder or 'a pattern' of them.")
+]
 Kinds = Annotated[
     list[str] | None,
     typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|ignore; may be repeated."),
@@ -51,11 +49,11 @@ def inspect(
     """The kind of every column, what is missing, what is missing together, and problems."""
     from gauge.reports.figures import draw_missingness
     from gauge.tabular.columns import ImageFiles
-    from gauge.tabular.files import read_table_file
+    from gauge.tabular.files import read_table_file, table_folder
     from gauge.tabular.inspection import inspect_table
     from gauge.training.checkpoint import write_bytes
 
-    kinds, files = named("--column", column, KIND), ImageFiles(table.parent, outside_images)
+    kinds, files = named("--column", column, KIND), ImageFiles(table_folder(table), outside_images)
     if out is not None and out.suffix not in (".png", ".svg"):
         raise ValueError(f"{out} should end in .png or .svg")
     inspection = inspect_table(read_table_file(table), target=target, kinds=kinds, files=files)
@@ -86,9 +84,13 @@ def fit(
     ] = None,
     image_size: Annotated[int, typer.Option(min=16, help="Height and width that images are resized to.")] = 64,
     outside_images: OutsideImages = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="For a file larger than memory; many files are always streamed.")
+    ] = False,
     time_limit: TimeLimit = None,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     config: Annotated[Path | None, typer.Option(help="YAML file with options; the command line wins.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder to log losses for TensorBoard.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is already in the folder.")] = False,
     device: Device = None,
 ) -> None:
@@ -98,9 +100,10 @@ def fit(
     """
     _check_new(out, force=force)
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.files import read_table_file
+    from gauge.tabular.files import read_table_file, table_files, table_folder
     from gauge.tabular.inputs import bin_labels
     from gauge.training.distributed import is_main, wait
+    from gauge.training.tensorboard import tensorboard_log
 
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
@@ -121,15 +124,22 @@ def fit(
     }
     given = {name for name in options if _on_command_line(context, OTHERWISE.get(name, name))}
     options |= {name: value for name, value in _configured(config).items() if name not in given}
-    content = hashlib.blake2b(table.read_bytes() if table.is_file() else b"")
-    content.update(json.dumps([target, classes, options]).encode())
-    rows = read_table_file(table)
+    files = table_files(table)
+    content = hashlib.blake2b(json.dumps([target, classes, options]).encode())
+    for path in files:
+        with path.open("rb") as file:
+            content.update(hashlib.file_digest(file, "blake2b").digest())
+    stream = stream or len(files) > 1
+    if stream and classes is not None:
+        raise ValueError("--classes needs all labels in memory; divide the quantity into classes before streaming")
+    rows: Any = table if stream else read_table_file(table)
     if classes is not None and target in rows:
         rows[target] = bin_labels(rows[target], classes)
     options["verbose"] = options.get("verbose", True) and is_main()
-    model = GaugeClassifier(**options, device=device, image_folder=table.parent)
+    model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
     with _only_fit(out) if is_main() else nullcontext():
-        model.fit(rows, target, folder=out / TRAINING / content.hexdigest()[:12])
+        with nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
+            model.fit(rows, target, folder=out / TRAINING / content.hexdigest()[:12], on_epoch=log)
         wait()
         if not is_main():
             return
@@ -143,42 +153,56 @@ def fit(
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
     table: Table,
-    out: Annotated[Path | None, typer.Option(help="File for the predictions, .csv. Default: the terminal.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the predictions, .csv or .parquet; with --ray a folder of parts.")
+    ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
     outside_images: OutsideImages = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
     device: Device = None,
 ) -> None:
-    """The class of every row and the probability of each class. Large files are read in parts."""
-    if out is not None and out.suffix != ".csv":
-        raise ValueError(f"{out} should end in .csv, the format of predictions")
-    if out is not None and out.resolve() == table.resolve():
-        raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
+    """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
+    if ray:
+        _predict_on_ray(model, table, out, workers, keep=keep or (), outside_images=outside_images, device=device)
+        return
     from gauge.data.files import write_bytes
     from gauge.deploy.exported import load_classifier
-    from gauge.tabular.files import read_rows
+    from gauge.deploy.scoring import FORMATS, Count, answers_file, predict_table
+    from gauge.tabular.files import table_files, table_folder
 
-    classifier = load_classifier(model, device=device, image_folder=table.parent, outside_images=outside_images)
-    count = labelled = right = 0
+    if out is not None and out.suffix not in FORMATS:
+        raise ValueError(f"{out} should end in {' or '.join(FORMATS)}, the formats of predictions")
+    if out is not None and out.resolve() in [path.resolve() for path in table_files(table)]:
+        raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
+    folder = table_folder(table)
+    classifier = load_classifier(model, device=device, image_folder=folder, outside_images=outside_images)
+    count = Count()
 
     def write(file: Any) -> None:
-        nonlocal count, labelled, right
-        for part in read_rows(table, ROWS_AT_ONCE):
-            answers = _answers(classifier, part, keep or [])
-            file.write(answers.to_csv(index_label="row", header=not count).encode())
-            count += len(part)
-            if classifier.target_ in part:
-                labels = part[classifier.target_]
-                labelled += int(labels.isin(classifier.classes_).sum())
-                right += int((labels == answers["prediction"]).sum())
+        nonlocal count
+        with answers_file(file, ".csv" if out is None else out.suffix) as append:
+            count = predict_table(classifier, table, append, keep or [])
 
     if out is None:
         write(sys.stdout.buffer)
     else:
         write_bytes(out, write)
-        print(f"{count} predictions in {out}")
-    if labelled:
-        share = f"accuracy {100 * right / labelled:.1f} % ({right} of {labelled} labelled rows)"
+        print(f"{count.rows} predictions in {out}")
+    if count.labelled:
+        share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"
         print(f"{share}; more: gauge evaluate {model} {table}", file=sys.stderr)
+
+
+def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:
+    from gauge.deploy.cluster import Predictor, predict_on_ray
+    from gauge.tabular.files import table_folder
+
+    if out is None or out.suffix:
+        raise ValueError(f"--ray writes parts into a folder, not to {out or 'the terminal'}; give --out FOLDER")
+    predictor = Predictor(model.resolve(), image_folder=table_folder(table).resolve(), **options)
+    predict_on_ray(predictor, table, out, workers=workers)
+    print(f"the predictions are in {out}")
 
 
 def explain(
@@ -254,21 +278,10 @@ def _only_fit(out: Path) -> Iterator[None]:
 
 def _load(model: Path, table: Path, device: str | None, outside_images: bool) -> "GaugeClassifier":
     from gauge.tabular.estimator import GaugeClassifier
+    from gauge.tabular.files import table_folder
 
-    classifier = GaugeClassifier.load(model, device=device, image_folder=table.parent)
+    classifier = GaugeClassifier.load(model, device=device, image_folder=table_folder(table))
     return classifier.set_params(outside_images=outside_images)
-
-
-def _answers(
-    classifier: "GaugeClassifier | ExportedClassifier", part: "pd.DataFrame", keep: list[str]
-) -> "pd.DataFrame":
-    for name in keep:
-        pick(dict.fromkeys(part.columns), name, "column to keep")
-    probabilities = classifier.predict_proba(part)
-    answers = part[keep].assign(prediction=classifier.decide(probabilities))
-    return answers.assign(
-        **{f"p({label})": column.round(6) for label, column in zip(classifier.classes_, probabilities.T, strict=True)}
-    )
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""Dataset: one split in compact form on one device, where it is sliced into Batches."""
+"""Dataset: one split in compact form, in memory or in mapped files, from which Batches are made on one device."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -14,6 +14,8 @@ from gauge.masks import Corruption, Layout
 from gauge.randomness import derive, sample_keys, uniform
 from gauge.types import Batch
 
+CHECKED = 65_536  # rows at a time
+
 
 def as_values(stored: Tensor) -> Tensor:
     """Bytes as numbers from 0 to 1; other tensors unchanged."""
@@ -25,7 +27,8 @@ class Dataset:
     """Aligned modalities and labels; byte images stay bytes until they are batched. `observed` holds flags as in `Batch`; a
     modality without flags is complete. `note` goes into every result: what readers must know about the data. `groups` are
     numbers of what samples share, such as a photo or a lesion, so that they are not independent. `masks` are flags that come
-    with the data, by the text of the protocol that they stand for.
+    with the data, by the text of the protocol that they stand for. Batches are made on the device of the labels; inputs and
+    flags may lie elsewhere, as in `gauge.data.mapped`.
 
     >>> data = Dataset("test", {"photo": torch.zeros(9, 3, 4, 4, dtype=torch.uint8)}, torch.zeros(9, dtype=torch.long))
     >>> data.batch(torch.tensor([2, 5])).inputs["photo"].dtype
@@ -55,7 +58,10 @@ class Dataset:
             raise ValueError(f"observed names {sorted(unknown)}, which inputs does not have: {list(self.inputs)}")
         complete = torch.ones(rows, dtype=torch.bool, device=self.labels.device)
         object.__setattr__(self, "observed", {name: self.observed.get(name, complete) for name in self.inputs})
-        Batch(self.inputs, self.observed, self.labels).check()
+        for index in torch.arange(rows, device=next(iter(self.inputs.values())).device).split(CHECKED):
+            part = slice(int(index[0]), int(index[-1]) + 1)
+            inputs = {name: values[part] for name, values in self.inputs.items()}
+            Batch(inputs, {name: flags[part] for name, flags in self.observed.items()}, index=index).check()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -63,6 +69,11 @@ class Dataset:
     @property
     def device(self) -> torch.device:
         return self.labels.device
+
+    @property
+    def resident(self) -> bool:
+        """Whether inputs and flags are on the device where batches are made."""
+        return all(each.device == self.device for each in (*self.inputs.values(), *self.observed.values()))
 
     @property
     def layout(self) -> Layout:
@@ -84,8 +95,8 @@ class Dataset:
     def take(self, rows: Int[Tensor, "taken"]) -> "Dataset":
         """The split with these rows alone."""
         rows = rows.to(self.device)
-        inputs = {name: values[rows] for name, values in self.inputs.items()}
-        observed = {name: flags[rows] for name, flags in self.observed.items()}
+        inputs = {name: self._at(values, rows) for name, values in self.inputs.items()}
+        observed = {name: self._at(flags, rows) for name, flags in self.observed.items()}
         groups = None if self.groups is None else self.groups.to(self.device)[rows]
         masks = {text: {name: flags[rows.cpu()] for name, flags in mask.items()} for text, mask in self.masks.items()}
         return replace(self, inputs=inputs, labels=self.labels[rows], observed=observed, groups=groups, masks=masks)
@@ -102,22 +113,30 @@ class Dataset:
         keeps a random one. `key` seeds the draws for each sample. With `corrupt`, which may leave everything as it is, the
         batch also has its `truth`."""
         key = index if key is None else key
-        known = {name: flags[index] for name, flags in self.observed.items()}
+        known = {name: self._at(flags, index) for name, flags in self.observed.items()}
         observed = known if keep is None else _restrict(known, keep, key)
-        inputs = {name: as_values(values[index]) for name, values in self.inputs.items()}
+        inputs = {name: as_values(self._at(values, index)) for name, values in self.inputs.items()}
         batch = Batch(inputs, observed, self.labels[index], index, key)
         return batch if corrupt is None else corrupted(batch, known, corrupt, self)
 
     def entries(self, name: str, rows: Int[Tensor, "b *f"]) -> tuple[Tensor, Tensor]:
         """The values of a modality in these rows and their flags; with one row for each feature, those of the features."""
         where = (rows, *(torch.arange(size, device=rows.device) for size in rows.shape[1:]))
-        return as_values(self.inputs[name][where]), self.observed[name][where]
+        return as_values(self._at(self.inputs[name], *where)), self._at(self.observed[name], *where)
+
+    def _at(self, values: Tensor, *index: Tensor) -> Tensor:
+        """The entries at `index`, on the device where batches are made."""
+        return values[tuple(each.to(values.device) for each in index)].to(self.device)
 
     @cached_property
     def spreads(self) -> dict[str, Tensor]:
         """The standard deviation of each column where features have flags, of all values of a modality elsewhere; zero for
         whole numbers, such as categories and tokens. The first 4,096 rows are enough."""
-        return {name: _spread(as_values(self.inputs[name][:4096]), self.observed[name][:4096]) for name in self.inputs}
+        first = slice(0, 4096)
+        spreads = {
+            name: _spread(as_values(self.inputs[name][first]), self.observed[name][first]) for name in self.inputs
+        }
+        return {name: spread.to(self.device) for name, spread in spreads.items()}
 
     def batches(
         self,

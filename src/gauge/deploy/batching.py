@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
 Predict = Callable[[pd.DataFrame], np.ndarray]
+T = TypeVar("T")
 
 
 class BusyError(Exception):
@@ -50,16 +52,19 @@ class Batcher:
                 same = [each for each in group if each.predict == predict and not each.answer.done()]
                 await self._answer(predict, same)
 
-    async def in_thread(self, call: Callable[[], object]) -> object:
+    async def in_thread(self, call: Callable[[], T]) -> T:
         """The result of a call that must not run beside predictions."""
         return await asyncio.get_running_loop().run_in_executor(self.thread, call)
 
     async def _answer(self, predict: Predict, group: list[Waiting]) -> None:
         if not group:
             return
-        frame = pd.concat([each.frame for each in group], ignore_index=True)
+
+        def call() -> np.ndarray:
+            return predict(pd.concat([each.frame for each in group], ignore_index=True))
+
         try:
-            probabilities = await self.in_thread(lambda: predict(frame))
+            probabilities = await self.in_thread(call)
         except Exception as error:
             if len(group) > 1:
                 for each in group:
@@ -67,8 +72,7 @@ class Batcher:
             elif not group[0].answer.done():
                 group[0].answer.set_exception(error)
             return
-        assert isinstance(probabilities, np.ndarray)
-        self.on_batch(len(frame))
+        self.on_batch(len(probabilities))
         ends = np.cumsum([len(each.frame) for each in group])
         for each, part in zip(group, np.split(probabilities, ends[:-1]), strict=True):
             if not each.answer.done():

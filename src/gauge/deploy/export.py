@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -57,6 +58,7 @@ class Flat(nn.Module):
         scored = () if granularity in ("none", "imputed") else ("scores",)
         self.outputs = ("logits", "probabilities", *scored, *(() if granularity == "none" else ("gates",)))
 
+    @torch.no_grad()
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(self.names)
         inputs = dict(zip(self.names, map(as_values, tensors[:count]), strict=True))
@@ -90,7 +92,7 @@ def export(
     tensors = [tensor.cpu() for part in (example.inputs, example.observed) for tensor in part.values()]
     program = trace(flat, tensors)
     run = write(program, path, names, flat.outputs, about | {"left_out": left_out})
-    difference = max(_difference(flat, run, [_cycled(tensor, count) for tensor in tensors]) for count in CHECKED)
+    difference = np.max([_difference(flat, run, [_cycled(tensor, count) for tensor in tensors]) for count in CHECKED])
     if not difference < TOLERANCE:
         path.unlink()
         raise ValueError(
@@ -99,7 +101,7 @@ def export(
     for part, reason in left_out.items():
         logger.warning("%s is not part of %s: %s", part, path, reason)
     shapes = {name: tuple(tensor.shape[1:]) for name, tensor in zip(names, tensors, strict=True)}
-    return Exported(path, shapes, flat.outputs, difference, left_out)
+    return Exported(path, shapes, flat.outputs, float(difference), left_out)
 
 
 def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlus, dict[str, Any], dict[str, str]]:
@@ -107,6 +109,9 @@ def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlu
     about: dict[str, Any] = {"format": FORMAT, "version": __version__}
     if isinstance(model, Gauge | GaugePlus):
         return model, about, {}
+    if not isinstance(model, GaugeClassifier):
+        raise ValueError(f"{type(model).__name__} cannot be exported; give a Gauge, a GaugePlus or a GaugeClassifier")
+    check_is_fitted(model, "ensemble_")
     if "network" not in model.experts_:
         raise ValueError(
             f"only networks can be exported, this classifier has {', '.join(model.experts_)}; fit it with 'network'"
@@ -175,17 +180,25 @@ def trace(module: nn.Module, tensors: Sequence[Tensor]) -> torch.export.Exported
     """A module as one program for any number of samples; backward passes inside it become part of the program."""
     tensors = [_cycled(tensor, TRACED) for tensor in tensors]
     any_count = tuple({0: torch.export.Dim.DYNAMIC} for _ in tensors)
-    with sdpa_kernel(SDPBackend.MATH):  # the only kernel whose backward pass consists of ordinary operations
-        graph = make_fx(lambda *given: module(*given), tracing_mode="symbolic", _allow_non_fake_inputs=True)(*tensors)
-        return torch.export.export(graph, tuple(tensors), dynamic_shapes=any_count, strict=False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):  # the only kernel whose backward pass consists of ordinary operations
+            graph = make_fx(lambda *given: module(*given), tracing_mode="symbolic", _allow_non_fake_inputs=True)(
+                *tensors
+            )
+            return torch.export.export(graph, tuple(tensors), dynamic_shapes=any_count, strict=False)
+    except Exception as error:  # torch raises many kinds, from within the component that cannot be traced
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"the network cannot be traced ({reason}); components in it must compute with tensors alone, for any number of "
+            "samples, and not depend on their values"
+        ) from error
 
 
 def _difference(flat: Flat, run: Callable[..., Sequence[np.ndarray]], tensors: list[Tensor]) -> float:
     """The largest difference of the written graph from the model, over probabilities and gates."""
-    with torch.no_grad():
-        own = flat(*tensors)
-    pairs = zip(flat.outputs, own, run(*tensors), strict=True)
-    return max(float(np.abs(a.numpy() - b).max()) for name, a, b in pairs if name in ("probabilities", "gates"))
+    pairs = zip(flat.outputs, flat(*tensors), run(*tensors), strict=True)
+    apart = [np.abs(a.numpy() - b).max() for name, a, b in pairs if name in ("probabilities", "gates")]
+    return float(np.max(apart))  # NaN if any is, unlike max()
 
 
 def write_onnx(

@@ -19,19 +19,33 @@ from gauge.tabular.columns import Column, Image, Number
 
 LONGEST_CATEGORY, LONGEST_TEXT = 1000, 100_000  # characters
 LISTED = 10  # problems in an answer
+IMAGE_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow hands others, such as EPS, to programs
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server accepts: bytes of a body, rows of a request, pixels of an image, seconds for an answer, and requests
-    that wait. `batch` is the number of rows that are predicted together."""
+    """What the server accepts: bytes of a body, rows of a request, pixels of an image and of all images of a request,
+    seconds for an answer, and requests that wait. `batch` is the number of rows that are predicted together."""
 
     body: int = 16 * 2**20
     rows: int = 1000
     pixels: int = 4096 * 4096
+    all_pixels: int = 8 * 4096 * 4096
     seconds: float = 30.0
     waiting: int = 256
     batch: int = 1024
+
+
+@dataclass
+class Pixels:
+    """The pixels that a request may still have; images that compress well would otherwise keep the server busy."""
+
+    left: int
+
+    def take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise ValueError("is one image too many: together they have too many pixels; send fewer or smaller ones")
 
 
 def request_model(columns: Sequence[Column], limits: Limits) -> type[BaseModel]:
@@ -59,7 +73,7 @@ def problems(error: ValidationError) -> list[dict[str, str]]:
 
 def _cell(column: Column, limits: Limits) -> Any:
     if isinstance(column, Image):
-        return Annotated[str, AfterValidator(lambda text: _image(text, limits.pixels))] | None
+        return Annotated[str, AfterValidator(lambda text, info: _image(text, limits.pixels, info.context))] | None
     if isinstance(column, Number) and column.date:
         return Annotated[str, AfterValidator(lambda text: _date(text, column))] | None
     if isinstance(column, Number):
@@ -88,16 +102,18 @@ def _date(text: str, column: Number) -> str | datetime:
         raise ValueError("is not a date; write it as 2026-01-31") from error
 
 
-def _image(text: str, pixels: int) -> bytes:
-    """The bytes of an image file, which is decoded if its header tells a size within the limit; a path or URL is not
+def _image(text: str, pixels: int, request: Pixels) -> bytes:
+    """The bytes of an image file, which is decoded if its header tells a size within the limits; a path or URL is not
     base64."""
     try:
         content = base64.b64decode(text, validate=True)
-        with Pillow.open(io.BytesIO(content)) as image:
+        with Pillow.open(io.BytesIO(content), formats=IMAGE_FORMATS) as image:
             width, height = image.size
     except (binascii.Error, ValueError, OSError, SyntaxError, Pillow.DecompressionBombError) as error:
-        raise ValueError("is not an image; send the content of an image file in base64") from error
+        formats = ", ".join(IMAGE_FORMATS)
+        raise ValueError(f"is not an image; send the content of an image file ({formats}) in base64") from error
     if width * height > pixels:
         raise ValueError(f"is an image of {width} x {height} pixels; send at most {pixels} pixels")
+    request.take(width * height)
     open_image(content)
     return content

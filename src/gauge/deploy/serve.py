@@ -22,10 +22,12 @@ from pydantic import BaseModel, ValidationError
 from gauge import __version__
 from gauge.deploy.batching import Batcher, BusyError
 from gauge.deploy.exported import ExportedClassifier, load_classifier
-from gauge.deploy.requests import Limits, problems, request_model, to_frame
+from gauge.deploy.requests import Limits, Pixels, problems, request_model, to_frame
 from gauge.tabular.columns import Column
 
 logger = logging.getLogger(__name__)
+
+State = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of every file of a model
 
 RELOAD_SECONDS = 2.0
 ANSWERED = ("/predict", "/explain")
@@ -50,7 +52,7 @@ class Loaded:
     columns: tuple[Column, ...]
     names: list[str]
     rows: type[BaseModel]
-    state: tuple[tuple[str, int, int, int], ...]
+    state: State
 
 
 @dataclass
@@ -64,26 +66,28 @@ class Store:
     reloads: int = 0
     problem: str | None = None
     current: Loaded = field(init=False)
+    tried: State = ()
 
     def __post_init__(self) -> None:
-        self.current = self._load()
+        self.current = self._load(self._state())
 
     def refresh(self) -> None:
-        """Load the file again if it has changed."""
+        """Load the file again if it has changed; a damaged one is tried once."""
         try:
-            if self._state() == self.current.state:
-                return
-            self.current = self._load()
-        except (ValueError, OSError) as error:
+            state = self._state()
+            if state == self.current.state:
+                self.problem = None
+            elif state != self.tried:
+                self.tried = state
+                self.current = self._load(state)
+                self.reloads, self.problem = self.reloads + 1, None
+                logger.info("loaded the changed model %s", self.path)
+        except Exception as error:  # whatever is wrong with a new model, the old one answers
             if str(error) != self.problem:
                 logger.warning("the changed model is not used: %s", error)
             self.problem = str(error)
-        else:
-            self.reloads, self.problem = self.reloads + 1, None
-            logger.info("loaded the changed model %s", self.path)
 
-    def _load(self) -> Loaded:
-        state = self._state()
+    def _load(self, state: State) -> Loaded:
         classifier: Any = load_classifier(self.path, device=self.device)
         if self._state() != state:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
@@ -92,7 +96,7 @@ class Store:
         names = classifier.names if exported else list(classifier.schema_.names)
         return Loaded(classifier, columns, names, request_model(columns, self.limits), state)
 
-    def _state(self) -> tuple[tuple[str, int, int, int], ...]:
+    def _state(self) -> State:
         """Changes whenever a file of the model is replaced."""
         if not self.path.exists():
             raise ValueError(f"there is no model {self.path}; give what `gauge fit` or `gauge export` wrote")
@@ -124,7 +128,7 @@ class Service:
 
     async def predict(self, body: bytes) -> dict[str, Any]:
         loaded = self.store.current
-        frame = await asyncio.to_thread(_frame, loaded, body)
+        frame = await asyncio.to_thread(_frame, loaded, body, self.limits.all_pixels)
         probabilities = await self.batcher.predict(loaded.classifier.predict_proba, frame)
         return {"predictions": [_answer(loaded.classifier, row) for row in probabilities]}
 
@@ -132,9 +136,9 @@ class Service:
         loaded = self.store.current
         if isinstance(loaded.classifier, ExportedClassifier):
             raise RefusedError(501, "an exported model explains nothing; serve the folder that `gauge fit` wrote")
-        frame = await asyncio.to_thread(_frame, loaded, body)
+        frame = await asyncio.to_thread(_frame, loaded, body, self.limits.all_pixels)
         explanation = await self.batcher.in_thread(lambda: loaded.classifier.explain(frame))
-        return {"explanations": [_evidence(row) for row in explanation.rows]}  # type: ignore[attr-defined]
+        return {"explanations": [_evidence(row) for row in explanation.rows]}
 
     def health(self) -> dict[str, Any]:
         classes = self.store.current.classifier.classes_.tolist()
@@ -211,6 +215,9 @@ async def _respond(
         status, content = 503, {"detail": "too many requests are waiting; try again"}
     except TimeoutError:
         status, content = 503, {"detail": f"no answer within {service.limits.seconds:g} seconds; send fewer rows"}
+    except Exception:
+        logger.exception("a request to %s failed", path)
+        status, content = 500, {"detail": "the server failed; its log says why"}
     service.metrics.requests.labels(path, status).inc()
     service.metrics.seconds.labels(path).observe(time.perf_counter() - started)
     return JSONResponse(content, status, headers=HEADERS.get(status))
@@ -218,7 +225,7 @@ async def _respond(
 
 async def _body(request: Request, limit: int) -> bytes:
     """The body, read no further than the limit."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(415, "the content type is not application/json; send JSON")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise RefusedError(415, "compressed bodies are not accepted; send plain JSON")
@@ -230,9 +237,10 @@ async def _body(request: Request, limit: int) -> bytes:
     return bytes(content)
 
 
-def _frame(loaded: Loaded, body: bytes) -> pd.DataFrame:
+def _frame(loaded: Loaded, body: bytes, pixels: int) -> pd.DataFrame:
     """The checked rows; decoding images takes time, so this runs in a thread."""
-    return to_frame(loaded.rows.model_validate_json(body), loaded.columns).reindex(columns=loaded.names)
+    request = loaded.rows.model_validate_json(body, context=Pixels(pixels))
+    return to_frame(request, loaded.columns).reindex(columns=loaded.names)
 
 
 def _answer(classifier: Any, probabilities: np.ndarray) -> dict[str, Any]:

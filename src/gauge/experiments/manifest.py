@@ -54,6 +54,7 @@ RUNS = {
     "polymnist5k": Run("polymnist5k", (*CONTROLS,), 3, audits=("eta=0.8", "eta=0.6")),
     "polymnist5k/baselines": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3),
     "polymnist5k/readings": Run("polymnist5k", READINGS, 3),
+    "polymnist5k/shared": Run("polymnist5k", ("any_subset", "dymo"), 3, "polymnist5k/shared.yaml"),
     "polymnist5k/oracle": Run("polymnist5k", ORACLE, 3, "polymnist5k/oracle.yaml"),
     "polymnist5k/complete": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3, "polymnist5k/complete.yaml"),
     "polymnist/cosine": Run(
@@ -188,6 +189,17 @@ DOCS = {
         f"plus-labels{count}": Entry(f"GAUGE+ on PolyMNIST with {count} labels", (f"polymnist/labels{count}",))
         for count in LABELS
     },
+    "trust-goals": Entry(
+        "What learned trust was meant to reach",
+        (
+            "polymnist/trust",
+            "polymnist/sound",
+            "polymnist/dynamic",
+            "leaf99/trust",
+            "ham10000/trust",
+            "celeba_table/trust",
+        ),
+    ),
     "trust-imputed": Entry("Imputing with trust on PolyMNIST", ("polymnist/trust", "polymnist/sound")),
     "trust-polymnist": Entry("Learned trust on PolyMNIST", ("polymnist/trust", "polymnist/sound", "polymnist/dynamic")),
     "trust-audit": Entry(
@@ -244,6 +256,7 @@ DOCS = {
     "polymnist5k-oracle": Entry("G: perfect imputation", ("polymnist5k/oracle",)),
     "leaf99-readings": Entry("G: the same on leaf99", ("leaf99/readings",)),
     "leaf99-oracle": Entry("G: perfect imputation on leaf99", ("leaf99/oracle",)),
+    "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
     "bound": Entry(
         "How tight Theorem 1 and its corollary are",
         scripts=(BOUND.format("polymnist5k", "eta=0.8"), BOUND.format("leaf99", "gamma=0.9")),
@@ -251,6 +264,8 @@ DOCS = {
     "dymo-speed": Entry("DyMo's selection, stacked and candidate by candidate", scripts=("perf/dymo_speed.py",)),
     "scoring-cost": Entry("Scoring time on our machines", scripts=("perf/scoring_cost.py",)),
     "prediction-cost": Entry("Prediction time on our machines", scripts=("perf/scoring_cost.py",)),
+    "serving": Entry("Requests a second of gauge serve", scripts=("perf/serving.py",)),
+    "export-cost": Entry("Predictions with torch and with ONNX", scripts=("perf/serving.py",)),
     "pipeline-cost": Entry(
         "Seconds of every stage",
         scripts=tuple(f"perf/pipeline.py {n} --data DATA" for n in ("polymnist", "leaf99", "ham10000")),
@@ -268,7 +283,7 @@ OPEN = {  # experiments that no page reports yet
     "published-selection": Entry(
         "B: baselines that keep the first best epoch on complete data", ("polymnist/complete100",)
     ),
+    "shared-embedding": Entry("What DyMo's shared embedding costs or brings", ("polymnist5k/shared",)),
     "face-tables": Entry("C: two more attributes as targets, like Infarction", ("celeba_chubby", "celeba_chin")),
-    "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
 }
 MANIFEST = {**PAPER, **DOCS, **OPEN}

@@ -16,6 +16,7 @@ from gauge.experiments.experiment import Experiment
 from gauge.experiments.results import Result
 from gauge.experiments.workspace import Workspace
 from gauge.registry import load_plugin, plugin_files
+from gauge.training.device import device_of_job
 from gauge.training.loop import Epoch
 from gauge.training.stages import OnEpoch, silent
 
@@ -72,7 +73,10 @@ class Runner:
         context = multiprocessing.get_context("spawn")
         epochs = context.Queue()
         threads = max(1, torch.get_num_threads() // self.jobs)
-        worker = (replace(self, on_epoch=silent), tuple(plugin_files), threads, epochs)
+        numbers = context.Queue()
+        for number in range(self.jobs):
+            numbers.put(number)
+        worker = (replace(self, on_epoch=silent), tuple(plugin_files), threads, epochs, numbers)
 
         def listen() -> None:
             for stage, epoch in iter(epochs.get, None):
@@ -138,8 +142,9 @@ def _run_in_order(tasks: Sequence[_Task], submit: Callable[[_Task], Future], *, 
 _workspace: Workspace  # of a worker process, so that data is read once
 
 
-def _start(runner: Runner, plugins: Sequence[Path], threads: int, epochs: Any) -> None:
+def _start(runner: Runner, plugins: Sequence[Path], threads: int, epochs: Any, numbers: Any) -> None:
     global _workspace
+    runner = replace(runner, device=device_of_job(runner.device, numbers.get()))
     torch.set_num_threads(threads)
     for plugin in plugins:
         load_plugin(plugin)

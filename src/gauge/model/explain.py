@@ -95,7 +95,8 @@ def unit_names(encoder: UnitEncoder, columns: Mapping[str, Sequence[str]]) -> di
     names = {}
     for name, count in encoder.layout.items():
         whole = ["all"] if encoder.has_whole(name) else []
-        names[name] = [*(columns.get(name) or part_names(count - len(whole))), *whole]
+        parts = count - len(whole)
+        names[name] = [*((parts and columns.get(name)) or part_names(parts)), *whole]
     return names
 
 

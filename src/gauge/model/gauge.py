@@ -178,5 +178,5 @@ class Gauge(Method):
 
 def informative(scores: Float[Tensor, "b n"]) -> Bool[Tensor, ""]:
     """Whether all scores are finite and those of some sample differ."""
-    finite = torch.isfinite(scores).all()
+    finite = torch.linalg.vector_norm(scores, torch.inf) < torch.inf
     return finite if scores.shape[1] == 1 else finite & (scores.std(1) >= SCORE_FLOOR).any()

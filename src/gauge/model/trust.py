@@ -206,7 +206,8 @@ def per_unit(encoder: UnitEncoder, values: Mapping[str, Float[Tensor, "b *f"]]) 
         if each.ndim == 1:
             each = each[:, None].expand(-1, count)
         elif encoder.has_whole(name):
-            each = torch.cat([each, each.mean(1, keepdim=True)], 1)
+            mean = each.mean(1, keepdim=True)
+            each = mean if count == 1 else torch.cat([each, mean], 1)
         parts.append(each)
     return torch.cat(parts, 1)
 

@@ -142,7 +142,8 @@ class UnitEncoder(nn.Module):
         if observed.ndim == 1:
             return observed[:, None].expand(-1, count)
         if self.has_whole(name):
-            observed = torch.cat([observed, observed.any(1, keepdim=True)], 1)
+            some = observed.any(1, keepdim=True)
+            observed = some if count == 1 else torch.cat([observed, some], 1)
         if observed.shape[1] != count:
             raise ValueError(
                 f"encoder {name!r} emits {count} units but observed[{name!r}] marks {observed.shape[1]} features; "

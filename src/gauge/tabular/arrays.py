@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 LISTED = 20  # columns that a message names
 ANYWHERE = ImageFiles()
+ROWS_AT_ONCE, PIXELS_AT_ONCE = 5000, 2**26  # of a table that is read in parts
 LEAST = 0.5  # share of the model's columns that a table needs
 
 
@@ -32,6 +33,16 @@ def by_modality(columns: Sequence[Column]) -> dict[str, tuple[Column, ...]]:
         same = [column for column in columns if column.kind == kind]
         modalities |= {f"{kind}{index}": (column,) for index, column in enumerate(same)}
     return modalities
+
+
+def rows_at_once(columns: Iterable[Column]) -> int:
+    """The rows of a part, where a table is read in parts; fewer if it has large images.
+
+    >>> rows_at_once([]), rows_at_once([Image("photo", 224)])
+    (5000, 445)
+    """
+    pixels = sum(3 * column.side**2 for column in columns if isinstance(column, Image))
+    return max(1, min(ROWS_AT_ONCE, PIXELS_AT_ONCE // max(1, pixels)))
 
 
 def encode_rows(

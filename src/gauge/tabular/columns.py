@@ -34,12 +34,17 @@ TEXT_TOKENS = 64  # longest text for a pretrained encoder, in tokens
 UNKNOWN, FIRST_WORD = 1, 2  # numbers of words; 0 is padding
 TOLERATED = 0.1  # share of unreadable values in a training column that count as missing; more are an error
 IMAGE_SIDE = 64  # pixels
+FINE_COLUMNS = 500  # numbers and categories that have a unit each; more are one unit in all, as attention is quadratic
 
 
 def missing(column: pd.Series) -> pd.Series:
     """True where a cell is NaN, None, NaT, blank, or a word such as "NA", "?" and "unknown"."""
     if column.dtype.kind in "biufMm":
         return column.isna()
+    if isinstance(column.dtype, pd.StringDtype):  # each different text is looked at once
+        codes, words = pd.factorize(column)
+        flags = [*(word.strip().lower() in MISSING for word in words), True]
+        return pd.Series(np.array(flags)[codes], column.index, name=column.name)
     words = column.map(lambda value: isinstance(value, str) and value.strip().lower() in MISSING)
     return column.isna() | words.astype(bool)
 
@@ -116,7 +121,11 @@ class Category:
 
     @classmethod
     def of(cls, column: pd.Series) -> "Category":
-        name, counts = str(column.name), Counter(_words(column[~missing(column)]))
+        codes, words = _words(column[~missing(column)])
+        counts: Counter[str] = Counter()
+        for word, count in zip(words, np.bincount(codes, minlength=len(words)).tolist(), strict=True):
+            counts[word] += count
+        name = str(column.name)
         if len(counts) > CATEGORIES:
             logger.warning("column %r keeps %d of %d categories, the most frequent", name, CATEGORIES, len(counts))
         return cls(name, tuple(word for word, _ in sorted(counts.most_common(CATEGORIES))))
@@ -125,7 +134,8 @@ class Category:
         available = ~missing(column)
         numbers = {word: float(index) for index, word in enumerate(self.words)}
         codes = np.full(len(column), np.nan)
-        codes[available] = [numbers.get(word, np.nan) for word in _words(column[available])]
+        positions, words = _words(column[available])
+        codes[available] = np.array([numbers.get(word, np.nan) for word in words])[positions]
         if unknown := int(np.isnan(codes[available]).sum()):
             logger.warning("column %r: %d values were not seen in training and count as missing", self.name, unknown)
         return codes
@@ -149,10 +159,6 @@ class Text:
         counts = Counter(word.lower() for text in texts for word in text)
         lengths = np.array([len(text) for text in texts])
         length = int(np.clip(np.quantile(lengths, 0.95), 1, TEXT_WORDS))
-        if length == TEXT_WORDS and (cut := np.mean(lengths > length)) > 0.05:
-            logger.warning(
-                "column %r: texts are cut after %d words; %.0f %% are longer", column.name, length, 100 * cut
-            )
         known = [word for word, _ in sorted(counts.most_common(VOCABULARY), key=lambda item: (-item[1], item[0]))]
         return cls(str(column.name), tuple(known), length)
 
@@ -316,6 +322,8 @@ def _report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reas
     logger.warning("%s; counted as missing", message)
 
 
-def _words(column: pd.Series) -> list[str]:
-    """Values as text; 1.0 becomes 1, since pandas turns integers into floats where cells are missing."""
-    return [WHOLE.sub(r"\1", str(value).strip()) for value in column]
+def _words(column: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """The different values as texts, and which of them each cell has; 1.0 becomes 1, since pandas turns integers into
+    floats where cells are missing."""
+    codes, texts = pd.factorize(column.map(str))
+    return codes, [WHOLE.sub(r"\1", text.strip()) for text in texts]

@@ -5,14 +5,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array, check_random_state, compute_class_weight
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge import __version__
@@ -21,18 +20,19 @@ from gauge.registry import IMPUTERS, pick
 from gauge.tabular import inputs, saving
 from gauge.tabular.columns import IMAGE_SIDE, ImageFiles
 from gauge.tabular.effects import importance
-from gauge.tabular.ensemble import Network, choose_experts
+from gauge.tabular.ensemble import Network, choose_experts, expert_weights
 from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
 from gauge.tabular.experts import Task
 from gauge.tabular.explanation import Explanation, Reader
 from gauge.tabular.fitting import SIZES, Recipe, Strategy
-from gauge.tabular.learning import fit_ensemble
+from gauge.tabular.learning import FittedEnsemble, fit_ensemble
 from gauge.tabular.options import check_options
 from gauge.tabular.rows import Rows, cut_texts
 from gauge.tabular.schema import Schema
+from gauge.tabular.stream import Stream
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
-from gauge.training.progress import stage_progress
+from gauge.training.progress import record_history, stage_progress
 from gauge.training.stages import OnEpoch
 from gauge.types import SupportsComplete
 
@@ -127,22 +127,35 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, folder: str | Path | None = None) -> Self:
-        """Train on rows and their labels, or the name of the column with the labels.
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        folder: str | Path | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
+        """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
+        also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md.
 
-        With a folder every epoch is saved, and the same call continues an interrupted training.
+        With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is called with
+        the name of the stage after each epoch of the network; `history_` has their losses.
         """
         check_options(self)
-        frame, y = self._rows_and_labels(X, y)
-        self.classes_, labels = inputs.class_numbers(y)
-        weights = _check_weights(sample_weight, len(frame))
-        balance = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[labels])
-        self.class_weight_: list[float] = balance.tolist()
-        self.recipe_ = self._recipe(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        stream = Stream.of(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
+        frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
+        frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
+        self.classes_, every = inputs.class_numbers(y if stream is None else stream.labels)
+        labels = every if stream is None else every[frame.index]
+        self.class_weight_ = inputs.class_weights(self.class_weight, self.classes_, every)
+        self.recipe_ = self._recipe(seed)
         self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
         self.experts_ = choose_experts(self.experts, self.schema_)
-        self._print(*self.schema_.summary(), *cut_texts(self.schema_, frame))
-        for problem in inputs.cost_problems(len(self.schema_.columns)):
+        self._print(*self.schema_.summary())
+        cut = cut_texts(self.schema_, frame) if "network" in self.experts_ else []
+        for problem in (*inputs.width_problems(len(self.schema_.table)), *cut):
             logger.warning(problem)
         encoded = self.schema_.encode(frame, self._image_files(), training=True)
         self.missing_rates_ = self.schema_.missing_rates(encoded)
@@ -154,31 +167,36 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         used = np.flatnonzero(~encoded.empty & (weights > 0))
         if not len(used):
             raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
-        counts = np.bincount(labels[used], weights[used], len(self.classes_))
+        shares = np.bincount(every, minlength=len(self.classes_)) / len(every)
+        counts = shares if stream else np.bincount(labels[used], weights[used], len(self.classes_))
         self.class_prior_ = counts / counts.sum()
-        shares = np.bincount(labels, minlength=len(self.classes_)) / len(labels)
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
-        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed)
-        with self._progress() as on_epoch:
+        where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
+        streamed = stream and stream.encoded(self.schema_, every, frame.index[used], self._image_files(), **where)
+        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed)
+        with self._progress() as show:
+            self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
             fitted = fit_ensemble(
                 task,
                 self.experts_,
                 self.recipe_,
                 prior=self.class_prior_,
                 validation=self.validation,
-                device=pick_device(self.device),
-                folder=None if folder is None else Path(folder),
-                on_epoch=on_epoch,
+                **where,
+                on_epoch=heard,
             )
+        self._keep(fitted, int(encoded.empty.sum()))
+        return self
+
+    def _keep(self, fitted: FittedEnsemble, empty: int) -> None:
         self.ensemble_, self.leaderboard_, self.recipe_ = fitted.ensemble, fitted.leaderboard, fitted.recipe
-        self.n_rows_ = fitted.rows | {"empty": int(encoded.empty.sum())}
+        self.n_rows_ = fitted.rows | {"empty": empty}
         network = fitted.network
         self.strategy_: Strategy = network.strategy if network else "mask"
         self.validation_scores_ = network.scores if network else {}
         self.epochs_, self.cut_short_ = (network.epochs, network.cut_short) if network else ({}, {})
         self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_)
-        return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
@@ -271,6 +289,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """The classifier that `save` wrote to a folder, ready to predict."""
         return saving.load(cls, Path(folder), device=device, image_folder=image_folder)
 
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, revision: str | None = None, **options: Any) -> Self:
+        """The classifier in a folder or else in a repository of the Hugging Face Hub; `options` are those of `load`."""
+        return cls.load(saving.local_folder(str(name), revision), **options)
+
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
         """The table without the column of labels, and the labels."""
         self.target_: str | None = None
@@ -357,20 +380,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def _facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""
+        weights = expert_weights(self.leaderboard_)
         encoders = ", ".join(f"{column}: {source}" for column, source in self.schema_.encoders.items())
         return {
             "Predicts": self.target_ or "the label",
             "Model": f"gauge-ml {__version__}, size {self.size!r}, random_state {self.random_state}",
-            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in self._weights().items()),
+            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
             "Strategy": self.verdict_,
             "Trained on": f"{self.n_rows_['train']} rows, {self.n_rows_['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates_.values())):.0f} % of all cells",
         } | ({"Pretrained encoders": encoders} if encoders else {})
-
-    def _weights(self) -> dict[str, float]:
-        """What each expert weighs in the answers for rows held out."""
-        lines = self.leaderboard_[self.leaderboard_["expert"] != "combined"]
-        return dict(zip(lines["expert"], lines["weight"], strict=True))
 
     def _progress(self) -> AbstractContextManager[OnEpoch]:
         return stage_progress() if self.verbose else nullcontext(lambda stage, epoch: None)
@@ -378,13 +397,3 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _check_weights(weights: Any, rows: int) -> np.ndarray:
-    """A weight for each row, 1 unless given."""
-    if weights is None or isinstance(weights, Real):
-        weights = np.full(rows, 1.0 if weights is None else weights)
-    weights = check_array(weights, dtype=float, ensure_2d=False, ensure_non_negative=True, input_name="sample_weight")
-    if weights.shape != (rows,):
-        raise ValueError(f"sample_weight has shape {list(weights.shape)}; give one weight for each row, [{rows}]")
-    return weights

@@ -171,7 +171,7 @@ class Reader:
         )
         for position, row in enumerate(index.tolist()):
             inputs, observed = ({name: each[position] for name, each in arrays.items()} for arrays in (values, flags))
-            units = self._units(self._parts(frame.iloc[row], inputs, observed), numbers[position])
+            units = self._units(self._parts(frame.iloc[row], inputs, observed), self._per_part(numbers[position]))
             yield row, (before[position], units, self._images(inputs, observed))
 
     def _answers(self, probabilities: np.ndarray, decided: np.ndarray) -> list[tuple[str, float]]:
@@ -196,8 +196,18 @@ class Reader:
                 parts += [Part(first, word, word, bool(flags)) for word in words] + [None] * (count - len(words))
             else:
                 parts += [Part(first, name, "", bool(flags)) for name in part_names(count)]
-            parts += [None] * (self.model.encoder.layout[modality] - count)
+            if count:
+                parts += [None] * (self.model.encoder.layout[modality] - count)
         return parts
+
+    def _per_part(self, numbers: np.ndarray) -> np.ndarray:
+        """The numbers of each unit; those of a table that is one unit for each of its cells, which share its attention."""
+        if "table" not in self.schema.modalities or self._fine_units("table"):
+            return numbers
+        cells = len(self.schema.table)
+        shared = np.repeat(numbers[:1], cells, 0)  # the table is the first modality
+        shared[:, 2:] /= cells
+        return np.concatenate([shared, numbers[1:]])
 
     def _fine_units(self, modality: str) -> int:
         """Without the unit that reads the whole modality."""

@@ -1,4 +1,4 @@
-"""Tables in files: CSV, TSV, JSON Lines and Parquet, read whole or in parts."""
+"""Tables in files: CSV, TSV, JSON Lines and Parquet, one file or many, read whole or in parts."""
 
 import itertools
 import json
@@ -15,31 +15,59 @@ LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*SEPARATORS, *LINES, ".parquet")
 
 
-def read_rows(path: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
-    """The table, `rows` at a time, with one index over all parts. The cells of text files are texts: what they mean does
-    not depend on the other cells of their part."""
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{path} is not a supported table; give a file that ends in {', '.join(SUFFIXES)}")
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    empty = True
-    try:
-        for part in _parts(path, suffix, rows):
-            empty = empty and not len(part)
-            yield part
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not written in UTF-8 (byte {error.start}); save it in UTF-8") from error
-    except ValueError as error:  # those of pandas, too
-        raise ValueError(f"{path} cannot be read as a table ({_reason(error)})") from error
-    if empty:
-        raise ValueError(f"{path} has no rows; give a table with some")
+def table_files(table: Path) -> list[Path]:
+    """The files of a table, sorted: the file itself, those in a folder, or those that match a pattern (part-*.csv)."""
+    if table.is_dir():
+        files = sorted(path for path in table.iterdir() if path.suffix.lower() in SUFFIXES)
+    elif table.exists() or not re.search(r"[*?[]", table.name):
+        files = [table]
+    else:
+        files = sorted(table.parent.glob(table.name))
+    endings = sorted({path.suffix.lower() for path in files})
+    if not files:
+        raise ValueError(f"{table} holds no table; give a file, a folder or a pattern of {', '.join(SUFFIXES)} files")
+    if len(endings) > 1:
+        raise ValueError(f"{table} holds files that end in {' and '.join(endings)}; choose one kind by a pattern")
+    if endings[0] not in SUFFIXES:
+        raise ValueError(f"{files[0]} is not a supported table; give a file that ends in {', '.join(SUFFIXES)}")
+    for path in files:
+        if not path.is_file():
+            raise ValueError(f"there is no file {path}")
+    return files
 
 
-def read_table_file(path: Path) -> pd.DataFrame:
+def table_folder(table: Path) -> Path:
+    """The folder of a table, which the paths of images are relative to."""
+    return table if table.is_dir() else table.parent
+
+
+def read_rows(table: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
+    """The table, at most `rows` at a time, with one index over all its files. The cells of text files are texts: what they
+    mean does not depend on the other cells of their part."""
+    start = 0
+    for path in table_files(table):
+        try:
+            for part in _parts(path, path.suffix.lower(), rows):
+                part.index = range(start, start + len(part))
+                start += len(part)
+                yield part
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not written in UTF-8 (byte {error.start}); save it in UTF-8") from error
+        except ValueError as error:  # those of pandas, too
+            raise ValueError(f"{path} cannot be read as a table ({_reason(error)})") from error
+    if not start:
+        raise ValueError(f"{table} has no rows; give a table with some")
+
+
+def read_table_file(table: Path) -> pd.DataFrame:
     """The whole table; a column of texts that are all numbers, or all True and False, has that type."""
-    (table,) = read_rows(path)
-    return table.apply(_typed) if path.suffix.lower() in SEPARATORS else table
+    parts = list(read_rows(table))
+    return with_types(table, pd.concat(parts) if len(parts) > 1 else parts[0])
+
+
+def with_types(table: Path, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a table, with types where its files have none."""
+    return rows.apply(_typed) if table_files(table)[0].suffix.lower() in SEPARATORS else rows
 
 
 def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
@@ -95,10 +123,8 @@ def _json_lines(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     """Every line an object; types are those of JSON (pandas would turn "007" into 7 and some columns into dates)."""
     with path.open(encoding="utf-8-sig") as file:
         lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
-        start = 0
         while part := [_json_object(number, line) for number, line in itertools.islice(lines, rows)]:
-            yield pd.DataFrame(part, range(start, start + len(part)), dtype=object)
-            start += len(part)
+            yield pd.DataFrame(part, dtype=object)
 
 
 def _json_object(number: int, line: str) -> dict[str, Any]:
@@ -116,10 +142,6 @@ def _parquet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise ValueError("reading Parquet needs pyarrow; install it with: pip install 'gauge-ml[parquet]'") from error
-    start = 0
     with ParquetFile(path) as file:
         for batch in file.iter_batches(min(rows, max(1, file.metadata.num_rows))):
-            part = batch.to_pandas()
-            part.index = range(start, start + len(part))
-            start += len(part)
-            yield part
+            yield batch.to_pandas()

@@ -24,7 +24,7 @@ from gauge.model.gauge import Gating
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
 from gauge.registry import IMPUTERS, pick
-from gauge.tabular.columns import Column, Image, PretrainedText, Text
+from gauge.tabular.columns import FINE_COLUMNS, Column, Image, PretrainedText, Text
 from gauge.tabular.pretrained import Pretrained
 from gauge.tabular.schema import Schema
 from gauge.training.inference import predict_split
@@ -265,7 +265,8 @@ def build(
     plus: bool = True,
 ) -> GaugePlus:
     """The untrained network for these columns: one unit for every number, category, word and part of an image, one more for
-    each modality as a whole, and a head for each modality. Without `plus` it is the network of 0.1.0, which has neither.
+    each modality as a whole, and a head for each modality. More than `FINE_COLUMNS` numbers and categories are one unit in
+    all. Without `plus` it is the network of 0.1.0, which has units of columns only.
 
     `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file.
     """
@@ -273,8 +274,11 @@ def build(
     for modality, columns in schema.modalities.items():
         whole: Encoder | None = None
         if modality == "table":
-            fine: Encoder = Cells((len(columns),), size.dim, schema.cardinalities)
             whole = FlatTable((len(columns),), size.dim, schema.cardinalities)
+            if plus and len(columns) > FINE_COLUMNS:
+                encoders[modality] = whole
+                continue
+            fine: Encoder = Cells((len(columns),), size.dim, schema.cardinalities)
         else:
             fine = _encoder(columns[0], size, pretrained)
         flat = fine.units * fine.width <= FLAT or whole is not None

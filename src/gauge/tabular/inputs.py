@@ -3,20 +3,23 @@
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from numbers import Number
+from decimal import Decimal
+from numbers import Number, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
-from sklearn.utils import check_array
+from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
+
+from gauge.tabular.columns import FINE_COLUMNS
 
 logger = logging.getLogger(__name__)
 
 QUANTITY = 20  # different integers from which on a target looks like a quantity
-MANY_COLUMNS = 500  # above which a fit may take hours
+LABELS = ("a text", "a number", "a truth value")
 
 
 def is_frame(rows: Any) -> bool:
@@ -85,6 +88,52 @@ def by_position(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return rows.set_axis(list(names), axis=1)
 
 
+def drop_unlabelled(frame: pd.DataFrame, y: Any, weights: np.ndarray) -> tuple[pd.DataFrame, Any, np.ndarray]:
+    """The rows that have a label, the labels and their weights."""
+    column = (
+        y if isinstance(y, pd.Series) else pd.Series(y if isinstance(y, list | tuple) else column_or_1d(y, warn=True))
+    )
+    known = has_label(column)
+    if known.all():
+        return frame, y, weights
+    if not known.any():
+        raise ValueError("all labels are missing; give rows that have one")
+    count, first = (~known).sum(), frame.index[~known][0]
+    logger.warning("%d rows have no label, first row %s; they are left out of training", count, first)
+    labels = column[known].infer_objects()
+    whole = pd.api.types.is_float_dtype(labels) and (labels % 1 == 0).all()  # integers beside missing ones
+    return frame[known], labels.astype("int64") if whole else labels, weights[known]
+
+
+def has_label(column: pd.Series) -> np.ndarray:
+    """Where a label is neither missing nor blank."""
+    blank = column.map(lambda label: isinstance(label, str) and not label.strip()).fillna(True).astype(bool)
+    return ~(column.isna() | blank).to_numpy(bool)
+
+
+def check_weights(weights: Any, rows: int) -> np.ndarray:
+    """A weight for each row, 1 unless given."""
+    if weights is None or isinstance(weights, Real):
+        weights = np.full(rows, 1.0 if weights is None else weights)
+    weights = check_array(weights, dtype=float, ensure_2d=False, ensure_non_negative=True, input_name="sample_weight")
+    if weights.shape != (rows,):
+        raise ValueError(f"sample_weight has shape {list(weights.shape)}; give one weight for each row, [{rows}]")
+    return weights
+
+
+def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[float]:
+    """What each class counts in a decision; `labels` are class numbers."""
+    weights = compute_class_weight(given, classes=classes, y=classes[labels])
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong) or not weights.any():
+        number = wrong[0] if len(wrong) else 0
+        raise ValueError(
+            f"class_weight gives class {classes[number]!r} the weight {weights[number]:g}; give finite weights of at least "
+            "0, one of them above 0"
+        )
+    return weights.tolist()
+
+
 def class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order, and the number of the class of every row."""
     if isinstance(y, pd.Series) and pd.api.types.is_numeric_dtype(y.dtype) and not y.isna().any():
@@ -92,12 +141,8 @@ def class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(y, list | tuple):
         _check_types(y)  # as an array they would all be texts
     labels = pd.Series(column_or_1d(y, warn=True))
-    blank = labels.map(lambda label: isinstance(label, str) and not label.strip()).astype(bool)
-    unlabelled = np.flatnonzero(labels.isna() | blank)
-    if len(unlabelled):
-        raise ValueError(f"the label of row {unlabelled[0]} is missing ({len(unlabelled)} in all); drop these rows")
     values = labels.to_numpy()
-    if values.dtype == object:
+    if values.dtype.kind in "OSMm":
         _check_types(values)
         values = values if isinstance(values[0], str) else np.array(values.tolist())
     _check_quantity(labels)
@@ -132,12 +177,12 @@ def target_problems(values: pd.Series) -> Iterator[str]:
         yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
 
 
-def cost_problems(columns: int) -> Iterator[str]:
-    """Why a fit may be expensive."""
-    if columns > MANY_COLUMNS:
+def width_problems(columns: int) -> Iterator[str]:
+    """What many columns of numbers and categories mean for the network."""
+    if columns > FINE_COLUMNS:
         yield (
-            f"the table has {columns} columns; training time grows with their square and may be hours: drop columns "
-            "(columns=, --column NAME=ignore) or set a time limit (time_limit=, --time-limit)"
+            f"{columns} columns are numbers and categories, more than {FINE_COLUMNS}; the network reads them as one unit "
+            "with one gate: drop columns (columns=, --column NAME=ignore) for a gate of each"
         )
 
 
@@ -149,12 +194,15 @@ def _check_types(labels: Sequence[Any] | np.ndarray) -> None:
         raise ValueError(
             f"labels are of one type, but {first!r} is {one} and {second!r} is {other}; make them all texts"
         )
+    for name, label in kinds.items():
+        if name not in LABELS:
+            raise ValueError(f"labels are texts, numbers or truth values, but {label!r} is {name}; make them texts")
 
 
 def _type_name(label: Any) -> str:
     if isinstance(label, bool | np.bool_):
         return "a truth value"
-    if isinstance(label, Number):
+    if isinstance(label, Number) and not isinstance(label, Decimal):
         return "a number"
     return "a text" if isinstance(label, str) else f"a {type(label).__name__}"
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from gauge.registry import pick
 from gauge.tabular.columns import CATEGORIES, TOLERATED, ImageFiles, missing
-from gauge.tabular.inputs import as_pandas, cost_problems, target_problems
+from gauge.tabular.inputs import as_pandas, target_problems, width_problems
 from gauge.tabular.kinds import infer_kind
 from gauge.tabular.numbers import Writing, plain
 
@@ -55,7 +55,6 @@ def inspect_table(
         problems.append(
             f"{copies} rows are exact copies of others; if they end up in training and test, scores mislead"
         )
-    problems += cost_problems(frame.shape[1])
     lines, missingness = [], {}
     for name in frame.columns.drop(target) if target else frame.columns:
         column, mask = frame[name], missing(frame[name])
@@ -74,6 +73,7 @@ def inspect_table(
         missingness[name] = mask.to_numpy(float)
     varied = pd.DataFrame({name: flags for name, flags in missingness.items() if 0 < flags.mean() < 1})
     table = pd.DataFrame(lines, columns=["column", "kind", "missing", "distinct", "example", "note"])
+    problems += width_problems(int(table["kind"].isin(["number", "category"]).sum()))
     return Inspection(table, varied.corr(), problems, len(frame))
 
 
@@ -93,7 +93,7 @@ def _column_problems(kind: str, values: pd.Series, missing_rate: float) -> Itera
 def _target_problems(labels: pd.Series) -> Iterator[str]:
     values = labels[labels.notna() & (labels.astype(str).str.strip() != "")]
     if len(values) < len(labels):
-        yield f"{labels.name}: {len(labels) - len(values)} labels are missing; drop these rows"
+        yield f"{labels.name}: {len(labels) - len(values)} labels are missing; these rows are not learned from"
     counts = values.value_counts()
     if len(counts) < 2:
         yield f"{labels.name}: there is only one class"

@@ -56,13 +56,15 @@ def fit_ensemble(
         if len(val) and len(np.unique(task.labels[val])) < task.classes:  # an AUC needs every class
             recipe = replace(recipe, metric=ACCURACY)
         encoded, spent = task.rows.encoded, time.monotonic() - started
+        split = encoded.dataset("train", train, task.labels).to(device) if task.streamed is None else task.streamed(val)
+        weights = torch.from_numpy(task.weights[train]) if task.streamed is None else torch.ones(len(split))
         fitted = train_model(
             task.rows.schema,
             task.classes,
             recipe if recipe.seconds is None else replace(recipe, seconds=max(recipe.seconds - spent, 0.0)),
-            train=encoded.dataset("train", train, task.labels).to(device),
+            train=split,
             val=encoded.dataset("val", val, task.labels).to(device) if len(val) else None,
-            weights=torch.from_numpy(task.weights[train]).float().to(device),
+            weights=weights.float().to(device),
             folder=folder,
             on_epoch=on_epoch,
         )
@@ -74,7 +76,8 @@ def fit_ensemble(
         validated = replace(ensemble, experts=held_out), task.rows.take(val), task.labels[val]
         learn_combination(*validated, rate=recipe.rate)
         board = leaderboard(*validated)
-    return FittedEnsemble(ensemble, board, {"train": len(train), "val": len(val)}, fitted, recipe)
+    learned_from = len(train) if fitted is None else len(split)
+    return FittedEnsemble(ensemble, board, {"train": learned_from, "val": len(val)}, fitted, recipe)
 
 
 def _folds(task: Task, validation: float) -> Folds:

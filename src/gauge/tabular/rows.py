@@ -98,9 +98,9 @@ def cut_texts(schema: Schema, frame: pd.DataFrame) -> list[str]:
             texts = [text for text in _texts(frame[column.name]) if text]
             longer = 100 * np.mean([len(WORD.findall(text)) > column.length for text in texts])
             if longer:
-                first = f"text: {column.name}: the network reads the first {column.length} words"
                 lines.append(
-                    f"{first}; {longer:.0f} % of the texts are longer, only the linear expert reads them whole"
+                    f"column {column.name!r}: the network reads the first {column.length} words; {longer:.0f} % of the "
+                    "texts are longer, only the linear expert reads them whole"
                 )
     return lines
 

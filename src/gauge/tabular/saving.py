@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ FORMAT = "gauge-classifier-4"
 ALONE = "gauge-classifier-3"  # before 0.2.0: a network without whole units, heads and other experts
 UNCHECKED = "gauge-classifier-2"  # of gauge-ml 0.1.0: the same without checksums
 ABOUT, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
+HISTORY = "metrics.jsonl"
 ELSEWHERE = (
     "device",
     "image_folder",
@@ -57,7 +58,7 @@ model.predict(table)
 - Versions: torch {torch}, format {format}
 - Training rows in the file: {donors}
 
-## Columns
+{curve}## Columns
 
 | column | kind | missing in training |
 |---|---|---|
@@ -92,6 +93,7 @@ def save(model: "GaugeClassifier", folder: Path) -> None:
         tensors |= {f"imputer.{name}": tensor for name, tensor in _imputer_state(model).items()}
     checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
     model.schema_.save_tokenizers(folder / TOKENIZERS)
+    checkpoint.write_text(folder / HISTORY, "".join(f"{json.dumps(epoch)}\n" for epoch in model.history_))
     checkpoint.write_text(folder / CARD, card(model))
     about["files"] = _file_checksums(folder)
     about["sha256"] = _checksum(about)
@@ -110,6 +112,8 @@ def load(
             f"{folder / ABOUT} is damaged ({type(error).__name__}: {error}); save the classifier again"
         ) from error
     model.set_params(device=device, image_folder=image_folder, verbose=False)
+    history = folder / HISTORY
+    model.history_ = [json.loads(line) for line in history.read_text().splitlines()] if history.is_file() else []
     path = folder / WEIGHTS
     tensors, _ = checkpoint.load(path)
     broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
@@ -122,6 +126,27 @@ def load(
     model.ensemble_ = restored(state, _part("experts.", tensors), model.schema_, network, model.class_prior_)
     model.leaderboard_ = unscored(model.ensemble_) if state is None else pd.DataFrame(about["leaderboard"])
     return model
+
+
+def local_folder(name: str, revision: str | None) -> Path:
+    """The folder of that name or, if there is none, the files of the Hub's repository of that name, which are downloaded."""
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise ValueError(
+            f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
+        ) from error
+    patterns = [ABOUT, WEIGHTS, CARD, f"{TOKENIZERS}/*"]
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"there is no folder {name}, and no such repository on the Hub ({reason}); check name and token"
+        ) from error
 
 
 def _network(
@@ -172,7 +197,22 @@ def card(model: "GaugeClassifier") -> str:
         format=FORMAT,
         donors=donors,
         columns="\n".join(columns),
+        curve=_curve(model.history_),
     )
+
+
+def _curve(history: Sequence[Mapping[str, Any]]) -> str:
+    """The mean losses of each stage after its first, middle and last epoch."""
+    stages: dict[str, list[Mapping[str, Any]]] = {}
+    for epoch in history:
+        stages.setdefault(epoch["stage"], []).append(epoch)
+    lines = []
+    for stage, epochs in stages.items():
+        for epoch in {each["epoch"]: each for each in (epochs[0], epochs[len(epochs) // 2], epochs[-1])}.values():
+            losses = ", ".join(f"{name} {value:.4g}" for name, value in epoch["losses"].items())
+            lines.append(f"| {stage} | {epoch['epoch']} | {losses} |\n")
+    head = "## Training curve\n\nAll epochs are in `metrics.jsonl`.\n\n| stage | epoch | losses |\n|---|---|---|\n"
+    return head + "".join(lines) + "\n" if lines else ""
 
 
 def _imputer_state(model: "GaugeClassifier") -> dict[str, Tensor]:
@@ -222,7 +262,11 @@ def _about(folder: Path) -> dict[str, Any]:
 
 def _file_checksums(folder: Path) -> dict[str, str]:
     """Those of the weights and tokenizers, so that they belong together."""
-    paths = [folder / WEIGHTS, *sorted(path for path in (folder / TOKENIZERS).rglob("*") if path.is_file())]
+    paths = [
+        folder / WEIGHTS,
+        folder / HISTORY,
+        *sorted(path for path in (folder / TOKENIZERS).rglob("*") if path.is_file()),
+    ]
     checksums = {}
     for path in paths:
         if path.is_file():

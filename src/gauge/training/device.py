@@ -27,3 +27,15 @@ def pick_device(name: torch.device | str | None, gpus: int | None = None) -> tor
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise ValueError("mps was asked for, but this machine or this build of torch has none; use cpu")
     return device
+
+
+def device_of_job(name: str | None, number: int, gpus: int | None = None) -> str | None:
+    """The device of one of several parallel jobs, which take turns on all GPUs unless one of them is named.
+
+    >>> [device_of_job("auto", number, gpus=2) for number in range(3)], device_of_job("cuda:1", 2, gpus=2)
+    (['cuda:0', 'cuda:1', 'cuda:0'], 'cuda:1')
+    >>> device_of_job(None, 1, gpus=0), device_of_job("cpu", 1, gpus=2)
+    (None, 'cpu')
+    """
+    gpus = torch.cuda.device_count() if gpus is None else gpus
+    return f"cuda:{number % gpus}" if name in (None, "auto", "cuda") and gpus > 1 else name

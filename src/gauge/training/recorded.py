@@ -6,7 +6,8 @@ At small batches a GPU waits for Python to launch kernels: a prediction with its
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge, informative
-from gauge.model.nn.streams import forget
+from gauge.model.nn.streams import forget, side_by_side
 from gauge.types import Batch, Evidence, Prediction
 
 logger = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 EAGER = 3  # calls before a recording, to allocate memory
 SIZES = (1, 8, 64, 512)  # samples of a recorded call
 
+Precision = Literal["float32", "bf16"]
 T = TypeVar("T")
 
 
@@ -74,7 +76,7 @@ class Recorded:
         self,
         model: Gauge | GaugePlus,
         *,
-        precision: Literal["float32", "bf16"] = "float32",
+        precision: Precision = "float32",
         compile: bool = False,
         sizes: Sequence[int] = SIZES,
     ) -> None:
@@ -84,17 +86,18 @@ class Recorded:
 
     def predict(self, batch: Batch) -> Prediction:
         """The prediction with evidence and gates; a batch that `predict` of the model refuses is refused alike."""
-        if not (self.compile or batch.index.is_cuda):
+        if not (self.compile or batch.index.is_cuda) or not len(batch):
             return self._eager(batch)
-        tensors = [*batch.inputs.values(), *batch.observed.values(), batch.index, batch.key]
-        size, parts = len(batch), []
-        for start in range(0, size, self.sizes[-1]):
-            part = [tensor[start : start + self.sizes[-1]] for tensor in tensors]
-            parts.append(self._part(batch.modalities, part))
+        keys = [batch.index] if batch.key is batch.index else [batch.index, batch.key]
+        tensors, most = [*batch.inputs.values(), *batch.observed.values(), *keys], self.sizes[-1]
+        parts = [
+            self._part(batch.modalities, [tensor[start : start + most] for tensor in tensors])
+            for start in range(0, len(batch), most)
+        ]
         results = (
             parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         )
-        if not results.pop("sound").all():
+        if not all(results.pop("sound").tolist()):
             return self._eager(batch)  # raises the error, or logs the warning
         evidence = Evidence(results["scores"], results["ungated"]) if "scores" in results else None
         return Prediction(results["logits"], evidence, results.get("gates"), results.get("trust"))
@@ -102,6 +105,10 @@ class Recorded:
     def _eager(self, batch: Batch) -> Prediction:
         with self._autocast(batch.index.device):
             return self.model.predict(batch)
+
+    def _decide(self, batch: Batch) -> Prediction:
+        with self._autocast(batch.index.device):
+            return self.model.decide(self.model.read(batch))
 
     def _autocast(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.half)
@@ -155,16 +162,15 @@ class Recorded:
             inputs, observed = (
                 dict(zip(modalities, part, strict=True)) for part in (tensors[:count], tensors[count : 2 * count])
             )
-            batch = Batch(inputs, observed, None, *tensors[2 * count :])
-            with self._autocast(batch.index.device):
-                prediction = self.model.decide(self.model.read(batch))
+            batch = Batch(inputs, observed, None, tensors[2 * count], tensors[-1])
+            calls: list[Callable[[], Any]] = [batch.sound, partial(self._decide, batch)]
+            sound, prediction = side_by_side(calls)
             results = {"logits": prediction.logits, "gates": prediction.gates, "trust": prediction.trust}
-            sound = batch.sound()
             if prediction.evidence is not None:
                 evidence = prediction.evidence
                 results |= {"scores": evidence.scores, "ungated": evidence.logits}
                 sound = sound & informative(evidence.scores)
-            results["sound"] = sound.expand(len(tensors[0]))
+            results["sound"] = sound[None]
             return {name: values for name, values in results.items() if values is not None}
 
         return predict

@@ -52,7 +52,7 @@ class Step:
     ) -> None:
         self.method, self.optimizer, self.train, self.settings = method, optimizer, train, settings
         self.loss = parallel_loss(method)
-        self.record = record and world() == 1 and train.device.type == "cuda"
+        self.record = record and world() == 1 and train.device.type == "cuda" and train.resident
         self.half = settings.precision == "bf16" and train.device.type == "cuda"
         self.eager_steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None

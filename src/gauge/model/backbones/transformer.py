@@ -36,7 +36,7 @@ class Transformer(Backbone):
         sequence = self._block(0).finish(sequence, query, key, value, attn_bias)
         for index in range(1, len(self.blocks)):
             sequence = self.blocks[index](sequence, attn_bias, self._reads(index))
-        return sequence[:, 0]
+        return sequence.squeeze(1)
 
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         for block in self.blocks[:-1]:

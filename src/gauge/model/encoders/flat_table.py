@@ -20,6 +20,7 @@ class FlatTable(Vector):
     """
 
     example_shape = (5,)
+    whole = True
 
     def __init__(
         self, shape: Sequence[int], width: int, cardinalities: Sequence[int] | None = None, hidden: int = 256

@@ -34,8 +34,11 @@ class Attention(nn.Module):
     def split(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """The queries of the first `reads` positions, and all keys and values: [b, h, s, c / h]."""
         dim = sequence.shape[-1]
-        query = F.linear(sequence[:, :reads], self.qkv.weight[:dim])
-        key, value = F.linear(sequence, self.qkv.weight[dim:]).chunk(2, -1)
+        if reads is None:
+            query, key, value = self.qkv(sequence).chunk(3, -1)
+        else:
+            query = F.linear(sequence[:, :reads], self.qkv.weight[:dim])
+            key, value = F.linear(sequence, self.qkv.weight[dim:]).chunk(2, -1)
         return split_heads(self.heads, query, key, value)  # type: ignore[return-value]
 
     def gather(self, query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None) -> Float[Tensor, "b r c"]:

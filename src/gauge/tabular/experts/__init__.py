@@ -4,12 +4,14 @@ Every expert reads the same `Rows`, answers with log-probabilities, and is saved
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from torch import Tensor
 
+from gauge.data import Dataset
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
 
@@ -19,13 +21,15 @@ Folds = list[tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Task:
-    """What to learn: rows, their labels and how much each counts."""
+    """What to learn: rows, their labels and how much each counts. Of a table larger than memory these are a sample, and
+    `streamed` makes the split of all rows but some of the sample, from which the network learns."""
 
     rows: Rows
     labels: np.ndarray
     weights: np.ndarray
     classes: int
     seed: int
+    streamed: Callable[[np.ndarray], Dataset] | None = None
 
 
 class Saved(NamedTuple):

@@ -1,4 +1,4 @@
-"""Logistic regression on numbers and their squares, categories as indicators, flags of missing cells, TF-IDF of texts."""
+"""Logistic regression on numbers, components of images, squares, indicators of categories and missing cells, and TF-IDF."""
 
 import warnings
 from typing import Any, Self
@@ -12,6 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
+from gauge.tabular.experts.pixels import Pixels
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
 
@@ -30,26 +31,28 @@ class Linear(Expert):
     def __init__(
         self,
         terms: dict[str, TfidfVectorizer],
+        pixels: Pixels,
         cardinalities: tuple[int, ...],
         coefficients: np.ndarray,
         offsets: np.ndarray,
     ) -> None:
-        self.terms, self.cardinalities = terms, np.array(cardinalities, int)
+        self.terms, self.pixels = terms, pixels
+        self.cardinalities = np.array([*cardinalities, *[1] * pixels.count], int)
         self.coefficients, self.offsets = coefficients, offsets
 
     @classmethod
     def reads(cls, schema: Schema) -> bool:
-        return any(column.kind != "image" for column in schema.columns)
+        return True
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> list[Self]:
         terms = {name: _terms(texts) for name, texts in task.rows.texts.items() if _has_words(texts)}
-        cardinalities = task.rows.schema.cardinalities
-        features = cls(terms, cardinalities, np.empty(0), np.empty(0)).features(task.rows)
+        known = terms, Pixels.fit(task.rows), task.rows.schema.cardinalities
+        features = cls(*known, np.empty(0), np.empty(0)).features(task.rows)
 
         def learn(rows: np.ndarray, penalty: float) -> Any:
             learned = _logistic(features[rows], task.labels[rows], task.weights[rows], task.classes, penalty)
-            return cls(terms, cardinalities, *learned)
+            return cls(*known, *learned)
 
         def loss(fitted: list[Any]) -> float:
             held_out = [
@@ -73,7 +76,8 @@ class Linear(Expert):
 
     def features(self, rows: Rows) -> Any:
         """A matrix, sparse where there are texts."""
-        cells, numeric = rows.cells, self.cardinalities == 1
+        cells = np.concatenate([rows.cells, self.pixels.columns(rows)], 1)
+        numeric = self.cardinalities == 1
         missing = np.isnan(cells)
         numbers = np.where(missing, 0.0, cells)[:, numeric]
         squares = np.where(missing[:, numeric], 0.0, (numbers**2 - 1) / 2)
@@ -87,6 +91,7 @@ class Linear(Expert):
     def save(self) -> Saved:
         tensors = {"coefficients": torch.from_numpy(self.coefficients), "offsets": torch.from_numpy(self.offsets)}
         tensors |= {f"idf.{name}": torch.from_numpy(each.idf_) for name, each in self.terms.items()}
+        tensors |= self.pixels.tensors()
         vocabularies = {name: each.get_feature_names_out().tolist() for name, each in self.terms.items()}
         return Saved(tensors, {"vocabularies": vocabularies})
 
@@ -97,7 +102,7 @@ class Linear(Expert):
             terms[name] = _vectorizer(vocabulary)
             terms[name].idf_ = saved.tensors[f"idf.{name}"].numpy()
         coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
-        return cls(terms, schema.cardinalities, coefficients, offsets)
+        return cls(terms, Pixels.load(saved.tensors), schema.cardinalities, coefficients, offsets)
 
 
 def _vectorizer(vocabulary: list[str] | None = None) -> TfidfVectorizer:

@@ -1,4 +1,4 @@
-"""Boosted trees on numbers and categories; a missing cell is read as missing.
+"""Boosted trees on numbers, categories and components of images; a missing cell is read as missing.
 
 LightGBM, because its models are plain text by public API: they are saved without pickle and read by other versions and
 machines. A saved HistGradientBoosting of scikit-learn consists of private classes; it also takes four times as long.
@@ -12,6 +12,7 @@ import torch
 from scipy.special import log_softmax
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
+from gauge.tabular.experts.pixels import Pixels
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
 
@@ -34,12 +35,12 @@ OPTIONS: dict[str, Any] = {
 class Trees(Expert):
     """The number of rounds is the one with the least loss on the rows held out, over all folds."""
 
-    def __init__(self, booster: lightgbm.Booster, classes: int, rounds: int) -> None:
-        self.booster, self.classes, self.rounds = booster, classes, rounds
+    def __init__(self, booster: lightgbm.Booster, pixels: Pixels, classes: int, rounds: int) -> None:
+        self.booster, self.pixels, self.classes, self.rounds = booster, pixels, classes, rounds
 
     @classmethod
     def reads(cls, schema: Schema) -> bool:
-        return bool(schema.table)
+        return any(column.kind != "text" for column in schema.columns)
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> list[Self]:
@@ -51,37 +52,46 @@ class Trees(Expert):
             "num_threads": torch.get_num_threads(),
             "seed": task.seed % 2**31,
         }
-        boosters: list[lightgbm.Booster] = []
+        pixels, boosters = Pixels.fit(task.rows), list[lightgbm.Booster]()
+        cells = _cells(task.rows, pixels)
         rounds = WITHOUT_VALIDATION
         if folds:
             stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
-            history: Any = lightgbm.cv(options, _data(task), ROUNDS, folds, callbacks=[stopping], return_cvbooster=True)
+            history: Any = lightgbm.cv(
+                options, _data(task, cells), ROUNDS, folds, callbacks=[stopping], return_cvbooster=True
+            )
             boosters, rounds = history["cvbooster"].boosters, history["cvbooster"].best_iteration
-        boosters = [lightgbm.train(options, _data(task), rounds), *boosters]
-        return [cls(booster, task.classes, rounds) for booster in boosters]
+        boosters = [lightgbm.train(options, _data(task, cells), rounds), *boosters]
+        return [cls(booster, pixels, task.classes, rounds) for booster in boosters]
 
     def predict(self, rows: Rows) -> np.ndarray:
         if not len(rows):
             return np.zeros((0, self.classes))
-        scores = np.asarray(self.booster.predict(rows.cells, raw_score=True, num_iteration=self.rounds))
+        scores = np.asarray(self.booster.predict(_cells(rows, self.pixels), raw_score=True, num_iteration=self.rounds))
         scores = np.stack([np.zeros_like(scores), scores], 1) if self.classes == 2 else scores
         return log_softmax(scores, axis=1)
 
     def save(self) -> Saved:
         text = self.booster.model_to_string().encode()
         about = {"classes": self.classes, "rounds": self.rounds}
-        return Saved({"text": torch.frombuffer(bytearray(text), dtype=torch.uint8)}, about)
+        return Saved({"text": torch.frombuffer(bytearray(text), dtype=torch.uint8), **self.pixels.tensors()}, about)
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
         text = bytes(saved.tensors["text"].numpy()).decode()
-        return cls(lightgbm.Booster(model_str=text), saved.about["classes"], saved.about["rounds"])
+        about = saved.about
+        return cls(lightgbm.Booster(model_str=text), Pixels.load(saved.tensors), about["classes"], about["rounds"])
 
 
-def _data(task: Task) -> lightgbm.Dataset:
+def _cells(rows: Rows, pixels: Pixels) -> np.ndarray:
+    cells = np.concatenate([rows.cells, pixels.columns(rows)], 1)
+    return cells if cells.shape[1] else np.zeros((len(rows), 1))  # no image of training could be read
+
+
+def _data(task: Task, cells: np.ndarray) -> lightgbm.Dataset:
     categorical = [index for index, size in enumerate(task.rows.schema.cardinalities) if size > 1]
     return lightgbm.Dataset(
-        task.rows.cells,
+        cells,
         task.labels,
         weight=task.weights,
         categorical_feature=categorical,

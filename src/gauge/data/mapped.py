@@ -1,0 +1,75 @@
+"""Datasets in files that are mapped into memory: read where a batch needs them, and dropped where memory is short."""
+
+import json
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from torch import Tensor
+
+from gauge.data.dataset import Dataset
+from gauge.data.files import write_text
+
+ABOUT = "dataset.json"
+
+
+def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
+    """Write a split that arrives in parts, each of them in memory. A folder that is complete stays as it is; where several
+    processes write the same folder, one of them does.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> part = Dataset("train", {"table": torch.ones(3, 2)}, torch.tensor([0, 1, 0]))
+    >>> with TemporaryDirectory() as folder:
+    ...     write_dataset(Path(folder), [part, part])
+    ...     print(len(read_dataset(Path(folder))))
+    6
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock"), ExitStack() as files:
+        if (folder / ABOUT).exists():
+            return
+        about: dict[str, Any] = {}
+        rows = 0
+        for part in parts:
+            tensors = _tensors(part)
+            if not about:
+                forms = [[*name, str(each.dtype), list(each.shape[1:])] for name, each in tensors.items()]
+                about = {"split": part.split, "note": part.note, "tensors": forms}
+                opened = [files.enter_context(_file(folder, number).open("wb")) for number in range(len(forms))]
+            for file, tensor in zip(opened, tensors.values(), strict=True):
+                file.write(tensor.contiguous().cpu().numpy().data)
+            rows += len(part)
+        if not rows:
+            raise ValueError("a dataset needs rows, but there are no parts; give at least one")
+        for file in opened:
+            file.flush()
+        write_text(folder / ABOUT, json.dumps(about | {"rows": rows}) + "\n")
+
+
+def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
+    """The split that `write_dataset` wrote; its batches are made on the device."""
+    path = folder / ABOUT
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no dataset (it has no {ABOUT}); write one with write_dataset")
+    about = json.loads(path.read_text(encoding="utf-8"))
+    parts: dict[str, dict[str, Tensor]] = {"inputs": {}, "observed": {}, "rows": {}}
+    for number, (kind, name, dtype, shape) in enumerate(about["tensors"]):
+        size = torch.Size([about["rows"], *shape])
+        form = {"size": size.numel(), "dtype": getattr(torch, dtype.removeprefix("torch."))}
+        parts[kind][name] = torch.from_file(str(_file(folder, number)), shared=False, **form).reshape(size)
+    rows = {name: each.to(device, copy=True) for name, each in parts["rows"].items()}
+    return Dataset(about["split"], parts["inputs"], observed=parts["observed"], note=about["note"], **rows)
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"{number}.bin"
+
+
+def _tensors(part: Dataset) -> dict[tuple[str, str], Tensor]:
+    """All tensors of a dataset, by kind and name."""
+    tensors = {("inputs", name): values for name, values in part.inputs.items()}
+    tensors |= {("observed", name): flags for name, flags in part.observed.items()} | {("rows", "labels"): part.labels}
+    return tensors if part.groups is None else tensors | {("rows", "groups"): part.groups}

@@ -1,0 +1,87 @@
+"""Predictions for tables in files on a Ray cluster: each worker loads the model once, and answers are written in parts."""
+
+import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from gauge.deploy.exported import load_classifier
+from gauge.deploy.scoring import columns_of, predict_rows
+from gauge.tabular.arrays import rows_at_once
+from gauge.tabular.files import table_files
+
+if TYPE_CHECKING:
+    from gauge.deploy.exported import ExportedClassifier
+    from gauge.tabular.estimator import GaugeClassifier
+
+
+@dataclass
+class Predictor:
+    """Predicts frames with the model in a folder or file, which is loaded when it is first used: small to send to a worker,
+    where it can serve as a function of Ray Data or of Spark's mapInPandas."""
+
+    model: Path
+    keep: Sequence[str] = ()
+    device: str | None = None
+    image_folder: Path | None = None
+    outside_images: bool = False
+
+    @cached_property
+    def classifier(self) -> "GaugeClassifier | ExportedClassifier":
+        options: dict[str, Any] = {"image_folder": self.image_folder, "outside_images": self.outside_images}
+        return load_classifier(self.model, device=self.device, **options)
+
+    def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return predict_rows(self.classifier, rows, self.keep)
+
+
+def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int) -> None:
+    """Predicts Parquet files on the Ray cluster that this process belongs to, or that RAY_ADDRESS names, or on this machine.
+
+    A worker that dies is replaced, and its part predicted again. The folder `out` appears when all parts are written. Model
+    and files have to be readable on every machine. A worker on "cuda" gets a GPU of its own.
+    """
+    files = table_files(table)
+    if files[0].suffix != ".parquet":
+        raise ValueError(f"Ray reads Parquet only, not {files[0]}; convert the table, or predict it without Ray")
+    if out.exists():
+        raise ValueError(f"{out} already exists; choose a new folder for the parts")
+    size = rows_at_once(columns_of(replace(predictor).classifier))  # a model that cannot be read is reported here
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise ValueError(f"a cluster needs {error.name}; install it with: pip install 'gauge-ml[ray]'") from error
+    if not ray.is_initialized():
+        ray.init(logging_level=logging.ERROR, log_to_driver=False)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    rows = ray.data.read_parquet([str(path.resolve()) for path in files])
+    answers = rows.map_batches(
+        _Worker,
+        fn_constructor_args=(predictor,),
+        batch_format="pandas",
+        batch_size=size,
+        compute=ray.data.ActorPoolStrategy(size=workers),
+        num_gpus=1 if str(predictor.device).startswith("cuda") else None,
+    )
+    part = out.with_name(out.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    answers.write_parquet(str(part.resolve()))
+    part.rename(out)
+
+
+class _Worker:
+    """What Ray builds once in each worker."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+        predictor.classifier  # noqa: B018 - loads the model
+
+    def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
+        return self.predictor(rows)

@@ -1,0 +1,100 @@
+"""Predictions for tables in files, part by part: memory does not grow with the rows. Nothing here imports torch."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pandas as pd
+
+from gauge.deploy.exported import ExportedClassifier
+from gauge.registry import pick
+from gauge.tabular.arrays import rows_at_once
+from gauge.tabular.columns import Column
+from gauge.tabular.files import read_rows
+
+if TYPE_CHECKING:
+    from gauge.tabular.estimator import GaugeClassifier
+
+FORMATS = (".csv", ".parquet")
+
+
+@dataclass
+class Count:
+    """Rows predicted, those of them with a known label, and those predicted rightly."""
+
+    rows: int = 0
+    labelled: int = 0
+    right: int = 0
+
+
+def predict_rows(
+    classifier: "GaugeClassifier | ExportedClassifier", rows: pd.DataFrame, keep: Sequence[str] = ()
+) -> pd.DataFrame:
+    """The columns to `keep`, the class of every row as `prediction`, and the probability of each class as `p(class)`."""
+    for name in keep:
+        pick(dict.fromkeys(rows.columns), name, "column to keep")
+    probabilities = classifier.predict_proba(rows)
+    answers = rows[list(keep)].assign(prediction=classifier.decide(probabilities))
+    columns = zip(classifier.classes_, probabilities.T, strict=True)
+    return answers.assign(**{f"p({label})": column.round(6) for label, column in columns})
+
+
+def predict_table(
+    classifier: "GaugeClassifier | ExportedClassifier",
+    table: Path,
+    write: Callable[[pd.DataFrame], object],
+    keep: Sequence[str] = (),
+) -> Count:
+    """Predicts the files of a table and calls `write` with the answers for each part."""
+    count = Count()
+    for part in read_rows(table, rows_at_once(columns_of(classifier))):
+        answers = predict_rows(classifier, part, keep)
+        write(answers)
+        count.rows += len(part)
+        if classifier.target_ in part:
+            labels = part[classifier.target_]
+            count.labelled += int(labels.isin(classifier.classes_).sum())
+            count.right += int((labels == answers["prediction"]).sum())
+    return count
+
+
+def columns_of(classifier: "GaugeClassifier | ExportedClassifier") -> Sequence[Column]:
+    """The columns that a classifier reads."""
+    columns: Any = classifier.columns if isinstance(classifier, ExportedClassifier) else classifier.schema_.columns
+    return tuple(columns)
+
+
+@contextmanager
+def answers_file(file: BinaryIO, ending: str) -> Iterator[Callable[[pd.DataFrame], object]]:
+    """A function that appends answers to a file, as CSV or Parquet, with the row number first."""
+    if ending == ".csv":
+        lines = 0
+
+        def write_csv(answers: pd.DataFrame) -> None:
+            nonlocal lines
+            file.write(answers.to_csv(index_label="row", header=not lines).encode())
+            lines += len(answers)
+
+        yield write_csv
+        return
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+    except ImportError as error:
+        raise ValueError("writing Parquet needs pyarrow; install it with: pip install 'gauge-ml[parquet]'") from error
+    writer: Any = None
+
+    def write_parquet(answers: pd.DataFrame) -> None:
+        nonlocal writer
+        rows = answers.rename_axis("row").reset_index()
+        if writer is None:
+            fields = pa.Schema.from_pandas(rows, preserve_index=False)
+            fields = [each.with_type(pa.string()) if pa.types.is_null(each.type) else each for each in fields]
+            writer = ParquetWriter(file, pa.schema(fields))
+        writer.write_table(pa.Table.from_pandas(rows, writer.schema, preserve_index=False))
+
+    yield write_parquet
+    if writer is not None:
+        writer.close()

@@ -1,0 +1,72 @@
+"""Predictions on a Ray cluster of two workers on this machine, one of which dies."""
+
+import os
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import mistake, unchecked
+
+from gauge import GaugeClassifier
+from gauge.deploy.cluster import Predictor, predict_on_ray
+
+FRAME = pd.DataFrame({"id": range(60), "age": np.arange(60) % 7 * 10.0, "ill": ["no", "yes"] * 30})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    with unchecked():
+        model = GaugeClassifier(experts="linear", random_state=0, verbose=False).fit(FRAME.drop(columns="id"), "ill")
+    model.save(folder / "model")
+    for number in range(3):
+        FRAME[20 * number : 20 * (number + 1)].to_parquet(folder / f"part-{number}.parquet", index=False)
+    return folder
+
+
+def test_a_predictor_is_a_function_of_frames_that_loads_its_model_once(folder):
+    predictor = Predictor(folder / "model", keep=["id"])
+    answers = predictor(FRAME)
+    assert list(answers) == ["id", "prediction", "p(no)", "p(yes)"]
+    assert answers["prediction"].tolist() == GaugeClassifier.load(folder / "model").predict(FRAME).tolist()
+    assert predictor.classifier is predictor.classifier
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ray"], "--ray writes parts into a folder, not to the terminal; give --out FOLDER"),
+        (["--ray", "--out", "p.csv"], "--ray writes parts into a folder, not to p.csv; give --out FOLDER"),
+        (["--ray", "--out", "model"], "model already exists; choose a new folder for the parts"),
+    ],
+)
+def test_mistakes_are_found_before_a_cluster_is_asked(folder, arguments, message):
+    assert message in mistake("predict", "model", "part-*.parquet", *arguments, cwd=folder)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_two_workers_predict_all_rows_although_one_of_them_dies(folder, monkeypatch):
+    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 20)
+    ray = pytest.importorskip("ray")
+
+    class Mortal(Predictor):  # defined here, so that Ray sends its code to the workers
+        def __call__(self, rows):
+            if not (folder / "died").exists():
+                (folder / "died").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().__call__(rows)
+
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    try:
+        predict_on_ray(Mortal(folder / "model", keep=["id"]), folder / "part-*.parquet", folder / "out", workers=2)
+    finally:
+        ray.shutdown()
+    assert (folder / "died").exists()
+    answers = pd.read_parquet(folder / "out").sort_values("id", ignore_index=True)
+    expected = Predictor(folder / "model", keep=["id"])(FRAME)
+    assert answers["prediction"].tolist() == expected["prediction"].tolist()
+    assert np.allclose(answers.filter(like="p("), expected.filter(like="p("), atol=2e-6)
+    assert len(list((folder / "out").glob("*.parquet"))) > 1
+    assert not list(folder.glob("*.part"))

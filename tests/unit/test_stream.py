@@ -1,0 +1,93 @@
+"""Tables and datasets larger than memory: the same answers as in memory."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers import assert_equal, dataset, gauge, unchecked
+
+from gauge import GaugeClassifier, TrainSettings, fit
+from gauge.data.mapped import read_dataset, write_dataset
+from gauge.tabular.stream import Stream
+
+OPTIONS = {"epochs": 1, "random_state": 0, "verbose": False}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    draw = np.random.default_rng(0)
+    age, ward = draw.normal(50, 9, 120).round(1), draw.choice(["north", "south"], 120)
+    ill = np.where(age + 9 * (ward == "north") > 54, "yes", "no")
+    table = pd.DataFrame({"age": age, "ward": ward, "ill": ill})
+    return table.assign(age=table["age"].mask(draw.random(120) < 0.2))
+
+
+@pytest.fixture(scope="module")
+def files(frame, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    for number in range(3):
+        frame[40 * number : 40 * (number + 1)].to_parquet(folder / f"part-{number}.parquet", index=False)
+    frame.to_csv(folder / "table.csv", index=False)
+    return folder
+
+
+def test_a_mapped_dataset_trains_the_model_that_memory_trains(tmp_path):
+    train = dataset("train", 40)
+    write_dataset(tmp_path, (train.take(rows) for rows in torch.arange(40).split(7)))
+    mapped = read_dataset(tmp_path)
+    assert mapped.fingerprint == train.fingerprint
+    settings = TrainSettings(epochs=1, batch_size=16, masks="up-to=0.5")
+    models = [gauge(), gauge()]
+    for model, split in zip(models, (train, mapped), strict=True):
+        fit(model, split, settings=settings)
+    assert_equal(models[0].state_dict(), models[1].state_dict())
+
+
+def test_a_dataset_that_is_complete_is_not_written_again(tmp_path):
+    write_dataset(tmp_path, [dataset("train", 10)])
+    write_dataset(tmp_path, iter([dataset("train", 20)]))
+    assert len(read_dataset(tmp_path)) == 10
+    with pytest.raises(ValueError, match="there are no parts; give at least one"):
+        write_dataset(tmp_path / "new", [])
+    with pytest.raises(ValueError, match="holds no dataset .* write one with write_dataset"):
+        read_dataset(tmp_path / "new")
+
+
+@pytest.mark.parametrize("pattern", ["part-*.parquet", "table.csv"])
+def test_a_table_in_files_fits_the_classifier_that_memory_fits(frame, files, pattern):
+    with unchecked():
+        expected = GaugeClassifier(**OPTIONS).fit(frame, "ill")
+        streamed = GaugeClassifier(**OPTIONS).fit(files / pattern, "ill")
+    assert np.array_equal(streamed.predict_proba(frame), expected.predict_proba(frame))
+    assert streamed.n_rows_ == expected.n_rows_
+
+
+def test_the_network_learns_from_all_rows_and_everything_else_from_a_sample(frame, files, monkeypatch):
+    monkeypatch.setattr("gauge.tabular.stream.SAMPLE", 60)
+    monkeypatch.setattr("gauge.tabular.stream.ROWS_AT_ONCE", 11)
+    stream = Stream.of(files / "part-*.parquet", "ill", None, 3)
+    assert stream.sample.equals(frame.loc[stream.sample.index])
+    assert len(stream.sample) == 60
+    assert stream.labels.tolist() == frame["ill"].tolist()
+    with unchecked():
+        model = GaugeClassifier(**OPTIONS).fit(str(files / "part-*.parquet"), "ill", folder=files / "training")
+    assert model.n_rows_ == {"train": 108, "val": 12, "empty": 0}
+    assert model.class_prior_.tolist() == (frame["ill"].value_counts(normalize=True).sort_index()).tolist()
+    assert len(read_dataset(files / "training" / "rows")) == 108
+
+
+def test_rows_without_a_label_are_left_out(frame, files, caplog):
+    some = frame.assign(ill=frame["ill"].where(frame.index % 7 != 3))
+    some.to_parquet(files / "some.parquet", index=False)
+    with unchecked():
+        expected = GaugeClassifier(**OPTIONS, experts="network").fit(some, "ill")
+        streamed = GaugeClassifier(**OPTIONS, experts="network").fit(files / "some.parquet", "ill")
+    assert np.array_equal(streamed.predict_proba(frame), expected.predict_proba(frame))
+    assert caplog.text.count("17 rows have no label, first row 3; they are left out") == 2
+
+
+def test_labels_of_a_table_in_files_are_one_of_its_columns(files):
+    with pytest.raises(ValueError, match="needs the name of its column of labels as y, and takes no sample_weight"):
+        GaugeClassifier().fit(files / "table.csv", ["yes"] * 120)
+    with pytest.raises(ValueError, match="there is no column 'sick' with the labels; the table has"):
+        GaugeClassifier().fit(files / "table.csv", "sick")
