@@ -797,13 +797,15 @@ def _spread(records: list[dict], key: str, digits: int = 2) -> str:
 def scoring_cost() -> str:
     """Times at batch 1 and ratios at batch 256 on each machine that was measured."""
     header = ("machine", "layout", "N", "Taylor, ms", "exact sequential, ms", "exact batched, ms")
-    header += ("Taylor / forward", "prediction / forward")
+    header += ("Taylor recorded, ms", "exact batched recorded, ms", "Taylor / forward", "prediction / forward")
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for path in sorted((ROOT / "perf" / "results").glob("scoring_cost-*.json")):
         content = json.loads(path.read_text())
         machine = content["hardware"].get("gpu") or f"CPU, {content['hardware']['threads']} threads"
         for layout, row in content["rows"].items():
             times = [f"{row[key]:.2f}" for key in ("taylor_ms", "exact_sequential_ms", "exact_batched_ms")]
+            recorded = (row.get(f"{score}_graph_ms") for score in ("taylor", "exact_batched"))
+            times += ["–" if value is None else f"{value:.2f}" for value in recorded]
             mode = "_graph" if "forward_256_graph_ms" in row else ""
             ratios = [f"{row[f'{part}_over_forward_256{mode}']:.2f}" for part in ("taylor", "predict")]
             lines.append(f"| {machine} | {layout} | {row['units']} | {' | '.join(times + ratios)} |")
@@ -895,10 +897,13 @@ def pipeline_cost() -> str:
 
 def classifier_cost() -> str:
     """What GaugeClassifier takes for a table, on each machine that was measured."""
-    lines = ["| machine | rows x columns | fit, s | rows answered a second | peak memory, MB |", "|---" * 5 + "|"]
+    lines = [
+        "| machine | rows x columns | fit, CPU s | rows answered a CPU second | peak memory, MB |",
+        "|---" * 5 + "|",
+    ]
     for path in sorted((ROOT / "perf" / "results").glob("classifier-*.json")):
         row = json.loads(path.read_text())
-        machine = row["hardware"].get("gpu") or f"CPU, {row['hardware']['threads']} threads"
+        machine = row["hardware"].get("gpu") or f"CPU, threads: {row['hardware']['threads']}"
         cost = f"{row['fit_seconds']:.0f} | {row['predicted_rows_per_second']:,} | {row['peak_mb']}"
         lines.append(f"| {machine} | {row['rows']:,} x {row['columns']} | {cost} |")
     return "\n".join(lines) + "\n"
@@ -921,8 +926,8 @@ def own_data() -> str:
 
 def when() -> str:
     """What to use for which data, with the numbers that say so."""
-    records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "tables.json").read_text(encoding="utf-8")))
-    records["auc"] = [100 * each["auc"] for each in records["plain"]]
+    records = _beside_rivals()
+    records = records[records["several"]].assign(auc=lambda each: 100 * each["auc"])
     auc = records.groupby(["model", "missing"])["auc"].mean()
     seconds = records.groupby("model")["cpu_seconds"].median()
     ours, trees = (" / ".join(f"{value:.1f}" for value in auc[name]) for name in ("gauge", "LightGBM"))
@@ -973,32 +978,46 @@ def table_networks() -> str:
     return "\n".join(lines) + "\n"
 
 
-def rivals() -> str:
-    """GaugeClassifier beside its rivals: means over the tables of ordinary packages, by the share of blank cells."""
+def _beside_rivals() -> pd.DataFrame:
+    """The fits of perf/tables.py that all models have, with their scores; `several` is False for a single text or image."""
     records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "tables.json").read_text(encoding="utf-8")))
     for name in ("accuracy", "log_loss", "auc", "calibration_error"):
         records[name] = [each[name] for each in records["plain"]]
-    tempered = records.get("tempered", pd.Series([None] * len(records)))
     records["tempered"] = [
-        t["log_loss"] if isinstance(t, dict) else p["log_loss"] for t, p in zip(tempered, records["plain"], strict=True)
+        (tempered if isinstance(tempered, dict) else plain)["log_loss"]
+        for tempered, plain in zip(records["tempered"], records["plain"], strict=True)
     ]
     fit = ["table", "missing", "seed"]
-    records["rank"] = records.groupby(fit)["auc"].rank(ascending=False)
+    everywhere = records.groupby(fit)["model"].transform("nunique") == records["model"].nunique()
+    records["several"] = records.groupby("table")["missing"].transform("nunique") > 1
+    records = records[everywhere]
+    return records.assign(rank=records.groupby(fit)["auc"].rank(ascending=False))
+
+
+def rivals() -> str:
+    """GaugeClassifier beside its rivals: means over the tables of ordinary packages, by the share of blank cells."""
+    records = _beside_rivals()
     heads = (
-        "mean rank",
-        "AUC, %",
-        "log loss",
-        "with temperature",
-        "accuracy, %",
-        "calibration error, %",
-        "CPU s, median",
+        *(
+            "mean rank",
+            "AUC, %",
+            "log loss",
+            "with temperature",
+            "accuracy, %",
+            "calibration error, %",
+            "CPU s, median",
+        ),
+        "gauge is better in AUC, log loss",
     )
     blocks = []
-    for rate, part in records.groupby("missing"):
-        count = f"{part['table'].nunique()} tables, {part['seed'].nunique()} seeds"
-        lines = [f"| {100 * rate:.0f} % blank, {count} | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for (several, rate), part in records.groupby(["several", "missing"], sort=False):
+        seeds = part.groupby("table")["seed"].nunique()
+        count = f"{len(seeds)} tables, {seeds.sum()} divisions"
+        what = f"{100 * rate:.0f} % blank" if several else "a text or an image"
+        lines = [f"| {what}, {count} | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+        ours = part[part["model"] == "gauge"].set_index(["table", "seed"])
         for model, own in sorted(part.groupby("model"), key=lambda item: item[1]["rank"].mean()):
-            mean = own[["rank", "auc", "log_loss", "tempered", "accuracy", "calibration_error"]].mean()
+            mean, own = own.mean(numeric_only=True), own.set_index(["table", "seed"])
             cells = [
                 f"{mean['rank']:.2f}",
                 f"{100 * mean['auc']:.2f}",
@@ -1006,7 +1025,9 @@ def rivals() -> str:
                 f"{mean['tempered']:.3f}",
             ]
             cells += [f"{100 * mean['accuracy']:.2f}", f"{100 * mean['calibration_error']:.1f}"]
-            lines.append(f"| {model} | {' | '.join(cells)} | {own['cpu_seconds'].median():.1f} |")
+            wins = (ours["auc"] > own["auc"]).sum(), (ours["tempered"] < own["tempered"]).sum()
+            cells += [f"{own['cpu_seconds'].median():.1f}", "" if model == "gauge" else f"{wins[0]}, {wins[1]}"]
+            lines.append(f"| {model} | {' | '.join(cells)} |")
         blocks.append("\n".join([*lines, ""]))
     return "\n".join([*blocks, _behind(records)])
 

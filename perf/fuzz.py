@@ -225,7 +225,7 @@ def _same_rows(draw: random.Random, rows: pd.DataFrame, folder: Path) -> list[An
 
 def mutate(draw: random.Random, folder: Path) -> str:
     """Changes a file of a saved model; returns what was done."""
-    path = folder / draw.choice(["model.json", "model.safetensors"])
+    path = folder / draw.choice(["model.json", "model.safetensors", "metrics.jsonl"])
     content = bytearray(path.read_bytes())
     deed = draw.choice(["byte", "byte", "cut", "insert", "swap", "value", "empty"])
     at = draw.randrange(len(content)) if draw.random() < 0.5 else draw.randrange(min(len(content), 3000))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import gauge, incomplete_batch, plus, unchecked, with_hidden
+from helpers import any_subset, gauge, incomplete_batch, plus, unchecked, with_hidden
 
 from gauge import Gating, Recorded
 from gauge.imputers.mean import Mean
@@ -90,6 +90,13 @@ def test_without_a_gpu_a_recorded_model_predicts_as_the_model(batch):
     assert not fast.calls
     half = Recorded(model, precision="bf16").predict(batch).logits
     assert 0 < (half.float() - model.predict(batch).logits).abs().max() < 0.1
+
+
+def test_other_methods_and_sizes_are_refused():
+    with unchecked(), pytest.raises(ValueError, match="AnySubset cannot be recorded; give a Gauge or a GaugePlus"):
+        Recorded(any_subset())
+    with pytest.raises(ValueError, match=r"sizes are \(0, 4\); give at least one, each a positive number of samples"):
+        Recorded(gauge(), sizes=(0, 4))
 
 
 @pytest.mark.parametrize("half", [False, True])

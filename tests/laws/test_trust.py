@@ -8,6 +8,7 @@ import torch
 from helpers import CLASSES, SHAPES, gradients, plus, rows_of, with_hidden
 
 from gauge import Dataset, Gating, TrainSettings, fit
+from gauge.experiments.plans import last_stage
 from gauge.imputers.mean import Mean
 from gauge.masks import Corruption, parse_protocol
 from gauge.methods._taught import Taught
@@ -16,6 +17,7 @@ from gauge.model.explain import explain, unit_names
 from gauge.model.frozen import Frozen
 from gauge.model.nn.tabular import CellHeads, ColumnLayout
 from gauge.model.trust import TrustHead, rightness, trust_term
+from gauge.registry import BENCHMARKS
 from gauge.training.audit import audit
 from gauge.training.inference import masked_batches
 from gauge.types import Truth
@@ -276,6 +278,21 @@ def test_audits_of_the_paper_s_gate_know_wrong_evidence_and_cells_too(train):
     assert found.calibration == {}
 
 
+def test_audits_judge_imputed_modalities_by_a_judge_and_as_trust_was_taught(train):
+    method, data = trusting(helpers.imputer("mean", train)), helpers.dataset("test", 60, seed=9)
+
+    def own(batch):
+        return method.read(batch).opinions
+
+    def always_wrong(batch):
+        return torch.eye(CLASSES)[(batch.labels + 1) % CLASSES][:, None].expand(-1, 3, -1)
+
+    one, other = (audit(method, data, "missing=image+signal", judge=judge).calibration for judge in (own, always_wrong))
+    assert one["imputed"] == one["imputed, as taught"] == other["imputed, as taught"]
+    assert other["imputed"] != other["imputed, as taught"]
+    assert "imputed, as taught" not in audit(method, data, "missing=image+signal").calibration
+
+
 def test_an_explanation_tells_how_far_a_unit_is_used_and_trusted_apart(batch):
     method = trusting()
     frame = explain(method, batch).to_frame(unit_names(method.encoder, {}))
@@ -295,6 +312,13 @@ def test_a_student_never_reads_the_labels_of_its_samples(known):
     assert torch.equal(method.loss(known)["task"], method.loss(other)["task"])
     told = plus().loss(replace(known, labels=known.index % CLASSES))
     torch.testing.assert_close(method.loss(known)["task"], told["task"])
+
+
+def test_a_student_learns_from_the_rows_of_the_imputer_and_its_teacher_from_labelled_ones():
+    stage = last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus-taught", 0)
+    (teacher,) = stage.needs
+    assert (stage.split, teacher.split) == ("imputer", "train")
+    assert teacher.key("data") == last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus", 0).key("data")
 
 
 def test_a_student_believes_its_teacher_as_far_as_that_is_sure(known):

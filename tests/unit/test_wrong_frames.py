@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from helpers import unchecked
 
 from gauge import GaugeClassifier
@@ -131,6 +132,13 @@ def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, la
     assert np.array_equal(GaugeClassifier.load(tmp_path / "model").predict_proba(frame), model.predict_proba(frame))
 
 
+def test_the_duration_of_a_large_fit_is_estimated_first(frame, labels, caplog, monkeypatch):
+    monkeypatch.setattr("gauge.tabular.fitting.LARGE", 40)
+    with unchecked(), caplog.at_level(logging.WARNING):
+        GaugeClassifier(**OPTIONS, experts="network").fit(frame, labels)
+    assert "training the network on 48 rows takes about 0 min here; time_limit=" in caplog.text
+
+
 def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanced(tmp_path):
     draw = np.random.default_rng(0)
     labels = (draw.random(600) < 0.1).astype(int)
@@ -176,3 +184,16 @@ def test_labels_that_are_neither_texts_nor_numbers_are_refused_before_training(f
     labels = pd.Series([label, other[type(label)]] * 30)
     with pytest.raises(ValueError, match="labels are texts, numbers or truth values, but .* is a .*; make them texts"):
         GaugeClassifier(**OPTIONS).fit(frame, labels)
+
+
+def test_n_jobs_is_the_number_of_threads_of_a_fit_and_of_nothing_after_it(frame, labels):
+    before, seen = torch.get_num_threads(), []
+    options = OPTIONS | {"experts": "network", "n_jobs": before + 1}
+    with unchecked():
+        GaugeClassifier(**options).fit(frame, labels, on_epoch=lambda *_: seen.append(torch.get_num_threads()))
+    assert set(seen) == {before + 1}
+    assert torch.get_num_threads() == before
+    with pytest.raises(
+        ValueError, match="The 'n_jobs' parameter of GaugeClassifier must be a positive integer, -1 or None"
+    ):
+        GaugeClassifier(n_jobs=0).fit(frame, labels)

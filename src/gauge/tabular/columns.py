@@ -42,8 +42,8 @@ def missing(column: pd.Series) -> pd.Series:
     if column.dtype.kind in "biufMm":
         return column.isna()
     if isinstance(column.dtype, pd.StringDtype):  # each different text is looked at once
-        codes, words = pd.factorize(column)
-        flags = [*(word.strip().lower() in MISSING for word in words), True]
+        codes, texts = pd.factorize(column)
+        flags = [*(text.strip().lower() in MISSING for text in texts), True]
         return pd.Series(np.array(flags)[codes], column.index, name=column.name)
     words = column.map(lambda value: isinstance(value, str) and value.strip().lower() in MISSING)
     return column.isna() | words.astype(bool)

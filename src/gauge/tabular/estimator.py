@@ -24,13 +24,13 @@ from gauge.tabular.ensemble import Network, choose_experts, expert_weights
 from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
 from gauge.tabular.experts import Task
 from gauge.tabular.explanation import Explanation, Reader
-from gauge.tabular.fitting import SIZES, Recipe, Strategy
+from gauge.tabular.fitting import SIZES, Recipe, Strategy, strategy_scores
 from gauge.tabular.learning import FittedEnsemble, fit_ensemble
 from gauge.tabular.options import check_options
 from gauge.tabular.rows import Rows, cut_texts
 from gauge.tabular.schema import Schema
 from gauge.tabular.stream import Stream
-from gauge.training.device import pick_device
+from gauge.training.device import cpu_threads, pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import record_history, stage_progress
 from gauge.training.stages import OnEpoch
@@ -57,7 +57,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     `predict` what the classes count; `predict_proba` gives the probabilities of the data all the same. `size` is small,
     medium or large. `donors` is the number of training rows kept to impute images and texts from, `image_folder` the
     folder that image paths are relative to, `time_limit` is in seconds. Image paths that lead out of `image_folder` count as
-    missing unless `outside_images` is True; images are resized to `image_size` x `image_size` pixels.
+    missing unless `outside_images` is True; images are resized to `image_size` x `image_size` pixels. `n_jobs` is the
+    number of CPU threads, -1 for all.
 
     >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 10, "sex": ["f", None, "m", "m"] * 10})
     >>> model = GaugeClassifier(epochs=2, random_state=0, verbose=False).fit(table, ["well", "ill", "well", "ill"] * 10)
@@ -88,6 +89,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         image_size: int = IMAGE_SIDE,
         time_limit: float | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
         device: str | None = None,
         verbose: bool = True,
     ) -> None:
@@ -111,6 +113,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.image_size = image_size
         self.time_limit = time_limit
         self.random_state = random_state
+        self.n_jobs = n_jobs
         self.device = device
         self.verbose = verbose
 
@@ -175,7 +178,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
         streamed = stream and stream.encoded(self.schema_, every, frame.index[used], self._image_files(), **where)
         task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed)
-        with self._progress() as show:
+        with self._progress() as show, cpu_threads(self.n_jobs):
             self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
             fitted = fit_ensemble(
                 task,
@@ -201,7 +204,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
         _, rows = self._read(X)
-        return self.ensemble_.predict(rows)
+        with cpu_threads(self.n_jobs):
+            return self.ensemble_.predict(rows)
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
@@ -264,14 +268,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """The strategy that was chosen, and the validation score of each."""
         if "network" not in self.experts_:
             return f"without the network: {' and '.join(self.experts_)}"
-        scores = {name: score for name, score in self.validation_scores_.items() if score is not None}
-        if not scores:
+        text = strategy_scores(self.validation_scores_, self.strategy_)
+        if not text:
             return f"strategy {self.strategy_!r}; too few rows to validate"
-        text = " and ".join(f"{100 * score:.1f} % with {name!r}" for name, score in scores.items())
-        if len(scores) > 1:
-            better = scores["impute"] - scores["mask"]
-            text += f" ({100 * better:+.1f} points for imputing"
-            text += ", within chance)" if self.strategy_ == "mask" and better > 0 else ")"
         if self.recipe_.metric is ACCURACY:
             label, share = self.largest_class_
             text += f"; always predicting {label!r} would give {100 * share:.1f} %"

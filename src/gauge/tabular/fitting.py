@@ -1,9 +1,10 @@
 """Training the network of a table: GAUGE+, then its gates on masked or on imputed input, whichever validates better."""
 
 import inspect
+import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -34,10 +35,13 @@ from gauge.training.settings import TrainSettings
 from gauge.training.stages import OnEpoch, Stage, StageStore
 from gauge.types import Batch, Encoder, Imputer, Method, Prediction, SupportsComplete, Trainable
 
+logger = logging.getLogger(__name__)
+
 Strategy = Literal["mask", "impute"]
 
 STEPS, STEPS_PER_ROOT = 150, 6  # of the backbone: the larger of a number and a multiple of the root of the rows
 FEW_EPOCHS, MANY_EPOCHS = 3, 100
+LARGE = 20_000  # training rows from which on the duration is estimated first
 FLAT = (
     8192  # numbers in the units of a text or an image that one more unit reads side by side; pretrained ones have more
 )
@@ -178,6 +182,11 @@ def train_model(
     store = StageStore(train, val, folder, limit)
     settings = recipe.settings(len(train))
     stages = plan(schema, classes, recipe, settings, weights)
+    if len(train) >= LARGE:
+        logger.warning(
+            "training the network on %d rows takes about %.0f min here; time_limit= (--time-limit) ends it earlier",
+            *(len(train), seconds_left(store, stages.values()) / 60),
+        )
     trained = {name: store.trained(stage) for name, stage in stages.items()}
     scores = {strategy: _score(trained[strategy].module, val, settings) for strategy in recipe.strategies}
     best = choose_strategy(scores, 0 if val is None else len(val))
@@ -189,6 +198,15 @@ def train_model(
         model.model.combination.offset.fill_(-math.log(len(model.model.combination.offset)))
     epochs = {name: stage.about["epochs"] for name, stage in trained.items()}
     return FittedModel(model.model.eval(), best, scores, epochs, limit.cut_short)
+
+
+def seconds_left(store: StageStore, stages: Iterable[Stage]) -> float:
+    """How long the stages that are not trained yet will take, measured on a few steps of each."""
+    every = {each.identity: each for stage in stages for each in stage.all() if store.about(each) is None}
+    return sum(
+        each.settings.epochs * each.seconds_per_epoch(store.rows(each), store.val if each.settings.selection else None)
+        for each in every.values()
+    )
 
 
 def _score(module: Trainable, val: Dataset | None, settings: TrainSettings) -> float | None:
@@ -301,6 +319,17 @@ def _encoder(column: Column, size: Size, pretrained: bool) -> Encoder:
         case Image():
             return ConvGrid((3, column.side, column.side), size.dim, channels=size.channels)
     raise AssertionError(column)
+
+
+def strategy_scores(scores: Mapping[Strategy, float | None], chosen: Strategy) -> str:
+    """The validation scores of the strategies in words, empty if there are none."""
+    known = {name: score for name, score in scores.items() if score is not None}
+    text = " and ".join(f"{100 * score:.1f} % with {name!r}" for name, score in known.items())
+    if len(known) > 1:
+        better = known["impute"] - known["mask"]
+        text += f" ({100 * better:+.1f} points for imputing"
+        text += ", within chance)" if chosen == "mask" and better > 0 else ")"
+    return text
 
 
 def gating_of(strategy: Strategy, gates: bool) -> Gating:

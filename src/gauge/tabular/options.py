@@ -21,6 +21,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
     "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
     "outside_images": ("True or False", bool | np.bool_),
     "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
+    "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
     "verbose": ("True or False", bool | np.bool_),
 }
 

@@ -31,6 +31,7 @@ ABOUT, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md
 HISTORY = "metrics.jsonl"
 ELSEWHERE = (
     "device",
+    "n_jobs",
     "image_folder",
     "outside_images",
     "verbose",

@@ -24,8 +24,8 @@ from gauge.model.gauge import Gauge
 from gauge.model.reading import Reading
 from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.scoring.exact import exact_effects
+from gauge.model.trust import known_rightness, rightness
 from gauge.model.trust import per_unit as per_unit_values
-from gauge.model.trust import rightness
 from gauge.registry import SCORERS
 from gauge.training.inference import masked_batches
 from gauge.types import Batch, Prediction
@@ -53,7 +53,7 @@ class Audit:
     the shares of right units that are found where 0, 2, ... 100 % of the wrong ones are taken for right. With learned
     trust, which takes the place of the gate, `gate` is the paper's gate on the same network before training. `calibration`
     has, for observed and imputed units, the expected calibration error and for each tenth of the trust its mean, the share
-    that is right and the count.
+    that is right and the count; for imputed units also with the network's own heads as judge, as trust was taught.
     """
 
     protocol: str
@@ -157,7 +157,7 @@ def audit(
         better=int((after & ~before).sum()),
         worse=int((before & ~after).sum()),
         accuracy={name: float(rows.float().mean()) for name, rows in correct.items()},
-        calibration=_calibration(facts, values["trust"]) if "trust" in values else {},
+        calibration=_calibration(facts, values["trust"], judge is not None) if "trust" in values else {},
     )
     findings = _wrong_evidence(findings, facts, values, gauge.encoder.modality.cpu())
     findings = _imputed_cells(findings, facts, values, data, gauge)
@@ -166,12 +166,14 @@ def audit(
 
 class Facts(NamedTuple):
     """What is known of every unit: whether it was observed and is seen by the network, how right it is and whether that is
-    known, and the error of an imputed cell (NaN elsewhere)."""
+    known, the same as trust was taught it, by the heads of the network instead of a judge, and the error of an imputed cell
+    (NaN elsewhere)."""
 
     observed: Bool[Tensor, "s n"]
     seen: Bool[Tensor, "s n"]
     right: Float[Tensor, "s n"]
     known: Bool[Tensor, "s n"]
+    taught: Float[Tensor, "s n"]
     error: Float[Tensor, "s n"]
 
 
@@ -196,6 +198,7 @@ def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | 
     right, known = rightness(gauge.encoder, batch, completed, shown)
     per_unit = {name: values.float() for name, values in _values(gauge, reading, prediction).items()}
     per_unit |= {"observed": observed, "seen": reading.seen, "right": right, "known": known}
+    per_unit["taught"] = right if shown is None else known_rightness(gauge.encoder, batch, reading)[0]
     per_unit["error"] = _errors(gauge, batch, completed)
     per_sample = {
         "labels": labels,
@@ -320,15 +323,17 @@ def _imputed_cells(findings: Audit, facts: Facts, values: Tensors, data: Dataset
     )
 
 
-def _calibration(facts: Facts, trust: Tensor) -> dict[str, Any]:
+def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
     """How often units are right that are trusted so far, for observed and imputed ones."""
-    kinds = {"observed": facts.observed, "imputed": ~facts.observed}
+    kinds = {"observed": (facts.observed, facts.right), "imputed": (~facts.observed, facts.right)}
+    if judged:
+        kinds["imputed, as taught"] = ~facts.observed, facts.taught
     found = {}
-    for name, kind in kinds.items():
+    for name, (kind, rightness_of) in kinds.items():
         among = kind & facts.seen & facts.known
         if not among.any():
             continue
-        value, right = trust[among].double(), facts.right[among].double()
+        value, right = trust[among].double(), rightness_of[among].double()
         tenth = (10 * value).long().clamp_max(9)
         count = torch.bincount(tenth, minlength=10)
         mean, share = (torch.bincount(tenth, each, minlength=10) / count.clamp_min(1) for each in (value, right))

@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -27,6 +29,17 @@ def pick_device(name: torch.device | str | None, gpus: int | None = None) -> tor
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise ValueError("mps was asked for, but this machine or this build of torch has none; use cpu")
     return device
+
+
+@contextmanager
+def cpu_threads(count: int | None) -> Iterator[None]:
+    """As many threads for tensors and trees, -1 for one on each core; None leaves the number as it is."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if count is None else (os.cpu_count() or 1) if count == -1 else count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def device_of_job(name: str | None, number: int, gpus: int | None = None) -> str | None:

@@ -80,6 +80,10 @@ class Recorded:
         compile: bool = False,
         sizes: Sequence[int] = SIZES,
     ) -> None:
+        if not isinstance(model, Gauge | GaugePlus):
+            raise ValueError(f"{type(model).__name__} cannot be recorded; give a Gauge or a GaugePlus")
+        if not sizes or min(sizes) < 1:
+            raise ValueError(f"sizes are {tuple(sizes)}; give at least one, each a positive number of samples")
         self.model, self.half, self.compile = model.eval(), precision == "bf16", compile
         self.sizes = sorted(sizes)
         self.calls: dict[object, Call] = {}

@@ -32,8 +32,8 @@ class Pixels:
     def fit(cls, rows: Rows) -> Self:
         means, directions = {}, {}
         for modality, columns in rows.schema.modalities.items():
-            available = np.flatnonzero(rows.encoded.observed[modality].numpy()) if isinstance(columns[0], Image) else []
-            if len(available) > 1:
+            available = np.flatnonzero(rows.encoded.observed[modality].numpy())
+            if isinstance(columns[0], Image) and len(available) > 1:
                 chosen = available[np.linspace(0, len(available) - 1, min(len(available), LEARNED_FROM)).astype(int)]
                 vectors = _vectors(rows.encoded.inputs[modality][torch.from_numpy(chosen)])
                 count = min(COMPONENTS, len(chosen) - 1)

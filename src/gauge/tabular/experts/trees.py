@@ -67,7 +67,14 @@ class Trees(Expert):
     def predict(self, rows: Rows) -> np.ndarray:
         if not len(rows):
             return np.zeros((0, self.classes))
-        scores = np.asarray(self.booster.predict(_cells(rows, self.pixels), raw_score=True, num_iteration=self.rounds))
+        scores = np.asarray(
+            self.booster.predict(
+                _cells(rows, self.pixels),
+                raw_score=True,
+                num_iteration=self.rounds,
+                num_threads=torch.get_num_threads(),
+            )
+        )
         scores = np.stack([np.zeros_like(scores), scores], 1) if self.classes == 2 else scores
         return log_softmax(scores, axis=1)
 
