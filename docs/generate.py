@@ -278,7 +278,8 @@ def verdicts() -> str:
     """The claims on PolyMNIST, and the counts over all benchmarks."""
     chosen = [line.split("|")[1:-1] for line in claims().splitlines() if "polymnist/cosine" in line or " of 12" in line]
     lines = ["| the paper says | paper | here, 95 % interval | verdict |", "|---" * 4 + "|"]
-    return "\n".join([*lines, *(f"|{title}|{'|'.join(others)}|" for title, _, *others in chosen)]) + "\n"
+    table = "\n".join([*lines, *(f"|{title}|{'|'.join(others)}|" for title, _, *others in chosen)]) + "\n"
+    return re.sub(r"(?<=[ \[])-(?=\d)", "\N{MINUS SIGN}", table)
 
 
 def few_labels(count: int, *more: str) -> str:
@@ -1210,7 +1211,9 @@ def main() -> None:
             )
         table = table_of("leaf99/disjoint", GAMMA, ("gauge_plus", "late_fusion", *SHARED))
         path = ROOT / "docs" / "gauge-plus.svg"
-        draw_lines(table.rates(), table.metric, path, across="share of the cells missing, γ")
+        shown = {**ROWS, "gauge_plus": "GAUGE+", "gauge:masked": "missing units masked, no imputer"}
+        named = {shown[row]: points for row, points in table.rates().items()}
+        draw_lines(named, table.metric, path, across="share of the cells missing, γ")
         table = table_of("ham10000", GAMMA, GRIDS)
         grids = {name: points for name, points in table.grids().items() if name in ("complete", "gamma=0.5", "gamma=1")}
         draw_lines(grids, table.metric, ROOT / "docs" / "grids.svg", across="units of an image, down and across")

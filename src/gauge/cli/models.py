@@ -167,8 +167,11 @@ def gates(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the score and the gate of every unit of a test sample: columns of a table, parts of an image. `used` is its
-    signed effect, positive where it supports the answer; `trusted` is the probability that it is right, where learned."""
+    """Print the score and the gate of every unit of a test sample: columns of a table, parts of an image.
+
+    `used` is its signed effect, positive where it supports the answer; `trusted` is the probability that it is right, where
+    learned.
+    """
     if _is_classifier(model, table):
         frame = _gates_of_rows(_loaded(model, table, device, outside_images, "show"), _rows(table), sample or [0])
         _print_gates(frame, as_json)
