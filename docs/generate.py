@@ -1032,6 +1032,26 @@ def rivals() -> str:
     return "\n".join([*blocks, _behind(records)])
 
 
+def cell_trust() -> str:
+    """How well the trust in cells tells right from wrong, on each table."""
+    records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "cell_trust.json").read_text(encoding="utf-8")))
+    heads = (
+        "AUC, swapped cells",
+        "AUC, imputed cells",
+        "imputed cells right, %",
+        "calibration error",
+        "of imputed cells",
+    )
+    count = f"{records['seed'].nunique()} seeds"
+    lines = [f"| {count} | rows x columns | {' | '.join(heads)} | CPU s |", "|---" * (len(heads) + 3) + "|"]
+    for name, part in records.groupby("table", sort=False):
+        mean = part.select_dtypes("number").mean()
+        cells = [f"{mean['rows']:.0f} x {mean['columns']:.0f}", f"{mean['swapped']:.2f}", f"{mean['imputed']:.2f}"]
+        cells += [f"{100 * mean['imputed_right']:.0f}", f"{mean['error_observed']:.3f}", f"{mean['error_imputed']:.3f}"]
+        lines.append(f"| {name} | {' | '.join(cells)} | {mean['seconds']:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
 def _behind(records: pd.DataFrame) -> str:
     """How the best single rival of each table and rate, by mean AUC, compares with `gauge`, over seeds."""
     ahead, behind = 0, []
@@ -1079,6 +1099,7 @@ TABLES = {
     "pipeline-cost": pipeline_cost,
     "own-data": own_data,
     "rivals": rivals,
+    "cell-trust": cell_trust,
     "classifier-cost": classifier_cost,
     "polymnist5k": lambda: accuracy("polymnist5k", ("complete", "eta=0.6", "eta=0.8")),
     "polymnist5k-paired": lambda: differences("polymnist5k", "eta=0.8", ("gauge:v2", "gauge:masked")),
