@@ -89,7 +89,8 @@ class Contrastive(Imputer):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Every modality finds the others of its sample among those of the batch."""
-        codes, observed = self._codes(batch), batch.any_observed()
+        codes = self._codes(batch)
+        observed = _observed(codes)
         terms, counts = [], []
         for first, second in permutations(range(codes.shape[1]), 2):
             logits = codes[:, first] @ codes[:, second].T / self.temperature
@@ -109,22 +110,27 @@ class Contrastive(Imputer):
     @torch.no_grad()
     def complete(self, batch: Batch) -> Batch:
         with self._evaluating():
-            codes, observed = self._codes(batch), batch.any_observed()
-        distance = 1 - _mean(codes) @ _mean(self.codes).T
+            distance = self._distance(batch)
+        return batch.filled({name: self._borrow(name, distance) for name in self.encoders})
+
+    def _distance(self, batch: Batch) -> Float[Tensor, "b d"]:
+        """From 0 to 2, and 2 to a donor that is the sample itself: a sole donor still gives."""
+        codes = self._codes(batch)
         pairs = zip(codes.unbind(1), self.codes.unbind(1), strict=True)
         apart = torch.stack([torch.cdist(*pair, compute_mode=EXACT) for pair in pairs], -1)
-        jointly = observed[:, None] & (self.codes != 0).any(-1)
+        jointly = _observed(codes)[:, None] & _observed(self.codes)
         itself = jointly.any(-1) & ((apart < SAME) | ~jointly).all(-1)
-        distance = distance.masked_fill(itself, 2.0)  # the largest; a sole donor still gives
-        return batch.filled({name: self._borrow(name, distance) for name in self.encoders})
+        return (1 - _mean(codes) @ _mean(self.codes).T).masked_fill(itself, 2.0)
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """BatchNorm with fixed statistics, so that no sample depends on its batch."""
+        """BatchNorm with fixed statistics, so that no sample depends on its batch, and full precision, so that the nearest
+        donor is the same under autocast."""
         training = self.training
         self.eval()
         try:
-            yield
+            with torch.autocast(self.codes.device.type, enabled=False):
+                yield
         finally:
             self.train(training)
 
@@ -148,6 +154,10 @@ class Contrastive(Imputer):
         if len(columns) == 1:
             return values[columns[0]]
         return torch.stack([values[donor, column] for column, donor in enumerate(columns)], 1)
+
+
+def _observed(codes: Float[Tensor, "b m z"]) -> Bool[Tensor, "b m"]:
+    return (codes != 0).any(-1)
 
 
 def _mean(codes: Float[Tensor, "b m z"]) -> Float[Tensor, "b z"]:
