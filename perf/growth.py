@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from gauge.masks import UpTo
 from gauge.model.gauge import Gating
 from gauge.tabular.fitting import SIZES, Weighted, build
 from gauge.tabular.schema import Schema
@@ -31,7 +32,7 @@ def measured(columns: int, rows: int) -> dict[str, float]:
     encoded = schema.encode(frame)
     train = encoded.dataset("train", np.arange(rows), np.arange(rows) % 2)
     model = build(schema, 2, SIZES["small"], gating=Gating())
-    settings = TrainSettings(epochs=1, batch_size=rows, masks="up-to=0.5")
+    settings = TrainSettings(epochs=1, batch_size=rows, masks=UpTo(0.5))
     step = seconds_per_step(Weighted(model, torch.ones(rows)), train, settings, steps=1)
     batch = train.batch(torch.arange(rows))
     model.eval().predict(batch)

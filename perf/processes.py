@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 
 from gauge import TrainSettings, fit
+from gauge.masks import UpTo
 from gauge.tabular.fitting import SIZES, Weighted, build
 from gauge.tabular.schema import Schema
 from gauge.training.distributed import is_main
@@ -32,7 +33,7 @@ def train(batch: int, epochs: int) -> None:
     schema = Schema.of(frame)
     split = schema.encode(frame).dataset("train", np.arange(ROWS), (values[:, 0] > 0).astype(int))
     model = Weighted(build(schema, 2, SIZES["small"]), torch.ones(ROWS))
-    progress = fit(model, split, settings=TrainSettings(epochs=epochs, batch_size=batch, masks="up-to=0.5"))
+    progress = fit(model, split, settings=TrainSettings(epochs=epochs, batch_size=batch, masks=UpTo(0.5)))
     if is_main():
         print(json.dumps([round(ROWS / epoch["seconds"], 1) for epoch in progress.history[1:]]))
 

@@ -177,7 +177,8 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
         where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
-        streamed = stream and stream.encoded(self.schema_, every, frame.index[used], self._image_files(), **where)
+        given = self.schema_, every, frame.index[used], self._image_files()
+        streamed = None if stream is None else stream.encoded(*given, **where)
         task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed)
         with self._progress() as show, cpu_threads(self.n_jobs):
             self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
