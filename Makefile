@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint wheel gpu-test slow-test tables docs notebooks release lock clean
+.PHONY: help demo test lint wheel gpu-test slow-test tables gallery docs notebooks release lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -54,7 +54,7 @@ slow-test: $(VENV)/.installed
 tables: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
 
-# Signatures are read from the sources, so the site needs neither torch nor .venv.
+# Signatures are read from the sources: only the gallery needs torch.
 DOCS := build/docs
 $(DOCS)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(DOCS)
@@ -62,7 +62,12 @@ $(DOCS)/.installed: pyproject.toml
 	$(DOCS)/bin/pip install --quiet --disable-pip-version-check -r $(DOCS)/requirements.txt
 	touch $@
 
-docs: $(DOCS)/.installed
+# Stages that are trained already are used again.
+gallery: $(VENV)/.installed
+	$(BIN)/gauge demo --out build/gallery/digits
+	test -f build/gallery/cars/evidence.html || $(BIN)/gauge demo --table --out build/gallery/cars
+
+docs: $(DOCS)/.installed gallery
 	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" mkdocs build --strict --quiet
 
 notebooks: $(VENV)/.installed

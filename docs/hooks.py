@@ -1,7 +1,8 @@
 """What `make docs` does to the pages, so that the same Markdown is read here and on the site.
 
-Links out of docs/ lead to copies on the site, ```math becomes MathML, and docs/api.md gets a page of signatures for each of
-its sections. Nothing is fetched when a page is viewed, and no file is larger than 2 MB: `on_post_build` checks both.
+Links out of docs/ lead to copies on the site, ```math becomes MathML, docs/api.md gets a page of signatures for each of its
+sections, and docs/gallery.md the reports that `make docs` has built. Nothing is fetched when a page is viewed, no file is
+larger than 2 MB and no report larger than 300 kB: `on_post_build` checks all three.
 """
 
 import posixpath
@@ -19,7 +20,14 @@ ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)")
 NAME = re.compile(r"^- `([A-Za-z]\w*)`(?=: )", re.MULTILINE)
 FETCHED = re.compile(r"""<(?:script|img|iframe|source|link)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//""")
-LARGEST = 2_000_000  # bytes
+LARGEST, LARGEST_REPORT = 2_000_000, 300_000  # bytes
+GALLERY = {  # on the site -> in build/, and what it is
+    "gallery/demo.html": ("gallery/digits/report.html", "The demo: five views of a digit, most of them missing"),
+    "gallery/cars.html": (
+        "gallery/cars/evidence.html",
+        "A table: where cars were built, with 30 % of the cells blank",
+    ),
+}
 
 
 def site_path(page: str, link: str) -> str:
@@ -65,6 +73,10 @@ def on_files(files: Any, config: Any) -> None:
 
     for path, (title, names) in reference_pages().items():
         add(path, content=reference(title, names))
+    for path, (built, _) in GALLERY.items():
+        if not (ROOT / "build" / built).is_file():
+            raise PluginError(f"build/{built} does not exist; `make docs` builds it, or `make gallery` alone")
+        add(path, abs_src_path=str(ROOT / "build" / built), inclusion=InclusionLevel.NOT_IN_NAV)
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         add(name, content=(ROOT / name).read_text(encoding="utf-8"))
     for page in ROOT.glob("docs/*.md"):
@@ -84,6 +96,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return markdown
     if path == "api.md":
         markdown = NAME.sub(r"- [`\1`][gauge.\1]", markdown)
+    markdown = markdown.replace("<!-- gallery -->", "\n".join(f"- [{GALLERY[page][1]}]({page})" for page in GALLERY))
     here = path if (ROOT / path).is_file() else f"docs/{path}"
     markdown = LINK.sub(lambda link: site_path(here, link[1]), markdown)
     markdown = re.sub(r"^```python file=(\S+)$", r'```python title="\1"', markdown, flags=re.MULTILINE)
@@ -96,8 +109,9 @@ def equation(block: re.Match[str]) -> str:
 
 def on_post_build(config: Any) -> None:
     for path in sorted(Path(config.site_dir).rglob("*")):
-        if path.is_file() and path.stat().st_size > LARGEST:
-            raise PluginError(f"{path} has {path.stat().st_size:,} bytes; at most {LARGEST:,} are allowed")
+        largest = LARGEST_REPORT if path.parent.name == "gallery" else LARGEST
+        if path.is_file() and path.stat().st_size > largest:
+            raise PluginError(f"{path} has {path.stat().st_size:,} bytes; at most {largest:,} are allowed")
         if path.suffix == ".html" and (fetched := FETCHED.search(path.read_text(encoding="utf-8"))):
             raise PluginError(f"{path} fetches something when it is viewed: {fetched[0]}")
 

@@ -10,7 +10,7 @@ HOSTILE = (
 class Page(HTMLParser):
     """The elements and the words of a page; `inside` holds the open ancestors of each element."""
 
-    VOID = frozenset({"meta", "img", "br", "path", "rect", "line"})
+    VOID = frozenset({"meta", "img", "input", "br", "path", "rect", "line"})
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Page(HTMLParser):
             assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self._open[-1:] != ["style"]:
+        if self._open[-1:] not in (["style"], ["script"]):
             self.words.append(data)
 
     @property

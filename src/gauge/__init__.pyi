@@ -26,6 +26,7 @@ from .model.network import Network as Network
 from .model.scoring.exact import exact_effects as exact_effects
 from .model.scoring.taylor import taylor_evidence as taylor_evidence
 from .model.units import UnitEncoder as UnitEncoder
+from .model.wrap import Wrapped as Wrapped
 from .model.wrap import wrap as wrap
 from .tabular.estimator import GaugeClassifier as GaugeClassifier
 from .tabular.explanation import Explanation as Explanation

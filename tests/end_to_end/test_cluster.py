@@ -47,7 +47,7 @@ def test_mistakes_are_found_before_a_cluster_is_asked(folder, arguments, message
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_two_workers_predict_all_rows_although_one_of_them_dies(folder, monkeypatch):
+def test_a_worker_that_dies_is_replaced_and_all_rows_are_predicted(folder, monkeypatch):
     monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 20)
     ray = pytest.importorskip("ray")
 
@@ -68,5 +68,4 @@ def test_two_workers_predict_all_rows_although_one_of_them_dies(folder, monkeypa
     expected = Predictor(folder / "model", keep=["id"])(FRAME)
     assert answers["prediction"].tolist() == expected["prediction"].tolist()
     assert np.allclose(answers.filter(like="p("), expected.filter(like="p("), atol=2e-6)
-    assert len(list((folder / "out").glob("*.parquet"))) > 1
     assert not list(folder.glob("*.part"))

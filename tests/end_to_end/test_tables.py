@@ -160,6 +160,15 @@ def test_evaluate_compares_with_baselines_and_predict_scores_a_labelled_file(fol
     assert "add the table to evaluate it on" in mistake("evaluate", "model", cwd=folder)
 
 
+def test_audit_and_gates_understand_a_fitted_model(folder):
+    audit = json.loads(gauge("audit", "model", "train.csv", "--json", cwd=folder))
+    assert set(audit["separation_observed"]) == {"trust", "gate"}
+    assert "swapped with another row's" in gauge("audit", "model", "train.csv", "--samples", "20", cwd=folder)
+    lines = gauge("gates", "model", "train.csv", "--sample", "1", cwd=folder).splitlines()
+    assert {"gate", "used", "trusted"} <= set(lines[0].split())
+    assert lines[-1].startswith("least trusted: ")
+
+
 def test_explain_writes_a_page_or_a_table(folder):
     gauge("explain", "model", "train.csv", "--rows", "3:9", "--out", "evidence.html", "--exact", cwd=folder)
     page = (folder / "evidence.html").read_text(encoding="utf-8")
@@ -257,6 +266,8 @@ def test_a_quantity_is_divided_into_classes(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["audit", "model"], "model is a classifier of `gauge fit`; add the table to audit it on: audit MODEL TABLE"),
+        (["gates", "model", "new.csv", "--sample", "99"], "there is no row 99; the table has 0 to 49"),
         (
             ["fit", "train.csv", "--target", "diagnosis", "--out", "model"],
             "model already holds a model; choose another",

@@ -10,6 +10,7 @@ from helpers import count_calls, noise, rows_of, with_hidden
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gauge import Batch, Dataset
+from gauge.imputers.contrastive import Contrastive
 from gauge.imputers.mean import Mean
 from gauge.imputers.mopoe import Balance, Coder, MoPoE
 from gauge.imputers.nearest import Nearest
@@ -18,6 +19,8 @@ from gauge.model.nn import residual
 from gauge.model.nn.likelihoods import Categorical, Laplace
 from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
+from gauge.training.loop import fit
+from gauge.training.settings import TrainSettings
 from gauge.types import Trainable, over_values
 
 NAMES = helpers.imputers()
@@ -196,6 +199,37 @@ def test_nearest_gives_byte_images_back_as_numbers_from_zero_to_one():
     data = Dataset("train", {"photo": photos, "x": torch.tensor([[0.0], [1.0]])}, torch.zeros(2).long())
     batch = data.batch(torch.arange(2), keep={"photo": torch.zeros(2).bool(), "x": torch.ones(2).bool()})
     assert complete(Nearest.of(data), batch).inputs["photo"].flatten(1).tolist() == [[0.0] * 4, [1.0] * 4]
+
+
+@pytest.fixture
+def pairs():
+    """A class as two signals; each has noise of its own beside it."""
+    labels = torch.arange(120) % 4
+    signs = F.one_hot(labels, 4).float()
+    inputs = {name: torch.cat([signs * 3, noise(120, 4, seed=seed)], 1) for seed, name in enumerate(("left", "right"))}
+    return Dataset("train", inputs, labels)
+
+
+def without_right(data):
+    batch = data.batch(torch.arange(len(data)))
+    return replace(batch, observed=batch.observed | {"right": torch.zeros(len(data), dtype=torch.bool)})
+
+
+def test_contrastive_borrows_from_a_sample_with_the_same_shared_part(pairs):
+    with seeded(0):
+        imputer = Contrastive.of(pairs, width=8)
+    fit(imputer, pairs, settings=TrainSettings(epochs=30, batch_size=60, learning_rate=1e-2))
+    borrowed = complete(imputer, without_right(pairs)).inputs["right"]
+    assert (borrowed[:, :4].argmax(1) == pairs.labels).float().mean() > 0.95
+
+
+def test_contrastive_never_gives_a_sample_its_own_values(pairs):
+    with seeded(0):
+        imputer = Contrastive.of(pairs, width=8)
+    borrowed = complete(imputer, without_right(pairs)).inputs["right"]
+    assert not (borrowed == pairs.inputs["right"]).all(1).any()
+    known = {tuple(row) for row in pairs.inputs["right"].tolist()}
+    assert all(tuple(row) in known for row in borrowed.tolist())
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_explanations_name_every_unit_with_its_value_gate_and_attention(model, t
     assert set(frame["state"]) == {"observed", "missing"}
     observed = frame[frame["state"] == "observed"]
     assert observed["gate"].between(0, 1).all()
-    assert observed["effect"].notna().all()
+    assert observed["used"].notna().all()
     assert frame[frame["state"] == "missing"]["gate"].isna().all()
     row = table["notes"].notna().to_numpy()[:12].argmax()
     words = [unit.value for unit in explanation.rows[row].units if unit.column == "notes"]
@@ -126,6 +126,28 @@ def test_what_was_imputed_is_marked_and_comes_with_a_value(imputing, table):
     assert (imputed[imputed["column"] != "photo"]["value"] != "").all()
 
 
+def test_a_page_holds_the_content_of_other_rows_only_when_asked(imputing, table, tmp_path):
+    row = int(np.flatnonzero((table["notes"].isna() & table["photo"].isna()).to_numpy())[0])
+    explanation = imputing.explain(table[row : row + 1])
+    words = [unit.value for unit in explanation.rows[0].units if unit.column == "notes"]
+    assert words
+    pages = {}
+    for donors in (False, True):
+        explanation.to_html(tmp_path / "page.html", donors=donors)
+        pages[donors] = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert all(f">{word}<" in pages[True] for word in words)
+    assert not any(f">{word}<" in pages[False] for word in words)
+    assert ("<img" in pages[True], "<img" in pages[False]) == (True, False)
+
+
+def test_a_plot_has_a_bar_for_every_column(model, table):
+    for explanation, label in ((model.explain(table[:1]), "effect on"), (model.explain(table[:4]), "mean size")):
+        (axes,) = explanation.plot().axes
+        assert [tick.get_text() for tick in axes.get_yticklabels()][::-1][0] in set(table)
+        assert len(axes.patches) == 5
+        assert axes.get_xlabel().startswith(label)
+
+
 def test_an_explanation_is_a_page_a_fragment_and_a_slice(model, table, tmp_path):
     explanation = model.explain(table[:3])
     explanation.to_html(tmp_path / "evidence.html")
@@ -137,11 +159,11 @@ def test_an_explanation_is_a_page_a_fragment_and_a_slice(model, table, tmp_path)
     assert "<html" not in explanation[:2]._repr_html_()
 
 
-def test_reprs_are_short_and_name_what_was_trusted(model, table):
+def test_reprs_are_short_and_name_what_was_used(model, table):
     explanation = model.explain(table[:20])
     lines = repr(explanation).splitlines()
-    assert lines[0] == "Explanation of 20 rows; to_frame(), to_html(path), [row]"
-    assert re.fullmatch(r"  Row 0: \S+ \(\d+ %\); [\w: ]+ \d\.\d\d(, .* \d\.\d\d)*", lines[1])
+    assert lines[0] == "Explanation of 20 rows; to_frame(), to_html(path), plot(), [row]"
+    assert re.fullmatch(r"  Row 0: \S+ \(\d+ %\); \w+ [+-]\d+(, \w+ [+-]\d+)*", lines[1])
     assert lines[-1] == "  ... and 15 more"
     assert len(explanation._repr_html_()) < 10_000
     assert "20 of 20 rows" in explanation._repr_html_()
@@ -176,7 +198,7 @@ def test_models_saved_in_one_process_predict_the_same_in_another(model, imputing
     for name, classifier in (("mask", model), ("impute", imputing)):
         classifier.save(tmp_path / name)
         again = GaugeClassifier.load(tmp_path / name, image_folder=images)
-        assert again.explain(table[:2]).to_frame().equals(classifier.explain(table[:2]).to_frame())
+        pd.testing.assert_frame_equal(again.explain(table[:2]).to_frame(), classifier.explain(table[:2]).to_frame())
         files = sorted(path.name for path in (tmp_path / name).iterdir())
         assert files == ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
     arguments = [sys.executable, "-c", code, str(images), "table.pkl", "mask", "impute"]

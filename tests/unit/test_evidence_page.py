@@ -65,14 +65,19 @@ def everything(text: str) -> EvidencePage:
     """A page that shows all it can, with `text` wherever a user's text goes."""
     pixels = np.random.default_rng(0).integers(0, 256, (8, 12, 3), dtype=np.uint8)
     columns, gates = [f"{text} {number}" for number in range(15)], np.linspace(0.05, 0.95, 15)
-    units = [unit(name, float(gate), value=text, effect=-0.1) for name, gate in zip(columns, gates, strict=True)]
+    judged = {"used": -0.1, "towards": text, "trusted": 0.2, "suggestion": text}
+    units = [unit(name, float(gate), value=text, **judged) for name, gate in zip(columns, gates, strict=True)]
+    units[2] = replace(units[2], used=0.2)
     units[3] = replace(units[3], state="imputed")
-    units[4] = unit(columns[4], None, attention=0.0, name=text, value=text)
+    units[4] = unit(columns[4], None, attention=0.0, name=text, value=text, suggestion=text)
     units += [unit(f"note {text}", gate, kind="text", name=text, value=text) for gate in (0.1, 0.5, 0.9)]
     units += [unit(f"photo {text}", gate, kind="image", name=text, state="imputed") for gate in (0.2, 0.7)]
     images = {f"photo {text}": GridImage(pixels, (1, 2))}
-    row = RowEvidence(text, (text, 0.4), ("other", 0.9), tuple(units), images, text, 0.75)
-    return EvidencePage(text, text, (row, replace(row, label=None, agreement=None)), {text: text})
+    row = RowEvidence(
+        text, (text, 0.4), ("other", 0.9), tuple(units), images, text, 0.75, {}, {text: 0.2}, {text: text}
+    )
+    hidden = replace(row, label=None, agreement=None, images={})
+    return EvidencePage(text, text, (row, hidden), {text: text})
 
 
 def lines(html: str, state: str) -> list[str]:
@@ -117,10 +122,74 @@ def test_attention_is_averaged_over_the_rows_in_which_a_column_is_not_observed()
 
 def test_summary_counts_and_numbers_are_in_the_page():
     text = page_of(*small()).text
-    assert "rows 2 prediction changed by the gates 1 Changed: first ." in text
-    assert "city observed 0.90 imputed 0.40 50 % observed, 50 % imputed 20.0" in text
-    assert "age observed 0.70 imputed – 100 % observed 30.0" in text
+    assert "rows 2 values do not fit their row 0 prediction changed by the gates 1" in text
+    assert "city – 50 % observed, 50 % imputed –" in text
+    assert "city observed 0.90 imputed 0.40 20.0" in text
+    assert "age observed 0.70 imputed – 30.0" in text
     assert "note not observed in 1 40.0 30.0 0.0" in text
+
+
+def test_columns_are_ranked_by_the_mean_size_of_their_effects_with_an_interval():
+    effects = [{"age": 0.1, "city": -0.3, "note": 0.0}, {"age": 0.1, "city": 0.1, "note": 0.0}]
+    rows = [replace(row, effects=each) for row, each in zip(small(), effects, strict=True)]
+    table = overview(rows)
+    assert table.index.tolist() == ["city", "age", "note"]
+    assert table.effect.tolist() == pytest.approx([0.2, 0.1, 0.0])
+    assert (table.low["city"], table.high["age"]) == pytest.approx((0.2 - 1.96 * 0.1, 0.1))  # standard error 0.1
+    assert "city 20.0 50 % observed" in page_of(*rows).text
+
+
+def test_accuracy_is_that_of_the_rows_with_a_true_class():
+    first, second = small()
+    page = page_of(replace(first, label="ill"), replace(second, label="well"), second)
+    assert "right, of 2 with a true class 50 %" in page.text
+    assert ["data-wrong" in line for line in page.all("tr") if "data-row" in line] == [True, False, False]
+
+
+def doubted(trusted: float = 0.1) -> RowEvidence:
+    units = (
+        unit("age", 0.6, value="7", used=0.3, trusted=trusted, suggestion="50 to 60"),
+        unit("city", 0.1, used=-0.2),
+    )
+    return replace(row_of(*units, unit("dose", None, suggestion="2 to 3")), helpful={"dose": 0.18})
+
+
+def test_use_and_trust_are_two_things_and_a_value_that_does_not_fit_is_named():
+    page = page_of(doubted())
+    assert "For a : age 7 (+30.0)" in page.text
+    assert "Against it: city value of city (−20.0)" in page.text
+    assert "This value does not fit the rest of the row: age 7 , trusted 10 %; the rest suggests 50 to 60" in page.text
+    assert "value does not fit their row 1" in page.text
+    assert "does not fit the rest" not in page_of(doubted(trusted=0.9)).text
+
+
+def test_a_missing_value_says_what_the_rest_suggests_and_how_much_it_would_help():
+    text = Page(render_rows([doubted()])).text
+    assert "Would help most: dose is missing; knowing it would move the probability by about 18 points" in text
+    assert "dose missing the rest suggests 2 to 3" in text
+
+
+def test_effects_of_values_point_to_their_side():
+    html = render_rows([doubted()])
+    bars = re.findall(r'<td class="(used[\w ]*)" style="--w:([\d.]+)%">([^<]+)<', html)
+    assert bars == [("used", "50.0", "+30.0"), ("used against", "33.3", "−20.0")]
+
+
+def test_ids_are_in_the_table_of_rows_and_with_each_row():
+    page = page_of(replace(doubted(), ids={"patient": "P7"}))
+    assert page.text.count("P7") == 2
+    assert {"#row-1", "#glance"} <= {link["href"] for link in page.all("a")}
+
+
+def test_the_content_of_another_row_is_veiled_or_left_out():
+    words = [unit("note", 0.5, kind="text", state="imputed", value=value) for value in ("secret", "word")]
+    pixels = GridImage(np.zeros((4, 4, 3), np.uint8), (1, 1))
+    photo = unit("photo", 0.5, kind="image", state="imputed")
+    shown = render_rows([row_of(*words, photo, photo=pixels)])
+    assert shown.count("<summary>Copied from another training row: show</summary>") == 2
+    left_out = render_rows([row_of(replace(words[0], value=""), photo)])
+    assert left_out.count("Imputed with the content of another training row, which this page leaves out.") == 2
+    assert "<img" not in left_out
 
 
 def test_no_table_of_unobserved_columns_where_all_are_observed():
@@ -143,6 +212,7 @@ def test_a_note_with_html_is_escaped():
     assert "".join(page.words).count(HOSTILE) == "".join(plain.words).count("ordinary") > 60
     attributes = [item for _, attributes in page.elements for item in attributes.items()]
     assert {name for name, value in attributes if HOSTILE in (value or "")} == {"alt", "aria-label", "title"}
+    assert page.all("script") == [{}]  # ours
 
 
 def test_a_fragment_with_html_is_escaped():
@@ -154,8 +224,9 @@ def test_a_fragment_with_html_is_escaped():
 def test_nothing_is_loaded_from_elsewhere_and_every_variable_is_defined(html):
     addresses = Page(html).addresses
     assert any(address.startswith("data:image/png") for address in addresses)
-    assert all(address.startswith(("data:image/png;base64,", "#row-")) for address in addresses)
-    assert "//" not in re.sub(r"base64,[\w+/=]+", "", html)
+    assert all(address.startswith(("data:image/png;base64,", "#")) for address in addresses)
+    html = re.sub(r"base64,[\w+/=]+|<script>// |sha256-[\w+/=]+", "", html)
+    assert "//" not in html
     assert not re.search(r"@import|url\(|<script|<link|<iframe| on\w+=", html)
     assert set(re.findall(r"var\((--[\w-]+)\)", html)) <= set(re.findall(r"(--[\w-]+):", html))
 
@@ -164,7 +235,7 @@ def test_every_link_has_its_target_and_no_id_is_used_twice():
     page = Page(render(everything("ordinary")))
     links = {link["href"] for link in page.all("a")}
     assert len(page.ids) == len(set(page.ids))
-    assert links == {"#row-1", "#row-2"}
+    assert links == {"#row-1", "#row-2", "#glance", "#columns", "#reading", "#unobserved", "#rows"}
     assert {link[1:] for link in links} <= set(page.ids)
 
 
@@ -190,8 +261,10 @@ def test_imputed_values_wear_a_badge_and_observed_ones_do_not():
     assert not any("imputed" in line for line in lines(html, "observed"))
 
 
-def test_columns_are_sorted_by_gate_and_missing_ones_come_last():
-    units = (unit("low", 0.1), unit("none", None), unit("high", 0.9), unit("middle", 0.5, state="imputed"))
+def test_columns_are_sorted_by_effect_and_missing_ones_come_last():
+    used = {"low": 0.1, "high": -0.9, "middle": 0.5}
+    units = [unit(name, 0.5, used=value) for name, value in used.items()]
+    units.insert(1, unit("none", None))
     names = re.findall(r'<th scope="row" class="name">(\w+)', render_rows([row_of(*units)]))
     assert names == ["high", "middle", "low", "none"]
 
@@ -200,12 +273,13 @@ def test_a_long_table_folds_all_but_its_first_lines():
     page = page_of(row_of(*(unit(f"c{at}", at / 200) for at in range(200))))
     rows = [index for index, element in enumerate(page.elements) if element[1].get("scope") == "row"]
     folded = ["details" in page.inside[index] for index in rows]
-    assert folded == ([False] * 12 + [True] * 188) * 2  # the summary and the row
+    twice = [False] * 12 + [True] * 188 + [True] * 200  # a table, then gates and attention
+    assert folded == twice * 2  # of the summary and of the row
     assert "188 more columns" in page.text
 
 
-def test_a_short_table_folds_nothing():
-    assert not page_of(row_of(*(unit(f"c{at}", at / 12) for at in range(12)))).all("details")
+def test_a_short_table_folds_only_gates_and_attention():
+    assert len(page_of(row_of(*(unit(f"c{at}", at / 12) for at in range(12)))).all("details")) == 2
 
 
 def test_every_word_is_shaded_by_its_gate():
@@ -242,12 +316,11 @@ def test_outcomes_are_judged_only_where_the_true_class_is_known():
 
 def test_effects_and_agreement_are_shown_only_where_present():
     row = small()[0]
-    measured = replace(row, units=tuple(replace(unit, effect=-0.25) for unit in row.units), agreement=0.875)
+    measured = replace(row, units=tuple(replace(unit, used=-0.25) for unit in row.units), agreement=0.875)
     with_effects, without = (Page(render_rows((each,))).text for each in (measured, row))
-    assert "Exact effect" in with_effects
-    assert "-0.25" in with_effects
+    assert "−25.0" in with_effects
     assert "rank correlation of 0.88" in with_effects
-    assert "Exact effect" not in without
+    assert "−" not in without
     assert "rank correlation" not in without
 
 
@@ -306,8 +379,17 @@ def test_a_browser_finds_no_error_and_requests_nothing(tmp_path):
     (tmp_path / "page.html").write_text(render(everything(HOSTILE)), "utf-8")
     loaded, requests, messages = visit(tmp_path / "page.html", tmp_path)
     assert Page(loaded).skeleton.count(("article", ("class", "id"))) == 2
-    assert "<script" not in loaded
+    assert "2 of 2 rows" in Page(loaded).text  # its own script ran, and nothing else
     assert requests == messages == []
+
+
+@needs_browser
+def test_a_script_that_is_not_its_own_does_not_run(tmp_path):
+    html = render(everything("ordinary")).replace("<main>", "<main><script>document.title = 'evil'</script>")
+    (tmp_path / "page.html").write_text(html, "utf-8")
+    loaded, _, messages = visit(tmp_path / "page.html", tmp_path)
+    assert "<title>ordinary</title>" in loaded
+    assert any("Content Security Policy" in message for message in messages)
 
 
 @needs_browser

@@ -171,9 +171,9 @@ def test_the_effect_of_a_cell_is_what_its_loss_takes_from_the_probability(model,
     chosen = np.arange(20), before.argmax(1)
     cells = frame[(frame["column"] == "strong") & (frame["state"] == "observed")]
     expected = (before[chosen] - lost[chosen])[rows["strong"].notna()]
-    assert np.allclose(cells["effect"].astype(float), expected)
-    assert (cells["effect"] < 0).any()  # some values speak against the prediction
-    assert (cells["effect"] > 0).any()
+    assert np.allclose(cells["used"].astype(float), expected)
+    assert (cells["used"] < 0).any()  # some values speak against the prediction
+    assert (cells["used"] > 0).any()
 
 
 def test_the_effect_of_a_word_comes_from_a_text_without_it(model):
@@ -181,7 +181,7 @@ def test_the_effect_of_a_word_comes_from_a_text_without_it(model):
         columns=model.feature_names_in_
     )
     words = model.explain(rows, exact=True).to_frame()
-    words = words[words["column"] == "notes"].set_index("value")["effect"]
+    words = words[words["column"] == "notes"].set_index("value")["used"]
     assert words.abs().idxmax() == "feverish"
     without = model.predict_proba(rows.assign(notes="the patient is"))
     before = model.predict_proba(rows)

@@ -1,4 +1,4 @@
-"""Commands for the trained models of a benchmark: evaluate, audit, gates."""
+"""Commands for trained models, of a benchmark or of `gauge fit`: evaluate, audit, gates."""
 
 import json
 from dataclasses import asdict
@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import AsJson, Device, Plugins, Protocols, TrainedModel
+from gauge.cli.options import AsJson, Device, OutsideImages, Plugins, Protocols, TrainedModel
 from gauge.cli.output import print_missing, progress
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from gauge.data import Dataset
     from gauge.experiments.workspace import Job, Workspace
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
+    from gauge.tabular.audit import CellAudit
+    from gauge.tabular.estimator import GaugeClassifier
+    from gauge.tabular.evaluation import Evaluation
     from gauge.training.audit import Audit
     from gauge.training.stages import OnEpoch
 
@@ -25,13 +30,14 @@ def evaluate(
     model: TrainedModel,
     table: Annotated[Path | None, typer.Argument(help="Labelled rows, for a model that `gauge fit` wrote.")] = None,
     protocol: Protocols = None,
+    outside_images: OutsideImages = False,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a classifier of `gauge fit` on a table with labels, or a trained method of a benchmark under protocols."""
-    if table is not None or (model / "model.json").is_file():
-        _evaluate_table(model, table, device, as_json)
+    if _is_classifier(model, table):
+        _print_answer(_loaded(model, table, device, outside_images, "evaluate").evaluate(_rows(table)), as_json)
         return
     workspace, job = _opened(model, device)
     results = [result for result, _ in workspace.run(job.experiment, tuple(protocol or ()))]
@@ -46,17 +52,34 @@ def evaluate(
     print_missing(results)
 
 
-def _evaluate_table(model: Path, table: Path | None, device: str | None, as_json: bool) -> None:
+def _is_classifier(model: Path, table: Path | None) -> bool:
+    return table is not None or (model / "model.json").is_file()
+
+
+def _loaded(
+    model: Path, table: Path | None, device: str | None, outside_images: bool, command: str
+) -> "GaugeClassifier":
+    """A classifier that reads images beside the table."""
     if table is None:
         raise ValueError(
-            f"{model} is a classifier of `gauge fit`; add the table to evaluate it on: evaluate MODEL TABLE"
+            f"{model} is a classifier of `gauge fit`; add the table to {command} it on: {command} MODEL TABLE"
         )
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.files import read_table_file, table_folder
+    from gauge.tabular.files import table_folder
 
     classifier = GaugeClassifier.load(model, device=device, image_folder=table_folder(table))
-    evaluation = classifier.evaluate(read_table_file(table))
-    print(json.dumps(evaluation.to_json(), indent=2) if as_json else evaluation)
+    return classifier.set_params(outside_images=outside_images)
+
+
+def _rows(table: Path | None) -> "pd.DataFrame":
+    from gauge.tabular.files import read_table_file
+
+    assert table is not None
+    return read_table_file(table)
+
+
+def _print_answer(answer: "Evaluation | CellAudit", as_json: bool) -> None:
+    print(json.dumps(answer.to_json(), indent=2) if as_json else answer)
 
 
 def _rounded(value: float | str) -> str:
@@ -65,8 +88,12 @@ def _rounded(value: float | str) -> str:
 
 def audit(
     model: TrainedModel,
+    table: Annotated[
+        Path | None, typer.Argument(help="Rows, for a model that `gauge fit` wrote; no labels needed.")
+    ] = None,
     protocol: Protocols = None,
     samples: Annotated[int | None, typer.Option(min=1, help="How many test samples to use. Default: all.")] = None,
+    outside_images: OutsideImages = False,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -74,8 +101,14 @@ def audit(
     """Compare scores with exact effects, gates and trust with the truth, and count what the gates changed.
 
     Imputed cells are compared with the true ones. Modalities that are imputed as a whole are judged by a classifier for
-    each, which is trained on real values first.
+    each, which is trained on real values first. Of a classifier of `gauge fit` the trust in cells is audited: known cells of
+    the table are hidden, or swapped with another row's.
     """
+    if _is_classifier(model, table):
+        classifier = _loaded(model, table, device, outside_images, "audit")
+        rows = _rows(table)
+        _print_answer(classifier.audit(rows if samples is None else rows[:samples]), as_json)
+        return
     job, audits = _audited(model, protocol, samples, device)
     if as_json:
         print(json.dumps(_records(job, audits), indent=2))
@@ -124,14 +157,25 @@ def _hides_modalities(data: "Dataset", protocol: str) -> bool:
 
 def gates(
     model: TrainedModel,
-    sample: Annotated[list[int] | None, typer.Option(min=0, help="Test samples; may be repeated. Default: 0.")] = None,
+    table: Annotated[Path | None, typer.Argument(help="Rows, for a model that `gauge fit` wrote.")] = None,
+    sample: Annotated[
+        list[int] | None, typer.Option(min=0, help="Test samples, or rows of the table; may be repeated. Default: 0.")
+    ] = None,
     protocol: Annotated[str, typer.Option(help="What to make missing, e.g. gamma=0.5. Default: nothing.")] = "complete",
+    outside_images: OutsideImages = False,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the score and the gate of every unit of a test sample: columns of a table, parts of an image. `used` is its
-    signed effect, positive where it supports the answer; `trusted` is the probability that it is right, where learned."""
+    """Print the score and the gate of every unit of a test sample: columns of a table, parts of an image.
+
+    `used` is its signed effect, positive where it supports the answer; `trusted` is the probability that it is right, where
+    learned.
+    """
+    if _is_classifier(model, table):
+        frame = _gates_of_rows(_loaded(model, table, device, outside_images, "show"), _rows(table), sample or [0])
+        _print_gates(frame, as_json)
+        return
     import torch
 
     from gauge.masks import parse_protocol
@@ -148,14 +192,29 @@ def gates(
     frame = explain(method, batch).to_frame(names)
     hidden = "hidden" if method.imputer is None else "imputed"
     frame["observed"] = frame["observed"].map({True: "observed", False: hidden})
+    _print_gates(frame.rename(columns={"observed": "state"}), as_json)
+
+
+def _gates_of_rows(classifier: "GaugeClassifier", rows: "pd.DataFrame", chosen: list[int]) -> "pd.DataFrame":
+    """The units of some rows, in the columns of `BatchExplanation.to_frame`."""
+    if max(chosen) >= len(rows):
+        raise ValueError(f"there is no row {max(chosen)}; the table has 0 to {len(rows) - 1}")
+    frame = classifier.explain(rows.iloc[chosen]).without_donors().to_frame()
+    names = {"row": "sample", "column": "modality", "name": "unit"}
+    columns = ["sample", "modality", "unit", "value", "state", "score", "gate", "used", "trusted"]
+    return frame.rename(columns=names)[[*columns, "attention_before", "attention_after"]]
+
+
+def _print_gates(frame: "pd.DataFrame", as_json: bool) -> None:
     if as_json:
         print(frame.to_json(orient="records", indent=2))
         return
-    print(frame.rename(columns={"observed": ""}).to_string(index=False, float_format="%.3f"))
-    if "trusted" in frame:
-        doubtful = frame[frame["observed"] != "hidden"].nsmallest(DOUBTFUL, "trusted")
+    print(frame.rename(columns={"state": ""}).to_string(index=False, float_format="%.3f", na_rep="–"))
+    if "trusted" in frame and frame["trusted"].notna().any():
+        doubtful = frame[frame["state"] != "hidden"].nsmallest(DOUBTFUL, "trusted")
         named = [
-            f"{row.modality} {row.unit} of sample {row.sample} ({row.trusted:.2f})" for row in doubtful.itertuples()
+            f"{' '.join(dict.fromkeys((str(row.modality), str(row.unit))))} of sample {row.sample} ({row.trusted:.2f})"
+            for row in doubtful.itertuples()
         ]
         print(f"\nleast trusted: {', '.join(named)}")
 
@@ -182,7 +241,10 @@ def _opened(model: Path, device: str | None, on_epoch: "OnEpoch | None" = None) 
 
     path = model / "experiment.json"
     if not path.is_file():
-        raise ValueError(f"{model} is not the folder of a trained method (no experiment.json); see WORKSPACE/stages")
+        raise ValueError(
+            f"{model} is not the folder of a trained method (no experiment.json), see WORKSPACE/stages, nor one that "
+            "`gauge fit` wrote (no model.json)"
+        )
     experiment = Experiment.model_validate_json(path.read_text(encoding="utf-8"))
     workspace = Workspace(model.resolve().parent.parent, device, on_epoch or silent, reuse=True)
     job = workspace.job(experiment)

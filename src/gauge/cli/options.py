@@ -38,7 +38,12 @@ Protocols = Annotated[
 PLUGIN = "Python file with components of your own; may be repeated."
 Plugins = Annotated[list[Path] | None, typer.Option("--plugin", callback=_load_plugins, is_eager=True, help=PLUGIN)]
 TimeLimit = Annotated[str | None, typer.Option(help="Stop after about this long, e.g. 8m or 1h30m.")]
-TrainedModel = Annotated[Path, typer.Argument(help="Folder of a trained stage: WORKSPACE/stages/NAME.")]
+TrainedModel = Annotated[
+    Path, typer.Argument(help="Folder of a trained stage, WORKSPACE/stages/NAME, or one that `gauge fit` wrote.")
+]
+OutsideImages = Annotated[
+    bool, typer.Option("--outside-images", help="Also read images that lie outside the table's folder.")
+]
 
 
 def seconds(text: str) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import TABLES, Device, Model, TimeLimit, named, seconds
+from gauge.cli.options import TABLES, Device, Model, OutsideImages, TimeLimit, named, seconds
 from gauge.registry import pick
 
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ Kinds = Annotated[
 Encoders = Annotated[
     list[str] | None,
     typer.Option("--encoder", help="A Hugging Face model for a text or image column, NAME=MODEL; may be repeated."),
-]
-
-OutsideImages = Annotated[
-    bool, typer.Option("--outside-images", help="Also read images that lie outside the table's folder.")
 ]
 
 
@@ -210,11 +206,18 @@ def explain(
     table: Table,
     out: Annotated[Path, typer.Option(help="File for the explanation: .html for a page, .csv for a table.")],
     rows: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:20",
-    exact: Annotated[bool, typer.Option("--exact", help="Also measure the effect of leaving out each unit.")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Also measure the effects of words and parts of images.")
+    ] = False,
+    keep: Annotated[list[str] | None, typer.Option(help="A column to recognise rows by; may be repeated.")] = None,
+    donors: Annotated[
+        bool,
+        typer.Option("--donors/--no-donors", help="Show texts and images that were imputed with those of other rows."),
+    ] = False,
     outside_images: OutsideImages = False,
     device: Device = None,
 ) -> None:
-    """Which evidence was trusted in every row: a page or a table of gates, scores and attention."""
+    """How much each value of every row was used, how far it is trusted, and what would help: a page or a table."""
     if out.suffix not in (".html", ".htm", ".csv"):
         raise ValueError(f"{out} should end in .html or .csv")
     first_last = re.fullmatch(r"(\d+):(\d+)", rows)
@@ -227,11 +230,13 @@ def explain(
     chosen = read_table_file(table).iloc[int(first_last[1]) : int(first_last[2])]
     if not len(chosen):
         raise ValueError(f"{table} has no rows {rows}; choose others")
-    explanation = classifier.explain(chosen, classifier.target_ if classifier.target_ in chosen else None, exact=exact)
+    labels = classifier.target_ if classifier.target_ in chosen else None
+    explanation = classifier.explain(chosen, labels, exact=exact, keep=keep or ())
     if out.suffix == ".csv":
-        write_text(out, explanation.to_frame().to_csv(index=False))
+        shown = explanation if donors else explanation.without_donors()
+        write_text(out, shown.to_frame().to_csv(index=False))
     else:
-        explanation.to_html(out)
+        explanation.to_html(out, donors=donors)
     print(f"the evidence of {len(explanation)} rows is in {out}")
 
 

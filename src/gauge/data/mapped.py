@@ -61,7 +61,8 @@ def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
         form = {"size": size.numel(), "dtype": getattr(torch, dtype.removeprefix("torch."))}
         parts[kind][name] = torch.from_file(str(_file(folder, number)), shared=False, **form).reshape(size)
     rows = {name: each.to(device, copy=True) for name, each in parts["rows"].items()}
-    return Dataset(about["split"], parts["inputs"], observed=parts["observed"], note=about["note"], **rows)
+    labels, groups = rows["labels"], rows.get("groups")
+    return Dataset(about["split"], parts["inputs"], labels, parts["observed"], about["note"], groups)
 
 
 def _file(folder: Path, number: int) -> Path:

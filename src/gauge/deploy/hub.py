@@ -61,7 +61,8 @@ def hub_card(
         about["license"] = license
     if evaluation is not None:
         metrics = evaluation.scores[evaluation.scores["model"] == "classifier"]
-        values = [{"type": each.metric, "value": round(float(each.value), 4)} for each in metrics.itertuples()]
+        pairs = zip(metrics["metric"].tolist(), metrics["value"].tolist(), strict=True)
+        values = [{"type": name, "value": round(value, 4)} for name, value in pairs]
         data = {"name": "rows given to evaluate", "type": "private"}
         result = {"task": {"type": "tabular-classification"}, "dataset": data, "metrics": values}
         about["model-index"] = [{"name": repository.rpartition("/")[2], "results": [result]}]

@@ -272,6 +272,7 @@ DOCS = {
     ),
     "classifier-cost": Entry("What GaugeClassifier costs", scripts=("perf/classifier.py",)),
     "when": Entry("What to use for which data", ("polymnist/trust",), ("perf/tables.py",)),
+    "cell-trust": Entry("Trust in the cells of tables", scripts=("perf/cell_trust.py",)),
     "rivals": Entry("GaugeClassifier beside its rivals", scripts=("perf/tables.py",)),
     "own-data": Entry("An image and a table, as 0.1.0 measured them", scripts=("perf/tables.py",)),
 }

@@ -1,13 +1,19 @@
 """The evidence page: which evidence was trusted in every row of a table, in one HTML file that works offline."""
 
+import hashlib
+import re
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from math import isfinite
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
 from jaxtyping import UInt8
+from markupsafe import Markup
 
 from gauge.reports import figures
 from gauge.reports.templates import template
@@ -16,7 +22,12 @@ Kind = Literal["number", "category", "text", "image"]
 State = Literal["observed", "imputed", "missing"]
 STATES: tuple[State, ...] = get_args(State)
 
+DOUBTFUL = 0.5  # trust below which a value does not fit
 FOLD = 12  # lines of a table that are always shown
+LEAST_SHOWN = 0.005  # effect that is named
+NAMED = 4  # values for and against an answer
+NORMAL = 1.96  # quantile of a 95 % interval
+SMALL = 0.1  # effect up to which bars do not fill their axis
 MOST = 20  # rows and columns in the table of attention where a column is not observed
 
 
@@ -24,7 +35,8 @@ MOST = 20  # rows and columns in the table of attention where a column is not ob
 class Unit:
     """One evidence unit of one row. `name` is its column, or the word or part of an image where a column has many units;
     `value` is what the model was given, as text. A `missing` unit was hidden from the model: it has no gate, no score and no
-    attention. `effect` is the exact one, if it was measured."""
+    attention. `used` is its signed effect on the answer, if it was measured, `towards` the class that it supports most;
+    `trusted` is the probability that it is right, if that is known, and `suggestion` what the rest of the row suggests."""
 
     column: str
     kind: Kind
@@ -35,13 +47,21 @@ class Unit:
     gate: float | None
     attention_before: float
     attention_after: float
-    effect: float | None = None
+    used: float | None = None
+    towards: str = ""
+    trusted: float | None = None
+    suggestion: str = ""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it is an observed value that does not fit the rest of the row."""
+        return self.state == "observed" and self.trusted is not None and self.trusted < DOUBTFUL
 
     def __post_init__(self) -> None:
         for name, allowed in (("kind", get_args(Kind)), ("state", STATES)):
             if (value := getattr(self, name)) not in allowed:
                 raise ValueError(f"unit {self.name!r} has {name} {value!r}; use one of {', '.join(allowed)}")
-        for name in ("score", "gate", "attention_before", "attention_after", "effect"):
+        for name in ("score", "gate", "attention_before", "attention_after", "used", "trusted"):
             value = getattr(self, name)
             if name in ("score", "gate") and (value is None) != (self.state == "missing"):
                 raise ValueError(
@@ -54,6 +74,8 @@ class Unit:
             raise ValueError(
                 f"the gate of unit {self.name!r} is {self.gate:g}; a gate lies between 0 and 1, so pass gates, not scores"
             )
+        if self.trusted is not None and not 0 <= self.trusted <= 1:
+            raise ValueError(f"the trust in unit {self.name!r} is {self.trusted:g}; give a probability, from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -71,7 +93,8 @@ class GridImage:
 class RowEvidence:
     """One row: the predicted class with its probability, without and with the gates, and all units in the order of the
     columns. `agreement` is the rank correlation of scores and exact effects, `label` the true class, `effects` what each
-    column does for the probability of the predicted class."""
+    column does for the probability of the predicted class, `helpful` how far each missing value would move it on average,
+    `ids` columns to recognise the row by."""
 
     title: str
     before: tuple[str, float]
@@ -81,6 +104,13 @@ class RowEvidence:
     label: str | None = None
     agreement: float | None = None
     effects: Mapping[str, float] = field(default_factory=dict)
+    helpful: Mapping[str, float] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def doubtful(self) -> list[Unit]:
+        """The observed values that do not fit the rest of the row, the least trusted first."""
+        return sorted((unit for unit in self.units if unit.doubtful), key=lambda unit: unit.trusted or 0.0)
 
     def __post_init__(self) -> None:
         if not self.units:
@@ -97,6 +127,8 @@ class RowEvidence:
             raise ValueError(f"{where} has units of kind {column.kind} and {min(kinds)}; give a column one kind")
         if column.kind != "image" or column.state == "missing":
             return
+        if column.name not in self.images and column.state == "imputed":
+            return  # the content of another row, left out
         if column.name not in self.images:
             raise ValueError(f"image {where} has units but no image; add images[{column.name!r}]")
         height, width = self.images[column.name].grid
@@ -121,10 +153,24 @@ class EvidencePage:
 
 
 def render(page: EvidencePage) -> str:
-    """The whole HTML document: it loads nothing from elsewhere, and every text is escaped."""
+    """The whole HTML document: it loads nothing from elsewhere, every text is escaped, and no script runs but its own."""
     changed = [number for number, row in enumerate(page.rows, 1) if row.before[0] != row.after[0]]
-    summary = {"overview": overview(page.rows), "unobserved": unobserved(page.rows)}
-    return _rendered("_page.html", page.rows, page=page, changed=changed, **summary)
+    judged = [row.label == row.after[0] for row in page.rows if row.label is not None]
+    script = _compact(files("gauge.reports").joinpath("evidence.js").read_text("utf-8"))
+    checksum = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _rendered(
+        "_page.html",
+        page.rows,
+        page=page,
+        changed=changed,
+        judged=len(judged),
+        right=sum(judged),
+        doubts=sum(len(row.doubtful) for row in page.rows),
+        overview=overview(page.rows),
+        unobserved=unobserved(page.rows),
+        script=Markup(script),
+        checksum=Markup(checksum),
+    )
 
 
 def render_rows(rows: Sequence[RowEvidence]) -> str:
@@ -135,7 +181,13 @@ def render_rows(rows: Sequence[RowEvidence]) -> str:
 def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str:
     views = [_View(row) for row in rows]
     values |= {"effects": any(view.effects for view in views), "by_gate": by_gate, "states": STATES}
-    return template("evidence.html").render(layout=layout, views=views, fold=FOLD, most=MOST, **values)
+    html = template("evidence.html").render(layout=layout, views=views, fold=FOLD, most=MOST, **values)
+    return _compact(html)
+
+
+def _compact(text: str) -> str:
+    """Without indentation, which only readers of the template need."""
+    return re.sub(r"\n\s+", "\n", text)
 
 
 class _Column(NamedTuple):
@@ -148,6 +200,11 @@ class _Column(NamedTuple):
     gate: float | None
     attention_before: float
     attention_after: float
+
+    @property
+    def shown(self) -> bool:
+        """Whether the page may show the content of a text."""
+        return any(unit.value for unit in self.units)
 
 
 def _columns(row: RowEvidence) -> list[_Column]:
@@ -182,14 +239,26 @@ class _View:
             return max((abs(value) for value in values if value is not None), default=0.0) or 1.0
 
         self.row, self.columns = row, _columns(row)
-        self.cells = by_gate(unit for unit in row.units if unit.kind in ("number", "category"))
+        cells = [unit for unit in row.units if unit.kind in ("number", "category")]
+        self.cells = sorted(by_gate(cells), key=_by_use)
         self.rich = [column for column in self.columns if column.kind in ("text", "image")]
         self.not_observed = {
             state: [column.name for column in self.columns if column.state == state] for state in STATES[1:]
         }
-        self.score, self.effect = largest("score"), largest("effect")
+        self.score, self.used = largest("score"), max(largest("used"), SMALL)
         self.attention = largest("attention_before", "attention_after")
-        self.effects = any(unit.effect is not None for unit in row.units)
+        self.effects = any(unit.used is not None for unit in row.units)
+        self.trusts = any(unit.trusted is not None for unit in row.units)
+        moved = [unit for unit in sorted(row.units, key=_by_use) if abs(unit.used or 0.0) >= LEAST_SHOWN]
+        self.supports = [unit for unit in moved if (unit.used or 0.0) > 0][:NAMED]
+        self.contradicts = [unit for unit in moved if (unit.used or 0.0) < 0][:NAMED]
+        self.most_used = moved[:2]
+        self.helps = [(name, change) for name, change in row.helpful.items() if change >= LEAST_SHOWN][:2]
+
+
+def _by_use(unit: Unit) -> tuple[bool, float]:
+    """Missing values last, the largest effect first."""
+    return unit.state == "missing", -abs(unit.used or 0.0)
 
 
 def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
@@ -199,15 +268,21 @@ def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
 
 def overview(rows: Sequence[RowEvidence]) -> pd.DataFrame:
     """A line for each column, the largest mean effect first or, where no effects were measured, the highest mean gate: the
-    mean size of its effect (None if not measured), the mean gates where observed and where imputed (None if never), the
-    share of rows in each state, and the mean attention after gating over all rows.
+    mean size of its effect with a 95 % interval (None if not measured), its doubtful values, the mean gates where observed
+    and where imputed (None if never), the share of rows in each state, and the mean attention after gating over all rows.
 
     A column of many units has their mean gate and the sum of their attention; one without units in a row is missing there.
     """
     state, gate = _table(rows, "state").fillna("missing"), _table(rows, "gate").astype(float)
     effect = pd.DataFrame([{**dict.fromkeys(state, np.nan), **row.effects} for row in rows])[list(state)]
+    sizes = effect.astype(float).abs()
+    error = NORMAL * sizes.std().fillna(0.0) / len(rows) ** 0.5
+    doubtful = Counter(unit.column for row in rows for unit in row.doubtful)
     means: dict[str, pd.Series] = {
-        "effect": effect.astype(float).abs().mean(),
+        "effect": sizes.mean(),
+        "low": (sizes.mean() - error).clip(lower=0.0),
+        "high": sizes.mean() + error,
+        "doubtful": pd.Series({name: doubtful[str(name)] for name in state}),
         "gate_observed": gate.where(state == "observed").mean(),
         "gate_imputed": gate.where(state == "imputed").mean(),
         **{name: (state == name).mean() for name in STATES},

@@ -8,13 +8,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 from jaxtyping import UInt8
 from PIL import Image
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_BARS = 30  # columns in a figure of effects
 Estimate = tuple[float, float, float]
 """A value with the ends of its 95 % interval, in percent."""
 
@@ -276,3 +280,22 @@ def draw_missingness(together: pd.DataFrame, file: BinaryIO, form: str) -> None:
         axes.text(0.5, 0.5, "nothing is missing", ha="center", va="center")
         axes.set_axis_off()
     figure.savefig(file, dpi=120, format=form)
+
+
+def effects_figure(effects: pd.Series, error: pd.Series | None = None, *, title: str, label: str) -> "Figure":
+    """Horizontal bars of shares in points, the largest on top, with the widths of their intervals if given."""
+    from matplotlib.figure import Figure
+
+    order = effects.abs().sort_values(kind="stable").index[-MOST_BARS:]
+    figure = Figure(figsize=(7, 1.2 + 0.28 * len(order)), layout="constrained")
+    axes = figure.add_subplot()
+    values = 100 * effects[order].to_numpy(dtype=float)
+    colours = [COLOURS[0][0] if value >= 0 else COLOURS[3][0] for value in values]
+    spread = None if error is None else 100 * error[order].fillna(0.0).to_numpy(dtype=float)
+    axes.barh(range(len(order)), values, xerr=spread, color=colours, error_kw={"elinewidth": 1})
+    names = [textwrap.shorten(str(name), 40, placeholder="…") for name in order]
+    axes.set_yticks(range(len(order)), names, parse_math=False)
+    axes.axvline(0, color="#57626c", linewidth=1)
+    axes.set_xlabel(label)
+    axes.set_title(textwrap.shorten(title, 80, placeholder="…"), loc="left", parse_math=False)
+    return figure

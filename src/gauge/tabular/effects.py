@@ -12,19 +12,66 @@ import pandas as pd
 from gauge.tabular.columns import WORD, Image, Text
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.rows import Rows
+from gauge.tabular.trust import Trust
 
 LEAST = 1e-12  # probability in a logarithm
+TRIED = 5  # values of a missing cell, the most likely ones
 NORMAL = 1.96  # quantile of a 95 % interval
 
 
-def column_effects(ensemble: Ensemble, rows: Rows, decided: np.ndarray) -> pd.DataFrame:
-    """The effect of every column on the probability of the class decided for each row; zero where it is missing."""
-    chosen = np.arange(len(rows)), decided
-    before = ensemble.predict(rows)[chosen]
+def column_effects(ensemble: Ensemble, rows: Rows, decided: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The effect of every column on the probability of the class decided for each row, zero where it is missing; and the
+    number of the class that each column supports most."""
+    every, before = np.arange(len(rows)), ensemble.predict(rows)
     names = [column.name for column in rows.schema.columns]
-    after = [ensemble.predict(rows.without(name))[chosen] for name in names]
-    effects = (before[:, None] - np.stack(after, 1)) * rows.observed()
-    return pd.DataFrame(effects, columns=names)
+    changes = np.stack([before - ensemble.predict(rows.without(name)) for name in names], 1)
+    effects = changes[every, :, decided] * rows.observed()
+    return pd.DataFrame(effects, columns=names), pd.DataFrame(changes.argmax(2), columns=names)
+
+
+def missing_values(
+    ensemble: Ensemble, trust: Trust | None, rows: Rows, decided: np.ndarray, effects: pd.DataFrame
+) -> list[dict[str, float]]:
+    """How far each missing value of each row would move the probability of the class decided for it, the largest first.
+
+    For a cell that is the mean over the values that the other cells suggest; for texts and images, of which nothing is
+    suggested, the mean size of the effect in the rows that have one.
+    """
+    observed, names = rows.observed(), [column.name for column in rows.schema.columns]
+    sizes = np.where(observed, effects.abs().to_numpy(), 0.0).sum(0) / observed.sum(0).clip(1)
+    expected = np.where(observed, np.nan, sizes)
+    if trust is not None:
+        columns = [names.index(column.name) for column in trust.columns]
+        expected[:, columns] = _expected_changes(ensemble, trust, rows, decided)
+    found = []
+    for line in expected:
+        order = [index for index in np.argsort(-line, kind="stable") if line[index] > 0]
+        found.append({names[index]: float(line[index]) for index in order})
+    return found
+
+
+def _expected_changes(ensemble: Ensemble, trust: Trust, rows: Rows, decided: np.ndarray) -> np.ndarray:
+    """The mean absolute change by each missing cell of the table, NaN for the others: [rows, cells]."""
+    cells = rows.cells
+    expected = np.full(cells.shape, np.nan)
+    missing, column = np.nonzero(np.isnan(cells))
+    if not len(missing):
+        return expected
+    values, weights = np.zeros((2, len(missing), TRIED))
+    for index, bins in enumerate(trust.bins):
+        here = column == index
+        given = trust.distribution(cells[missing[here]], index)[:, : len(bins.values)]
+        likely = np.argsort(-given, 1, kind="stable")[:, :TRIED]
+        values[here, : likely.shape[1]] = bins.values[likely]
+        weights[here, : likely.shape[1]] = np.take_along_axis(given, likely, 1)
+    copies = np.repeat(missing, TRIED)
+    filled = cells[copies]
+    filled[np.arange(len(copies)), np.repeat(column, TRIED)] = values.ravel()
+    before = ensemble.predict(rows)[missing, decided[missing]]
+    after = ensemble.predict(rows.take(copies).with_cells(filled))[np.arange(len(copies)), decided[copies]]
+    change = np.abs(after.reshape(values.shape) - before[:, None])
+    expected[missing, column] = (change * weights).sum(1) / weights.sum(1).clip(LEAST)
+    return expected
 
 
 def importance(ensemble: Ensemble, rows: Rows, decided: np.ndarray, labels: np.ndarray | None) -> pd.DataFrame:
@@ -34,7 +81,7 @@ def importance(ensemble: Ensemble, rows: Rows, decided: np.ndarray, labels: np.n
     """
     names = [column.name for column in rows.schema.columns]
     if labels is None:
-        costs = column_effects(ensemble, rows, decided).abs().to_numpy()
+        costs = column_effects(ensemble, rows, decided)[0].abs().to_numpy()
     else:
         chosen = np.arange(len(rows)), labels
         before = np.log(ensemble.predict(rows)[chosen].clip(LEAST))

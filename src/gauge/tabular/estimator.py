@@ -14,22 +14,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gauge import __version__
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.registry import IMPUTERS, pick
 from gauge.tabular import inputs, saving
 from gauge.tabular.columns import IMAGE_SIDE, ImageFiles
-from gauge.tabular.effects import importance
-from gauge.tabular.ensemble import Network, choose_experts, expert_weights
-from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
+from gauge.tabular.ensemble import Network, choose_experts
 from gauge.tabular.experts import Task
-from gauge.tabular.explanation import Explanation, Reader
-from gauge.tabular.fitting import SIZES, Recipe, Strategy, strategy_scores
+from gauge.tabular.fitting import SIZES, Recipe, Strategy
 from gauge.tabular.learning import FittedEnsemble, fit_ensemble
 from gauge.tabular.options import check_options
+from gauge.tabular.reporting import Reporting
 from gauge.tabular.rows import Rows, cut_texts
 from gauge.tabular.schema import Schema
 from gauge.tabular.stream import Stream
+from gauge.tabular.trust import Trust
 from gauge.training.device import cpu_threads, pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import record_history, stage_progress
@@ -42,7 +40,7 @@ LEAST_HIDDEN, MOST_HIDDEN = 0.5, 0.9  # limits of the share of values that train
 STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask": ("mask",), "impute": ("impute",)}
 
 
-class GaugeClassifier(ClassifierMixin, BaseEstimator):
+class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
     """Fit on a DataFrame, predict with any values missing, and see for every row which evidence was trusted.
 
     `columns` overrides the inferred kind of a column: "number", "category", "text", "image" or "ignore". `encoders` are
@@ -51,10 +49,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     "auto", all of them; `leaderboard_` says what each scores and weighs. `strategy` is how the network meets missing
     values: "mask" (they are hidden), "impute" (they are imputed, and gated) or "auto" (the better one in validation);
     `imputer` is masked_columns, nearest, mean, zero, or any object with `complete(batch)`. `gates=False` trains the same
-    network without gates. `missing_rate` is the largest share of values that training hides in addition to
-    those missing in the data; None estimates it. `metric` is what validation compares: "accuracy", "auc", or "auto", the
-    AUC for two classes and the accuracy for more; `validation` is the share of rows held out for it. `class_weight` tells
-    `predict` what the classes count; `predict_proba` gives the probabilities of the data all the same. `size` is small,
+    network without gates, `trust=False` learns no trust in cells. `missing_rate` is the largest share of values that
+    training hides in addition to those missing in the data; None estimates it. `metric` is what validation compares:
+    "accuracy", "auc", or "auto", the AUC for two classes and the accuracy for more; `validation` is the share of rows
+    held out for it. `class_weight` tells `predict` what the classes count; `predict_proba` gives the probabilities of the
+    data all the same. `size` is small,
     medium or large. `donors` is the number of training rows kept to impute images and texts from, `image_folder` the
     folder that image paths are relative to, `time_limit` is in seconds. Image paths that lead out of `image_folder` count as
     missing unless `outside_images` is True; images are resized to `image_size` x `image_size` pixels. `n_jobs` is the
@@ -75,6 +74,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         strategy: Literal["auto", "mask", "impute"] = "mask",
         imputer: str | SupportsComplete = "masked_columns",
         gates: bool = True,
+        trust: bool = True,
         size: str = "small",
         missing_rate: float | None = None,
         metric: Literal["auto", "accuracy", "auc"] = "auto",
@@ -99,6 +99,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.strategy = strategy
         self.imputer = imputer
         self.gates = gates
+        self.trust = trust
         self.size = size
         self.missing_rate = missing_rate
         self.metric = metric
@@ -176,7 +177,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
         where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
-        streamed = stream and stream.encoded(self.schema_, every, frame.index[used], self._image_files(), **where)
+        given = self.schema_, every, frame.index[used], self._image_files()
+        streamed = None if stream is None else stream.encoded(*given, **where)
         task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed)
         with self._progress() as show, cpu_threads(self.n_jobs):
             self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
@@ -190,6 +192,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
                 on_epoch=heard,
             )
         self._keep(fitted, int(encoded.empty.sum()))
+        self.trust_ = Trust.fit(rows, self.recipe_.seed) if self.trust else None
         return self
 
     def _keep(self, fitted: FittedEnsemble, empty: int) -> None:
@@ -215,68 +218,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""
         return self.classes_[self._decide(probabilities)]
-
-    def _decide(self, probabilities: np.ndarray) -> np.ndarray:
-        return (probabilities * self.class_weight_).argmax(1)
-
-    def explain(self, X: Any, y: Any = None, *, exact: bool = False) -> Explanation:
-        """Every unit of every row with its value, score, gate and attention in the network, and the effect of each cell: how
-        far the probability of the predicted class, by all experts, falls when the cell is missing. `exact` adds the effects
-        of words and of parts of images.
-
-        `y`, labels or the name of their column, is shown beside the predictions.
-        """
-        check_is_fitted(self, "ensemble_")
-        if not self.gates or "network" not in self.experts_:
-            raise ValueError(
-                f"this classifier has no gates to explain (gates={self.gates}, experts={self.experts!r}); fit it with gates "
-                "and with the network, or use `importance`"
-            )
-        frame, rows = self._read(X)
-        if isinstance(y, str):
-            y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
-        labels = None if y is None else [str(label) for label in y]
-        reader = Reader(self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_))
-        return Explanation(reader.rows(frame, rows, labels=labels, exact=exact), self._facts())
-
-    def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
-        """What each column does for the answers of all experts, the most important first, with a 95 % interval.
-
-        With labels, or the name of their column, it is the increase of the log loss when the column is missing; without them
-        the mean absolute effect on the probability of the predicted class.
-        """
-        _, rows = self._read(X)
-        labels = None if y is None else label_numbers(self.classes_, X, y)
-        return importance(self.ensemble_, rows, self._decide(self.ensemble_.predict(rows)), labels)
-
-    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
-        """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
-        beside them the class shares of the training rows and, where they are among the experts, the boosted trees alone.
-
-        `y` are labels or the name of their column, by default that of training.
-        """
-        _, rows = self._read(X)
-        labels = label_numbers(self.classes_, X, self.target_ if y is None else y)
-        probabilities = self.ensemble_.predict(rows)
-        models = {"classifier": probabilities, "class shares": np.tile(self.class_prior_, (len(rows), 1))}
-        if "trees" in self.experts_:
-            models["boosted trees"] = self.ensemble_.alone("trees").predict(rows)
-        return evaluate(models, labels, self._decide(probabilities), self.classes_.tolist())
-
-    @property
-    def verdict_(self) -> str:
-        """The strategy that was chosen, and the validation score of each."""
-        if "network" not in self.experts_:
-            return f"without the network: {' and '.join(self.experts_)}"
-        text = strategy_scores(self.validation_scores_, self.strategy_)
-        if not text:
-            return f"strategy {self.strategy_!r}; too few rows to validate"
-        if self.recipe_.metric is ACCURACY:
-            label, share = self.largest_class_
-            text += f"; always predicting {label!r} would give {100 * share:.1f} %"
-        for stage, (done, planned) in self.cut_short_.items():
-            text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
-        return f"strategy {self.strategy_!r}: validation {self.recipe_.metric} {text}"
 
     def save(self, folder: str | Path) -> None:
         """Write weights, columns and a model card; loading them executes no code."""
@@ -376,19 +317,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def _image_files(self) -> ImageFiles:
         return ImageFiles(Path(self.image_folder or ""), self.outside_images or self.image_folder is None)
-
-    def _facts(self) -> dict[str, str]:
-        """How the model was trained, for reports and the card."""
-        weights = expert_weights(self.leaderboard_)
-        encoders = ", ".join(f"{column}: {source}" for column, source in self.schema_.encoders.items())
-        return {
-            "Predicts": self.target_ or "the label",
-            "Model": f"gauge-ml {__version__}, size {self.size!r}, random_state {self.random_state}",
-            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
-            "Strategy": self.verdict_,
-            "Trained on": f"{self.n_rows_['train']} rows, {self.n_rows_['val']} more to validate",
-            "Missing in training": f"{100 * np.mean(list(self.missing_rates_.values())):.0f} % of all cells",
-        } | ({"Pretrained encoders": encoders} if encoders else {})
 
     def _progress(self) -> AbstractContextManager[OnEpoch]:
         return stage_progress() if self.verbose else nullcontext(lambda stage, epoch: None)

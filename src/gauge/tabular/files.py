@@ -48,7 +48,7 @@ def read_rows(table: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
     for path in table_files(table):
         try:
             for part in _parts(path, path.suffix.lower(), rows):
-                part.index = range(start, start + len(part))
+                part.index = pd.RangeIndex(start, start + len(part))
                 start += len(part)
                 yield part
         except UnicodeDecodeError as error:

@@ -63,6 +63,12 @@ class Rows:
         texts = {each: np.full(len(self), "", object) if each == name else words for each, words in self.texts.items()}
         return replace(self, encoded=encoded, texts=texts)
 
+    def with_cells(self, cells: np.ndarray) -> "Rows":
+        """The same rows with other numbers and categories, in the form of `cells`."""
+        table = torch.from_numpy(np.nan_to_num(cells)).to(self.encoded.inputs["table"])
+        encoded = _with_flags(self.encoded, {**self.encoded.observed, "table": torch.from_numpy(~np.isnan(cells))})
+        return replace(self, encoded=replace(encoded, inputs={**encoded.inputs, "table": table}))
+
     def hide(self, protocol: Protocol, number: int) -> "Rows":
         """The same rows with further values missing; each number is another draw."""
         flags = self.encoded.observed

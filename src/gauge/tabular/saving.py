@@ -16,6 +16,7 @@ from gauge import __version__
 from gauge.tabular.ensemble import Network, ensemble_state, restored, unscored
 from gauge.tabular.fitting import SIZES, build, gating_of, imputer_for
 from gauge.tabular.schema import Schema
+from gauge.tabular.trust import Trust
 from gauge.training import checkpoint
 from gauge.training.device import pick_device
 
@@ -88,6 +89,9 @@ def save(model: "GaugeClassifier", folder: Path) -> None:
         "fitted": {name: getattr(model, name) for name in FITTED},
     }
     tensors, about["ensemble"] = ensemble_state(model.ensemble_)
+    if model.trust_ is not None:
+        trust, about["trust"] = model.trust_.save()
+        tensors |= {f"trust.{name}": tensor for name, tensor in trust.items()}
     about["leaderboard"] = json.loads(model.leaderboard_.to_json(orient="records", double_precision=15))
     if "network" in model.experts_:
         tensors |= {f"model.{name}": tensor for name, tensor in model.model_.state_dict().items()}
@@ -125,6 +129,8 @@ def load(
     network = _network(model, about, tensors, path, device) if "network" in model.experts_ else None
     state = about["ensemble"] if about["format"] == FORMAT else None
     model.ensemble_ = restored(state, _part("experts.", tensors), model.schema_, network, model.class_prior_)
+    trust = about.get("trust")
+    model.trust_ = None if trust is None else Trust.load(_part("trust.", tensors), trust, model.schema_)
     model.leaderboard_ = unscored(model.ensemble_) if state is None else pd.DataFrame(about["leaderboard"])
     return model
 

@@ -89,7 +89,7 @@ class Stream:
 def _labelled(part: pd.DataFrame, target: str, before: int) -> pd.DataFrame:
     """The rows that have a label, numbered after those `before`."""
     rows = part[has_label(part[target])]
-    return rows.set_axis(range(before, before + len(rows)), axis=0)
+    return rows.set_axis(pd.RangeIndex(before, before + len(rows)), axis=0)
 
 
 def _sampled(rows: list[pd.DataFrame], draws: list[np.ndarray]) -> tuple[list[pd.DataFrame], list[np.ndarray]]:

@@ -333,14 +333,19 @@ def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
         among = kind & facts.seen & facts.known
         if not among.any():
             continue
-        value, right = trust[among].double(), rightness_of[among].double()
-        tenth = (10 * value).long().clamp_max(9)
-        count = torch.bincount(tenth, minlength=10)
-        mean, share = (torch.bincount(tenth, each, minlength=10) / count.clamp_min(1) for each in (value, right))
-        bins = torch.stack([mean, share, count.double()], 1)
-        error = float(((mean - share).abs() * count).sum() / count.sum())
-        found[name] = {"ece": error, "bins": [[round(x, 4) for x in row] for row in bins.tolist() if row[2]]}
+        found[name] = reliability(trust[among], rightness_of[among])
     return found
+
+
+def reliability(trust: Float[Tensor, "u"], right: Float[Tensor, "u"]) -> dict[str, Any]:
+    """The expected calibration error of trust, and for each tenth of it the mean, the share that is right and the count."""
+    value, right = trust.double(), right.double()
+    tenth = (10 * value).long().clamp_max(9)
+    count = torch.bincount(tenth, minlength=10)
+    mean, share = (torch.bincount(tenth, each, minlength=10) / count.clamp_min(1) for each in (value, right))
+    bins = torch.stack([mean, share, count.double()], 1)
+    error = float(((mean - share).abs() * count).sum() / count.sum())
+    return {"ece": error, "bins": [[round(x, 4) for x in row] for row in bins.tolist() if row[2]]}
 
 
 def _within(values: Tensor, right: Tensor, wrong: Tensor) -> float:

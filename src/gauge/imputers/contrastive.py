@@ -1,0 +1,172 @@
+"""Contrastive (learned hot deck): missing values come from the training sample nearest in a space all modalities share.
+
+    z_m = e_m(x_m) / ‖e_m(x_m)‖,   loss = mean over pairs m ≠ m' of -log softmax_j(z_m[i] · z_m'[j] / t)[i]   (InfoNCE)
+
+Modalities of one sample are pulled together and those of different samples apart, so the space keeps what modalities share,
+such as the class, and drops what is private to each, such as the background of a photo.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import permutations
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from gauge.data import Dataset
+from gauge.data.dataset import as_values
+from gauge.model.nn.conv import deep_trunk
+from gauge.model.nn.mlp import mlp
+from gauge.randomness import permutation
+from gauge.types import Batch, Imputer, over_values
+
+__all__ = ["Contrastive"]
+
+SAME = 1e-4  # distance of the codes of equal values, which differ by rounding
+EXACT = "donot_use_mm_for_euclid_dist"
+
+
+class Contrastive(Imputer):
+    """Images are read by small convolutions, everything else by one hidden layer. A donor's values are real ones, so an
+    imputed image is sharp, if perhaps the wrong one. Nobody is its own donor: training samples with hidden values would
+    otherwise find them again. `looks_across_batch` is False, as only the loss compares samples.
+
+    >>> data = Dataset("train", {"photo": torch.rand(4, 1, 8, 8), "pulse": torch.rand(4, 6)}, torch.zeros(4).long())
+    >>> imputer = Contrastive.of(data, donors=3, width=8)
+    >>> list(imputer.loss(data.batch(torch.arange(4))))
+    ['contrast']
+    """
+
+    def __init__(
+        self,
+        encoders: Mapping[str, nn.Module],
+        donors: Mapping[str, Tensor],
+        observed: Mapping[str, Tensor],
+        width: int,
+    ) -> None:
+        super().__init__()
+        self.encoders, self.temperature = nn.ModuleDict(encoders), 0.1
+        for name, values in donors.items():
+            values = torch.where(over_values(observed[name], values), values, values.new_zeros(()))
+            self.register_buffer(f"values_{name}", values)
+            self.register_buffer(f"observed_{name}", observed[name])
+        rows = len(next(iter(donors.values())))
+        self.codes = nn.Buffer(torch.zeros(rows, len(donors), width))
+
+    @classmethod
+    def of(
+        cls,
+        train: Dataset,
+        donors: int = 1000,
+        *,
+        width: int = 32,
+        channels: Sequence[int] = (8, 16, 32),
+        seed: int = 0,
+    ) -> Self:
+        """`width` is that of the shared space, `channels` those of the convolutions."""
+        imputer = cls.blank(train, donors, width=width, channels=channels, seed=seed).to(train.device)
+        imputer.end_epoch()
+        return imputer
+
+    @classmethod
+    def blank(
+        cls,
+        train: Dataset,
+        donors: int = 1000,
+        *,
+        width: int = 32,
+        channels: Sequence[int] = (8, 16, 32),
+        seed: int = 0,
+    ) -> Self:
+        rows = permutation(len(train), seed, "donors", device=train.device)[:donors].sort().values
+        flags = {name: each[rows] for name, each in train.observed.items()}
+        encoders = {name: _encoder(shape, width, channels) for name, shape in train.shapes.items()}
+        return cls(encoders, {name: values[rows] for name, values in train.inputs.items()}, flags, width)
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Every modality finds the others of its sample among those of the batch."""
+        codes = self._codes(batch)
+        observed = _observed(codes)
+        terms, counts = [], []
+        for first, second in permutations(range(codes.shape[1]), 2):
+            logits = codes[:, first] @ codes[:, second].T / self.temperature
+            logits = logits.masked_fill(~observed[:, second], -torch.inf).diagonal_scatter(logits.diagonal())
+            both = observed[:, first] & observed[:, second]
+            terms.append((-logits.log_softmax(1).diagonal() * both).sum())
+            counts.append(both.sum())
+        return {"contrast": torch.stack(terms).sum() / torch.stack(counts).sum().clamp_min(1)}
+
+    @torch.no_grad()
+    def end_epoch(self) -> None:
+        """The codes of the donors follow the encoders."""
+        parts = torch.arange(len(self.codes), device=self.codes.device).split(256)
+        with self._evaluating():
+            self.codes.copy_(torch.cat([self._codes(self._donors(rows)) for rows in parts]))
+
+    @torch.no_grad()
+    def complete(self, batch: Batch) -> Batch:
+        with self._evaluating():
+            distance = self._distance(batch)
+        return batch.filled({name: self._borrow(name, distance) for name in self.encoders})
+
+    def _distance(self, batch: Batch) -> Float[Tensor, "b d"]:
+        """From 0 to 2, and 2 to a donor that is the sample itself: a sole donor still gives."""
+        codes = self._codes(batch)
+        pairs = zip(codes.unbind(1), self.codes.unbind(1), strict=True)
+        apart = torch.stack([torch.cdist(*pair, compute_mode=EXACT) for pair in pairs], -1)
+        jointly = _observed(codes)[:, None] & _observed(self.codes)
+        itself = jointly.any(-1) & ((apart < SAME) | ~jointly).all(-1)
+        return (1 - _mean(codes) @ _mean(self.codes).T).masked_fill(itself, 2.0)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """BatchNorm with fixed statistics, so that no sample depends on its batch, and full precision, so that the nearest
+        donor is the same under autocast."""
+        training = self.training
+        self.eval()
+        try:
+            with torch.autocast(self.codes.device.type, enabled=False):
+                yield
+        finally:
+            self.train(training)
+
+    def _codes(self, batch: Batch) -> Float[Tensor, "b m z"]:
+        """The place of each modality in the shared space; 0 where nothing was observed."""
+        clean = batch.blanked()
+        codes = [F.normalize(encode(clean.inputs[name].float()), dim=1) for name, encode in self.encoders.items()]
+        observed = torch.stack([batch.observed[name].reshape(len(codes[0]), -1).any(1) for name in self.encoders], 1)
+        return torch.stack(codes, 1) * observed[..., None]
+
+    def _donors(self, rows: Tensor) -> Batch:
+        names = tuple(self.encoders)
+        inputs = {name: as_values(self.get_buffer(f"values_{name}")[rows]) for name in names}
+        return Batch(inputs, {name: self.get_buffer(f"observed_{name}")[rows] for name in names}, index=rows)
+
+    def _borrow(self, name: str, distance: Float[Tensor, "b d"]) -> Tensor:
+        """The values of the nearest donor that has them."""
+        values, observed = as_values(self.get_buffer(f"values_{name}")), self.get_buffer(f"observed_{name}")
+        flags: Bool[Tensor, "d f"] = observed.reshape(len(observed), -1)
+        columns = [torch.where(flags[:, column], distance, torch.inf).argmin(1) for column in range(flags.shape[1])]
+        if len(columns) == 1:
+            return values[columns[0]]
+        return torch.stack([values[donor, column] for column, donor in enumerate(columns)], 1)
+
+
+def _observed(codes: Float[Tensor, "b m z"]) -> Bool[Tensor, "b m"]:
+    return (codes != 0).any(-1)
+
+
+def _mean(codes: Float[Tensor, "b m z"]) -> Float[Tensor, "b z"]:
+    return F.normalize(codes.sum(1), dim=1)
+
+
+def _encoder(shape: tuple[int, ...], width: int, channels: Sequence[int]) -> nn.Module:
+    if len(shape) != 3:
+        return mlp(shape, width)
+    positions = [math.ceil(side / 2 ** len(channels)) for side in shape[1:]]
+    head = nn.Linear(channels[-1] * math.prod(positions), width)
+    return nn.Sequential(deep_trunk((shape[0], *channels)), nn.Flatten(), head)

@@ -1,0 +1,150 @@
+"""audit_cells(): compare the trust in cells with the truth, on rows whose values are known.
+
+A fifth of the known cells is hidden and imputed: are the trusted ones nearer to the truth? A tenth is swapped with another
+row's: are they trusted less than the others? And is what has a trust of 0.8 right in 80 % of the cases?
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.metrics import roc_auc_score
+
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.explain import explain
+from gauge.tabular.rows import Rows
+from gauge.tabular.trust import SWAPPED, Trust, swap
+from gauge.training.audit import reliability
+
+HIDDEN = 0.2  # share of the known cells
+
+
+@dataclass(frozen=True, repr=False)
+class CellAudit:
+    """The findings; shares from 0 to 1. `columns` has a line for each column. A separation is an AUC: 0.5 is chance.
+    `separation_cells` tells right imputed cells, of the right category or within half a standard deviation, from wrong
+    ones, and `within columns` those with an error below the median of their column from the others, in the mean over the
+    columns. `separation_observed` tells sound cells from swapped ones, by the trust and by the gate of the network."""
+
+    rows: int
+    hidden: int
+    swapped: int
+    imputed_right: float | None
+    columns: pd.DataFrame
+    separation_cells: dict[str, float] = field(default_factory=dict)
+    separation_observed: dict[str, float] = field(default_factory=dict)
+    calibration: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        apart = {"imputed": self.separation_cells, "observed": self.separation_observed}
+        auc = {
+            name: ", ".join(f"{key} {value:.3f}" for key, value in values.items()) or "nothing to compare"
+            for name, values in apart.items()
+        }
+        right = (
+            "" if self.imputed_right is None else f"; {100 * self.imputed_right:.0f} % of the imputed cells are right"
+        )
+        lines = [
+            f"{self.rows} rows, {self.hidden} cells hidden and imputed, {self.swapped} swapped with another row's",
+            f"AUC for telling swapped cells from sound ones (0.5 is chance): {auc['observed']}",
+            f"AUC for telling right from wrong imputed cells: {auc['imputed']}{right}",
+        ]
+        for name, each in self.calibration.items():
+            lines.append(f"calibration error of the trust, {name} cells: {each['ece']:.3f}")
+            lines += [
+                f"  trusted {mean:.2f}: right {100 * share:.0f} % of {count:.0f}" for mean, share, count in each["bins"]
+            ]
+        table = self.columns.to_string(index=False, float_format="%.2f", na_rep="–")
+        return "\n".join([*lines, "", table])
+
+    def to_json(self) -> dict[str, Any]:
+        columns = self.columns.astype(object).where(self.columns.notna(), None)
+        return vars(self) | {"columns": columns.to_dict("records")}
+
+
+def audit_cells(trust: Trust, rows: Rows, network: GaugePlus | None, *, seed: int) -> CellAudit:
+    """The findings on all rows. Cells are imputed by the imputer of the network, or else by what the other cells suggest."""
+    cells, draw = rows.cells, np.random.default_rng(seed)
+    known = ~np.isnan(cells)
+    if not known.any():
+        raise ValueError("the table has no number and no category to hide; give rows with values")
+    shown = np.where(draw.random(cells.shape) < HIDDEN, np.nan, cells)
+    hidden = known & np.isnan(shown)
+    imputed = _imputed(trust, rows.with_cells(shown), network)
+    swapped, wrong = swap(cells, SWAPPED, draw)
+    believed = {"imputed": trust.imputed(shown, imputed), "observed": trust.observed(swapped)}
+    error, number = np.where(hidden, np.abs(imputed - cells), np.nan), [each.kind == "number" for each in trust.columns]
+    middle = pd.DataFrame(error).median().to_numpy()
+    near, right = error <= np.where(number, middle, 0.5), trust.is_right(cells, imputed)
+    found = {"trust": believed["observed"]} | _gates(rows.with_cells(swapped), network)
+    columns = pd.DataFrame(
+        {
+            "column": [each.name for each in trust.columns],
+            "imputed_right": [
+                float(right[each, at].mean()) if each.any() else None for at, each in enumerate(hidden.T)
+            ],
+            "auc_imputed": _by_column(believed["imputed"], near, hidden),
+            "auc_swapped": _by_column(believed["observed"], ~wrong, known),
+        }
+    )
+    within = columns["auc_imputed"].dropna().astype(float)
+    compared = {"imputed": (right, hidden), "observed": (~wrong, known)}
+    return CellAudit(
+        rows=len(rows),
+        hidden=int(hidden.sum()),
+        swapped=int(wrong.sum()),
+        imputed_right=float(right[hidden].mean()) if hidden.any() else None,
+        columns=columns,
+        separation_cells=_separation({"trust": believed["imputed"]}, right, hidden)
+        | ({"within columns": float(within.mean())} if len(within) else {}),
+        separation_observed=_separation(found, ~wrong, known),
+        calibration={
+            name: reliability(*(torch.from_numpy(each[among].astype(float)) for each in (believed[name], truth)))
+            for name, (truth, among) in compared.items()
+            if among.any()
+        },
+    )
+
+
+def _imputed(trust: Trust, rows: Rows, network: GaugePlus | None) -> np.ndarray:
+    if network is None or network.imputer is None:
+        return trust.guesses(rows.cells)
+    values = np.zeros(rows.cells.shape)
+    with torch.no_grad():
+        for batch in rows.encoded.batches(next(network.parameters()).device):
+            values[batch.index.cpu().numpy()] = network.imputer.complete(batch).inputs["table"].cpu().numpy()
+    return values
+
+
+def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:
+    """The gate of every cell, if the network has gates."""
+    if network is None or network.gating.granularity == "none":
+        return {}
+    gates = np.zeros(rows.cells.shape)
+    start = 0
+    for name, count in network.encoder.layout.items():
+        if name == "table":
+            break
+        start += count
+    for batch in rows.encoded.batches(next(network.parameters()).device):
+        found = explain(network, batch).gates[:, start : start + gates.shape[1]]
+        gates[batch.index.cpu().numpy()] = found.cpu().numpy()
+    return {"gate": gates}
+
+
+def _separation(values: dict[str, np.ndarray], right: np.ndarray, among: np.ndarray) -> dict[str, float]:
+    """The AUC of each value for telling right from wrong; nothing where there is one kind only."""
+    labels = right[among]
+    if not len(labels) or labels.all() or not labels.any():
+        return {}
+    return {name: float(roc_auc_score(labels, each[among])) for name, each in values.items()}
+
+
+def _by_column(trust: np.ndarray, right: np.ndarray, among: np.ndarray) -> list[float | None]:
+    parts = zip(trust.T, right.T, among.T, strict=True)
+    return [_separation({"trust": value}, truth, which).get("trust") for value, truth, which in parts]

@@ -1,0 +1,340 @@
+"""Trust in the cells of a row: the probability that each is right, from what the other cells say about it.
+
+    odds(x is right) ∝ (p(x | other cells) / (1 - p(x | other cells)) / p(x)) ^ a
+
+A wrong cell holds a value of another row, so p(x) is its distribution; training makes such cells itself. p(x | other cells)
+comes from boosted trees for each column, which read all others, any of which may be missing: for a category its probability,
+for a number that of its bin, from a mean, a scale, and the quantiles of what they leave unexplained. `a` and the constant
+are fitted to rows held out, a tenth of whose cells are swapped. The trust in an imputed cell is the probability, under the
+same distribution, that its category is right or its number within half a standard deviation; its logit has a scale and a
+shift from rows held out, too.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import lightgbm
+import numpy as np
+import torch
+from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from gauge.tabular.columns import Category, Cell, Number
+from gauge.tabular.rows import Rows
+from gauge.tabular.schema import Schema
+
+MANY_BINS, FEW_BINS = 24, 8  # of a number, with equally many rows each; few in small tables
+SMALL = 200  # rows to learn from
+POINTS = np.linspace(0.1, 0.9, 5)  # of each of them
+FEW = 16  # bins that one model can learn
+COMMON = 15  # categories with a bin of their own; rarer ones share one
+SWAPPED = 0.1  # share of wrong cells that trust reckons with
+HIDDEN = 0.5  # largest share of the other cells that training hides
+HELD_OUT = 0.25  # share of the rows
+COPIES = 4  # of rows held out, each with other cells swapped and hidden
+TOO_FEW, ENOUGH = 50, 3000  # rows
+MANY = 200  # columns: a wider table has no trust
+TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
+CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
+LEAST_ERROR = 0.02  # of a number, in standard deviations
+PRIOR_WEIGHT = 0.05  # of the distribution without the other cells: nothing is ruled out
+LIKELY = 0.8  # probability of the values that the other cells suggest
+LEVELS = np.linspace(0, 1, 41)  # quantiles of what mean and scale leave unexplained
+ROUNDS, PATIENCE, SCALE_ROUNDS = 80, 4, 15
+USED_COLUMNS = 12  # by each tree, at most
+OPTIONS: dict[str, Any] = {
+    "learning_rate": 0.2,
+    "num_leaves": 8,
+    "lambda_l2": 1.0,
+    "verbosity": -1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 1,
+}
+
+
+@dataclass(frozen=True)
+class Bins:
+    """How the values of a column are divided. A number has the edges between its bins and some quantiles of each as
+    `points`; a category has the codes with a bin of their own as `points`. `prior` are the shares of the bins."""
+
+    edges: np.ndarray | None
+    points: np.ndarray
+    prior: np.ndarray
+
+    @classmethod
+    def of(cls, column: Cell, values: np.ndarray) -> Self:
+        count = MANY_BINS if len(values) > SMALL else FEW_BINS
+        values = values[~np.isnan(values)]
+        if isinstance(column, Number):
+            edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1])) if len(values) else np.zeros(0)
+            number = np.searchsorted(edges, values, side="right")
+            inside = [values[number == each] for each in range(len(edges) + 1)]
+            points = [np.quantile(each if len(each) else edges[:1], POINTS) for each in inside if len(values)]
+            return cls(edges, np.array(points).reshape(-1, len(POINTS)), _shares(number, len(edges) + 1))
+        counts = np.bincount(values.astype(int), minlength=column.cardinality)
+        common = np.sort(np.argsort(-counts, kind="stable")[:COMMON])
+        bins = cls(None, common.astype(float)[:, None], np.ones(0))
+        return cls(None, bins.points, _shares(bins(values), len(common) + (len(common) < len(counts))))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """The bin of each value; 0 for NaN."""
+        known = np.nan_to_num(values)
+        if self.edges is not None:
+            return np.searchsorted(self.edges, known, side="right")
+        codes = self.points[:, 0]
+        index = np.searchsorted(codes, known).clip(max=len(codes) - 1)
+        return np.where(codes[index] == known, index, len(codes))
+
+    @property
+    def values(self) -> np.ndarray:
+        """A value for each bin, but not for that of rare categories."""
+        return np.median(self.points, 1)
+
+    def near(self, values: np.ndarray) -> np.ndarray:
+        """The share of every bin that counts as right where `values` were imputed: [values, bins]."""
+        if self.edges is None:
+            return np.eye(len(self.prior))[self(values)]
+        return (np.abs(self.points - values[:, None, None]) <= TOLERANCE).mean(2)
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """The distribution of a column given the other cells. Few bins have one model of them all. Many bins of a number have
+    models of the mean, which are averaged, then one of the logarithm of the scale, and the `quantiles` of (value - mean) /
+    scale."""
+
+    trees: Sequence[lightgbm.Booster]
+    quantiles: np.ndarray | None
+
+    def probabilities(self, given: np.ndarray, bins: Bins) -> np.ndarray:
+        """Of every bin: [rows, bins]."""
+        if self.quantiles is None:
+            return np.asarray(self.trees[0].predict(given))
+        assert bins.edges is not None
+        *means, scale = (np.asarray(each.predict(given)) for each in self.trees)
+        errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
+        below = np.interp(errors, self.quantiles, LEVELS)
+        return np.diff(below, prepend=0.0, append=1.0)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the cells of a row say about each other. `given` has a model for each column of the table, None where the other
+    cells say nothing about it; the lines are slope and constant of the logits of trust."""
+
+    columns: Sequence[Cell]
+    bins: Sequence[Bins]
+    given: Sequence[Conditional | None]
+    observed_line: tuple[float, float] = (1.0, float(logit(1 - SWAPPED)))
+    imputed_line: tuple[float, float] = (1.0, 0.0)
+
+    @classmethod
+    def fit(cls, rows: Rows, seed: int) -> Self | None:
+        """None for tables that are too small, or too wide, to learn it from."""
+        cells, columns = rows.cells, rows.schema.table
+        if len(rows) < TOO_FEW or not 2 <= len(columns) <= MANY:
+            return None
+        draw = np.random.default_rng(seed)
+        order = draw.permutation(len(rows))[:ENOUGH]
+        count = round(HELD_OUT * len(order))
+        train, held_out = cells[order[count:]], cells[order[:count]]
+        bins = [Bins.of(column, values) for column, values in zip(columns, train.T, strict=True)]
+        both = [np.concatenate([part, _hidden(part, draw)]) for part in (train, held_out)]
+        given = [_fit_column(index, bins, *both, seed=seed) for index in range(len(columns))]
+        return cls(columns, bins, given)._calibrated(held_out, draw)
+
+    def _calibrated(self, cells: np.ndarray, draw: np.random.Generator) -> Self:
+        """With lines fitted to rows with swapped and with hidden cells."""
+        cells = np.tile(cells, (COPIES, 1))
+        swapped, wrong = swap(cells, SWAPPED, draw)
+        known = ~np.isnan(swapped)
+        observed = _line(self._ratios(swapped)[known], ~wrong[known], self.observed_line)
+        shown = _hidden(cells, draw)
+        hidden, guesses = np.isnan(shown) & ~np.isnan(cells), self.guesses(shown)
+        logits = logit(self.imputed(shown, guesses)[hidden].clip(CERTAIN, 1 - CERTAIN))
+        imputed = _line(logits, self.is_right(cells, guesses)[hidden], self.imputed_line)
+        return replace(self, observed_line=observed, imputed_line=imputed)
+
+    def is_right(self, cells: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Whether `values` have the right category, or a number within the tolerance."""
+        number = np.array([bins.edges is not None for bins in self.bins])
+        return np.abs(values - cells) <= np.where(number, TOLERANCE, 0.5)
+
+    def distribution(self, cells: np.ndarray, index: int) -> np.ndarray:
+        """The probability of every bin of a column, given the other cells: [rows, bins]."""
+        bins, model = self.bins[index], self.given[index]
+        if model is None or not len(cells):
+            return np.tile(bins.prior, (len(cells), 1))
+        given = model.probabilities(np.delete(cells, index, 1), bins)
+        return (1 - PRIOR_WEIGHT) * given + PRIOR_WEIGHT * bins.prior
+
+    def observed(self, cells: np.ndarray) -> np.ndarray:
+        """The trust in every cell; NaN where it is missing."""
+        return np.where(np.isnan(cells), np.nan, expit(np.polyval(self.observed_line, self._ratios(cells))))
+
+    def imputed(self, cells: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The trust in `values` for the missing cells; NaN where a cell is observed."""
+        trust = np.full(cells.shape, np.nan)
+        for index, bins in enumerate(self.bins):
+            rows = np.flatnonzero(np.isnan(cells[:, index]))
+            given = self.distribution(cells[rows], index)
+            right = (given * bins.near(values[rows, index])).sum(1).clip(CERTAIN, 1 - CERTAIN)
+            trust[rows, index] = expit(np.polyval(self.imputed_line, logit(right)))
+        return trust
+
+    def guesses(self, cells: np.ndarray) -> np.ndarray:
+        """The most likely category and the median number of every cell, as the other cells suggest."""
+        guesses = np.empty(cells.shape)
+        for index, bins in enumerate(self.bins):
+            given = self.distribution(cells, index)
+            named = given[:, : len(bins.values)]
+            place = (
+                named.argmax(1) if bins.edges is None else (given.cumsum(1) < 0.5).sum(1).clip(max=len(bins.values) - 1)
+            )
+            guesses[:, index] = bins.values[place]
+        return guesses
+
+    def suggestion(self, cells: np.ndarray, index: int) -> str:
+        """What the other cells of one row suggest for a cell, in words: "10 to 14" or "red or blue"."""
+        column, bins = self.columns[index], self.bins[index]
+        (given,) = self.distribution(cells[None], index)
+        if isinstance(column, Category):
+            order = np.argsort(-given[: len(bins.values)], kind="stable")
+            count = 1 + int((given[order].cumsum() < LIKELY).sum())
+            names = [column.decode(float(bins.values[each])) for each in order[: min(count, 3)]]
+            return " or ".join(names)
+        tail = (1 - LIKELY) / 2
+        low, high = (int((given.cumsum() < each).sum()) for each in (tail, 1 - tail))
+        assert bins.edges is not None
+        borders = np.concatenate([[-np.inf], bins.edges, [np.inf]])
+        first, last = (column.decode(float(np.clip(each, -3.1, 3.1))) for each in (borders[low], borders[high + 1]))
+        return first if first == last else f"{first} to {last}"
+
+    def _ratios(self, cells: np.ndarray) -> np.ndarray:
+        """log of p / (1 - p) / prior for every cell, with p of its bin given the other cells."""
+        ratios, every = np.zeros(cells.shape), np.arange(len(cells))
+        for index, bins in enumerate(self.bins):
+            number = bins(cells[:, index]).clip(max=len(bins.prior) - 1)
+            given = self.distribution(cells, index)[every, number]
+            ratios[:, index] = logit(given.clip(CERTAIN, 1 - CERTAIN)) - np.log(bins.prior[number])
+        return ratios
+
+    def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {}
+        for index, (bins, given) in enumerate(zip(self.bins, self.given, strict=True)):
+            parts = {"points": bins.points, "prior": bins.prior, "edges": bins.edges}
+            for number, trees in enumerate(given.trees if given else ()):
+                parts[f"trees.{number}"] = np.frombuffer(
+                    zlib.compress(trees.model_to_string().encode()), np.uint8
+                ).copy()
+            parts["quantiles"] = given.quantiles if given else None
+            tensors |= {f"{index}.{name}": torch.from_numpy(each) for name, each in parts.items() if each is not None}
+        return tensors, {"observed": self.observed_line, "imputed": self.imputed_line}
+
+    @classmethod
+    def load(cls, tensors: Mapping[str, Tensor], about: Mapping[str, Any], schema: Schema) -> Self:
+        arrays, bins, given = {name: each.numpy() for name, each in tensors.items()}, [], []
+        for index in range(len(schema.table)):
+            bins.append(Bins(arrays.get(f"{index}.edges"), arrays[f"{index}.points"], arrays[f"{index}.prior"]))
+            texts = [arrays[name] for number in range(3) if (name := f"{index}.trees.{number}") in arrays]
+            trees = [lightgbm.Booster(model_str=zlib.decompress(bytes(text)).decode()) for text in texts]
+            given.append(Conditional(trees, arrays.get(f"{index}.quantiles")) if trees else None)
+        return cls(schema.table, bins, given, tuple(about["observed"]), tuple(about["imputed"]))
+
+
+def swap(cells: np.ndarray, rate: float, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The cells, some of them with the value of another row, and which of them hold another value than before."""
+    swapped = cells.copy()
+    chosen = (draw.random(cells.shape) < rate) & ~np.isnan(cells)
+    for index, column in enumerate(cells.T):
+        known = np.flatnonzero(~np.isnan(column))
+        rows = np.flatnonzero(chosen[:, index])
+        swapped[rows, index] = column[draw.choice(known, len(rows))] if len(known) else np.nan
+    return swapped, chosen & (swapped != cells)
+
+
+def _line(values: np.ndarray, right: np.ndarray, otherwise: tuple[float, float]) -> tuple[float, float]:
+    """Slope and constant of the logistic regression of what is right; never a falling one."""
+    if right.all() or not right.any():
+        return otherwise
+    fitted = LogisticRegression().fit(values[:, None], right)
+    return max(float(fitted.coef_[0, 0]), 0.0), float(fitted.intercept_[0])
+
+
+def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """The rows with some of their cells missing, up to `HIDDEN` of them."""
+    return np.where(draw.random(cells.shape) < draw.uniform(0, HIDDEN, (len(cells), 1)), np.nan, cells)
+
+
+def _shares(numbers: np.ndarray, count: int) -> np.ndarray:
+    counts = np.bincount(numbers, minlength=count) + 0.5
+    return counts / counts.sum()
+
+
+def _fit_column(
+    index: int, bins: Sequence[Bins], train: np.ndarray, held_out: np.ndarray, *, seed: int
+) -> Conditional | None:
+    """The distribution of one column; None if the others do not help to predict it. The second half of the rows repeats the
+    first with cells hidden; the target is known all the same."""
+    own, others = bins[index], [each for number, each in enumerate(bins) if number != index]
+    targets = [np.tile(cells[: len(cells) // 2, index], 2) for cells in (train, held_out)]
+    known = [np.flatnonzero(~np.isnan(target)) for target in targets]
+    if len(own.prior) < 2 or min(map(len, known)) < TOO_FEW // 4:
+        return None
+    target, unseen = (target[rows] for target, rows in zip(targets, known, strict=True))
+    given, new = (np.delete(cells[rows], index, 1) for cells, rows in zip((train, held_out), known, strict=True))
+    learner = _Learner(
+        [number for number, each in enumerate(others) if each.edges is None],
+        OPTIONS
+        | {
+            "min_data_in_leaf": int(np.clip(len(train) // 60, 5, 40)),
+            "feature_fraction": min(0.8, USED_COLUMNS / len(others)),
+            "seed": seed % 2**31,
+        },
+    )
+    if len(own.prior) <= FEW:
+        options = {"objective": "multiclass", "num_class": len(own.prior)}
+        trees = learner.fit((given, own(target)), (new, own(unseen)), **options)
+        fitted = Conditional([trees], None)
+    else:
+        fitted = learner.number(given, target, known[0] % (len(train) // 2) % 2 == 0)
+    learned = (1 - PRIOR_WEIGHT) * fitted.probabilities(new, own) + PRIOR_WEIGHT * own.prior
+    number = own(unseen)
+    better = np.log(learned[np.arange(len(number)), number]).mean() > np.log(own.prior[number]).mean()
+    return fitted if better else None
+
+
+@dataclass(frozen=True)
+class _Learner:
+    """Fits trees; `categorical` are the columns of categories among those that are given."""
+
+    categorical: list[int]
+    options: Mapping[str, Any]
+
+    def fit(
+        self, learned: tuple[np.ndarray, np.ndarray], unseen: tuple[np.ndarray, np.ndarray] | None, **options: Any
+    ) -> lightgbm.Booster:
+        """As many trees as help on unseen rows, or a few if there are none."""
+        made = {"verbosity": -1, "feature_pre_filter": False}
+        data = lightgbm.Dataset(*learned, categorical_feature=self.categorical, params=made)
+        if unseen is None:
+            return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS)
+        other = lightgbm.Dataset(*unseen, data, categorical_feature=self.categorical, params=made)
+        stopping = [lightgbm.early_stopping(PATIENCE, verbose=False)]
+        trees = lightgbm.train({**self.options, **options}, data, ROUNDS, [other], callbacks=stopping)
+        return lightgbm.Booster(model_str=trees.model_to_string(num_iteration=trees.best_iteration))
+
+    def number(self, given: np.ndarray, target: np.ndarray, first: np.ndarray) -> Conditional:
+        """Means from each half of the rows, so that errors are those on rows not learned from."""
+        errors, means = np.empty(len(target)), []
+        for half in (first, ~first):
+            mean = self.fit((given[half], target[half]), (given[~half], target[~half]), objective="l2")
+            errors[~half] = target[~half] - np.asarray(mean.predict(given[~half]))
+            means.append(mean)
+        scale = self.fit((given, np.log(np.abs(errors) + LEAST_ERROR)), None, objective="l2", num_leaves=4)
+        quantiles = np.quantile(errors / np.exp(np.asarray(scale.predict(given))), LEVELS)
+        return Conditional([*means, scale], quantiles)
