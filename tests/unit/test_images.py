@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from gauge.data.images import open_image
+from gauge.tabular.arrays import encode_rows
 from gauge.tabular.columns import Image as ImageColumn
 from gauge.tabular.columns import ImageFiles
 
@@ -77,3 +78,11 @@ def test_shrinking_is_reported_in_training(tmp_path, caplog):
         images, _ = column.encode(values, ImageFiles(tmp_path), training=True)
     assert images.shape == (1, 3, 16, 16)
     assert "column 'photo': images of up to 90 pixels are shrunk to 16 x 16; image_size=" in caplog.text
+
+
+def test_a_number_too_long_to_print_is_no_path_of_an_image(tmp_path, caplog):
+    frame = pd.DataFrame({"photo": pd.Series([10**5000, "1.png"], dtype=object)})
+    with caplog.at_level(logging.WARNING):
+        _, observed = encode_rows([ImageColumn("photo", 16)], frame, ImageFiles(tmp_path))["image0"]
+    assert not observed.any()
+    assert "2 image files do not exist and count as missing, first an integer beyond 1e300 (row 0)" in caplog.text

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.tabular.columns import COLUMNS, PRETRAINED, Cell, Column, Image, ImageFiles, Words
-from gauge.tabular.numbers import plain
+from gauge.tabular.numbers import paths_or_bytes, plain
 from gauge.tabular.pretrained import Pretrained, with_tuples
 
 logger = logging.getLogger(__name__)
@@ -75,8 +75,7 @@ def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Seri
         logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
     frame = frame.reindex(columns=names)
     return {
-        column.name: frame[column.name] if isinstance(column, Image) else plain(frame[column.name])  # bytes of images
-        for column in columns
+        column.name: (paths_or_bytes if isinstance(column, Image) else plain)(frame[column.name]) for column in columns
     }
 
 

@@ -192,6 +192,12 @@ def plain(column: pd.Series) -> pd.Series:
     return pd.Series(cells, column.index, object, column.name).infer_objects()
 
 
+def paths_or_bytes(column: pd.Series) -> pd.Series:
+    """The column of images with bytes as they are and anything else as in `plain`."""
+    cells = [value if isinstance(value, bytes) else _plain_cell(value) for value in column]
+    return pd.Series(cells, column.index, object, column.name)
+
+
 def _plain_cell(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > 1000:
         return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
