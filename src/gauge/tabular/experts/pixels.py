@@ -25,7 +25,9 @@ class Pixels:
     component has deviation 1."""
 
     def __init__(self, means: Mapping[str, np.ndarray], directions: Mapping[str, np.ndarray]) -> None:
-        self.means, self.directions = dict(means), dict(directions)
+        self.means, self.directions = (  # in one layout, as products in another are rounded otherwise
+            {name: np.ascontiguousarray(each) for name, each in values.items()} for values in (means, directions)
+        )
         self.count = sum(len(each) for each in self.directions.values())
 
     @classmethod
@@ -55,7 +57,7 @@ class Pixels:
 
     def tensors(self) -> dict[str, Tensor]:
         return {
-            f"pixels.{kind}.{modality}": torch.from_numpy(np.ascontiguousarray(each))
+            f"pixels.{kind}.{modality}": torch.from_numpy(each)
             for kind, values in (("means", self.means), ("directions", self.directions))
             for modality, each in values.items()
         }
