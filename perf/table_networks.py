@@ -112,7 +112,7 @@ class TabMClassifier:
 
 
 def records(about: dict[str, Any]) -> list[dict[str, Any]]:
-    frame, labels = read(TABLES[about["table"]])
+    frame, labels = read(about["table"])
     frame, codes = blanked(frame, about["missing"], about["seed"]), np.unique(labels, return_inverse=True)[1]
     train, test = train_test_split(np.arange(len(codes)), test_size=0.3, stratify=codes, random_state=about["seed"])
     lines = []

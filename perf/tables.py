@@ -295,7 +295,7 @@ def answers(name: str, frame: pd.DataFrame, labels: np.ndarray, seed: int) -> di
     about = {"rows": [len(train), len(test)], "test": test}
     started = time.process_time()
     if name in OURS:
-        images = {column: "image" for column in frame if isinstance(frame[column].iloc[0], bytes)}
+        images = {str(column): "image" for column in frame if isinstance(frame[column].iloc[0], bytes)}
         model: Any = GaugeClassifier(**OURS[name], columns=images, random_state=seed, verbose=False)
         model.fit(frame.iloc[train], labels[train])
         fitted = time.process_time()

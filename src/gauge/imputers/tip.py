@@ -88,12 +88,11 @@ class TIP(Imputer):
         super().__init__()
         sizes = sizes or Sizes()
         self.roles, self.pretraining = roles, pretraining or Pretraining()
-        transformer = {"depth": sizes.depth, "heads": sizes.heads}
         shape = roles.shapes[roles.image]
         self.photo = ResNet(shape, sizes.resnet, sizes.weights) if sizes.resnet else ConvMap(shape)
         columns = check_columns(roles.shapes[roles.table], cardinalities)
-        self.table = TabularTransformer(columns, sizes.width, **transformer, waves=sizes.waves)
-        self.interact = Interaction(self.photo.channels, sizes.width, **transformer)
+        self.table = TabularTransformer(columns, sizes.width, depth=sizes.depth, heads=sizes.heads, waves=sizes.waves)
+        self.interact = Interaction(self.photo.channels, sizes.width, depth=sizes.depth, heads=sizes.heads)
         self.heads = CellHeads(self.table.columns, sizes.width, unrestricted=unrestricted)
         self.project_image = _projector(self.photo.channels, sizes.projection)
         self.project_table = _projector(sizes.width, sizes.projection)

@@ -21,6 +21,7 @@ from gauge.masks import AnyCells, AnyModalities, Corruption, Protocol, draw_subs
 from gauge.methods.any_subset import under_subsets
 from gauge.methods.late_fusion import masked_mean
 from gauge.model.combination import Combination
+from gauge.model.frozen import Frozen
 from gauge.model.gates import Biased, hiding_bias
 from gauge.model.gauge import Gating, Gauge
 from gauge.model.network import Network
@@ -71,7 +72,7 @@ class GaugePlus(Method):
         return self.gauge.encoder
 
     @property
-    def imputer(self) -> nn.Module | None:
+    def imputer(self) -> Frozen | None:
         return self.gauge.imputer
 
     @property

@@ -132,7 +132,7 @@ def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:
             break
         start += count
     for batch in rows.encoded.batches(next(network.parameters()).device):
-        found = explain(network, batch).gates[:, start : start + gates.shape[1]]
+        found = explain(network, batch).gates[:, start : start + rows.cells.shape[1]]
         gates[batch.index.cpu().numpy()] = found.cpu().numpy()
     return {"gate": gates}
 

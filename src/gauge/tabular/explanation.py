@@ -27,6 +27,7 @@ from gauge.types import Batch, Prediction
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MEANS, SUMS = ("score", "gate"), ("attention_before", "attention_after")  # of units that are shown as one
 TITLE = "Row "
 PAGE_TITLE = "Which evidence was used, and how far is it trusted?"
 LINES, SHOWN, WHOLE = 5, 20, 2  # rows in a terminal, in a notebook, and there with all their evidence; a page shows all
@@ -156,13 +157,14 @@ class Reader:
         effects, towards = column_effects(self.ensemble, rows, decided)
         helpful = missing_values(self.ensemble, self.trust, rows, decided, effects)
         nothing = tuple(_missing(column) for column in self.schema.columns)
+        read: dict[int, tuple[tuple[str, float], tuple[Unit, ...], dict[str, GridImage]]]
         read = {row: (answers[row], nothing, {}) for row in np.flatnonzero(rows.encoded.empty).tolist()}
         for batch in rows.encoded.batches(next(self.model.parameters()).device):
             read |= dict(self._batch(frame, rows, batch))
         evidence = []
         for row in range(len(frame)):
             ungated, units, images = read[row]
-            named = {name: str(self.classes[number]) for name, number in towards.iloc[row].items()}
+            named = {str(name): str(self.classes[number]) for name, number in towards.iloc[row].items()}
             units = self._with_effects(units, rows, row, int(decided[row]), effects.iloc[row], named, exact=exact)
             evidence.append(
                 RowEvidence(
@@ -337,9 +339,9 @@ def _without_donors(row: RowEvidence) -> RowEvidence:
     for index, unit in enumerate(units):
         if unit.column in copied and unit.state == "imputed":
             same = copied[unit.column]
-            means = {name: float(np.mean([getattr(each, name) for each in same])) for name in ("score", "gate")}
-            sums = {name: sum(getattr(each, name) for each in same) for name in ("attention_before", "attention_after")}
-            units[index] = replace(unit, name=unit.column, value="", **means, **sums)
+            joined: dict[str, Any] = {name: float(np.mean([getattr(each, name) for each in same])) for name in MEANS}
+            joined |= {name: sum(getattr(each, name) for each in same) for name in SUMS}
+            units[index] = replace(unit, name=unit.column, value="", **joined)
     images = {name: image for name, image in row.images.items() if name not in copied}
     return replace(row, units=tuple(units), images=images)
 

@@ -224,7 +224,7 @@ class Trust:
         return ratios
 
     def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for index, (bins, given) in enumerate(zip(self.bins, self.given, strict=True)):
             parts = {"points": bins.points, "prior": bins.prior, "edges": bins.edges}
             for number, trees in enumerate(given.trees if given else ()):
@@ -324,7 +324,7 @@ class _Learner:
         if unseen is None:
             return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS)
         other = lightgbm.Dataset(*unseen, data, categorical_feature=self.categorical, params=made)
-        stopping = [lightgbm.early_stopping(PATIENCE, verbose=False)]
+        stopping: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False)]
         trees = lightgbm.train({**self.options, **options}, data, ROUNDS, [other], callbacks=stopping)
         return lightgbm.Booster(model_str=trees.model_to_string(num_iteration=trees.best_iteration))
 
