@@ -936,6 +936,10 @@ def when() -> str:
         for each in _records("polymnist/trust", "audit.json")
         if (each["variant"], each["protocol"]) == ("gauge_plus-trust", "swapped=0.2")
     )
+    taught, alone = (
+        100 * mean(each.value for each, _ in seeds("polymnist/unlabelled256", row, "eta=0.8").values())
+        for row in ("gauge_plus:gauge_plus-taught", "gauge_plus")
+    )
     rows = {
         "a table, with or without texts and images, cells blank or not": (
             "`GaugeClassifier`",
@@ -950,6 +954,10 @@ def when() -> str:
         "evidence that may be wrong, not only missing": (
             "GAUGE+ with [learned trust](docs/trust.md)",
             f"it finds swapped views with an AUC of {found:.3f}",
+        ),
+        "few labels, and many samples without one": (
+            "[`gauge_plus-taught`](docs/trust.md#samples-without-a-label)",
+            f"{taught:.1f} % with 256 labels and one view of five, {alone:.1f} without the other samples",
         ),
         "a fine-tuned Transformer whose units you want to weigh": (
             "[`gauge.wrap(model)`](docs/own-transformer.md)",

@@ -271,7 +271,7 @@ DOCS = {
         scripts=tuple(f"perf/pipeline.py {n} --data DATA" for n in ("polymnist", "leaf99", "ham10000")),
     ),
     "classifier-cost": Entry("What GaugeClassifier costs", scripts=("perf/classifier.py",)),
-    "when": Entry("What to use for which data", ("polymnist/trust",), ("perf/tables.py",)),
+    "when": Entry("What to use for which data", ("polymnist/trust", "polymnist/unlabelled256"), ("perf/tables.py",)),
     "cell-trust": Entry("Trust in the cells of tables", scripts=("perf/cell_trust.py",)),
     "rivals": Entry("GaugeClassifier beside its rivals", scripts=("perf/tables.py",)),
     "own-data": Entry("An image and a table, as 0.1.0 measured them", scripts=("perf/tables.py",)),
