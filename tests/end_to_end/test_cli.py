@@ -54,6 +54,7 @@ def test_list_names_everything_also_for_machines(tmp_path):
     assert "taylor" in gauge("list", cwd=tmp_path).stdout
     listed = json.loads(gauge("list", "imputers", "--json", cwd=tmp_path).stdout)
     assert set(listed["imputers"]) == {
+        "contrastive",
         "iterative",
         "masked_columns",
         "mean",

@@ -65,8 +65,8 @@ def test_official_files_become_results_and_gates_with_names(name, write, tmp_pat
     columns = BENCHMARKS.get(name).modalities["table"].columns
     assert [unit["unit"] for unit in table] == list(columns)
     assert len(set(columns)) == len(columns)
-    assert {unit["observed"] for unit in units} == {"observed", "imputed"}
-    assert {unit["observed"] for unit in units if unit["modality"] == "image"} == {"observed"}
+    assert {unit["state"] for unit in units} == {"observed", "imputed"}
+    assert {unit["state"] for unit in units if unit["modality"] == "image"} == {"observed"}
     assert all(0 < unit["gate"] < 1 for unit in units)
     assert [unit["unit"] for unit in units if unit["modality"] == "image"][:2] == ["row 1, column 1", "row 1, column 2"]
     assert {unit["sample"] for unit in units} == {0, 1}

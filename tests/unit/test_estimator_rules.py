@@ -115,7 +115,7 @@ def test_bad_input_is_refused_with_the_position_and_the_cure(numbers, table):
         fit(numbers, labels, strategy="maks")
     with pytest.raises(ValueError, match="there is no size 'huge'"):
         fit(numbers, labels, size="huge")
-    with pytest.raises(ValueError, match="there is no imputer 'tip'; known: iterative, masked_columns"):
+    with pytest.raises(ValueError, match="there is no imputer 'tip'; known: contrastive, iterative, masked_columns"):
         fit(numbers, labels, imputer="tip")
     with pytest.raises(ValueError, match="no row has a value and a weight above zero"):
         fit(numbers, labels, columns={"age": "image", "site": "ignore"})

@@ -149,7 +149,7 @@ def test_a_saved_classifier_needs_neither_the_models_nor_a_network(fitted, table
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert f"- Pretrained encoders: photo: {models['photo']}, notes: {models['notes']}" in card
     files = {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()}
-    assert files == {".md", ".json", ".safetensors"}
+    assert files == {".md", ".json", ".jsonl", ".safetensors"}
 
 
 def test_a_text_is_read_as_the_model_alone_would_read_it(texts, models):
