@@ -138,6 +138,7 @@ def test_the_units_of_a_sample_are_listed_by_name(runs):
     assert all(line.split()[0] == "7" for line in lines[1:])
 
 
+@pytest.mark.slow
 def test_processes_side_by_side_use_what_one_has_trained(runs):
     command = [*BENCHMARK, "--method", "gauge", "--method", "any_subset", "--protocol", "every=0.8"]
     gauge(*command, "--jobs", "2", cwd=runs)
@@ -154,6 +155,7 @@ def test_a_time_limit_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path):
     assert list(tmp_path.glob("runs/digits/stages/*/last.safetensors"))
 
 
+@pytest.mark.slow
 def test_a_time_limit_leaves_a_table_of_what_is_finished(runs, tmp_path):
     rows = ["--method", "gauge", "--method", "moddrop", "--protocol", "eta=0.8"]
     limit = ["--time-limit", "1s", "--save", str(tmp_path)]

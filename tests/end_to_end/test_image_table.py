@@ -29,7 +29,10 @@ LEAF = QUICK | {"imputer_options": {"width": 8, **SMALL}, "modality_options": {"
 PROTOCOLS = ("complete", "gamma=0.5", "gamma=1")
 
 
-@pytest.mark.parametrize(("name", "write"), LAYOUTS.items())
+SLOW = [pytest.param(*each, marks=pytest.mark.slow) for each in LAYOUTS.items() if each[0] != "leaf99"]  # ResNets
+
+
+@pytest.mark.parametrize(("name", "write"), [*SLOW, ("leaf99", write_leaves)])
 def test_official_files_become_results_and_gates_with_names(name, write, tmp_path, capsys):
     write(tmp_path / "data")
     workspace = Workspace(tmp_path / "runs", "cpu")

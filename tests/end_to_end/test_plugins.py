@@ -145,6 +145,7 @@ def test_the_components_of_a_plugin_file_are_listed_with_their_descriptions(work
     assert "my_method" not in command("list", "methods", cwd=workplace).stdout
 
 
+@pytest.mark.slow
 def test_a_plugin_method_trains_beside_others_and_anew_when_its_code_changes(workplace):
     done = benchmark("--method", "moddrop", "--jobs", "2", cwd=workplace)  # processes that load the plugin themselves
     assert "| my_method |" in done.stdout
