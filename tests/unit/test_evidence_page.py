@@ -139,6 +139,13 @@ def test_columns_are_ranked_by_the_mean_size_of_their_effects_with_an_interval()
     assert "city 20.0 50 % observed" in page_of(*rows).text
 
 
+def test_the_table_of_rows_names_the_columns_a_row_used_most_texts_too():
+    first, second = small()
+    page = page_of(replace(first, effects={"age": 0.004, "city": -0.3, "note": 0.4}), second)
+    assert "note (+40.0), city (−30.0)" in page.text
+    assert "age (" not in page.text
+
+
 def test_accuracy_is_that_of_the_rows_with_a_true_class():
     first, second = small()
     page = page_of(replace(first, label="ill"), replace(second, label="well"), second)

@@ -252,7 +252,8 @@ class _View:
         moved = [unit for unit in sorted(row.units, key=_by_use) if abs(unit.used or 0.0) >= LEAST_SHOWN]
         self.supports = [unit for unit in moved if (unit.used or 0.0) > 0][:NAMED]
         self.contradicts = [unit for unit in moved if (unit.used or 0.0) < 0][:NAMED]
-        self.most_used = moved[:2]
+        columns = sorted(row.effects.items(), key=lambda item: -abs(item[1]))
+        self.most_used = [(name, effect) for name, effect in columns if abs(effect) >= LEAST_SHOWN][:2]
         self.helps = [(name, change) for name, change in row.helpful.items() if change >= LEAST_SHOWN][:2]
 
 
