@@ -34,7 +34,7 @@ ROWS = {
 CURVE = {"complete": 0.0, "eta=0.2": 0.2, "eta=0.4": 0.4, "eta=0.6": 0.6, "eta=0.8": 0.8}
 SHOWN = {"complete": "η = 0", "eta=0.6": "η = 0.6", "eta=0.8": "η = 0.8"}
 HARDEST = "eta=0.8"
-SAMPLES = 6
+SAMPLES = 5
 
 # Real images from another sample are recognisable after a minute of training; those of the benchmark's imputer are not.
 SETTINGS = Overrides.parse(
