@@ -218,3 +218,9 @@ def test_the_same_model_under_two_names_is_known():
     leaves, digits = BENCHMARKS.get("leaf99"), BENCHMARKS.get("mst")
     assert [twin(leaves, name) for name in ("gauge-zscore", "gauge-raw", "v2")] == ["gauge", "gauge-raw", "v2"]
     assert [twin(digits, name) for name in ("gauge-zscore", "gauge-raw", "v3")] == ["gauge-zscore", "gauge", "v3"]
+
+
+def test_differences_that_are_equal_but_for_rounding_are_not_tested():
+    values = [0.1, 0.3 - 0.2, 0.8 - 0.7]
+    assert len(set(values)) > 1
+    assert Difference.of(values).p_value is None

@@ -8,6 +8,7 @@ from scipy.stats import t as student
 
 LEVEL = 0.05
 POWER = 0.8
+EQUAL = 1e-12  # shares that differ by less are equal but for rounding
 FEWEST = 3  # clusters that are tested
 
 
@@ -40,7 +41,7 @@ class Difference:
         )
         mean, count = float(means.mean()), len(means)
         deviation = float(means.std(ddof=1)) if count > 1 else 0.0
-        if count < FEWEST or not np.ptp(means):
+        if count < FEWEST or np.ptp(means) < EQUAL:
             return Difference(mean, deviation, count)
         error = deviation * (1 / count + overlap) ** 0.5
         half = float(student.ppf(1 - LEVEL / 2, count - 1)) * error

@@ -68,24 +68,13 @@ class Contrastive(Imputer):
         seed: int = 0,
     ) -> Self:
         """`width` is that of the shared space, `channels` those of the convolutions."""
-        imputer = cls.blank(train, donors, width=width, channels=channels, seed=seed).to(train.device)
-        imputer.end_epoch()
-        return imputer
-
-    @classmethod
-    def blank(
-        cls,
-        train: Dataset,
-        donors: int = 1000,
-        *,
-        width: int = 32,
-        channels: Sequence[int] = (8, 16, 32),
-        seed: int = 0,
-    ) -> Self:
         rows = permutation(len(train), seed, "donors", device=train.device)[:donors].sort().values
         flags = {name: each[rows] for name, each in train.observed.items()}
         encoders = {name: _encoder(shape, width, channels) for name, shape in train.shapes.items()}
-        return cls(encoders, {name: values[rows] for name, values in train.inputs.items()}, flags, width)
+        values = {name: each[rows] for name, each in train.inputs.items()}
+        imputer = cls(encoders, values, flags, width).to(train.device)
+        imputer.end_epoch()
+        return imputer
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Every modality finds the others of its sample among those of the batch."""

@@ -1,5 +1,6 @@
 """What a fitted classifier says about its answers: explanations, importance, evaluation, and an audit of its trust."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from gauge.tabular.trust import Trust
 from gauge.training.metrics import ACCURACY
 
 
-class Reporting:
+class Reporting(ABC):
     """The methods of a classifier that look at its answers. What they read is set by `fit`, or by loading."""
 
     gates: bool
@@ -45,8 +46,8 @@ class Reporting:
     missing_rates_: dict[str, float]
     n_rows_: dict[str, int]
 
-    def _read(self, X: Any) -> tuple[pd.DataFrame, Rows]:
-        raise NotImplementedError
+    @abstractmethod
+    def _read(self, X: Any) -> tuple[pd.DataFrame, Rows]: ...
 
     def _decide(self, probabilities: np.ndarray) -> np.ndarray:
         return (probabilities * self.class_weight_).argmax(1)
