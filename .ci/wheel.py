@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 import gauge
+from gauge.tabular.explanation import PAGE_TITLE
 
 
 def run(*arguments: str) -> str:
@@ -24,7 +25,7 @@ pd.DataFrame({"age": ages, "smokes": ["no", "yes", None, "yes"] * 10, "label": l
 run("fit", "table.csv", "--target", "label", "--out", "model", "--epochs", "1")
 assert run("predict", "model", "table.csv").count("\n") == 41
 run("explain", "model", "table.csv", "--out", "evidence.html")
-assert "Which evidence was trusted?" in Path("evidence.html").read_text(encoding="utf-8")
+assert PAGE_TITLE in Path("evidence.html").read_text(encoding="utf-8")
 Path("mistakes.py").write_text("import gauge\n\ngauge.NoSuchThing\ngauge.GaugeClassifier(epohcs=3)\n", encoding="utf-8")
 checked = subprocess.run(
     [sys.executable, "-m", "mypy", "--cache-dir", "../../.mypy_cache/wheel", "--ignore-missing-imports", "mistakes.py"],
