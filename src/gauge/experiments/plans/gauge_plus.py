@@ -11,11 +11,11 @@ from gauge.experiments.parts import EncoderPart, Parts, imputer_stage, seeded_wi
 from gauge.experiments.plans import Plan
 from gauge.masks import Complete
 from gauge.methods._taught import Taught
-from gauge.methods.gauge_plus import UNGATED, GaugePlus
+from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
-from gauge.model.gauge import Gating
+from gauge.model.gauge import UNGATED, Gating
 from gauge.registry import ENCODERS
 from gauge.training.inference import predict_split
 from gauge.training.stages import Stage
