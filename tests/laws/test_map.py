@@ -4,9 +4,9 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, noise, rows_of, with_hidden
+from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, rows_of, with_hidden
 
-from gauge import Batch, Dataset, Network
+from gauge import Dataset, Network
 from gauge.experiments.benchmarks import mst, polymnist
 from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import draw_subsets
@@ -18,22 +18,15 @@ NOTHING = Dataset("train", {"x": torch.zeros(1, 1)}, torch.zeros(1).long())
 
 
 def map_(subsets_per_step=0):
-    """Random weights that are large enough for every token to count."""
     with seeded(0, "MAP"):
-        method = MAP(helpers.unit_encoder(), helpers.network(), length=LENGTH, subsets_per_step=subsets_per_step)
-    with torch.no_grad():
-        for place, parameter in enumerate(method.parameters()):
-            parameter.add_(0.3 * noise(*parameter.shape, seed=place))
-    return method
+        return helpers.enlarged(
+            MAP(helpers.unit_encoder(), helpers.network(), length=LENGTH, subsets_per_step=subsets_per_step)
+        )
 
 
 @pytest.fixture
 def complete():
-    return Batch(
-        {name: noise(4, *shape, seed=40 + place) for place, (name, shape) in enumerate(SHAPES.items())},
-        {"image": torch.ones(4).bool(), "signal": torch.ones(4).bool(), "table": torch.ones(4, 5).bool()},
-        torch.arange(4) % CLASSES,
-    )
+    return helpers.incomplete_batch(4).as_observed()
 
 
 def logits_of(method, units, row, visible):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, noise, with_hidden
 
-from gauge import Batch, Dataset, Network
+from gauge import Dataset, Network
 from gauge.experiments.benchmarks.polymnist import BENCHMARK
 from gauge.experiments.plans import last_stage
 from gauge.masks import subsets
@@ -22,22 +22,13 @@ SUBSETS = [set(members) for size in (1, 2, 3) for members in itertools.combinati
 
 
 def mtl():
-    """Random weights that are large enough for every token to count."""
     with seeded(0, "MTL"):
-        method = MTL(helpers.unit_encoder(), helpers.network())
-    with torch.no_grad():
-        for place, parameter in enumerate(method.parameters()):
-            parameter.add_(0.3 * noise(*parameter.shape, seed=place))
-    return method
+        return helpers.enlarged(MTL(helpers.unit_encoder(), helpers.network()))
 
 
 @pytest.fixture
 def complete():
-    return Batch(
-        {name: noise(4, *shape, seed=40 + place) for place, (name, shape) in enumerate(SHAPES.items())},
-        {"image": torch.ones(4).bool(), "signal": torch.ones(4).bool(), "table": torch.ones(4, 5).bool()},
-        torch.arange(4) % CLASSES,
-    )
+    return helpers.incomplete_batch(4).as_observed()
 
 
 def rows_without(method, sequence, hidden):
