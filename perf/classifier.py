@@ -18,6 +18,7 @@ from gauge import GaugeClassifier
 from gauge.training.device import pick_device
 from gauge.training.provenance import commit, hardware
 
+ROWS = 10_000
 CATEGORICAL = 3  # of the columns
 MISSING = 0.2
 
@@ -35,7 +36,7 @@ def table(rows: int, columns: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--columns", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
@@ -53,7 +54,8 @@ def main() -> None:
     about = {"date": str(date.today()), "commit": commit(), "hardware": hardware(pick_device(None))}
     content = about | {"rows": options.rows, "columns": options.columns, **cost}
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"classifier-{pick_device(None).type}.json"
+    size = "" if options.rows == ROWS else f"-{options.rows}"
+    path = options.out / f"classifier-{pick_device(None).type}{size}.json"
     path.write_text(json.dumps(content, indent=2) + "\n")
     print(cost, f"written to {path}")
 

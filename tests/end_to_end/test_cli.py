@@ -213,6 +213,7 @@ def test_an_interrupt_says_how_to_continue(tmp_path):
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, tmp_path):
     command = [*BENCHMARK, "--method", "gauge", "--protocol", "eta=0.8"]
     process = subprocess.Popen(

@@ -10,6 +10,7 @@ from helpers import count_calls, noise, rows_of, with_hidden
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gauge import Batch, Dataset
+from gauge.data.dataset import as_values
 from gauge.imputers.contrastive import Contrastive
 from gauge.imputers.mean import Mean
 from gauge.imputers.mopoe import Balance, Coder, MoPoE
@@ -143,10 +144,12 @@ def test_nearest_finds_an_identical_donor_and_takes_its_values(train):
     hidden = Batch(
         {name: torch.where(torch.tensor(name == "image"), torch.nan, values) for name, values in batch.inputs.items()},
         dict(batch.observed, image=torch.zeros(3, dtype=torch.bool)),
-        index=rows,
+        index=rows + len(train),  # of another split
     )
     assert train.observed["image"][rows].all()
-    assert torch.equal(complete(Nearest.of(train), hidden).inputs["image"], train.inputs["image"][rows])
+    imputer = Nearest.of(train)
+    assert torch.equal(complete(imputer, hidden).inputs["image"], train.inputs["image"][rows])
+    assert torch.equal(imputer.donor_rows[imputer.copied(hidden)["image"]], rows)
 
 
 def test_nearest_returns_values_of_real_donors(train, batch):
@@ -198,7 +201,25 @@ def test_nearest_gives_byte_images_back_as_numbers_from_zero_to_one():
     photos = torch.tensor([0, 255], dtype=torch.uint8)[:, None, None, None].expand(2, 1, 2, 2)
     data = Dataset("train", {"photo": photos, "x": torch.tensor([[0.0], [1.0]])}, torch.zeros(2).long())
     batch = data.batch(torch.arange(2), keep={"photo": torch.zeros(2).bool(), "x": torch.ones(2).bool()})
-    assert complete(Nearest.of(data), batch).inputs["photo"].flatten(1).tolist() == [[0.0] * 4, [1.0] * 4]
+    assert complete(Nearest.of(data), batch).inputs["photo"].flatten(1).tolist() == [[1.0] * 4, [0.0] * 4]
+
+
+@pytest.mark.parametrize("name", ["nearest", "masked_columns", "iterative", "contrastive"])
+def test_no_training_row_is_its_own_donor(train, name):
+    rows = torch.arange(len(train))
+    batch = train.batch(rows)
+    hidden = replace(batch, observed=batch.observed | {"image": torch.zeros(len(train), dtype=torch.bool)})
+    imputer = helpers.imputer(name, train)
+    with torch.no_grad():
+        donors = imputer.donor_rows[imputer.copied(hidden)["image"]]
+    assert (donors != rows).all()
+    assert torch.equal(complete(imputer, hidden).inputs["image"], as_values(train.inputs["image"])[donors])
+
+
+def test_the_only_donor_gives_to_itself():
+    data = Dataset("train", {"photo": torch.ones(1, 1, 2, 2), "x": torch.zeros(1, 1)}, torch.zeros(1).long())
+    batch = data.batch(torch.arange(1), keep={"photo": torch.zeros(1).bool(), "x": torch.ones(1).bool()})
+    assert (complete(Nearest.of(data), batch).inputs["photo"] == 1).all()
 
 
 @pytest.fixture

@@ -137,6 +137,13 @@ def test_a_page_holds_the_content_of_other_rows_only_when_asked(imputing, table,
         pages[donors] = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert all(f">{word}<" in pages[True] for word in words)
     assert not any(f">{word}<" in pages[False] for word in words)
+    sources = {unit.column: unit.copied_from for unit in explanation.rows[0].units if unit.state == "imputed"}
+    donor = table.loc[int(sources["notes"])]
+    assert sources["age"] == ""
+    assert words == re.findall(r"\w+|[^\w\s]", donor["notes"])[: len(words)]
+    for column in ("notes", "photo"):
+        assert f"Copied from training row {sources[column]}, whose content this page leaves out" in pages[False]
+        assert f"Copied from training row {sources[column]}: show" in pages[True]
     assert ("<img" in pages[True], "<img" in pages[False]) == (True, False)
 
 
@@ -336,11 +343,32 @@ def test_imputing_has_to_be_better_beyond_chance():
     assert choose_strategy({"impute": 0.1}, 50) == "impute"
 
 
-def test_without_gates_it_predicts_and_has_nothing_to_explain(numbers, table):
+def test_without_gates_it_is_explained_by_effects_alone(numbers, table):
     model = fit(numbers, table["diagnosis"], strategy="mask", gates=False, epochs=1)
-    assert model.predict(numbers).shape == (len(table),)
-    with pytest.raises(ValueError, match="this classifier has no gates to explain .gates=False."):
-        model.explain(table[:2])
+    frame = model.explain(numbers[:4]).to_frame()
+    assert frame["gate"].isna().all()
+    assert frame.loc[frame["state"] == "observed", "used"].abs().max() > 0
+
+
+def test_a_fit_that_was_interrupted_keeps_its_whole_curve(numbers, table, tmp_path):
+    def stop(stage, epoch):
+        if (stage, epoch.number) == ("mask", 1):
+            raise KeyboardInterrupt
+
+    model = GaugeClassifier(**QUICK | {"epochs": 5})
+    curves = []
+    for name in ("whole", "halves"):
+        with unchecked():
+            if name == "halves":
+                with pytest.raises(KeyboardInterrupt):
+                    model.fit(numbers, table["diagnosis"], folder=tmp_path / name, on_epoch=stop)
+            model.fit(numbers, table["diagnosis"], folder=tmp_path / name)
+        curves.append([(each["stage"], each["epoch"], each["losses"]) for each in model.history_])
+    assert curves[0] == curves[1]
+    assert [(stage, number) for stage, number, _ in curves[0]] == [
+        *(("backbone", number) for number in range(1, 6)),
+        ("mask", 1),
+    ]
 
 
 def test_balancing_classes_predicts_more_of_the_rare_one():

@@ -194,8 +194,12 @@ def test_the_content_of_another_row_is_veiled_or_left_out():
     photo = unit("photo", 0.5, kind="image", state="imputed")
     shown = render_rows([row_of(*words, photo, photo=pixels)])
     assert shown.count("<summary>Copied from another training row: show</summary>") == 2
+    named = [replace(each, copied_from="17") for each in (*words, photo)]
+    assert (
+        render_rows([row_of(*named, photo=pixels)]).count("<summary>Copied from training row 17: show</summary>") == 2
+    )
     left_out = render_rows([row_of(replace(words[0], value=""), photo)])
-    assert left_out.count("Imputed with the content of another training row, which this page leaves out.") == 2
+    assert left_out.count("Copied from another training row, whose content this page leaves out.") == 2
     assert "<img" not in left_out
 
 
@@ -411,10 +415,10 @@ PHOTO = unit("photo", 0.5, kind="image")
 WRONG = [
     (lambda: unit("age", 1.7), "the gate of unit 'age' is 1.7; a gate lies between 0 and 1, so pass gates, not scores"),
     (
-        lambda: unit("age", None, state="observed"),
-        "unit 'age' is observed and its score is None; give None where a unit is missing, and a score everywhere else",
+        lambda: unit("age", 0.5, score=None),
+        "unit 'age' is observed, its score is None and its gate 0.5; give both, or None for both where a unit is missing",
     ),
-    (lambda: unit("age", 0.0, state="missing"), "unit 'age' is missing and its score is 0.0; give None where"),
+    (lambda: unit("age", 0.0, state="missing"), "unit 'age' is missing, its score is 0.0 and its gate 0.0; give both"),
     (lambda: unit("age", 0.5, attention=float("nan")), "attention_before of unit 'age' is nan; give a finite value"),
     (lambda: EvidencePage("Page", "l", ()), "the evidence page 'Page' has no rows; give at least one"),
     (lambda: row_of(), "row 'row' has no units; give at least one"),

@@ -114,8 +114,26 @@ def test_any_expert_can_be_switched_off_and_the_rest_survives_saving(table, tmp_
     if "network" not in experts:
         with pytest.raises(AttributeError, match="this classifier has no network"):
             _ = again.model_
-        with pytest.raises(ValueError, match="has no gates to explain .* or use `importance`"):
-            again.explain(table[:1])
+
+
+def test_without_the_network_a_row_is_explained_by_the_effects_of_blanking_its_cells(table, tmp_path):
+    photos = [png(np.full((8, 8), 200 * (label == "yes"))) for label in table["ill"]]
+    rows = table.assign(photo=photos)
+    model = fit(rows, "ill", experts=["trees", "linear"], columns={"photo": "image"})
+    explanation = model.explain(rows[:6], "ill", exact=True)
+    frame, chosen = explanation.to_frame(), (np.arange(6), model.predict_proba(rows[:6]).argmax(1))
+    whole = model.predict_proba(rows[:6])[chosen]
+    for name in ("strong", "notes", "photo"):
+        blank = model.predict_proba(rows[:6].assign(**{name: None}))[chosen]
+        assert np.allclose(explanation.effects[name], whole - blank)
+    assert frame[["score", "gate"]].isna().all(axis=None)
+    assert frame.loc[frame["state"] == "observed", "used"].notna().all()
+    assert (frame["column"] == "photo").sum() == 6 * 16
+    explanation.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "feverish" in page
+    assert "<img" in page
+    assert "Gates" not in page
 
 
 def test_the_whole_ensemble_comes_back_from_its_folder(model, table, tmp_path):

@@ -28,6 +28,13 @@ def test_one_sample_of_a_class_decides_nothing():
     assert AUC.paired(first, second, labels, None)[0] == 1.0
 
 
+def test_the_auc_is_that_of_scikit_learn_with_ties_and_a_rare_class():
+    for seed, digits in ((0, 8), (1, 1)):
+        probabilities, labels = binary(seed)
+        labels, rounded = labels * (np.arange(len(labels)) % 9 == 0), probabilities.round(digits)
+        assert AUC.score(rounded, labels) == pytest.approx(roc_auc_score(labels, rounded[:, 1]), abs=1e-12)
+
+
 def test_delong_deviation_agrees_with_resampling():
     probabilities, labels = binary(0)
     draw = np.random.default_rng(1)

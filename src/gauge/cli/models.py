@@ -199,6 +199,8 @@ def _gates_of_rows(classifier: "GaugeClassifier", rows: "pd.DataFrame", chosen: 
     """The units of some rows, in the columns of `BatchExplanation.to_frame`."""
     if max(chosen) >= len(rows):
         raise ValueError(f"there is no row {max(chosen)}; the table has 0 to {len(rows) - 1}")
+    if not classifier.gates or "network" not in classifier.experts_:
+        raise ValueError("this classifier has no gates; `gauge explain` says how much each value was used")
     frame = classifier.explain(rows.iloc[chosen]).without_donors().to_frame()
     names = {"row": "sample", "column": "modality", "name": "unit"}
     columns = ["sample", "modality", "unit", "value", "state", "score", "gate", "used", "trusted"]

@@ -1,6 +1,6 @@
 """Shared by the imputers of tables: finding the table, reading its cells, and donors for all other modalities."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,9 +10,23 @@ from gauge.data import Dataset
 from gauge.imputers.nearest import Nearest
 from gauge.model.nn.tabular import CellHeads, by_cell
 from gauge.randomness import choose, derive
-from gauge.types import Batch
+from gauge.types import Batch, Imputer
 
 DRAWS = 3  # of imputed numbers, each without some of the observed cells
+
+
+class TableImputer(Imputer):
+    """An imputer of the cells of a table, which imputes all other modalities from its `donors`, if there are any."""
+
+    needs_table = True
+    donors: Nearest | None
+
+    @property
+    def donor_rows(self) -> Int[Tensor, "d"] | None:
+        return None if self.donors is None else self.donors.donor_rows
+
+    def copied(self, batch: Batch) -> Mapping[str, Int[Tensor, "b"]]:
+        return {} if self.donors is None else self.donors.copied(batch)
 
 
 def find_table(train: Dataset, imputer: str) -> str:

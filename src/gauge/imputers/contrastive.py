@@ -14,14 +14,14 @@ from typing import Self
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
+from gauge.imputers.nearest import draw_donors
 from gauge.model.nn.conv import deep_trunk
 from gauge.model.nn.mlp import mlp
-from gauge.randomness import permutation
 from gauge.types import Batch, Imputer, over_values
 
 __all__ = ["Contrastive"]
@@ -47,15 +47,16 @@ class Contrastive(Imputer):
         donors: Mapping[str, Tensor],
         observed: Mapping[str, Tensor],
         width: int,
+        rows: Int[Tensor, "d"],
     ) -> None:
         super().__init__()
+        self.rows = nn.Buffer(rows, persistent=False)
         self.encoders, self.temperature = nn.ModuleDict(encoders), 0.1
         for name, values in donors.items():
             values = torch.where(over_values(observed[name], values), values, values.new_zeros(()))
             self.register_buffer(f"values_{name}", values)
             self.register_buffer(f"observed_{name}", observed[name])
-        rows = len(next(iter(donors.values())))
-        self.codes = nn.Buffer(torch.zeros(rows, len(donors), width))
+        self.codes = nn.Buffer(torch.zeros(len(rows), len(donors), width))
 
     @classmethod
     def of(
@@ -68,11 +69,11 @@ class Contrastive(Imputer):
         seed: int = 0,
     ) -> Self:
         """`width` is that of the shared space, `channels` those of the convolutions."""
-        rows = permutation(len(train), seed, "donors", device=train.device)[:donors].sort().values
+        rows = draw_donors(train, donors, seed)
         flags = {name: each[rows] for name, each in train.observed.items()}
         encoders = {name: _encoder(shape, width, channels) for name, shape in train.shapes.items()}
         values = {name: each[rows] for name, each in train.inputs.items()}
-        imputer = cls(encoders, values, flags, width).to(train.device)
+        imputer = cls(encoders, values, flags, width, rows).to(train.device)
         imputer.end_epoch()
         return imputer
 
@@ -101,6 +102,17 @@ class Contrastive(Imputer):
         with self._evaluating():
             distance = self._distance(batch)
         return batch.filled({name: self._borrow(name, distance) for name in self.encoders})
+
+    @property
+    def donor_rows(self) -> Int[Tensor, "d"]:
+        return self.rows
+
+    @torch.no_grad()
+    def copied(self, batch: Batch) -> dict[str, Int[Tensor, "b"]]:
+        with self._evaluating():
+            distance = self._distance(batch)
+        whole = [name for name in self.encoders if batch.observed[name].ndim == 1]
+        return {name: self._nearest(name, distance)[0] for name in whole}
 
     def _distance(self, batch: Batch) -> Float[Tensor, "b d"]:
         """From 0 to 2, and 2 to a donor that is the sample itself: a sole donor still gives."""
@@ -139,12 +151,16 @@ class Contrastive(Imputer):
 
     def _borrow(self, name: str, distance: Float[Tensor, "b d"]) -> Tensor:
         """The values of the nearest donor that has them."""
-        values, observed = as_values(self.get_buffer(f"values_{name}")), self.get_buffer(f"observed_{name}")
-        flags: Bool[Tensor, "d f"] = observed.reshape(len(observed), -1)
-        columns = [torch.where(flags[:, column], distance, torch.inf).argmin(1) for column in range(flags.shape[1])]
+        values, columns = as_values(self.get_buffer(f"values_{name}")), self._nearest(name, distance)
         if len(columns) == 1:
             return values[columns[0]]
         return torch.stack([values[donor, column] for column, donor in enumerate(columns)], 1)
+
+    def _nearest(self, name: str, distance: Float[Tensor, "b d"]) -> list[Int[Tensor, "b"]]:
+        """For each feature of a modality the nearest donor that has it."""
+        observed = self.get_buffer(f"observed_{name}")
+        flags: Bool[Tensor, "d f"] = observed.reshape(len(observed), -1)
+        return [torch.where(flags[:, column], distance, torch.inf).argmin(1) for column in range(flags.shape[1])]
 
 
 def _observed(codes: Float[Tensor, "b m z"]) -> Bool[Tensor, "b m"]:

@@ -20,16 +20,16 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
-from gauge.imputers._table import cells_of, filled, find_donors, find_table
+from gauge.imputers._table import TableImputer, cells_of, filled, find_donors, find_table
 from gauge.imputers.nearest import Nearest
 from gauge.model.nn.tabular import ColumnLayout, check_columns, share_of
 from gauge.randomness import choose, permutation, sample_keys
-from gauge.types import Batch, Imputer
+from gauge.types import Batch
 
 __all__ = ["Iterative"]
 
 
-class Iterative(Imputer):
+class Iterative(TableImputer):
     """Fitted by scikit-learn and applied by torch in float64: the same numbers on any device, without waiting for it.
     Numbers start from the mean of their column, categories from its mode; a row without observed cells keeps these, where
     scikit-learn would run the rounds. Categories are imputed as numbers, then rounded and clamped to their column's range.
@@ -41,8 +41,6 @@ class Iterative(Imputer):
     >>> Iterative.of(train).complete(batch).inputs["blood"]
     tensor([[2.5000, 5.0000]])
     """
-
-    needs_table = True
 
     def __init__(
         self, table: str, cardinalities: Sequence[int], donors: Nearest | None = None, *, rounds: int = 5

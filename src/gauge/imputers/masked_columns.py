@@ -7,16 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from gauge.data import Dataset
-from gauge.imputers._table import cells_of, doubts, filled, find_donors, find_table
+from gauge.imputers._table import TableImputer, cells_of, doubts, filled, find_donors, find_table
 from gauge.imputers.nearest import Nearest
 from gauge.model.nn.tabular import CellHeads, TabularTransformer, check_columns, share_of
 from gauge.randomness import choose, derive
-from gauge.types import Batch, Imputer
+from gauge.types import Batch
 
 __all__ = ["MaskedColumns"]
 
 
-class MaskedColumns(Imputer):
+class MaskedColumns(TableImputer):
     """TIP without an image: trained to restore half of a row's observed cells from the other half. Whole modalities (images,
     texts) are imputed as in `nearest`.
 
@@ -25,8 +25,6 @@ class MaskedColumns(Imputer):
     >>> list(MaskedColumns.of(train, cardinalities=(3, 1)).loss(train.batch(torch.arange(4))))
     ['reconstruction']
     """
-
-    needs_table = True
 
     def __init__(
         self,

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Self
 
 import torch
-from torch import Tensor
+from jaxtyping import Int
+from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
@@ -15,15 +16,23 @@ __all__ = ["Nearest"]
 
 DISTANCES_AT_ONCE = 2**24
 FARTHEST = 10.0  # distance, in standard deviations, of samples that share nothing with a donor
+SAME = 1e-4  # squared distance of equal samples, which rounding makes differ
+NOTHING_SHARED, ITSELF = 1e30, 1e31  # squared distances beyond all others: such donors still give if there is no other
 
 
 class Nearest(Imputer):
     """The distance is the mean squared difference over jointly observed features, with each modality scaled to unit variance
-    and weighted equally; integers are equal or different. Each feature comes from the nearest donor that has it."""
+    and weighted equally; integers are equal or different. Each feature comes from the nearest donor that has it. `rows` are
+    the rows of the donors in their split: no sample is its own donor, as training samples with hidden values would otherwise
+    find them again."""
 
-    def __init__(self, donors: Mapping[str, Tensor], observed: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, donors: Mapping[str, Tensor], observed: Mapping[str, Tensor], rows: Int[Tensor, "d"] | None = None
+    ) -> None:
         super().__init__()
         self.modalities = tuple(donors)
+        count = len(next(iter(donors.values())))
+        self.rows = nn.Buffer(torch.full((count,), -1) if rows is None else rows, persistent=False)
         for name, values in donors.items():
             values = torch.where(over_values(observed[name], values), values, values.new_zeros(()))
             self.register_buffer(f"values_{name}", values)
@@ -32,11 +41,21 @@ class Nearest(Imputer):
 
     @classmethod
     def of(cls, train: Dataset, donors: int = 1000, seed: int = 0) -> Self:
-        rows = permutation(len(train), seed, "donors", device=train.device)[:donors].sort().values
+        rows = draw_donors(train, donors, seed)
         return cls(
             {name: values[rows] for name, values in train.inputs.items()},
             {name: flags[rows] for name, flags in train.observed.items()},
+            rows,
         )
+
+    @property
+    def donor_rows(self) -> Int[Tensor, "d"]:
+        return self.rows
+
+    def copied(self, batch: Batch) -> dict[str, Int[Tensor, "b"]]:
+        whole = [name for name in self.modalities if batch.observed[name].ndim == 1]
+        distances = list(self._distances(batch))
+        return {name: torch.cat([self._nearest(name, each)[:, 0] for each in distances]) for name in whole}
 
     def complete(self, batch: Batch) -> Batch:
         parts = [{name: self._borrow(name, each) for name in self.modalities} for each in self._distances(batch)]
@@ -66,15 +85,26 @@ class Nearest(Imputer):
             difference, count = _joint(batch.inputs[name][rows], batch.observed[name][rows], *self._donors(name))
             total = total + difference / count.clamp_min(1)
             shared = shared + (count > 0)
-        return torch.where(shared > 0, total / shared.clamp_min(1), torch.finfo(torch.float32).max)
+        distance = torch.where(shared > 0, total / shared.clamp_min(1), NOTHING_SHARED)
+        equal = (distance < SAME) | (shared == 0)
+        return torch.where(equal & (batch.index[rows][:, None] == self.rows), ITSELF, distance)
 
     def _borrow(self, name: str, distance: Tensor) -> Tensor:
-        values, observed, _ = self._donors(name)
-        flags = observed.reshape(len(observed), -1)
-        donor = torch.where(flags, distance[..., None], torch.inf).argmin(1)
-        if flags.shape[1] == 1:
+        values, donor = self._donors(name)[0], self._nearest(name, distance)
+        if donor.shape[1] == 1:
             return values[donor[:, 0]]
-        return values[donor, torch.arange(flags.shape[1], device=donor.device)]
+        return values[donor, torch.arange(donor.shape[1], device=donor.device)]
+
+    def _nearest(self, name: str, distance: Tensor) -> Int[Tensor, "b f"]:
+        """The nearest donor that has each feature of a modality."""
+        observed = self._donors(name)[1]
+        flags = observed.reshape(len(observed), -1)
+        return torch.where(flags, distance[..., None], torch.inf).argmin(1)
+
+
+def draw_donors(train: Dataset, count: int, seed: int) -> Int[Tensor, "d"]:
+    """The rows of `count` training samples, or of all if there are fewer, in order."""
+    return permutation(len(train), seed, "donors", device=train.device)[:count].sort().values
 
 
 def _scale(values: Tensor, observed: Tensor) -> Tensor:

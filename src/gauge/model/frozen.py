@@ -37,6 +37,15 @@ class Frozen(nn.Module):
         """That of an `Imputer`; other objects with `complete` offer none."""
         return self.imputer.uncertainty(batch) if isinstance(self.imputer, Imputer) else None
 
+    @property
+    def donor_rows(self) -> Tensor | None:
+        return self.imputer.donor_rows if isinstance(self.imputer, Imputer) else None
+
+    @torch.no_grad()
+    def copied(self, batch: Batch) -> Mapping[str, Tensor]:
+        """That of an `Imputer`; other objects with `complete` say nothing about it."""
+        return self.imputer.copied(batch) if isinstance(self.imputer, Imputer) else {}
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         if isinstance(self.imputer, nn.Module):
             self.imputer._apply(fn, recurse)

@@ -36,7 +36,8 @@ class Unit:
     """One evidence unit of one row. `name` is its column, or the word or part of an image where a column has many units;
     `value` is what the model was given, as text. A `missing` unit was hidden from the model: it has no gate, no score and no
     attention. `used` is its signed effect on the answer, if it was measured, `towards` the class that it supports most;
-    `trusted` is the probability that it is right, if that is known, and `suggestion` what the rest of the row suggests."""
+    `trusted` is the probability that it is right, if that is known, and `suggestion` what the rest of the row suggests.
+    `copied_from` names the training row whose content was imputed. Without gates, no unit has a gate or a score."""
 
     column: str
     kind: Kind
@@ -51,6 +52,7 @@ class Unit:
     towards: str = ""
     trusted: float | None = None
     suggestion: str = ""
+    copied_from: str = ""
 
     @property
     def doubtful(self) -> bool:
@@ -63,13 +65,13 @@ class Unit:
                 raise ValueError(f"unit {self.name!r} has {name} {value!r}; use one of {', '.join(allowed)}")
         for name in ("score", "gate", "attention_before", "attention_after", "used", "trusted"):
             value = getattr(self, name)
-            if name in ("score", "gate") and (value is None) != (self.state == "missing"):
-                raise ValueError(
-                    f"unit {self.name!r} is {self.state} and its {name} is {value}; "
-                    f"give None where a unit is missing, and a {name} everywhere else"
-                )
             if value is not None and not isfinite(value):
                 raise ValueError(f"{name} of unit {self.name!r} is {value}; give a finite value")
+        if (self.score is None) != (self.gate is None) or (self.state == "missing" and self.gate is not None):
+            raise ValueError(
+                f"unit {self.name!r} is {self.state}, its score is {self.score} and its gate {self.gate}; give both, or "
+                "None for both where a unit is missing or there are no gates"
+            )
         if self.gate is not None and not 0 <= self.gate <= 1:
             raise ValueError(
                 f"the gate of unit {self.name!r} is {self.gate:g}; a gate lies between 0 and 1, so pass gates, not scores"
@@ -167,7 +169,7 @@ def render(page: EvidencePage) -> str:
         right=sum(judged),
         doubts=sum(len(row.doubtful) for row in page.rows),
         overview=overview(page.rows),
-        unobserved=unobserved(page.rows),
+        unobserved=unobserved(page.rows) if any(_gated(row) for row in page.rows) else [],
         script=Markup(script),
         checksum=Markup(checksum),
     )
@@ -180,7 +182,8 @@ def render_rows(rows: Sequence[RowEvidence]) -> str:
 
 def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str:
     views = [_View(row) for row in rows]
-    values |= {"effects": any(view.effects for view in views), "by_gate": by_gate, "states": STATES}
+    values |= {"effects": any(view.effects for view in views), "gated": any(_gated(row) for row in rows)}
+    values |= {"by_gate": by_gate, "states": STATES}
     html = template("evidence.html").render(layout=layout, views=views, fold=FOLD, most=MOST, **values)
     return _compact(html)
 
@@ -202,9 +205,18 @@ class _Column(NamedTuple):
     attention_after: float
 
     @property
+    def copied_from(self) -> str:
+        """The training row whose content was imputed, in words."""
+        return f"training row {self.units[0].copied_from}" if self.units[0].copied_from else "another training row"
+
+    @property
     def shown(self) -> bool:
         """Whether the page may show the content of a text."""
         return any(unit.value for unit in self.units)
+
+
+def _gated(row: RowEvidence) -> bool:
+    return any(unit.gate is not None for unit in row.units)
 
 
 def _columns(row: RowEvidence) -> list[_Column]:

@@ -29,8 +29,9 @@ from gauge.tabular.schema import Schema
 from gauge.tabular.stream import Stream
 from gauge.tabular.trust import Trust
 from gauge.training.device import cpu_threads, pick_device
+from gauge.training.loop import Epoch
 from gauge.training.metrics import ACCURACY, AUC, METRICS
-from gauge.training.progress import record_history, stage_progress
+from gauge.training.progress import stage_progress
 from gauge.training.stages import OnEpoch
 from gauge.types import SupportsComplete
 
@@ -181,7 +182,6 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         streamed = None if stream is None else stream.encoded(*given, **where)
         task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed)
         with self._progress() as show, cpu_threads(self.n_jobs):
-            self.history_, heard = record_history(show, *([] if on_epoch is None else [on_epoch]))
             fitted = fit_ensemble(
                 task,
                 self.experts_,
@@ -189,9 +189,10 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
                 prior=self.class_prior_,
                 validation=self.validation,
                 **where,
-                on_epoch=heard,
+                on_epoch=show if on_epoch is None else _both(show, on_epoch),
             )
         self._keep(fitted, int(encoded.empty.sum()))
+        self.donor_rows_ = [str(name) for name in frame.index[used[fitted.donors]]]
         self.trust_ = Trust.fit(rows, self.recipe_.seed) if self.trust else None
         return self
 
@@ -201,6 +202,7 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         network = fitted.network
         self.strategy_: Strategy = network.strategy if network else "mask"
         self.validation_scores_ = network.scores if network else {}
+        self.history_ = network.history if network else []
         self.epochs_, self.cut_short_ = (network.epochs, network.cut_short) if network else ({}, {})
         self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_)
 
@@ -331,3 +333,11 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
+
+
+def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:
+    def on_epoch(stage: str, epoch: Epoch) -> None:
+        first(stage, epoch)
+        second(stage, epoch)
+
+    return on_epoch

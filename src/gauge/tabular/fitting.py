@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.masks import Complete, UpTo
-from gauge.methods.gauge_plus import UNGATED, GaugePlus
+from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders._pretrained import PretrainedGrid, PretrainedTokens
 from gauge.model.encoders._with_whole import WithWhole
@@ -21,7 +21,7 @@ from gauge.model.encoders.cells import Cells
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.encoders.tokens import Tokens
-from gauge.model.gauge import Gating
+from gauge.model.gauge import UNGATED, Gating
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
 from gauge.registry import IMPUTERS, pick
@@ -104,13 +104,15 @@ class Recipe:
 @dataclass(frozen=True)
 class FittedModel:
     """The chosen model, the validation scores of the strategies from 0 to 1, the epochs of every stage, and for stages that
-    the time limit ended the epochs done and planned."""
+    the time limit ended the epochs done and planned. `history` has the losses of every epoch, also of those that were done
+    before an interruption."""
 
     model: GaugePlus
     strategy: Strategy
     scores: dict[Strategy, float | None]
     epochs: dict[str, int]
     cut_short: dict[str, tuple[int, int]]
+    history: list[dict[str, Any]]
 
 
 class Weighted(Method):
@@ -197,7 +199,17 @@ def train_model(
     ):  # the mean of all answers, where their product would overrate
         model.model.combination.offset.fill_(-math.log(len(model.model.combination.offset)))
     epochs = {name: stage.about["epochs"] for name, stage in trained.items()}
-    return FittedModel(model.model.eval(), best, scores, epochs, limit.cut_short)
+    return FittedModel(model.model.eval(), best, scores, epochs, limit.cut_short, history(store, stages.values()))
+
+
+def history(store: StageStore, stages: Iterable[Stage]) -> list[dict[str, Any]]:
+    """The losses of each epoch of these stages and of those that they need, in the order of training."""
+    every = {each.identity: each for stage in stages for each in stage.all()}
+    return [
+        {"stage": stage.name, "epoch": epoch["number"], "losses": epoch["losses"], "seconds": epoch["seconds"]}
+        for stage in every.values()
+        for epoch in (store.about(stage) or {}).get("history", [])
+    ]
 
 
 def seconds_left(store: StageStore, stages: Iterable[Stage]) -> float:
@@ -334,7 +346,7 @@ def strategy_scores(scores: Mapping[Strategy, float | None], chosen: Strategy) -
 
 def gating_of(strategy: Strategy, gates: bool) -> Gating:
     """A gate for every unit; with imputation the gates also know which values were imputed."""
-    return Gating(informed=strategy == "impute") if gates else Gating(granularity="none")
+    return Gating(informed=strategy == "impute") if gates else UNGATED
 
 
 def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:

@@ -23,13 +23,14 @@ ALL_FOLDS = 5000  # rows: up to here trees and linear models are validated in ev
 @dataclass(frozen=True)
 class FittedEnsemble:
     """All experts, what each scores and weighs, how many rows the network learned from and how many were held out, and the
-    training of the network, if there is one, with its recipe."""
+    training of the network, if there is one, with its recipe. `donors` are the rows of the task that it copies from."""
 
     ensemble: Ensemble
     leaderboard: pd.DataFrame
     rows: dict[str, int]
     network: FittedModel | None
     recipe: Recipe
+    donors: np.ndarray
 
 
 def fit_ensemble(
@@ -77,7 +78,15 @@ def fit_ensemble(
         learn_combination(*validated, rate=recipe.rate)
         board = leaderboard(*validated)
     learned_from = len(train) if fitted is None else len(split)
-    return FittedEnsemble(ensemble, board, {"train": learned_from, "val": len(val)}, fitted, recipe)
+    donors = np.arange(0) if fitted is None or task.streamed else train[_donor_rows(fitted)]
+    return FittedEnsemble(ensemble, board, {"train": learned_from, "val": len(val)}, fitted, recipe, donors)
+
+
+def _donor_rows(fitted: FittedModel) -> np.ndarray:
+    """The training rows that the imputer copies from, if any."""
+    imputer = fitted.model.imputer
+    rows = None if imputer is None else imputer.donor_rows
+    return np.arange(0) if rows is None else rows.cpu().numpy()
 
 
 def _folds(task: Task, validation: float) -> Folds:

@@ -14,8 +14,9 @@ from gauge.tabular.audit import CellAudit, audit_cells
 from gauge.tabular.effects import importance
 from gauge.tabular.ensemble import Ensemble, Network, expert_weights
 from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
-from gauge.tabular.explanation import Explanation, Reader
+from gauge.tabular.explanation import Explanation
 from gauge.tabular.fitting import Recipe, Strategy, strategy_scores
+from gauge.tabular.reader import Reader
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
 from gauge.tabular.trust import Trust
@@ -45,6 +46,7 @@ class Reporting(ABC):
     cut_short_: dict[str, tuple[int, int]]
     missing_rates_: dict[str, float]
     n_rows_: dict[str, int]
+    donor_rows_: list[str]
 
     @abstractmethod
     def _read(self, X: Any) -> tuple[pd.DataFrame, Rows]: ...
@@ -56,21 +58,17 @@ class Reporting(ABC):
         """Every unit of every row with its value, score, gate and attention in the network, how much each cell is used (how
         far the probability of the predicted class, by all experts, falls when the cell is missing), and how far it is
         trusted (the probability that it is right, from how well it fits the others). `exact` adds the effects of words and
-        of parts of images. `y`, labels or the name of their column, is shown beside the predictions; `keep` are columns of
-        X to recognise the rows by.
+        of parts of images. Without a network that has gates there are no scores, gates and attention. `y`, labels or the
+        name of their column, is shown beside the predictions; `keep` are columns of X to recognise the rows by.
         """
         check_is_fitted(self, "ensemble_")
-        if not self.gates or "network" not in self.experts_:
-            raise ValueError(
-                f"this classifier has no gates to explain (gates={self.gates}, experts={self.experts!r}); fit it with gates "
-                "and with the network, or use `importance`"
-            )
         frame, rows = self._read(X)
         if isinstance(y, str):
             y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
         labels = None if y is None else [str(label) for label in y]
         ids = X[[pick({name: name for name in X.columns}, each, "column to keep") for each in keep]] if keep else None
-        reader = Reader(self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_), self.trust_)
+        about = self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_)
+        reader = Reader(*about, self.trust_, self.donor_rows_)
         return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self._facts())
 
     def importance(self, X: Any, y: Any = None) -> pd.DataFrame:

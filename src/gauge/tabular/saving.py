@@ -40,7 +40,7 @@ ELSEWHERE = (
 )  # of a machine, or saved otherwise
 FITTED = (
     *("strategy_", "validation_scores_", "epochs_", "n_rows_", "missing_rates_"),
-    *("n_features_in_", "target_", "cut_short_", "largest_class_", "experts_", "class_weight_"),
+    *("n_features_in_", "target_", "cut_short_", "largest_class_", "experts_", "class_weight_", "donor_rows_"),
 )
 CARD_TEXT = """\
 # A GAUGE classifier
@@ -176,7 +176,7 @@ def _without_weights(kind: "type[GaugeClassifier]", about: Mapping[str, Any], fo
     model.classes_ = np.array(about["classes"])
     model.class_prior_ = np.array(about["class_prior"])
     alone = {"experts_": ["network"], "class_weight_": [1.0] * len(model.classes_)}
-    fitted = about["fitted"] if about["format"] == FORMAT else about["fitted"] | alone
+    fitted = {"donor_rows_": []} | about["fitted"] | ({} if about["format"] == FORMAT else alone)
     for name in FITTED:
         setattr(model, name, fitted[name])
     if about["feature_names"]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binomtest, norm
+from scipy.stats import binomtest, norm, rankdata
 from sklearn.metrics import roc_auc_score
 
 RESAMPLES = 1000
@@ -111,8 +111,14 @@ def _auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
     if len(np.unique(labels)) < 2:
         raise ValueError("the AUC needs samples of at least two classes; this split has one")
     if probabilities.shape[1] == 2:
-        return float(roc_auc_score(labels, probabilities[:, 1]))
+        return _rank_auc(probabilities[:, 1], labels == 1)
     return float(roc_auc_score(labels, probabilities, multi_class="ovr", labels=np.arange(probabilities.shape[1])))
+
+
+def _rank_auc(scores: np.ndarray, positive: np.ndarray) -> float:
+    """The share of pairs in the right order, ties counted half; `roc_auc_score` is many times slower in a bootstrap."""
+    count = int(positive.sum())
+    return float((rankdata(scores)[positive].sum() / count - (count + 1) / 2) / (len(scores) - count))
 
 
 def _auc_interval(probabilities: np.ndarray, labels: np.ndarray) -> Interval | None:

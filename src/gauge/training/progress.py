@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -49,20 +48,6 @@ def lines(show: Callable[[str], object], clock: Callable[[], float] = time.monot
             show(f"{stage}: epoch {epoch.number} of {epoch.of}, {_note(epoch)}")
 
     return on_epoch
-
-
-def record_history(
-    *callbacks: Callable[[str, Epoch], object],
-) -> tuple[list[dict[str, Any]], Callable[[str, Epoch], None]]:
-    """An empty list, and an `on_epoch` callback that appends to it the losses of each epoch and calls the others."""
-    history: list[dict[str, Any]] = []
-
-    def on_epoch(stage: str, epoch: Epoch) -> None:
-        history.append({"stage": stage, "epoch": epoch.number, "losses": epoch.losses, "seconds": epoch.seconds})
-        for each in callbacks:
-            each(stage, epoch)
-
-    return history, on_epoch
 
 
 def _note(epoch: Epoch) -> str:

@@ -186,6 +186,7 @@ class StageStore:
             "scalars": {"start": start, "end": _scalars(module)},
             "train_seconds": round(sum(epoch["seconds"] for epoch in progress.history), 1),
             "train_rows": len(rows),
+            "history": progress.history,
             "trained": {"commit": commit(), "code": stage.code, "hardware": hardware(self.train.device)},
         }
         if path is None:
