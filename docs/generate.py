@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from gauge.experiments.comparison import Paired, corrected, pair_of, paired
 from gauge.experiments.experiment import Experiment, Row
+from gauge.experiments.manifest import PARTS
 from gauge.experiments.plans.gauge import twin
 from gauge.experiments.published import PUBLISHED
 from gauge.experiments.results import Result, read_results, training_speed
@@ -229,10 +230,72 @@ def _minus_each(folders: Mapping[str, str], first: str, protocol: str) -> dict[s
     }
 
 
-def plus(folder: str, protocols: tuple[str, ...], *others: str) -> str:
-    """GAUGE+ and late fusion, beside others of the earlier comparison on the same benchmark."""
-    rows = dict.fromkeys(("gauge_plus", "late_fusion"), f"{folder}/plus") | dict.fromkeys(others, folder)
-    return beside(rows, protocols)
+def _with_plus(folder: str) -> dict[str, str]:
+    """GAUGE+ and late fusion, and the rows on one backbone of the earlier comparison on the same benchmark."""
+    return dict.fromkeys(("gauge_plus", "late_fusion"), f"{folder}/plus") | dict.fromkeys(SHARED, folder)
+
+
+PLUS: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {  # table of GAUGE+ -> the folder of each row, protocols
+    "plus-polymnist": (
+        {"gauge_plus": "polymnist/plus"}
+        | dict.fromkeys(("late_fusion", *SHARED), "polymnist/cosine")
+        | {"mtl": "polymnist/all"},
+        ETA,
+    ),
+    **{
+        f"plus-labels{count}": (dict.fromkeys(("gauge_plus", "late_fusion", *more), f"polymnist/labels{count}"), ETA)
+        for count, more in {256: ("gauge_plus:gauge_plus-no-heads",), 1024: (), 4096: ()}.items()
+    },
+    "plus-leaf99": (dict.fromkeys(("gauge_plus", "late_fusion", *SHARED), "leaf99/disjoint"), GAMMA),
+    "plus-mst": (_with_plus("mst"), DIGITS),
+    "plus-celeba": (_with_plus("celeba"), FACES),
+    "plus-celeba-table": (dict.fromkeys(("gauge_plus", "late_fusion", *SHARED[:2]), "celeba_table"), GAMMA),
+    "plus-ham10000": (_with_plus("ham10000"), GAMMA),
+}
+GOALS = {  # table of GAUGE+ -> protocol -> percent
+    "plus-polymnist": {"eta=0.6": 99.95, "eta=0.8": 99.0},
+    "plus-labels256": {"eta=0.8": 78},
+    "plus-labels1024": {"eta=0.8": 92},
+    "plus-labels4096": {"eta=0.8": 96},
+    "plus-leaf99": {"complete": 99, "gamma=0.5": 96.5, "gamma=0.7": 92, "gamma=0.9": 74, "gamma=1": 40},
+    "plus-mst": {"complete": 99.9, "missing=mnist+text": 70},
+    "plus-ham10000": {"complete": 90.5},
+}
+EASY = 99.5  # percent of the best other row, above which nobody can be ahead
+
+
+def plus_goals() -> str:
+    """What GAUGE+ was meant to reach, and what it reaches."""
+    lines = ["| goal | measured | reached |", "|---" * 3 + "|"]
+    for name, goals in GOALS.items():
+        folder = PLUS[name][0]["gauge_plus"]
+        for protocol, goal in goals.items():
+            value = _percent(folder, "gauge_plus", protocol)
+            verdict = "yes" if value >= goal else f"no, by {goal - value:.2f}"
+            lines.append(f"| {folder}, {protocol}: at least {goal:g} | {value:.2f} | {verdict} |")
+    below, ahead, conditions = [], 0, 0
+    for folders, protocols in PLUS.values():
+        rivals = {row: folder for row, folder in folders.items() if not row.startswith("gauge_plus:")}
+        for protocol in protocols:
+            compared = _minus_each(rivals, "gauge_plus", protocol)
+            below += [
+                f"{_difference(pair)} to {row} on {rivals['gauge_plus']}, {protocol}"
+                for row, pair in compared.items()
+                if pair.mean < 0 and pair.p_over_seeds is not None and (pair.p_corrected or 0) < 0.05
+            ]
+            ours, *others = (_percent(folder, row, protocol) for row, folder in rivals.items())
+            ahead += ours >= max(others) and max(others) < EASY
+            conditions += max(others) < EASY
+    shown = "; ".join(below) or "never"
+    lines.append(f"| below no other row beyond chance | {shown} | {'no' if below else 'yes'} |")
+    share = f"{ahead} of {conditions}"
+    goal = f"the highest mean in half of the conditions whose best other row is under {EASY} %"
+    lines.append(f"| {goal} | {share} | {'yes' if 2 * ahead >= conditions else 'no'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _percent(folder: str, row: str, protocol: str) -> float:
+    return 100 * mean(result.value for result, _ in seeds(folder, row, protocol).values())
 
 
 def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) -> str:
@@ -280,10 +343,6 @@ def verdicts() -> str:
     lines = ["| the paper says | paper | here, 95 % interval | verdict |", "|---" * 4 + "|"]
     table = "\n".join([*lines, *(f"|{title}|{'|'.join(others)}|" for title, _, *others in chosen)]) + "\n"
     return re.sub(r"(?<=[ \[])-(?=\d)", "\N{MINUS SIGN}", table)
-
-
-def few_labels(count: int, *more: str) -> str:
-    return beside(dict.fromkeys(("gauge_plus", "late_fusion", *more), f"polymnist/labels{count}"), ETA)
 
 
 def measured(folders: Mapping[str, str]) -> dict[str, str]:
@@ -1082,18 +1141,11 @@ TABLES = {
     "headline": headline,
     "verdicts": verdicts,
     "when": when,
-    "plus-polymnist": lambda: beside(
-        {"gauge_plus": "polymnist/plus"} | dict.fromkeys(("late_fusion", *SHARED), "polymnist/cosine"), ETA
-    ),
-    "plus-leaf99": lambda: beside(dict.fromkeys(("gauge_plus", "late_fusion", *SHARED), "leaf99/disjoint"), GAMMA),
-    "plus-mst": lambda: plus("mst", DIGITS, *SHARED),
-    "plus-celeba": lambda: plus("celeba", FACES, *SHARED),
-    "plus-ham10000": lambda: plus("ham10000", GAMMA, *SHARED),
+    **{name: partial(beside, *given) for name, given in PLUS.items()},
+    "plus-goals": plus_goals,
     "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", "late_fusion", *SHARED), GAMMA),
+    "plus-parts": lambda: beside(dict.fromkeys(PARTS, "polymnist5k/parts"), PAPER_ETA),
     "table-networks": table_networks,
-    "plus-labels256": lambda: few_labels(256, "gauge_plus:gauge_plus-no-heads"),
-    "plus-labels1024": lambda: few_labels(1024),
-    "plus-labels4096": lambda: few_labels(4096),
     "trust-polymnist": trust,
     "trust-imputed": trust_imputed,
     "trust-goals": trust_goals,

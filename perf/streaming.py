@@ -1,11 +1,11 @@
 """Peak memory and time of prediction and training from files, in parts and in memory, against the number of rows.
 
-python perf/streaming.py predict [--rows 30000 300000] [--out perf/results]
-python perf/streaming.py fit [--rows 20000 100000]
+    python perf/streaming.py predict [--rows 200000 5000000] [--in-memory 200000] [--out perf/results]
+    python perf/streaming.py fit [--rows 200000 1000000]
 
-Each measurement runs in a process of its own. Memory is anonymous memory (RssAnon), which cannot be given back while the
-process runs; the pages of mapped files can. The network has no gates, which spares time, and streamed fits take a sample of
-5,000 rows instead of 100,000, so that the tables are larger than the sample.
+Each measurement runs in a process of its own, in memory only up to `--in-memory` rows. Memory is anonymous memory (RssAnon),
+which cannot be given back while the process runs; the pages of mapped files can. Predictions are those of all experts and
+are written to a Parquet file. What is fitted is a network alone, for one epoch. It has no gates, which spares time.
 """
 
 import argparse
@@ -25,13 +25,12 @@ import pandas as pd
 import torch
 
 from gauge import GaugeClassifier
-from gauge.deploy.scoring import predict_table
-from gauge.tabular import stream
+from gauge.deploy.scoring import answers_file, predict_table
 from gauge.training.provenance import commit, hardware
 
 NUMBERS, CATEGORIES = 6, 4
 PART = 50_000  # rows of a file
-SAMPLE = 5_000  # rows, in streamed fits
+ROWS = {"predict": [200_000, 5_000_000], "fit": [200_000, 1_000_000]}
 MODEL: dict[str, Any] = {"epochs": 1, "gates": False, "random_state": 0, "verbose": False}
 
 
@@ -76,21 +75,22 @@ def measured(work: Callable[[], object]) -> dict[str, float]:
 
 def one(task: str, form: str, table: Path, model: Path) -> dict[str, float]:
     torch.set_num_threads(1)
-    stream.SAMPLE = SAMPLE
     if task == "fit":
         made = GaugeClassifier(**MODEL, experts="network")
         return measured(lambda: made.fit(table if form == "parts" else pd.read_parquet(table), "label"))
     classifier = GaugeClassifier.load(model, device="cpu")
     classifier.predict_proba(pd.read_parquet(next(iter(sorted(table.iterdir()))))[:100])  # to warm up
-    if form == "parts":
-        return measured(lambda: predict_table(classifier, table, lambda answers: None))
-    return measured(lambda: classifier.predict_proba(pd.read_parquet(table)))
+    if form == "memory":
+        return measured(lambda: classifier.predict_proba(pd.read_parquet(table)))
+    with table.with_suffix(".answers").open("wb") as file, answers_file(file, ".parquet") as write_answers:
+        return measured(lambda: predict_table(classifier, table, write_answers))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("task", choices=["predict", "fit"])
     parser.add_argument("--rows", type=int, nargs="+")
+    parser.add_argument("--in-memory", type=int, default=200_000, help="rows of the largest table that is read at once")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -103,12 +103,12 @@ def main() -> None:
         folder = Path(place)
         train = pd.read_parquet(write(folder / "train", 2000))
         GaugeClassifier(**MODEL).fit(train, "label").save(folder / "model")
-        for rows in options.rows or ([30_000, 300_000] if options.task == "predict" else [20_000, 100_000]):
+        for rows in options.rows or ROWS[options.task]:
             table = write(folder / f"table{rows}", rows)
-            for form in ("parts", "memory"):
+            for form in ("parts", "memory") if rows <= options.in_memory else ("parts",):
                 command = [sys.executable, __file__, options.task, "--one", form, str(table), str(folder / "model")]
                 result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-                lines.append({"form": form, "rows": rows, **result})
+                lines.append({"form": form, "rows": rows, **result, "rows_per_second": round(rows / result["seconds"])})
                 print(lines[-1], flush=True)
     about = {"date": str(date.today()), "commit": commit(), "hardware": hardware(torch.device("cpu"))}
     record = about | {"columns": NUMBERS + CATEGORIES, "task": options.task, "runs": lines}

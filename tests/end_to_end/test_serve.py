@@ -15,10 +15,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from helpers import clinic
 from PIL import Image
 
 from gauge import GaugeClassifier
+from gauge.tabular.ensemble import Network
 from gauge.training import checkpoint
 
 pytest.importorskip("fastapi")
@@ -233,6 +235,13 @@ def test_an_error_of_the_model_is_answered_logged_and_counted(fitted, monkeypatc
         assert client.predict(ROW) == (500, {"detail": "the server failed; its log says why"})
         assert 'gauge_requests_total{path="/predict",status="500"} 1.0' in client("GET", "/metrics")[1]
     assert "out of memory" in caplog.text
+
+
+@pytest.mark.parametrize(("device", "record"), [("cuda", True), ("cuda", False), ("cpu", True)])
+def test_predictions_are_recorded_on_a_gpu_unless_it_is_switched_off(fitted, monkeypatch, device, record):
+    monkeypatch.setattr(Network, "device", torch.device(device))
+    classifier = Store(fitted[0] / "model", LIMITS, record=record).current.classifier
+    assert (classifier.ensemble_.experts["network"].recorded is not None) == (device == "cuda" and record)
 
 
 def test_a_damaged_model_is_tried_once(fitted, tmp_path, monkeypatch):

@@ -63,6 +63,7 @@ class Store:
     path: Path
     limits: Limits
     device: str | None = None
+    record: bool = True
     reloads: int = 0
     problem: str | None = None
     current: Loaded = field(init=False)
@@ -92,6 +93,8 @@ class Store:
         if self._state() != state:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
         exported = isinstance(classifier, ExportedClassifier)
+        if self.record and not exported:
+            classifier.record()
         columns = classifier.columns if exported else classifier.schema_.columns
         names = classifier.names if exported else list(classifier.schema_.names)
         return Loaded(classifier, columns, names, request_model(columns, self.limits), state)
@@ -153,11 +156,17 @@ class Service:
 
 
 def create_app(
-    path: Path, *, limits: Limits | None = None, device: str | None = None, reload_seconds: float = RELOAD_SECONDS
+    path: Path,
+    *,
+    limits: Limits | None = None,
+    device: str | None = None,
+    record: bool = True,
+    reload_seconds: float = RELOAD_SECONDS,
 ) -> FastAPI:
-    """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote."""
+    """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote. On a GPU, predictions
+    are recorded as CUDA graphs; with `record=False` they stay eager."""
     limits = limits or Limits()
-    service = Service(Store(path, limits, device), limits)
+    service = Service(Store(path, limits, device, record), limits)
 
     @asynccontextmanager
     async def background(app: FastAPI) -> AsyncIterator[None]:

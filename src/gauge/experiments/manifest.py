@@ -15,6 +15,10 @@ EVERY = tuple(f"every={rate}" for rate in (0.2, 0.4, 0.6, 0.8))
 SVHN = ("missing=text", "missing=mnist+text")
 PLUS = ("gauge_plus", "late_fusion")
 NO_HEADS, SWAPS = "gauge_plus:gauge_plus-no-heads", "gauge_plus:gauge_plus-swaps"
+PARTS = (
+    "gauge_plus",
+    *(f"gauge_plus:gauge_plus-{name}" for name in ("no-whole", "no-heads", "no-combination", "old-encoders", "gated")),
+)
 TRUST = ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-trust-imputed")
 UNLABELLED = ("gauge_plus", "gauge_plus:gauge_plus-informed", TRUST[1], "gauge_plus:gauge_plus-taught")
 SWAPPED = (*ETA, "swapped=0.2", "swapped=0.4")
@@ -57,6 +61,7 @@ RUNS = {
     "polymnist5k/shared": Run("polymnist5k", ("any_subset", "dymo"), 3, "polymnist5k/shared.yaml"),
     "polymnist5k/oracle": Run("polymnist5k", ORACLE, 3, "polymnist5k/oracle.yaml"),
     "polymnist5k/complete": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3, "polymnist5k/complete.yaml"),
+    "polymnist5k/parts": Run("polymnist5k", PARTS, 3, "polymnist5k/parts.yaml"),
     "polymnist/cosine": Run(
         "polymnist",
         (*CONTROLS, INFORMED, *SCORES, "late_fusion"),
@@ -112,6 +117,7 @@ RUNS = {
     "celeba_chin": Run("celeba_chin", (*CONTROLS, SCORES[0], *PLUS), 10),
     "leaf99": Run("leaf99", (*TABULAR, "all"), 5, "leaf99/settings.yaml", audits=("gamma=0.9",)),
     "leaf99/disjoint": Run("leaf99", (*PLUS, "gauge:masked", "gauge:v2", "gauge", "dymo"), 5, "leaf99/disjoint.yaml"),
+    "leaf99/parts": Run("leaf99", PARTS, 5, "leaf99/disjoint.yaml"),
     "leaf99/readings": Run("leaf99", (*READINGS, "gauge:v2"), 2, audits=("gamma=0.9",)),
     "leaf99/oracle": Run("leaf99", ORACLE, 2, "leaf99/oracle.yaml"),
     "leaf99/iterative": Run("leaf99", ("gauge",), 5, "leaf99/iterative.yaml"),
@@ -124,6 +130,10 @@ RUNS = {
     "cad": Run("cad", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
     "infarction": Run("infarction", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
 }
+PLUS_RUNS = (
+    *("polymnist/plus", "polymnist/cosine", "polymnist/all", *(f"polymnist/labels{count}" for count in LABELS)),
+    *("leaf99/disjoint", "mst/plus", "mst", "celeba/plus", "celeba", "celeba_table", "ham10000/plus", "ham10000"),
+)
 PUBLISHED_DATA = ("dvm", "cad", "infarction")
 SUBSETS = ("polymnist/cosine", "mst", "celeba")
 IMPUTATION = "perf/imputation.py {0} --data DATA --runs RUNS/{0} --out RESULTS/{0}"
@@ -178,13 +188,16 @@ DOCS = {
     "polymnist-speed": Entry("Training speed of all methods", ("polymnist/all",)),
     "audit": Entry("Audit of GAUGE on PolyMNIST", ("polymnist/cosine",)),
     "separation": Entry("Which scores tell right from wrong", ("polymnist/cosine",)),
-    "plus-polymnist": Entry("GAUGE+ on PolyMNIST", ("polymnist/plus", "polymnist/cosine")),
+    "plus-polymnist": Entry("GAUGE+ on PolyMNIST", ("polymnist/plus", "polymnist/cosine", "polymnist/all")),
     "plus-leaf99": Entry("GAUGE+ on leaf99", ("leaf99/disjoint",)),
     "plus-calibration": Entry("Calibration of GAUGE+ on leaf99", ("leaf99/disjoint",)),
+    "plus-parts": Entry("GAUGE+ without one of its parts", ("polymnist5k/parts",)),
     "table-networks": Entry("The network for tables beside TabM", scripts=("perf/table_networks.py",)),
     "plus-mst": Entry("GAUGE+ on MST", ("mst/plus", "mst")),
     "plus-celeba": Entry("GAUGE+ on CelebA", ("celeba/plus", "celeba")),
+    "plus-celeba-table": Entry("GAUGE+ on celeba_table", ("celeba_table",)),
     "plus-ham10000": Entry("GAUGE+ on ham10000", ("ham10000/plus", "ham10000")),
+    "plus-goals": Entry("What GAUGE+ was meant to reach", PLUS_RUNS),
     **{
         f"plus-labels{count}": Entry(f"GAUGE+ on PolyMNIST with {count} labels", (f"polymnist/labels{count}",))
         for count in LABELS
@@ -277,6 +290,7 @@ DOCS = {
     "own-data": Entry("An image and a table, as 0.1.0 measured them", scripts=("perf/tables.py",)),
 }
 OPEN = {  # experiments that no page reports yet
+    "plus-parts-leaf99": Entry("GAUGE+ without one of its parts on leaf99", ("leaf99/parts",)),
     "gates-trained": Entry(
         "A: PolyMNIST at the paper's length, with more for gates",
         ("polymnist/cosine100", "polymnist/start0", "polymnist/gates50", "polymnist/constant100"),

@@ -139,7 +139,9 @@ class Contrastive(Imputer):
         """The place of each modality in the shared space; 0 where nothing was observed."""
         clean = batch.blanked()
         codes = [F.normalize(encode(clean.inputs[name].float()), dim=1) for name, encode in self.encoders.items()]
-        observed = torch.stack([batch.observed[name].reshape(len(codes[0]), -1).any(1) for name in self.encoders], 1)
+        observed = torch.stack(
+            [batch.observed[name].reshape(codes[0].shape[0], -1).any(1) for name in self.encoders], 1
+        )
         return torch.stack(codes, 1) * observed[..., None]
 
     def _donors(self, rows: Tensor) -> Batch:

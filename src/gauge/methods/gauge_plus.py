@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from gauge.data import Dataset
 from gauge.masks import AnyCells, AnyModalities, Corruption, Protocol, draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
-from gauge.methods.late_fusion import masked_mean
+from gauge.methods.late_fusion import Opinions
 from gauge.model.combination import Combination
 from gauge.model.frozen import Frozen
 from gauge.model.gates import Biased, hiding_bias
-from gauge.model.gauge import Gating, Gauge
+from gauge.model.gauge import UNGATED, Gating, Gauge
 from gauge.model.network import Network
 from gauge.model.reading import Reading
 from gauge.model.trust import TrustHead, known_rightness, trust_term
@@ -34,7 +34,7 @@ from gauge.types import Batch, Method, Prediction, SupportsComplete, Units
 __all__ = ["GaugePlus"]
 
 MASKS, ROWS = 16, 4096  # masks of each validation sample that the weights are learned from, and samples at most
-UNGATED, SOUND = Gating(granularity="none"), Corruption()
+SOUND = Corruption()
 
 
 class GaugePlus(Method):
@@ -91,11 +91,9 @@ class GaugePlus(Method):
             masked = self._under_subsets(reading)
             terms["masked"] = batch.cross_entropy(masked.classifier(masked.units.tokens, None), weights)
         if reading.opinions is not None:
-            each = reading.opinions
-            costs = F.cross_entropy(each.flatten(0, 1), batch.labels.repeat_interleave(each.shape[1]), reduction="none")
-            costs = costs.reshape(each.shape[:2])
-            costs = costs if weights is None else costs * weights[:, None]
-            terms["heads"] = masked_mean(costs, _right_modalities(batch)).sum()
+            heads = Opinions((), reading.opinions, _right_modalities(batch))
+            losses = heads.losses(batch)
+            terms["heads"] = heads.total(losses if weights is None else losses * weights[:, None])
         if prediction.trust is not None:
             right, known = known_rightness(self.encoder, batch, reading)
             times = len(prediction.trust) // len(batch)
@@ -208,10 +206,10 @@ class GaugePlus(Method):
 
 def head_pooling(encoder: UnitEncoder) -> Float[Tensor, "m n"]:
     """Ones for the units that the head of each modality reads: its whole unit, or all where it has none."""
-    table = encoder.modality == torch.arange(len(encoder.layout))[:, None]
-    last = table & F.pad(encoder.modality.diff() != 0, (0, 1), value=True)
+    own = encoder.modality == torch.arange(len(encoder.layout))[:, None]
+    last = own & F.pad(encoder.modality.diff() != 0, (0, 1), value=True)
     has_whole = torch.tensor([encoder.has_whole(name) for name in encoder.layout])
-    return torch.where(has_whole[:, None], last, table).float()
+    return torch.where(has_whole[:, None], last, own).float()
 
 
 def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:

@@ -65,6 +65,9 @@ class Gating:
                 raise ValueError(f"{name} {getattr(self, name)!r} is unknown; use one of {', '.join(allowed)}")
 
 
+UNGATED = Gating(granularity="none")
+
+
 class Gauge(Method):
     """A gated classifier over a frozen imputer. Without an imputer, missing units are hidden and the others gated. Encoders
     run once per step; the scoring pass and the gated pass share their tokens.

@@ -25,6 +25,7 @@ from gauge.tabular.experts.trees import Trees
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
 from gauge.tabular.scores import scores
+from gauge.training.recorded import Recorded
 
 BESIDE: dict[str, type[Expert]] = {"trees": Trees, "linear": Linear}  # the experts beside the network
 NAMES = ("network", *BESIDE)
@@ -63,11 +64,21 @@ class Network:
 
     def __init__(self, model: GaugePlus) -> None:
         self.model = model
+        self.recorded: Recorded | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def record(self) -> None:
+        """On a GPU, predict with CUDA graphs from now on."""
+        if self.device.type == "cuda":
+            self.recorded = Recorded(self.model)
 
     def predict(self, rows: Rows) -> np.ndarray:
-        device = next(self.model.parameters()).device
+        predict = (self.recorded or self.model).predict
         answers = [
-            self.model.predict(batch).logits for batch in rows.encoded.batches(device, AT_ONCE.get(device.type, 4096))
+            predict(batch).logits for batch in rows.encoded.batches(self.device, AT_ONCE.get(self.device.type, 4096))
         ]
         if not answers:
             return np.zeros((0, self.model.gauge.classifier.head.out_features))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.masks import Complete, UpTo
-from gauge.methods.gauge_plus import UNGATED, GaugePlus
+from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders._pretrained import PretrainedGrid, PretrainedTokens
 from gauge.model.encoders._with_whole import WithWhole
@@ -21,7 +21,7 @@ from gauge.model.encoders.cells import Cells
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.encoders.tokens import Tokens
-from gauge.model.gauge import Gating
+from gauge.model.gauge import UNGATED, Gating
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
 from gauge.registry import IMPUTERS, pick
@@ -346,7 +346,7 @@ def strategy_scores(scores: Mapping[Strategy, float | None], chosen: Strategy) -
 
 def gating_of(strategy: Strategy, gates: bool) -> Gating:
     """A gate for every unit; with imputation the gates also know which values were imputed."""
-    return Gating(informed=strategy == "impute") if gates else Gating(granularity="none")
+    return Gating(informed=strategy == "impute") if gates else UNGATED
 
 
 def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:

@@ -11,7 +11,7 @@ from gauge.experiments.plans import Plan
 from gauge.experiments.plans.any_subset import backbone_stage
 from gauge.methods.any_subset import AnySubset
 from gauge.model.gates import uses_zscore
-from gauge.model.gauge import Gating, Gauge
+from gauge.model.gauge import UNGATED, Gating, Gauge
 from gauge.registry import SCORERS
 from gauge.training.stages import Stage
 from gauge.types import Imputer
@@ -31,7 +31,7 @@ class GaugeVariant:
     grid: int = 0  # units of an image, down and across; 0: those of the backbone
 
 
-UNGATED, TRUST = Gating(granularity="none"), Gating(granularity="trust")
+TRUST = Gating(granularity="trust")
 VARIANTS = {
     "masked": GaugeVariant("missing units masked, fine-tuned without any imputer", UNGATED, imputes=False),
     "v1": GaugeVariant("all imputed: the backbone as it is on completed inputs", UNGATED, tunes=False),

@@ -11,11 +11,11 @@ from gauge.experiments.parts import EncoderPart, Parts, imputer_stage, seeded_wi
 from gauge.experiments.plans import Plan
 from gauge.masks import Complete
 from gauge.methods._taught import Taught
-from gauge.methods.gauge_plus import UNGATED, GaugePlus
+from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
-from gauge.model.gauge import Gating
+from gauge.model.gauge import UNGATED, Gating
 from gauge.registry import ENCODERS
 from gauge.training.inference import predict_split
 from gauge.training.stages import Stage
@@ -45,7 +45,7 @@ VARIANTS = {
     "gauge_plus-gated": PlusVariant("the same with one gate per evidence unit", gating=Gating()),
     "gauge_plus-no-whole": PlusVariant("without whole units; heads read the mean of the fine ones", whole=False),
     "gauge_plus-no-heads": PlusVariant("without heads, the network alone", heads=False),
-    "gauge_plus-no-combination": PlusVariant("heads in training, the network alone answers", combines=False),
+    "gauge_plus-no-combination": PlusVariant("the network of GAUGE+ alone answers", combines=False),
     "gauge_plus-swaps": PlusVariant("trained with swapped evidence", corrupts=True),
     "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating=TRUST, corrupts=True),
     "gauge_plus-trust-imputed": PlusVariant(
@@ -70,13 +70,15 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         "subsets_per_step": benchmark.subsets_per_step,
         "gating": chosen.gating,
         "heads": chosen.heads,
-        "combines": chosen.combines,
     }
     settings = seeded_with(benchmark.settings.plus, seed)
     if chosen.corrupts:
         settings = with_swaps(settings)
     arguments["corrupt"] = settings.corrupt
     needs: tuple[Stage, ...] = ()
+    if not chosen.combines:
+        trained = settings.model_copy(update={"epochs": 0})
+        return Stage(f"{variant}-s{seed}", make_uncombined, {}, trained, (stage(benchmark, "gauge_plus", seed),))
     if chosen.imputes:
         masks = benchmark.settings.finetune.masks  # imputed inputs are encoded once, under one mask for each sample
         settings, needs = settings.model_copy(update={"masks": masks}), (imputer_stage(benchmark),)
@@ -109,6 +111,12 @@ def fine_and_whole(shape: tuple[int, ...], width: int, *, fine: EncoderPart, who
 
 def make_gauge_plus(train: Dataset, imputer: Imputer | None = None, *, parts: Parts, **options: Any) -> GaugePlus:
     return GaugePlus(*parts.unit_network(), imputer, **options)
+
+
+def make_uncombined(train: Dataset, trained: GaugePlus) -> GaugePlus:
+    """The combination is learned after training, so GAUGE+ without it is the same trained network."""
+    trained.combination = None
+    return trained
 
 
 def make_taught(train: Dataset, teacher: GaugePlus, *, parts: Parts, **options: Any) -> Taught:

@@ -77,7 +77,7 @@ class _Blocks(Backbone):
     def forward(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:
         if attn_bias is None:
             return self.run(sequence)
-        with AttentionBias(attn_bias.expand(len(sequence), -1, -1, -1)) as attention:
+        with AttentionBias(attn_bias.expand(sequence.shape[0], -1, -1, -1)) as attention:
             output = self.run(sequence)
         if not attention.calls:
             raise ValueError(

@@ -41,7 +41,7 @@ class AttentionBias(TorchFunctionMode):
         return samples == batch and keys == length and rows in (1, queries)
 
     def _softmax(self, func: Any, input: Tensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Tensor:
-        if input.ndim != 4 or dim not in (-1, 3) or not self._reaches(len(input), *input.shape[-2:]):
+        if input.ndim != 4 or dim not in (-1, 3) or not self._reaches(input.shape[0], *input.shape[-2:]):
             return func(input, dim, *args, **kwargs)
         self.calls += 1
         weights: Tensor = func(input + self.bias.to(input.dtype), dim, *args, **kwargs)
@@ -58,7 +58,7 @@ class AttentionBias(TorchFunctionMode):
         is_causal: bool = False,
         **options: Any,
     ) -> Tensor:
-        if query.ndim == 4 and self._reaches(len(query), query.shape[-2], key.shape[-2]):
+        if query.ndim == 4 and self._reaches(query.shape[0], query.shape[-2], key.shape[-2]):
             self.calls += 1
             attn_mask, is_causal = self._mask(query, key, attn_mask, is_causal), False
             if self.keep:
