@@ -103,6 +103,9 @@ class Contrastive(Imputer):
             distance = self._distance(batch)
         return batch.filled({name: self._borrow(name, distance) for name in self.encoders})
 
+    def unexportable(self) -> str:
+        return "ONNX has no operator for the distances between codes; choose another imputer"
+
     @property
     def donor_rows(self) -> Int[Tensor, "d"]:
         return self.rows

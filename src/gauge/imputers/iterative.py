@@ -122,8 +122,8 @@ class Iterative(TableImputer):
         missing = ~observed.T[self.order]
         columns = cells.T[self.order].masked_fill(missing, 0.0)
         for coefficients, intercepts in zip(self.coefficients, self.intercepts, strict=True):
-            for column, mask, own, intercept in zip(columns, missing, coefficients, intercepts, strict=True):
-                torch.where(mask, torch.addmv(intercept, columns.T, own), column, out=column)
+            for place, (mask, own, intercept) in enumerate(zip(missing, coefficients, intercepts, strict=True)):
+                columns[place] = torch.where(mask, own @ columns + intercept, columns[place])
         return columns[self.order.argsort()].T
 
 
