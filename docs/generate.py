@@ -957,14 +957,15 @@ def pipeline_cost() -> str:
 def classifier_cost() -> str:
     """What GaugeClassifier takes for a table, on each machine that was measured."""
     lines = [
-        "| machine | rows x columns | fit, CPU s | rows answered a CPU second | peak memory, MB |",
-        "|---" * 5 + "|",
+        "| machine | rows x columns | gates | fit, CPU s | rows answered a CPU second | peak memory, MB |",
+        "|---" * 6 + "|",
     ]
     for path in sorted((ROOT / "perf" / "results").glob("classifier-*.json")):
         row = json.loads(path.read_text())
         machine = row["hardware"].get("gpu") or f"CPU, threads: {row['hardware']['threads']}"
         cost = f"{row['fit_seconds']:.0f} | {row['predicted_rows_per_second']:,} | {row['peak_mb']}"
-        lines.append(f"| {machine} | {row['rows']:,} x {row['columns']} | {cost} |")
+        gates = "yes" if row.get("gates", True) else "no"
+        lines.append(f"| {machine} | {row['rows']:,} x {row['columns']} | {gates} | {cost} |")
     return "\n".join(lines) + "\n"
 
 

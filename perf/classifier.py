@@ -1,6 +1,6 @@
 """What GaugeClassifier costs on a table: CPU seconds to fit, rows answered per CPU second, peak memory.
 
-python perf/classifier.py [--rows 10000] [--columns 10] [--out perf/results]
+python perf/classifier.py [--rows 10000] [--columns 10] [--no-gates] [--out perf/results]
 """
 
 import argparse
@@ -38,11 +38,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--columns", type=int, default=10)
+    parser.add_argument("--no-gates", action="store_true", help="GaugeClassifier(gates=False)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     frame, labels = table(options.rows, options.columns)
     started = time.process_time()
-    model = GaugeClassifier(random_state=0).fit(frame, labels)
+    model = GaugeClassifier(random_state=0, gates=not options.no_gates).fit(frame, labels)
     fitted = time.process_time()
     model.predict(frame)
     done = time.process_time()
@@ -52,10 +53,11 @@ def main() -> None:
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
     about = {"date": str(date.today()), "commit": commit(), "hardware": hardware(pick_device(None))}
-    content = about | {"rows": options.rows, "columns": options.columns, **cost}
+    content = about | {"rows": options.rows, "columns": options.columns, "gates": not options.no_gates, **cost}
     options.out.mkdir(parents=True, exist_ok=True)
     size = "" if options.rows == ROWS else f"-{options.rows}"
-    path = options.out / f"classifier-{pick_device(None).type}{size}.json"
+    gates = "-no-gates" if options.no_gates else ""
+    path = options.out / f"classifier-{pick_device(None).type}{size}{gates}.json"
     path.write_text(json.dumps(content, indent=2) + "\n")
     print(cost, f"written to {path}")
 
