@@ -110,6 +110,7 @@ def test_a_traced_prediction_is_that_of_the_model(batch, monkeypatch, half):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # where torch.compile imports it
 def test_a_compiled_prediction_is_that_of_the_model(batch):
     model = gauge().eval()
     with unchecked():
