@@ -216,6 +216,14 @@ def test_no_training_row_is_its_own_donor(train, name):
     assert torch.equal(complete(imputer, hidden).inputs["image"], as_values(train.inputs["image"])[donors])
 
 
+def test_the_place_of_a_sample_to_predict_does_not_matter():
+    data = Dataset("train", {"photo": noise(2, 1, 2, 2), "x": torch.zeros(2, 1)}, torch.zeros(2).long())
+    seen = {"photo": torch.zeros(2).bool(), "x": torch.ones(2).bool()}
+    alike = Batch({"photo": torch.zeros(2, 1, 2, 2), "x": torch.zeros(2, 1)}, seen)  # equal to both donors
+    first, second = complete(Nearest.of(data), alike).inputs["photo"]
+    assert torch.equal(first, second)
+
+
 def test_the_only_donor_gives_to_itself():
     data = Dataset("train", {"photo": torch.ones(1, 1, 2, 2), "x": torch.zeros(1, 1)}, torch.zeros(1).long())
     batch = data.batch(torch.arange(1), keep={"photo": torch.zeros(1).bool(), "x": torch.ones(1).bool()})

@@ -23,8 +23,8 @@ NOTHING_SHARED, ITSELF = 1e30, 1e31  # squared distances beyond all others: such
 class Nearest(Imputer):
     """The distance is the mean squared difference over jointly observed features, with each modality scaled to unit variance
     and weighted equally; integers are equal or different. Each feature comes from the nearest donor that has it. `rows` are
-    the rows of the donors in their split: no sample is its own donor, as training samples with hidden values would otherwise
-    find them again."""
+    the rows of the donors in their split: no sample with a label is its own donor, as training samples with hidden values
+    would otherwise find them again. Samples to predict have no label, and their place in a table changes nothing."""
 
     def __init__(
         self, donors: Mapping[str, Tensor], observed: Mapping[str, Tensor], rows: Int[Tensor, "d"] | None = None
@@ -86,6 +86,8 @@ class Nearest(Imputer):
             total = total + difference / count.clamp_min(1)
             shared = shared + (count > 0)
         distance = torch.where(shared > 0, total / shared.clamp_min(1), NOTHING_SHARED)
+        if batch.labels is None:
+            return distance
         equal = (distance < SAME) | (shared == 0)
         return torch.where(equal & (batch.index[rows][:, None] == self.rows), ITSELF, distance)
 
