@@ -66,6 +66,14 @@ def test_the_run_under_test_ends_by_patience_and_after_its_best_epoch(uninterrup
     assert len({epoch["score"] for epoch in progress.history}) > 2
 
 
+def test_training_ends_once_no_later_epoch_could_be_better():
+    settings = SETTINGS.model_copy(update={"patience": None, "selection": SETTINGS.selection[:1]})
+    one = dataset("val", 1, seed=50)  # its accuracy is 0 or 1
+    progress = fit(Wobbly(), dataset("train", 40), one, settings=settings)
+    assert progress.best_score == 1
+    assert progress.epoch == progress.best_epoch < settings.epochs
+
+
 def test_a_folder_changes_nothing(uninterrupted, tmp_path):
     assert_same_end(run(tmp_path), uninterrupted)
 

@@ -82,7 +82,7 @@ def fit(
     saver = _Saver(folder, method, optimizer, run)
     progress, best = saver.resume(train.device)
     step = Step(method, optimizer, train, settings, record=record)
-    while progress.epoch < settings.epochs and (settings.patience is None or progress.waited < settings.patience):
+    while progress.epoch < settings.epochs and not _ended(progress, settings):
         started = time.perf_counter()
         with seeded(settings.seed, "epoch", progress.epoch), _arithmetic(settings, train.device):
             losses = _train_epoch(step, progress.epoch)
@@ -187,6 +187,12 @@ def _validate(method: Trainable, val: Dataset, settings: TrainSettings) -> float
     assert isinstance(method, Method)
     scores = [predict_split(method, val, protocol).score(settings.metric) for protocol in settings.selection]
     return sum(scores) / len(scores)
+
+
+def _ended(progress: Progress, settings: TrainSettings) -> bool:
+    """Whether patience has run out, or no later epoch could be kept because the best one has the highest possible score."""
+    patience = settings.patience is not None and progress.waited >= settings.patience
+    return patience or progress.best_score == 1.0
 
 
 def _improved(progress: Progress, score: float | None) -> bool:
