@@ -23,8 +23,11 @@ TRUST = ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-trust-imputed")
 UNLABELLED = ("gauge_plus", "gauge_plus:gauge_plus-informed", TRUST[1], "gauge_plus:gauge_plus-taught")
 SWAPPED = (*ETA, "swapped=0.2", "swapped=0.4")
 LABELS = (256, 1024, 4096)
-READINGS = ("gauge", "gauge:gauge-read-encoder", "dymo", "dymo:dymo-e", "any_subset", "any_subset:any_subset-euclidean")
 ORACLE = ("gauge:v1", "gauge:v2", "gauge")
+READINGS = (
+    *("gauge", "gauge:gauge-read-encoder", "dymo", "dymo:dymo-e", "any_subset", "any_subset:any_subset-euclidean"),
+    *("gauge:v1", "gauge:v2", "gauge:masked"),  # beside perfect imputation
+)
 LONG = ("gauge:v2", "gauge", "gauge:masked", "dymo", "gauge:v1")  # in the order of their value if time is short
 
 
@@ -118,7 +121,7 @@ RUNS = {
     "leaf99": Run("leaf99", (*TABULAR, "all"), 5, "leaf99/settings.yaml", audits=("gamma=0.9",)),
     "leaf99/disjoint": Run("leaf99", (*PLUS, "gauge:masked", "gauge:v2", "gauge", "dymo"), 5, "leaf99/disjoint.yaml"),
     "leaf99/parts": Run("leaf99", PARTS, 5, "leaf99/disjoint.yaml"),
-    "leaf99/readings": Run("leaf99", (*READINGS, "gauge:v2"), 2, audits=("gamma=0.9",)),
+    "leaf99/readings": Run("leaf99", READINGS, 2, audits=("gamma=0.5", "gamma=0.9")),
     "leaf99/oracle": Run("leaf99", ORACLE, 2, "leaf99/oracle.yaml"),
     "leaf99/iterative": Run("leaf99", ("gauge",), 5, "leaf99/iterative.yaml"),
     "leaf99/epochs100": Run("leaf99", ("all",), 3, "leaf99/epochs100.yaml"),
