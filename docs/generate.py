@@ -643,7 +643,7 @@ def whole(
 
 
 def imputers(folder: str, other: str, protocols: tuple[str, ...]) -> str:
-    """The same rows with an imputer that learned from other rows: the first minus the second, seed by seed."""
+    """The same rows with other settings, such as another imputer: the first minus the second, seed by seed."""
     if not (is_measured(folder) and is_measured(other)):
         return NOT_MEASURED
     lines = [f"| points, {folder} minus {other} | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
@@ -652,6 +652,13 @@ def imputers(folder: str, other: str, protocols: tuple[str, ...]) -> str:
             found = [pair_of(seeds(folder, row, each), seeds(other, row, each)) for each in protocols]
             lines.append(f"| {row} | {' | '.join(map(_difference, found))} |")
     return "\n".join(lines) + "\n"
+
+
+def against(folder: str, other: str, protocols: tuple[str, ...], tested: tuple[str, ...]) -> str:
+    """Every row of a comparison, and its differences from the same rows of another one."""
+    if not (is_measured(folder) and is_measured(other)):
+        return NOT_MEASURED
+    return f"{whole(folder, protocols, ())}\n{imputers(folder, other, tested)}"
 
 
 def noise() -> str:
@@ -778,6 +785,39 @@ def selection() -> str:
     return replace(table, rows=rows).markdown()
 
 
+def published_selection() -> str:
+    """Baselines whose epoch was chosen over all conditions, and the first best one on complete data as published."""
+    if not is_measured("polymnist/complete100"):
+        return NOT_MEASURED
+    folders, shown = ("polymnist/all", "polymnist/complete100"), PAPER_ETA[1:]
+    head = [f"{each}, {how}" for each in shown for how in ("all conditions", "complete data", "paper")]
+    lines = [f"| accuracy, % | kept epochs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
+    for row in cells("polymnist/complete100"):
+        kept = [
+            ", ".join(f"{each.config['best']}" for each, _ in seeds(folder, row, "complete").values())
+            for folder in folders
+        ]
+        values = [
+            f"{cell}"
+            for each in shown
+            for cell in (*(cells(folder)[row][each] for folder in folders), f"{PUBLISHED['polymnist'][row][each]:.2f}")
+        ]
+        lines.append(f"| {row} | {' / '.join(kept)} | {' | '.join(values)} |")
+    return "\n".join(lines) + "\n"
+
+
+def gates_trained() -> str:
+    """PolyMNIST at the paper's length, and the same rows with more for gates or another schedule beside it."""
+    folder = "polymnist/cosine100"
+    if not is_measured(folder):
+        return NOT_MEASURED
+    parts = [whole(folder, ETA, ("eta=0.8",))]
+    for other in (f"polymnist/{name}" for name in ("gates50", "start0", "constant100")):
+        if is_measured(other):
+            parts += [whole(other, ETA, ()), imputers(other, folder, ("eta=0.6", "eta=0.8"))]
+    return "\n".join(parts)
+
+
 def speed(folder: str) -> str:
     """Samples a second in the training of every method, of the seed that ran with the fewest others beside it."""
     speeds = training_speed([result for result in results(folder) if result.seed == 0])
@@ -817,6 +857,27 @@ def audit(folder: str) -> str:
         lines.append(
             f"| {protocol} | {len(records)} | {_spread(records, 'rank_correlation')} | {' | '.join(gates)} | {gate} "
             f"| {right:.0f} % | {changed} of {sum(each['samples'] for each in records):,}: {better}, {worse} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def cell_audit(folder: str) -> str:
+    """The same for tables, whose imputed cells are judged by their error."""
+    if not _has_audit(folder):
+        return NOT_MEASURED
+    scores = ("gate", "taylor", "exact", "random")
+    head = ("protocol", "seeds", "rank correlation with exact effects", "gate: observed", "imputed")
+    head += (*(f"AUC of {name}" for name in scores), "accuracy without gates", "with gates", "imputed hidden")
+    lines = [f"| {' | '.join((*head, 'predictions changed: better, worse'))} |", "|---" * (len(head) + 1) + "|"]
+    for protocol, records in _audits(folder).items():
+        found = [_spread(records, key) for key in ("rank_correlation", "gate_observed", "gate_imputed")]
+        found += [_spread([each["separation_cells"] for each in records], name) for name in scores]
+        percent = [{name: 100 * value for name, value in each["accuracy"].items()} for each in records]
+        found += [_spread(percent, name, 1) for name in ("without gates", "with gates", "imputed hidden")]
+        changed, better, worse = (sum(each[key] for each in records) for key in ("changed", "better", "worse"))
+        total = sum(each["samples"] for each in records)
+        lines.append(
+            f"| {protocol} | {len(records)} | {' | '.join(found)} | {changed} of {total:,}: {better}, {worse} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -1191,10 +1252,12 @@ TABLES = {
     "celeba-table": lambda: whole("celeba_table", GAMMA, ("gamma=1", "gamma=0.5", "complete")),
     "celeba-table-balanced": lambda: whole("celeba_table/balanced", GAMMA, ("gamma=1",)),
     "imputer-rows": lambda: imputers("celeba_table", "celeba_table/balanced", ("gamma=0.5", "gamma=0.9", "gamma=1")),
-    "polymnist5k-readings": lambda: whole("polymnist5k/readings", ("complete", "eta=0.6", "eta=0.8"), ()),
-    "polymnist5k-oracle": lambda: whole("polymnist5k/oracle", ("complete", "eta=0.6", "eta=0.8"), ()),
-    "leaf99-readings": lambda: whole("leaf99/readings", GAMMA, ()),
-    "leaf99-oracle": lambda: whole("leaf99/oracle", GAMMA, ()),
+    "polymnist5k-readings": lambda: whole("polymnist5k/readings", PAPER_ETA, ("eta=0.8",), ("gauge", "dymo")),
+    "polymnist5k-oracle": lambda: against("polymnist5k/oracle", "polymnist5k/readings", PAPER_ETA, PAPER_ETA),
+    "shared-embedding": lambda: against("polymnist5k/shared", "polymnist5k/readings", PAPER_ETA, PAPER_ETA),
+    "leaf99-readings": lambda: whole("leaf99/readings", GAMMA, ("gamma=0.9",), ("gauge", "dymo")),
+    "leaf99-oracle": lambda: against("leaf99/oracle", "leaf99/readings", GAMMA, ("gamma=0.5", "gamma=0.9", "gamma=1")),
+    "leaf99-audit": lambda: cell_audit("leaf99/readings"),
     "scoring-cost": scoring_cost,
     "prediction-cost": prediction_cost,
     "serving": serving,
@@ -1209,6 +1272,8 @@ TABLES = {
     "leaf99-methods": lambda: methods("leaf99"),
     "leaf99-methods-100": lambda: methods("leaf99/epochs100"),
     "polymnist5k-selection": selection,
+    "published-selection": published_selection,
+    "gates-trained": gates_trained,
     "polymnist-speed": lambda: speed("polymnist/all"),
     "polymnist-methods": lambda: polymnist_methods().markdown(),
     "polymnist-longer": lambda: table_of("polymnist/all", PAPER_ETA, NOT_SCORERS[:-1]).markdown(),

@@ -6,6 +6,7 @@ Run by hand: `make gpu-test`, which leaves perf/results/gpu-tests.json.
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -17,6 +18,8 @@ from gauge.masks import AnyModalities
 from gauge.model.gauge import Gauge
 from gauge.randomness import sample_keys, seeded
 from gauge.registry import METHODS
+from gauge.training.inference import predict_split
+from gauge.training.recorded import recorded_predict
 from gauge.training.step import training_step
 from gauge.types import Method
 
@@ -25,7 +28,8 @@ pytestmark = pytest.mark.gpu
 ROWS = [(method, variant) for method in METHODS.names() for variant in plan_of(method).variants]
 SMALL = replace(BENCHMARK, dim=16, imputer_options={"latent": 4, "channels": (2, 4, 4), "hidden": 8})
 SETTINGS = TrainSettings(epochs=2, batch_size=16, masks=AnyModalities(), precision="float32")
-STEPS = 6  # three of them eager before the recording
+SIZES = (16, 10)  # samples of a batch, in turn
+STEPS = 12  # three of each size are eager before the recording
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +54,11 @@ def losses(row, train, *, record: bool) -> list[float]:
             layer.p = 0.0
     with seeded(0, "steps"):
         step = training_step(method, train, SETTINGS, record=record)
-        index = torch.arange(16, device=train.device)
-        values = [sum(step(index, sample_keys(index, number), 1e-3).values()).item() for number in range(STEPS)]
-    assert (step.graph is not None) == record
+        values = []
+        for number in range(STEPS):
+            index = torch.arange(SIZES[number % 2], device=train.device)
+            values.append(sum(step(index, sample_keys(index, number), 1e-3).values()).item())
+    assert set(step.recordings) == (set(SIZES) if record else set())
     return values
 
 
@@ -142,6 +148,19 @@ def test_a_recorded_prediction_is_refused_where_the_eager_one_is(model, train):
     with pytest.raises(ValueError, match="nothing is observed in sample 0"):
         fast.predict(replace(batch, observed=hidden))
     torch.testing.assert_close(fast.predict(batch).logits, own.logits)
+
+
+@pytest.mark.parametrize("row", [("gauge", "gauge"), ("gauge", "v2"), ("gauge_plus", "gauge_plus")], ids=":".join)
+def test_recorded_validation_follows_the_weights(row, train):
+    model = build(last_stage(SMALL, *row, 0), train).eval()
+    predict = recorded_predict(model, 48)  # 64 samples: a whole part, and a part that is filled up
+    for _ in range(2):
+        own = predict_split(model, train, "eta=0.4", batch_size=48)
+        fast = predict_split(model, train, "eta=0.4", batch_size=48, predict=predict)
+        np.testing.assert_allclose(fast.probabilities, own.probabilities, atol=2e-3)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.1)
 
 
 def test_predictions_in_half_precision_are_close(model, train):

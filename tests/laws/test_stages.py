@@ -14,6 +14,7 @@ from helpers import SETTINGS, Wobbly, assert_equal, dataset
 from gauge import Gating
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.benchmarks.polymnist import BENCHMARK
+from gauge.experiments.experiment import Experiment
 from gauge.experiments.plans import last_stage
 from gauge.experiments.results import Result, read_results
 from gauge.training import checkpoint, source
@@ -152,6 +153,18 @@ def test_overrides_of_the_backbone_reach_a_baseline_without_settings_of_its_own(
     both = {"backbone": {"epochs": 7}, "baseline": {"epochs": 9}, "backbones": 5}
     changed = BENCHMARK.with_overrides(Overrides.parse(both, "test"))
     assert (changed.settings.backbone.epochs, changed.settings.baseline.epochs, changed.backbones) == (7, 9, 5)
+
+
+def test_seeds_take_turns_on_the_imputers():
+    overrides = Overrides.parse({"imputers": 2, "backbones": 3}, "test")
+    stages = [Experiment(benchmark="polymnist5k", seed=seed, overrides=overrides) for seed in range(6)]
+    needs = [each.stage(each.configured()).needs for each in stages]
+    backbones, imputers = ([need[index].identity for need in needs] for index in (0, 1))
+    assert imputers == [*imputers[:2]] * 3
+    assert backbones == [*backbones[:3]] * 2
+    assert len(set(imputers)) == 2
+    alone = Experiment(benchmark="polymnist5k", seed=3)
+    assert alone.stage(alone.configured()).needs[1].identity == imputers[0], "by default all seeds share the first"
 
 
 ROOT = Path(__file__).parents[2]

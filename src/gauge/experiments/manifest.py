@@ -23,8 +23,9 @@ TRUST = ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-trust-imputed")
 UNLABELLED = ("gauge_plus", "gauge_plus:gauge_plus-informed", TRUST[1], "gauge_plus:gauge_plus-taught")
 SWAPPED = (*ETA, "swapped=0.2", "swapped=0.4")
 LABELS = (256, 1024, 4096)
-READINGS = ("gauge", "gauge:gauge-read-encoder", "dymo", "dymo:dymo-e", "any_subset", "any_subset:any_subset-euclidean")
 ORACLE = ("gauge:v1", "gauge:v2", "gauge")
+READINGS = ("gauge", "gauge:v2", "gauge:gauge-read-encoder", "gauge:v1", "dymo", "any_subset", "gauge:masked")
+EUCLIDEAN = ("dymo:dymo-e", "any_subset:any_subset-euclidean")
 LONG = ("gauge:v2", "gauge", "gauge:masked", "dymo", "gauge:v1")  # in the order of their value if time is short
 
 
@@ -57,7 +58,7 @@ HEARTS = (*CONTROLS, *SCORES, *NORMALIZATIONS, *GRIDS, "all")
 RUNS = {
     "polymnist5k": Run("polymnist5k", (*CONTROLS,), 3, audits=("eta=0.8", "eta=0.6")),
     "polymnist5k/baselines": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3),
-    "polymnist5k/readings": Run("polymnist5k", READINGS, 3),
+    "polymnist5k/readings": Run("polymnist5k", (*READINGS, *EUCLIDEAN), 3),
     "polymnist5k/shared": Run("polymnist5k", ("any_subset", "dymo"), 3, "polymnist5k/shared.yaml"),
     "polymnist5k/oracle": Run("polymnist5k", ORACLE, 3, "polymnist5k/oracle.yaml"),
     "polymnist5k/complete": Run("polymnist5k", ("moddrop", "map:map-dagger"), 3, "polymnist5k/complete.yaml"),
@@ -118,7 +119,7 @@ RUNS = {
     "leaf99": Run("leaf99", (*TABULAR, "all"), 5, "leaf99/settings.yaml", audits=("gamma=0.9",)),
     "leaf99/disjoint": Run("leaf99", (*PLUS, "gauge:masked", "gauge:v2", "gauge", "dymo"), 5, "leaf99/disjoint.yaml"),
     "leaf99/parts": Run("leaf99", PARTS, 5, "leaf99/disjoint.yaml"),
-    "leaf99/readings": Run("leaf99", (*READINGS, "gauge:v2"), 2, audits=("gamma=0.9",)),
+    "leaf99/readings": Run("leaf99", READINGS, 2, "leaf99/cpu.yaml", audits=("gamma=0.5", "gamma=0.9")),
     "leaf99/oracle": Run("leaf99", ORACLE, 2, "leaf99/oracle.yaml"),
     "leaf99/iterative": Run("leaf99", ("gauge",), 5, "leaf99/iterative.yaml"),
     "leaf99/epochs100": Run("leaf99", ("all",), 3, "leaf99/epochs100.yaml"),
@@ -139,6 +140,7 @@ SUBSETS = ("polymnist/cosine", "mst", "celeba")
 IMPUTATION = "perf/imputation.py {0} --data DATA --runs RUNS/{0} --out RESULTS/{0}"
 GATES = "perf/gates.py {0} {1} --data DATA --runs RUNS/{0}"
 BOUND = "perf/bound.py {0} {1} --data DATA --runs RUNS/{0}"
+LEAVES = " --config RESULTS/leaf99/cpu.yaml"
 PAPER = {
     "table-1": Entry("Comparison of methods on six benchmarks", ("polymnist/all", *SUBSETS, *PUBLISHED_DATA)),
     "table-2": Entry("Ablation of fine-grained evidence control", (*SUBSETS, *PUBLISHED_DATA)),
@@ -149,7 +151,7 @@ PAPER = {
     "figure-units": Entry("AUC against the size of units", ("cad", "infarction")),
     "figure-gates": Entry(
         "Gates and attention before and after, on data that is open",
-        scripts=(GATES.format("polymnist5k", "eta=0.8"), GATES.format("leaf99", "gamma=0.9")),
+        scripts=(GATES.format("polymnist5k", "eta=0.8"), GATES.format("leaf99", "gamma=0.9") + LEAVES + " --seeds 2"),
     ),
     "figure-gates-polymnist": Entry(
         "The same on full PolyMNIST",
@@ -185,6 +187,13 @@ DOCS = {
     "polymnist-constant-paired": Entry("PolyMNIST with a constant rate, differences", ("polymnist/constant",)),
     "polymnist-methods": Entry("All methods on PolyMNIST", ("polymnist/all", "polymnist/cosine")),
     "polymnist-longer": Entry("GAUGE's rows with 20 epochs", ("polymnist/all",)),
+    "gates-trained": Entry(
+        "A: PolyMNIST at the paper's length, with more for gates",
+        ("polymnist/cosine100", "polymnist/start0", "polymnist/gates50", "polymnist/constant100"),
+    ),
+    "published-selection": Entry(
+        "B: baselines that keep the first best epoch on complete data", ("polymnist/all", "polymnist/complete100")
+    ),
     "polymnist-speed": Entry("Training speed of all methods", ("polymnist/all",)),
     "audit": Entry("Audit of GAUGE on PolyMNIST", ("polymnist/cosine",)),
     "separation": Entry("Which scores tell right from wrong", ("polymnist/cosine",)),
@@ -266,13 +275,17 @@ DOCS = {
     "polymnist5k-readings": Entry(
         "G: units read before the embeddings, Euclidean prototypes", ("polymnist5k/readings",)
     ),
-    "polymnist5k-oracle": Entry("G: perfect imputation", ("polymnist5k/oracle",)),
+    "polymnist5k-oracle": Entry("G: perfect imputation", ("polymnist5k/oracle", "polymnist5k/readings")),
+    "shared-embedding": Entry(
+        "What DyMo's shared embedding costs or brings", ("polymnist5k/shared", "polymnist5k/readings")
+    ),
     "leaf99-readings": Entry("G: the same on leaf99", ("leaf99/readings",)),
-    "leaf99-oracle": Entry("G: perfect imputation on leaf99", ("leaf99/oracle",)),
+    "leaf99-oracle": Entry("G: perfect imputation on leaf99", ("leaf99/oracle", "leaf99/readings")),
+    "leaf99-audit": Entry("G: audit of GAUGE on leaf99", ("leaf99/readings",)),
     "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
     "bound": Entry(
         "How tight Theorem 1 and its corollary are",
-        scripts=(BOUND.format("polymnist5k", "eta=0.8"), BOUND.format("leaf99", "gamma=0.9")),
+        scripts=(BOUND.format("polymnist5k", "eta=0.8"), BOUND.format("leaf99", "gamma=0.9") + LEAVES),
     ),
     "dymo-speed": Entry("DyMo's selection, stacked and candidate by candidate", scripts=("perf/dymo_speed.py",)),
     "scoring-cost": Entry("Scoring time on our machines", scripts=("perf/scoring_cost.py",)),
@@ -291,14 +304,6 @@ DOCS = {
 }
 OPEN = {  # experiments that no page reports yet
     "plus-parts-leaf99": Entry("GAUGE+ without one of its parts on leaf99", ("leaf99/parts",)),
-    "gates-trained": Entry(
-        "A: PolyMNIST at the paper's length, with more for gates",
-        ("polymnist/cosine100", "polymnist/start0", "polymnist/gates50", "polymnist/constant100"),
-    ),
-    "published-selection": Entry(
-        "B: baselines that keep the first best epoch on complete data", ("polymnist/complete100",)
-    ),
-    "shared-embedding": Entry("What DyMo's shared embedding costs or brings", ("polymnist5k/shared",)),
     "face-tables": Entry("C: two more attributes as targets, like Infarction", ("celeba_chubby", "celeba_chin")),
 }
 MANIFEST = {**PAPER, **DOCS, **OPEN}

@@ -91,9 +91,11 @@ class Parts:
 
 
 def imputer_stage(benchmark: Benchmark) -> Stage:
-    """The benchmark's imputer: trained once, and frozen for all methods and seeds."""
+    """The benchmark's imputer, frozen for all methods; all seeds share one, unless the benchmark has several `imputers`."""
     arguments = {"imputer": IMPUTERS.get(benchmark.imputer), "options": benchmark.imputer_options}
-    return Stage(f"imputer-{benchmark.imputer}", make_imputer, arguments, benchmark.settings.imputer, split="imputer")
+    settings = benchmark.settings.imputer
+    name = f"imputer-{benchmark.imputer}" + (f"-s{settings.seed}" if settings.seed else "")
+    return Stage(name, make_imputer, arguments, settings, split="imputer")
 
 
 def make_imputer(train: Dataset, *, imputer: type[Imputer], options: Mapping[str, Any]) -> Imputer:

@@ -1,6 +1,6 @@
 """Predictions of a method for a whole split under one missingness protocol."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,8 +10,9 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.masks import Corrupted, Corruption, Protocol, mask_split, missing_rates, parse_protocol, passes
 from gauge.training.metrics import Metric
-from gauge.types import Batch, Method
+from gauge.types import Batch, Method, Prediction
 
+LARGE_BATCH = 4096  # samples of a batch on a GPU
 MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method and its seed
 
 
@@ -48,9 +49,15 @@ def masked_batches(
 
 
 def predict_split(
-    method: Method, data: Dataset, protocol: Protocol | str, *, batch_size: int | None = None
+    method: Method,
+    data: Dataset,
+    protocol: Protocol | str,
+    *,
+    batch_size: int | None = None,
+    predict: Callable[[Batch], Prediction] | None = None,
 ) -> Predictions:
-    """Predictions for every sample, with the masks that all methods share. The method is left in eval mode.
+    """Predictions for every sample, with the masks that all methods share. The method is left in eval mode. `predict` is
+    used in place of its own, if given.
 
     A method whose answer depends on the rest of the batch sees batches of 512 on every device, as published.
     """
@@ -59,8 +66,8 @@ def predict_split(
     protocols = passes(parse_protocol(protocol) if isinstance(protocol, str) else protocol, data.layout)
     logits, observed = [], []
     for each in protocols:
-        for batch in masked_batches(data, each, batch_size or (4096 if large else 512)):
-            logits.append(method.predict(batch).logits)
+        for batch in masked_batches(data, each, batch_size or (LARGE_BATCH if large else 512)):
+            logits.append((predict or method.predict)(batch).logits)
             observed.append(batch.observed)
     probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()
     if not np.isfinite(probabilities).all():

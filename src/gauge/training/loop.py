@@ -21,7 +21,8 @@ from gauge.data import Dataset
 from gauge.randomness import permutation, sample_keys, seeded
 from gauge.training import checkpoint
 from gauge.training.distributed import decided, is_main, join_group
-from gauge.training.inference import masked_batches, predict_split
+from gauge.training.inference import LARGE_BATCH, masked_batches, predict_split
+from gauge.training.recorded import Predict, recorded_predict
 from gauge.training.settings import TrainSettings
 from gauge.training.step import Step, make_adam, training_step
 from gauge.types import Method, Trainable
@@ -83,11 +84,12 @@ def fit(
     saver = _Saver(folder, method, optimizer, run)
     progress, best = saver.resume(train.device)
     step = Step(method, optimizer, train, settings, record=record)
+    predict = recorded_predict(method, min(len(val), LARGE_BATCH)) if step.record and val is not None else None
     while progress.epoch < settings.epochs and not _ended(progress, settings):
         started = time.perf_counter()
         with seeded(settings.seed, "epoch", progress.epoch), _arithmetic(settings, train.device):
             losses = _train_epoch(step, progress.epoch)
-            score = _validate(method, val, settings) if val is not None and settings.selection else None
+            score = _validate(method, val, settings, predict) if val is not None and settings.selection else None
         progress.epoch += 1
         if _improved(progress, score):
             best = {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
@@ -191,11 +193,12 @@ def budget(settings: TrainSettings, rows: int, epochs: int) -> tuple[int, float]
     return steps * epochs, math.fsum(rates)
 
 
-def _validate(method: Trainable, val: Dataset, settings: TrainSettings) -> float:
+def _validate(method: Trainable, val: Dataset, settings: TrainSettings, predict: Predict | None) -> float:
     """NOTE[PAPER] selection: the paper selects by "the best validation accuracy" and not under which missingness; here
     the mean over the listed protocols decides, the same for every method."""
     assert isinstance(method, Method)
-    scores = [predict_split(method, val, protocol).score(settings.metric) for protocol in settings.selection]
+    splits = [predict_split(method, val, protocol, predict=predict) for protocol in settings.selection]
+    scores = [split.score(settings.metric) for split in splits]
     return sum(scores) / len(scores)
 
 

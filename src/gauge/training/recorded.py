@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge, informative
 from gauge.model.nn.streams import forget, side_by_side
-from gauge.types import Batch, Evidence, Prediction
+from gauge.types import Batch, Evidence, Prediction, Trainable
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +24,7 @@ EAGER = 3  # calls before a recording, to allocate memory
 SIZES = (1, 8, 64, 512)  # samples of a recorded call
 
 Precision = Literal["float32", "bf16"]
+Predict = Callable[[Batch], Prediction]
 T = TypeVar("T")
 
 
@@ -56,10 +57,29 @@ def record(call: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
 
 @dataclass(frozen=True)
 class Call:
-    """A prediction of one size: `run` reads `inputs` and returns its results by name."""
+    """A prediction of one size: `run` reads `inputs` and returns its results by name, in memory of their own."""
 
     inputs: Sequence[Tensor]
     run: Callable[[], dict[str, Tensor]]
+
+
+class _Layout:
+    """Packs the results of a prediction into one tensor of each type, so that a few copies take all of them, and back."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, tuple[torch.dtype, torch.Size]] = {}
+
+    def pack(self, results: dict[str, Tensor]) -> list[Tensor]:
+        self.results = {name: (values.dtype, values.shape) for name, values in results.items()}
+        types = dict.fromkeys(values.dtype for values in results.values())
+        return [torch.cat([each.flatten() for each in results.values() if each.dtype == kind]) for kind in types]
+
+    def unpack(self, packed: Sequence[Tensor]) -> dict[str, Tensor]:
+        rest = {}
+        for tensor in packed:
+            sizes = [shape.numel() for kind, shape in self.results.values() if kind == tensor.dtype]
+            rest[tensor.dtype] = iter(tensor.split(sizes))
+        return {name: next(rest[kind]).view(shape) for name, (kind, shape) in self.results.items()}
 
 
 class Recorded:
@@ -94,10 +114,8 @@ class Recorded:
             return self._eager(batch)
         keys = [batch.index] if batch.key is batch.index else [batch.index, batch.key]
         tensors, most = [*batch.inputs.values(), *batch.observed.values(), *keys], self.sizes[-1]
-        parts = [
-            self._part(batch.modalities, [tensor[start : start + most] for tensor in tensors])
-            for start in range(0, len(batch), most)
-        ]
+        cut = [tensors] if len(batch) <= most else zip(*(tensor.split(most) for tensor in tensors), strict=True)
+        parts = [self._part(batch.modalities, list(part)) for part in cut]
         results = (
             parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         )
@@ -126,22 +144,28 @@ class Recorded:
             self.calls[key] = self._make(modalities, [_filled_up(tensor, size) for tensor in tensors])
         call = self.calls[key]
         for static, tensor in zip(call.inputs, tensors, strict=True):
-            static[:count].copy_(tensor)
-            if count < size:
+            if count == size:
+                static.copy_(tensor)
+            else:
+                static[:count].copy_(tensor)
                 static[count:].copy_(tensor[:1].expand_as(static[count:]))
-        return {name: values[:count].clone() for name, values in call.run().items()}
+        return {name: values[:count] for name, values in call.run().items()}
 
     def _make(self, modalities: tuple[str, ...], inputs: list[Tensor]) -> Call:
-        predict = self._predict(modalities)
+        predict, layout = self._predict(modalities), _Layout()
+
+        def packed(*tensors: Tensor) -> list[Tensor]:
+            return layout.pack(predict(*tensors))
+
         if self.compile:
-            predict = torch.compile(make_fx(predict)(*inputs), dynamic=False)
+            packed = torch.compile(make_fx(packed)(*inputs), dynamic=False)
 
         @torch.no_grad()
-        def run() -> dict[str, Tensor]:
-            return predict(*inputs)
+        def run() -> list[Tensor]:
+            return packed(*inputs)
 
         if not inputs[0].is_cuda:
-            return Call(inputs, run)
+            return Call(inputs, lambda: layout.unpack(run()))
         for _ in range(EAGER):
             run_aside(run)
         try:
@@ -149,11 +173,11 @@ class Recorded:
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             logger.warning("this prediction cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
-            return Call(inputs, run)
+            return Call(inputs, lambda: layout.unpack(run()))
 
         def replay() -> dict[str, Tensor]:
             graph.replay()
-            return results
+            return layout.unpack([tensor.clone() for tensor in results])
 
         return Call(inputs, replay)
 
@@ -174,10 +198,15 @@ class Recorded:
                 evidence = prediction.evidence
                 results |= {"scores": evidence.scores, "ungated": evidence.logits}
                 sound = sound & informative(evidence.scores)
-            results["sound"] = sound[None]
+            results["sound"] = sound[None].float()
             return {name: values for name, values in results.items() if values is not None}
 
         return predict
+
+
+def recorded_predict(model: Trainable, size: int) -> Predict | None:
+    """`Recorded.predict` for batches of that size; None for a model that cannot be recorded."""
+    return Recorded(model, sizes=(size,)).predict if isinstance(model, Gauge | GaugePlus) else None
 
 
 def _filled_up(tensor: Tensor, size: int) -> Tensor:

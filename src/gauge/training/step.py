@@ -5,7 +5,9 @@ once as a CUDA graph and replayed.
 """
 
 import logging
+from collections import Counter
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,11 +42,21 @@ def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) 
     return torch.optim.Adam([group for group in groups if group["params"]], fused=True, capturable=graph)
 
 
+@dataclass(frozen=True)
+class _Recording:
+    """A recorded step: `graph` reads `index` and `key`, and writes `terms`."""
+
+    index: Tensor
+    key: Tensor
+    graph: torch.cuda.CUDAGraph
+    terms: dict[str, Tensor]
+
+
 class Step:
     """Runs a training step for the indices and keys of a batch; returns the loss terms.
 
-    On a GPU, full batches run eagerly a few times and are then recorded and replayed; smaller ones always run eagerly. If
-    recording fails, all steps stay eager, with a warning.
+    On a GPU, batches of a size run eagerly a few times and are then recorded and replayed. If recording fails, all steps
+    stay eager, with a warning.
     """
 
     def __init__(
@@ -54,8 +66,8 @@ class Step:
         self.loss = parallel_loss(method)
         self.record = record and world() == 1 and train.device.type == "cuda" and train.resident
         self.half = settings.precision == "bf16" and train.device.type == "cuda"
-        self.eager_steps = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.eager_steps: Counter[int] = Counter()  # of each size
+        self.recordings: dict[int, _Recording] = {}
 
     def __call__(self, index: Tensor, key: Tensor, rate: float) -> dict[str, Tensor]:
         for group in self.optimizer.param_groups:
@@ -63,18 +75,19 @@ class Step:
                 group["lr"].fill_(rate * group[FACTOR])
             else:
                 group["lr"] = rate * group[FACTOR]
-        if not self.record or len(index) != self.settings.batch_size:
+        size = len(index)
+        if not self.record:
             return self._run(index, key)
-        if self.eager_steps < EAGER:
-            self.eager_steps += 1
+        if self.eager_steps[size] < EAGER:
+            self.eager_steps[size] += 1
             return self._run_aside(index, key)
-        if self.graph is None and not self._recorded(index, key):
+        if size not in self.recordings and not self._recorded(index, key):
             return self._run(index, key)
-        assert self.graph is not None
-        self.index.copy_(index)
-        self.key.copy_(key)
-        self.graph.replay()
-        return {name: term.clone() for name, term in self.terms.items()}
+        recording = self.recordings[size]
+        recording.index.copy_(index)
+        recording.key.copy_(key)
+        recording.graph.replay()
+        return {name: term.clone() for name, term in recording.terms.items()}
 
     def _run(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
         own = part_of(index)
@@ -103,11 +116,12 @@ class Step:
         return torch.backends.cudnn.flags(enabled=True, benchmark=not fixed, deterministic=fixed)
 
     def _recorded(self, index: Tensor, key: Tensor) -> bool:
-        self.index, self.key = index.clone(), key.clone()
+        index, key = index.clone(), key.clone()
         self.optimizer.zero_grad(set_to_none=True)
         try:
             with self._cudnn():
-                self.graph, self.terms = record(lambda: self._run(self.index, self.key))
+                graph, terms = record(lambda: self._run(index, key))
+            self.recordings[len(index)] = _Recording(index, key, graph, terms)
         except RuntimeError as error:
             self.optimizer.zero_grad(set_to_none=True)
             reason = str(error).partition("\n")[0]

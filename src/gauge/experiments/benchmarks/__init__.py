@@ -64,7 +64,7 @@ class ImputerOverride(Settings):
 
 class Overrides(Settings):
     """What a configuration file can change: settings of stages, options of the imputer and of the encoders of modalities,
-    the number of backbones, and which rows are used.
+    the number of backbones and imputers, and which rows are used.
 
     `labels` keeps that many labelled training samples, drawn anew for each seed; the imputer still learns from all of them,
     which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint` gives
@@ -83,6 +83,7 @@ class Overrides(Settings):
     imputer_options: ImputerOverride | None = None
     modality_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     backbones: int | None = Field(default=None, ge=1)
+    imputers: int | None = Field(default=None, ge=1)
     labels: int | None = Field(default=None, ge=1)
     imputer_split: Literal["train"] | None = None
     folds: Literal["disjoint"] | None = None
@@ -155,9 +156,9 @@ class Benchmark:
     `read(split, data)` reads a split; `files` says what the folder `data` has to hold, where one is needed. `vector_dim` is
     the width of a modality as one vector and `plus_dim` that of GAUGE+, both `dim` by default; `projection` is that of the
     space of class prototypes, half of `dim` by default. The image encoders of `experts` take `expert_options`. Fine-tuning
-    with seed s starts from backbone s mod `backbones`, on the division into splits s mod `folds`; their test splits overlap
-    unless `disjoint`. `small_init` starts Linear and Embedding weights at N(0, 0.02²), as
-    published, instead of torch's default, which learns sooner.
+    with seed s starts from backbone s mod `backbones` and imputer s mod `imputers`, on the division into splits s mod
+    `folds`; their test splits overlap unless `disjoint`. `small_init` starts Linear and Embedding weights at N(0, 0.02²),
+    as published, instead of torch's default, which learns sooner.
 
     The imputer learns from `imputer_split`: "all" training rows, also those without labels; those of the classifier
     ("train"); or, with "own", a split `imputer` that `read` has. `labels` is the number of labelled training rows, drawn
@@ -182,6 +183,7 @@ class Benchmark:
     metric: Metric = ACCURACY
     small_init: bool = False
     backbones: int = 3
+    imputers: int = 1
     expert_options: Mapping[str, Any] = field(default_factory=dict)
     vector_dim: int = 0
     plus_dim: int = 0
@@ -231,8 +233,10 @@ class Benchmark:
         return f"{fold}, {self.labels} labels of draw {self.draw}" if drawn and self.labels else fold
 
     def for_seed(self, seed: int) -> "Benchmark":
-        """The benchmark on the fold and with the labelled samples of that seed."""
-        return replace(self, fold=seed % self.folds, draw=seed if self.labels else 0)
+        """The benchmark on the fold, with the imputer and with the labelled samples of that seed."""
+        imputer = self.settings.imputer.model_copy(update={"seed": seed % self.imputers})
+        settings = replace(self.settings, imputer=imputer)
+        return replace(self, fold=seed % self.folds, draw=seed if self.labels else 0, settings=settings)
 
     def with_overrides(self, overrides: Overrides) -> "Benchmark":
         """The benchmark with some of its settings and options changed."""
@@ -249,6 +253,7 @@ class Benchmark:
             settings=self.settings.overridden(overrides.stages),
             modalities=modalities,
             backbones=overrides.backbones or self.backbones,
+            imputers=overrides.imputers or self.imputers,
             labels=overrides.labels or self.labels,
             imputer_split=overrides.imputer_split or self.imputer_split,
             disjoint=overrides.folds == "disjoint" or self.disjoint,
