@@ -1,10 +1,10 @@
 """Rows predicted in a second by one process, and by Ray with one worker and with two, on this machine.
 
-    python perf/on_ray.py [--rows 60000] [--out perf/results]
+    python perf/on_ray.py [--rows 150000] [--out perf/results]
 
-Needs the extra `ray`. Every form predicts a table of one part and one of `--rows` more, with all experts and a thread
-for each process; the rate is that of the rows by which they differ, so that the start of Ray and of its workers counts as `start`.
-Ratios are within this one run. `load` is the load average at the start.
+Needs the extra `ray`. Every form predicts the same files with all experts, a thread for each process. `start` are the seconds
+before the first rows are predicted: Ray has to start its processes, which load the model. The rate is that of all rows after
+it, reading and writing included. Ratios are within this one run. `load` is the load average at the start.
 """
 
 import argparse
@@ -23,31 +23,48 @@ from streaming import CATEGORIES, MODEL, NUMBERS, write
 
 from gauge import GaugeClassifier
 from gauge.deploy.cluster import Predictor, predict_on_ray
-from gauge.deploy.scoring import answers_file, predict_table
+from gauge.deploy.scoring import answers_file
 from gauge.tabular.arrays import ROWS_AT_ONCE
+from gauge.tabular.files import read_rows
 from gauge.training.provenance import commit, hardware
+
+
+class Timed(Predictor):
+    """Leaves a file that says when it was first asked."""
+
+    def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
+        first = self.model.with_name(f"{os.getpid()}.first")
+        if not first.exists():
+            first.write_text(str(time.time()))
+        return super().__call__(rows)
 
 
 def alone(model: Path, table: Path, out: Path) -> None:
     """In this process, part by part, as `gauge predict` does."""
-    classifier = GaugeClassifier.load(model, device="cpu")
+    predict = Timed(model, device="cpu")
     with out.open("wb") as file, answers_file(file, ".parquet") as write_answers:
-        predict_table(classifier, table, write_answers)
+        for part in read_rows(table, ROWS_AT_ONCE):
+            write_answers(predict(part))
 
 
 def on_ray(workers: int, model: Path, table: Path, out: Path) -> None:
-    predict_on_ray(Predictor(model, device="cpu"), table, out, workers=workers)
+    predict_on_ray(Timed(model, device="cpu"), table, out, workers=workers)
 
 
-def seconds(work: Callable[[Path, Path, Path], None], model: Path, table: Path, out: Path) -> float:
-    started = time.perf_counter()
+def measured(work: Callable[[Path, Path, Path], None], model: Path, table: Path, out: Path) -> tuple[float, float, int]:
+    """Seconds before and after the first rows are predicted, and how many processes predict."""
+    started = time.time()
     work(model, table, out)
-    return time.perf_counter() - started
+    ended, files = time.time(), list(model.parent.glob("*.first"))
+    first = min(float(path.read_text()) for path in files)
+    for path in files:
+        path.unlink()
+    return first - started, ended - first, len(files)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--rows", type=int, default=150_000)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -58,13 +75,11 @@ def main() -> None:
         folder = Path(place)
         train = pd.read_parquet(write(folder / "train", 2000))
         GaugeClassifier(**MODEL).fit(train, "label").save(folder / "model")
-        little, much = write(folder / "little", ROWS_AT_ONCE), write(folder / "much", ROWS_AT_ONCE + options.rows)
+        table = write(folder / "table", options.rows)
         for form, work in forms.items():
-            start, total = (
-                seconds(work, folder / "model", table, folder / f"{form} {table.name}") for table in (little, much)
-            )
-            rate = options.rows / (total - start)
-            lines.append({"form": form, "start": round(start, 1), "rows_per_second": round(rate)})
+            start, rest, processes = measured(work, folder / "model", table, folder / form)
+            rate = round(options.rows / rest)
+            lines.append({"form": form, "processes": processes, "start": round(start, 1), "rows_per_second": rate})
             print(lines[-1], flush=True)
     rates = [line["rows_per_second"] for line in lines]
     for line in lines:
