@@ -2,7 +2,7 @@
 
     python perf/on_ray.py [--rows 150000] [--out perf/results]
 
-Needs the extra `ray`. Every form predicts the same files with all experts, a thread for each process. `start` are the seconds
+Needs the extra `ray`. Every form predicts the same files with all experts, a thread for each process. `start` is the time
 before the first rows are predicted: Ray has to start its processes, which load the model. The rate is that of all rows after
 it, reading and writing included. Ratios are within this one run. `load` is the load average at the start.
 """
