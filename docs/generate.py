@@ -785,6 +785,39 @@ def selection() -> str:
     return replace(table, rows=rows).markdown()
 
 
+def published_selection() -> str:
+    """Baselines whose epoch was chosen over all conditions, and the first best one on complete data as published."""
+    if not is_measured("polymnist/complete100"):
+        return NOT_MEASURED
+    folders, shown = ("polymnist/all", "polymnist/complete100"), PAPER_ETA[1:]
+    head = [f"{each}, {how}" for each in shown for how in ("all conditions", "complete data", "paper")]
+    lines = [f"| accuracy, % | kept epochs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
+    for row in cells("polymnist/complete100"):
+        kept = [
+            ", ".join(f"{each.config['best']}" for each, _ in seeds(folder, row, "complete").values())
+            for folder in folders
+        ]
+        values = [
+            f"{cell}"
+            for each in shown
+            for cell in (*(cells(folder)[row][each] for folder in folders), f"{PUBLISHED['polymnist'][row][each]:.2f}")
+        ]
+        lines.append(f"| {row} | {' / '.join(kept)} | {' | '.join(values)} |")
+    return "\n".join(lines) + "\n"
+
+
+def gates_trained() -> str:
+    """PolyMNIST at the paper's length, and the same rows with more for gates or another schedule beside it."""
+    folder = "polymnist/cosine100"
+    if not is_measured(folder):
+        return NOT_MEASURED
+    parts = [whole(folder, ETA, ("eta=0.8",))]
+    for other in (f"polymnist/{name}" for name in ("gates50", "start0", "constant100")):
+        if is_measured(other):
+            parts += [whole(other, ETA, ()), imputers(other, folder, ("eta=0.6", "eta=0.8"))]
+    return "\n".join(parts)
+
+
 def speed(folder: str) -> str:
     """Samples a second in the training of every method, of the seed that ran with the fewest others beside it."""
     speeds = training_speed([result for result in results(folder) if result.seed == 0])
@@ -1239,6 +1272,8 @@ TABLES = {
     "leaf99-methods": lambda: methods("leaf99"),
     "leaf99-methods-100": lambda: methods("leaf99/epochs100"),
     "polymnist5k-selection": selection,
+    "published-selection": published_selection,
+    "gates-trained": gates_trained,
     "polymnist-speed": lambda: speed("polymnist/all"),
     "polymnist-methods": lambda: polymnist_methods().markdown(),
     "polymnist-longer": lambda: table_of("polymnist/all", PAPER_ETA, NOT_SCORERS[:-1]).markdown(),

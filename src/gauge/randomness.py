@@ -15,6 +15,7 @@ from torch import Tensor
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # SplitMix64's constants, written as signed 64-bit integers
 _MIX1 = 0xBF58476D1CE4E5B9 - 2**64
 _MIX2 = 0x94D049BB133111EB - 2**64
+KEYS_AT_ONCE = 2**17
 
 
 def _mix(state: Tensor) -> Tensor:
@@ -71,7 +72,11 @@ def choose(key: Int[Tensor, "b"], among: Bool[Tensor, "b f"], counts: Int[Tensor
 
 def permutation(size: int, seed: int, *parts: int | str, device: torch.device | str = "cpu") -> Int[Tensor, "{size}"]:
     """A random order of 0 .. size - 1."""
-    return sample_keys(torch.arange(size, device=device), seed, *parts).argsort()
+    every = torch.arange(size, device=device)
+    keys = torch.cat([sample_keys(index, seed, *parts) for index in every.split(KEYS_AT_ONCE)])
+    del every
+    # no two keys are equal, so every way to sort them gives this order; on a CPU NumPy's takes the least memory
+    return torch.from_numpy(keys.numpy().argsort()) if keys.device.type == "cpu" else keys.argsort()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import numpy as np
 import pandas as pd
@@ -47,24 +48,32 @@ def test_mistakes_are_found_before_a_cluster_is_asked(folder, arguments, message
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_worker_that_dies_is_replaced_and_all_rows_are_predicted(folder, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 20)
+def test_two_workers_answer_and_one_that_dies_is_replaced(folder, monkeypatch):
+    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 4)
     ray = pytest.importorskip("ray")
 
     class Mortal(Predictor):  # defined here, so that Ray sends its code to the workers
         def __call__(self, rows):
+            own = str(os.getpid())
             if not (folder / "died").exists():
-                (folder / "died").touch()
+                (folder / "died").write_text(own)
                 os.kill(os.getpid(), signal.SIGKILL)
-            return super().__call__(rows)
+            (folder / f"{own}.worker").touch()
+            for _ in range(200):  # until the other one has rows, too
+                if len(list(folder.glob("*.worker"))) == 2:
+                    break
+                time.sleep(0.05)
+            return super().__call__(rows).assign(worker=own)
 
-    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         predict_on_ray(Mortal(folder / "model", keep=["id"]), folder / "part-*.parquet", folder / "out", workers=2)
     finally:
         ray.shutdown()
-    assert (folder / "died").exists()
     answers = pd.read_parquet(folder / "out").sort_values("id", ignore_index=True)
+    workers = set(answers["worker"])
+    assert len(workers) == 2
+    assert (folder / "died").read_text() not in workers
     expected = Predictor(folder / "model", keep=["id"])(FRAME)
     assert answers["prediction"].tolist() == expected["prediction"].tolist()
     assert np.allclose(answers.filter(like="p("), expected.filter(like="p("), atol=2e-6)

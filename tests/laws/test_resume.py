@@ -74,6 +74,12 @@ def test_training_ends_once_no_later_epoch_could_be_better():
     assert progress.epoch == progress.best_epoch < settings.epochs
 
 
+def test_batches_do_not_depend_on_how_many_keys_are_computed_together(uninterrupted, monkeypatch):
+    monkeypatch.setattr("gauge.training.loop.BATCHES_AT_ONCE", 2)
+    monkeypatch.setattr("gauge.randomness.KEYS_AT_ONCE", 7)
+    assert_same_end(run(), uninterrupted)
+
+
 def test_a_folder_changes_nothing(uninterrupted, tmp_path):
     assert_same_end(run(tmp_path), uninterrupted)
 

@@ -8,6 +8,8 @@ from helpers import assert_equal, dataset, gauge, unchecked
 
 from gauge import GaugeClassifier, TrainSettings, fit
 from gauge.data.mapped import read_dataset, write_dataset
+from gauge.tabular.files import read_table_file
+from gauge.tabular.inputs import class_numbers, drop_unlabelled
 from gauge.tabular.stream import Stream
 
 OPTIONS = {"epochs": 1, "random_state": 0, "verbose": False}
@@ -68,7 +70,7 @@ def test_the_network_learns_from_all_rows_and_everything_else_from_a_sample(fram
     stream = Stream.of(files / "part-*.parquet", "ill", None, 3)
     assert stream.sample.equals(frame.loc[stream.sample.index])
     assert len(stream.sample) == 60
-    assert stream.labels.tolist() == frame["ill"].tolist()
+    assert stream.labels.iloc[stream.codes].tolist() == frame["ill"].tolist()
     with unchecked():
         model = GaugeClassifier(**OPTIONS).fit(str(files / "part-*.parquet"), "ill", folder=files / "training")
     assert model.n_rows_ == {"train": 108, "val": 12, "empty": 0}
@@ -84,6 +86,52 @@ def test_rows_without_a_label_are_left_out(frame, files, caplog):
         streamed = GaugeClassifier(**OPTIONS, experts="network").fit(files / "some.parquet", "ill")
     assert np.array_equal(streamed.predict_proba(frame), expected.predict_proba(frame))
     assert caplog.text.count("17 rows have no label, first row 3; they are left out") == 2
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[3, 1], [2, None, 3]],
+        [["b", None], ["a", " ", "b"]],
+        [[True, False], [False, None, True]],
+        [["10", "9"], ["9", "10", "10"]],
+        [[None, None], ["x", "y", "x"]],
+    ],
+)
+def test_labels_that_arrive_in_parts_are_the_classes_of_labels_in_memory(values, suffix, tmp_path):
+    for number, part in enumerate(values):
+        write_labels(pd.DataFrame({"age": range(len(part)), "y": part}), tmp_path / f"part-{number}{suffix}")
+    table = read_table_file(tmp_path)
+    _, labels, _ = drop_unlabelled(table, table["y"], np.ones(len(table)))
+    expected = class_numbers(labels)
+    classes, numbers = Stream.of(tmp_path, "y", None, 0).class_numbers()
+    assert classes.dtype == expected[0].dtype
+    assert classes.tolist() == expected[0].tolist()
+    assert numbers.tolist() == expected[1].tolist()
+    assert numbers.dtype == np.uint8
+
+
+def write_labels(frame, path):
+    if path.suffix == ".jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        (frame.to_csv if path.suffix == ".csv" else frame.to_parquet)(path, index=False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (['{"y": true}', '{"y": 1}'], "labels are of one type, but 1 is a number and True is a truth value"),
+        (['{"y": "no"}', '{"y": ["yes"]}'], r"labels are texts, numbers or truth values, but \['yes'\] is a list"),
+        (['{"y": ""}', '{"y": null}'], "all labels are missing; give rows that have one"),
+    ],
+)
+def test_labels_that_are_no_classes_are_found_across_parts(lines, message, tmp_path):
+    for number, line in enumerate(lines):
+        (tmp_path / f"part-{number}.jsonl").write_text(line)
+    with pytest.raises(ValueError, match=message):
+        Stream.of(tmp_path, "y", None, 0)
 
 
 def test_labels_of_a_table_in_files_are_one_of_its_columns(files):

@@ -60,7 +60,7 @@ def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
         size = torch.Size([about["rows"], *shape])
         form = {"size": size.numel(), "dtype": getattr(torch, dtype.removeprefix("torch."))}
         parts[kind][name] = torch.from_file(str(_file(folder, number)), shared=False, **form).reshape(size)
-    rows = {name: each.to(device, copy=True) for name, each in parts["rows"].items()}
+    rows = {name: each.to(device) for name, each in parts["rows"].items()}
     labels, groups = rows["labels"], rows.get("groups")
     return Dataset(about["split"], parts["inputs"], labels, parts["observed"], about["note"], groups)
 

@@ -1,6 +1,7 @@
 """Predictions for tables in files on a Ray cluster: each worker loads the model once, and answers are written in parts."""
 
 import logging
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from gauge.tabular.files import table_files
 if TYPE_CHECKING:
     from gauge.deploy.exported import ExportedClassifier
     from gauge.tabular.estimator import GaugeClassifier
+
+ROWS_OF_A_PART = 100_000  # of the answers, at least
 
 
 @dataclass
@@ -62,18 +65,29 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False
     rows = ray.data.read_parquet([str(path.resolve()) for path in files])
-    answers = rows.map_batches(
+    # a worker takes a block at a time, and Ray makes one of up to 128 MB
+    answers = rows.repartition(target_num_rows_per_block=size).map_batches(
         _Worker,
         fn_constructor_args=(predictor,),
         batch_format="pandas",
         batch_size=size,
         compute=ray.data.ActorPoolStrategy(size=workers),
+        num_cpus=_cpus(len(ray.nodes()), ray.cluster_resources().get("CPU", 0), workers),
         num_gpus=1 if str(predictor.device).startswith("cuda") else None,
     )
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    answers.write_parquet(str(part.resolve()))
+    answers.write_parquet(str(part.resolve()), min_rows_per_file=ROWS_OF_A_PART)
     part.rename(out)
+
+
+def _cpus(machines: int, cpus: float, workers: int) -> float:
+    """What each worker takes: a CPU, but less on a single machine that would have none left to read and write.
+
+    >>> _cpus(1, 8, 4), _cpus(1, 2, 2), _cpus(4, 8, 8)
+    (1.0, 0.5, 1.0)
+    """
+    return 1.0 if machines > 1 else min(1.0, math.floor(100 * max(cpus - 1, 0) / workers) / 100)
 
 
 class _Worker:

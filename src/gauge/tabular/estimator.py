@@ -152,8 +152,8 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         stream = Stream.of(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
         frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
         frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
-        self.classes_, every = inputs.class_numbers(y if stream is None else stream.labels)
-        labels = every if stream is None else every[frame.index]
+        self.classes_, every = inputs.class_numbers(y) if stream is None else stream.class_numbers()
+        labels = every if stream is None else every[frame.index].astype(int)
         self.class_weight_ = inputs.class_weights(self.class_weight, self.classes_, every)
         self.recipe_ = self._recipe(seed)
         self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)

@@ -96,13 +96,23 @@ def drop_unlabelled(frame: pd.DataFrame, y: Any, weights: np.ndarray) -> tuple[p
     known = has_label(column)
     if known.all():
         return frame, y, weights
+    report_unlabelled(known, frame.index)
+    return frame[known], beside_missing(column[known]), weights[known]
+
+
+def report_unlabelled(known: np.ndarray, index: pd.Index) -> None:
+    """Log how many rows have no label, and which is the first; an error if none has."""
     if not known.any():
         raise ValueError("all labels are missing; give rows that have one")
-    count, first = (~known).sum(), frame.index[~known][0]
+    count, first = (~known).sum(), index[~known][0]
     logger.warning("%d rows have no label, first row %s; they are left out of training", count, first)
-    labels = column[known].infer_objects()
-    whole = pd.api.types.is_float_dtype(labels) and (labels % 1 == 0).all()  # integers beside missing ones
-    return frame[known], labels.astype("int64") if whole else labels, weights[known]
+
+
+def beside_missing(labels: pd.Series) -> pd.Series:
+    """Labels that had missing ones among them, with the type they have without: integers, not numbers with a fraction."""
+    labels = labels.infer_objects()
+    whole = pd.api.types.is_float_dtype(labels) and (labels % 1 == 0).all()
+    return labels.astype("int64") if whole else labels
 
 
 def has_label(column: pd.Series) -> np.ndarray:
@@ -123,7 +133,8 @@ def check_weights(weights: Any, rows: int) -> np.ndarray:
 
 def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[float]:
     """What each class counts in a decision; `labels` are class numbers."""
-    weights = compute_class_weight(given, classes=classes, y=classes[labels])
+    rows = classes[labels] if isinstance(given, str) else classes  # only "balanced" looks at them
+    weights = compute_class_weight(given, classes=classes, y=rows)
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong) or not weights.any():
         number = wrong[0] if len(wrong) else 0
@@ -134,16 +145,17 @@ def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[f
     return weights.tolist()
 
 
-def class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The classes in order, and the number of the class of every row."""
+def class_numbers(y: Any, rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The classes in order, and the number of the class of every label. These are the labels of all rows, or the different
+    labels of so many `rows`."""
     if isinstance(y, pd.Series) and pd.api.types.is_numeric_dtype(y.dtype) and not y.isna().any():
         y = np.array(y.to_list())  # Int64 gives integers, not objects
     if isinstance(y, list | tuple):
-        _check_types(y)  # as an array they would all be texts
+        check_types(y)  # as an array they would all be texts
     labels = pd.Series(column_or_1d(y, warn=True))
     values = labels.to_numpy()
     if values.dtype.kind in "OSMm":
-        _check_types(values)
+        check_types(values)
         values = values if isinstance(values[0], str) else np.array(values.tolist())
     _check_quantity(labels)
     with warnings.catch_warnings():
@@ -152,7 +164,7 @@ def class_numbers(y: Any) -> tuple[np.ndarray, np.ndarray]:
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"all labels are {values.tolist()[0]!r}, one class only; give rows of two or more classes")
-    for problem in target_problems(labels):
+    for problem in target_problems(labels, rows):
         logger.warning("the target %s", problem)
     return classes, numbers
 
@@ -168,11 +180,11 @@ def bin_labels(labels: pd.Series, classes: int) -> pd.Series:
     return pd.Series(names[np.searchsorted(edges, numbers)], labels.index, name=labels.name).where(labels.notna())
 
 
-def target_problems(values: pd.Series) -> Iterator[str]:
-    """Why labels may make little sense as classes; none of `values` is missing."""
-    classes = values.astype(str).nunique()
-    if classes > max(2, len(values) / 2):
-        yield f"has {classes} classes in {len(values)} rows; is it an identifier? Most have one row"
+def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]:
+    """Why labels may make little sense as classes; none of `values` is missing. `rows` as in `class_numbers`."""
+    classes, rows = values.astype(str).nunique(), rows or len(values)
+    if classes > max(2, rows / 2):
+        yield f"has {classes} classes in {rows} rows; is it an identifier? Most have one row"
     elif classes > QUANTITY and pd.api.types.is_numeric_dtype(values):
         yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
 
@@ -186,7 +198,7 @@ def width_problems(columns: int) -> Iterator[str]:
         )
 
 
-def _check_types(labels: Sequence[Any] | np.ndarray) -> None:
+def check_types(labels: Sequence[Any] | np.ndarray) -> None:
     """True and 1 are equal in Python, and 1 and "1" would be one class in a saved model."""
     kinds = {_type_name(label): label for label in labels if not pd.api.types.is_scalar(label) or not pd.isna(label)}
     if len(kinds) > 1:

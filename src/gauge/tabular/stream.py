@@ -17,7 +17,7 @@ from gauge.randomness import sample_keys
 from gauge.tabular.arrays import ROWS_AT_ONCE, rows_at_once
 from gauge.tabular.columns import ImageFiles
 from gauge.tabular.files import read_rows, with_types
-from gauge.tabular.inputs import drop_unlabelled, has_label
+from gauge.tabular.inputs import beside_missing, check_types, class_numbers, has_label, report_unlabelled
 from gauge.tabular.schema import Schema
 
 SAMPLE = 100_000  # rows
@@ -25,24 +25,27 @@ SAMPLE = 100_000  # rows
 
 @dataclass(frozen=True)
 class Stream:
-    """A table in files: the labels of all rows that have one, and a sample of at most `SAMPLE` of these rows in their order,
-    whose index are their numbers."""
+    """A table in files: a sample of at most `SAMPLE` of the rows that have a label, in their order, whose index are their
+    numbers, and the labels of all of these rows: `labels` are the different ones, `codes` their positions there."""
 
     table: Path
     target: str
     sample: pd.DataFrame
     labels: pd.Series
+    codes: np.ndarray
 
     @classmethod
     def of(cls, table: Path, target: Any, weights: Any, seed: int) -> "Stream":
         """From one pass over the table. Which rows are sampled depends on their number, the seed and nothing else."""
         if not isinstance(target, str) or weights is not None:
             raise ValueError("a table in files needs the name of its column of labels as y, and takes no sample_weight")
-        every, rows, draws, count = [], [], [], 0
+        labels: pd.Series | None = None
+        coded, rows, draws, count = [], [], [], 0
         for part in read_rows(table, ROWS_AT_ONCE):
             if target not in part:
                 raise ValueError(f"there is no column {target!r} with the labels; the table has {list(part.columns)}")
-            every.append(part[target])
+            labels, codes = _different(labels, part[target])
+            coded.append(codes)
             rows.append(_labelled(part, target, count))
             last = count + len(rows[-1])
             draws.append(sample_keys(torch.arange(count, last), seed, "sample").numpy())
@@ -50,10 +53,15 @@ class Stream:
             if sum(map(len, rows)) > 2 * SAMPLE:
                 rows, draws = _sampled(rows, draws)
         (sample,), _ = _sampled(rows, draws)
-        typed = with_types(table, pd.concat(every).to_frame())
-        _, labels, _ = drop_unlabelled(typed, typed[target], np.ones(len(typed)))
-        labels = labels.reset_index(drop=True)
-        return cls(table, target, with_types(table, sample).assign(**{target: labels.loc[sample.index]}), labels)
+        assert labels is not None  # a table has rows
+        labels, codes = _known(with_types(table, labels.to_frame(target))[target], np.concatenate(coded))
+        drawn = labels.iloc[codes[sample.index]].set_axis(sample.index)
+        return cls(table, target, with_types(table, sample).assign(**{target: drawn}), labels, codes)
+
+    def class_numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """The classes in order, and the number of the class of every row, in few bytes."""
+        classes, numbers = class_numbers(self.labels, len(self.codes))
+        return classes, numbers.astype(np.min_scalar_type(len(classes)))[self.codes]
 
     def encoded(
         self,
@@ -84,6 +92,29 @@ class Stream:
             rows = np.flatnonzero(~encoded.empty & ~np.isin(labelled.index, held_out))
             if len(rows):
                 yield encoded.dataset("train", rows, labels[labelled.index])
+
+
+def _different(known: pd.Series | None, column: pd.Series) -> tuple[pd.Series, np.ndarray]:
+    """The different labels so far, among them one that is missing if there is one, and their positions for a column."""
+    if column.dtype == object:
+        column = column.where(column.notna())  # all that is missing is NaN
+        check_types(column.to_numpy())  # True and 1 are equal in Python, and lists have no hash
+    new = column.drop_duplicates()
+    every = new if known is None else pd.concat([known, new])
+    if every.dtype == object:
+        check_types(every.to_numpy())
+    labels = every.drop_duplicates(ignore_index=True)
+    return labels, pd.Index(labels).get_indexer(pd.Index(column)).astype(np.min_scalar_type(len(labels)))
+
+
+def _known(labels: pd.Series, codes: np.ndarray) -> tuple[pd.Series, np.ndarray]:
+    """The different labels but for missing and blank ones, and the positions there of all rows that have one."""
+    known = has_label(labels)
+    if known.all():
+        return labels, codes
+    report_unlabelled(known[codes], pd.RangeIndex(len(codes)))
+    positions = np.cumsum(known) - 1
+    return beside_missing(labels[known]).reset_index(drop=True), positions.astype(codes.dtype)[codes[known[codes]]]
 
 
 def _labelled(part: pd.DataFrame, target: str, before: int) -> pd.DataFrame:

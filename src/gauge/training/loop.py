@@ -30,6 +30,7 @@ from gauge.types import Method, Trainable
 MIN_GAIN = 1e-4  # what counts as an improvement for patience
 LARGE = 2**20  # bytes: a smaller state is saved after every epoch
 SAVE_SECONDS = 10  # between two saves of a larger one
+BATCHES_AT_ONCE = 64  # whose keys are computed together
 LAST = "last.safetensors"
 
 
@@ -147,26 +148,35 @@ def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
     method, settings, train = step.method, step.settings, step.train
     method.train()
     order = permutation(len(train), settings.seed, "order", epoch, device=train.device)
-    keys = sample_keys(order, settings.seed, "train", epoch)
-    steps = order.split(settings.batch_size)
-    totals = [
-        step(index, key, _learning_rate(settings, epoch + number / len(steps)))
-        for number, (index, key) in enumerate(zip(steps, keys.split(settings.batch_size), strict=True))
-    ]
+    size, steps = settings.batch_size, math.ceil(len(train) / settings.batch_size)
+    losses: dict[str, Tensor] = {}
+    for number, (index, key) in enumerate(_batches(order, settings, epoch)):
+        terms = step(index, key, _learning_rate(settings, epoch + number / steps))
+        losses = losses or {name: term.new_empty(steps) for name, term in terms.items()}
+        for name, values in losses.items():
+            values[number].copy_(terms[name])
     method.end_epoch()
     # checked once an epoch: a check at every step would make the device wait
-    losses = {name: torch.stack([terms[name] for terms in totals]) for name in totals[0]}
     for name, values in losses.items():
         wrong = (~torch.isfinite(values)).nonzero()
         if len(wrong):
             batch = int(wrong[0])
             raise FloatingPointError(
-                f"loss {name!r} is {float(values[batch])} in epoch {epoch + 1}, batch {batch + 1} of {len(steps)} (samples "
-                f"{steps[batch][:5].tolist()} ...); lower the learning rate ({settings.learning_rate:g}) or look at them"
+                f"loss {name!r} is {float(values[batch])} in epoch {epoch + 1}, batch {batch + 1} of {steps} (samples "
+                f"{order[batch * size :][: min(size, 5)].tolist()} ...); lower the learning rate "
+                f"({settings.learning_rate:g}) or look at them"
             )
     if not bool(torch.stack([torch.isfinite(parameter).all() for parameter in method.parameters()]).all()):
         raise FloatingPointError(f"weights are no longer finite after epoch {epoch + 1}; lower the learning rate")
     return {name: float(values.mean()) for name, values in losses.items()}
+
+
+def _batches(order: Tensor, settings: TrainSettings, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The indices and keys of every batch. Keys are computed for several batches at a time: for all of them they would
+    take memory, one by one they would take time."""
+    for part in order.split(BATCHES_AT_ONCE * settings.batch_size):
+        keys = sample_keys(part, settings.seed, "train", epoch)
+        yield from zip(part.split(settings.batch_size), keys.split(settings.batch_size), strict=True)
 
 
 def _learning_rate(settings: TrainSettings, epoch: float) -> float:
@@ -179,7 +189,7 @@ def budget(settings: TrainSettings, rows: int, epochs: int) -> tuple[int, float]
     """The steps of so many epochs over so many rows, and the sum of their learning rates. Adam moves a parameter by about
     its rate in a step, so the sum bounds how far it can go."""
     steps = math.ceil(rows / settings.batch_size)
-    rates = [_learning_rate(settings, epoch + step / steps) for epoch in range(epochs) for step in range(steps)]
+    rates = (_learning_rate(settings, epoch + step / steps) for epoch in range(epochs) for step in range(steps))
     return steps * epochs, math.fsum(rates)
 
 
