@@ -41,7 +41,7 @@ def is_measured(folder: str, variant: str = "") -> bool:
 
 
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
-PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md", "docs/production.md")
+PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md", "docs/production.md", "docs/scale.md")
 DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
 ROWS = {
     "any_subset": "backbone as trained, missing units masked",
@@ -921,7 +921,8 @@ def scoring_cost() -> str:
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for path in sorted((ROOT / "perf" / "results").glob("scoring_cost-*.json")):
         content = json.loads(path.read_text())
-        machine = content["hardware"].get("gpu") or f"CPU, {content['hardware']['threads']} threads"
+        threads = content["hardware"]["threads"]
+        machine = content["hardware"].get("gpu") or f"CPU, {threads} thread{'s' * (threads > 1)}"
         for layout, row in content["rows"].items():
             times = [f"{row[key]:.2f}" for key in ("taylor_ms", "exact_sequential_ms", "exact_batched_ms")]
             recorded = (row.get(f"{score}_graph_ms") for score in ("taylor", "exact_batched"))
@@ -994,6 +995,25 @@ def export_cost() -> str:
     for row in _perf("serving")["export"]:
         cost = f"{row['torch_ms']:.0f} | {row['onnx_ms']:.0f} | {row['torch_over_onnx']:.2f}"
         lines.append(f"| {row['rows']:,} | {cost} | {row['difference']:.0e} |")
+    return "\n".join(lines) + "\n"
+
+
+def streaming() -> str:
+    """Memory and speed of prediction and training, from files in parts and in memory."""
+    lines = ["| | rows | read | memory, MB | rows a second |", "|---" * 5 + "|"]
+    for task in ("predict", "fit"):
+        for row in _perf(f"streaming-{task}-cpu")["runs"]:
+            form = {"parts": "in parts", "memory": "at once"}[row["form"]]
+            lines.append(f"| {task} | {row['rows']:,} | {form} | {row['peak_mb']:.0f} | {row['rows_per_second']:,} |")
+    return "\n".join(lines) + "\n"
+
+
+def on_ray() -> str:
+    """Predictions by one process, and by Ray with one worker and with two."""
+    lines = ["| | processes that predicted | seconds to start | rows a second | over one process |", "|---" * 5 + "|"]
+    for row in _perf("ray-cpu")["runs"]:
+        rate = f"{row['rows_per_second']:,} | {row['over_one_process']:.2f}"
+        lines.append(f"| {row['form']} | {row['processes']} | {row['start']:.0f} | {rate} |")
     return "\n".join(lines) + "\n"
 
 
@@ -1262,6 +1282,8 @@ TABLES = {
     "prediction-cost": prediction_cost,
     "serving": serving,
     "export-cost": export_cost,
+    "streaming": streaming,
+    "on-ray": on_ray,
     "bound": bound,
     "dymo-speed": dymo_speed,
     **{

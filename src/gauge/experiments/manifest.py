@@ -295,6 +295,10 @@ DOCS = {
     "prediction-cost": Entry("Prediction time on our machines", scripts=("perf/scoring_cost.py",)),
     "serving": Entry("Requests a second of gauge serve", scripts=("perf/serving.py",)),
     "export-cost": Entry("Predictions with torch and with ONNX", scripts=("perf/serving.py",)),
+    "streaming": Entry(
+        "Memory and speed of tables in files", scripts=("perf/streaming.py predict", "perf/streaming.py fit")
+    ),
+    "on-ray": Entry("Predictions on Ray", scripts=("perf/on_ray.py",)),
     "pipeline-cost": Entry(
         "Seconds of every stage",
         scripts=tuple(f"perf/pipeline.py {n} --data DATA" for n in ("polymnist", "leaf99", "ham10000")),
