@@ -171,27 +171,27 @@ def predictions(device: torch.device, samples: int, *, compiled: bool) -> dict[s
     }
     eager = statistics.mean(times(lambda: model.predict(one), device, warm_ups=20, repeats=samples))
     batch_1: dict[str, float] = {"eager_ms": eager}
-    result: dict[str, Any] = {"units": 91, "batch_1": batch_1, "large_batch": len(many), "large": []}
-    try:
-        for compiling in (False, True) if compiled else (False,):
-            name = "compiled" if compiling else "recorded"
-            fast = Recorded(model, compile=compiling, sizes=(1,))
-            cost = statistics.mean(times(partial(fast.predict, one), device, warm_ups=20, repeats=samples))
-            batch_1 |= {f"{name}_ms": cost, f"eager_over_{name}": eager / cost}
-            batch_1[f"{name}_difference"] = apart(model.predict(one), fast.predict(one))
-            print(batch_1, flush=True)
-            for precision, part in product(ways, (COMPILED if compiling else PARTS)[device.type]):
-                weights, given, autocast = ways[precision]
-                fast = Recorded(weights, precision=autocast, compile=compiling, sizes=(part,))
+    result: dict[str, Any] = {"units": 91, "batch_1": batch_1, "large_batch": len(many), "large": [], "refused": []}
+    for compiling in (False, True) if compiled else (False,):
+        name = "compiled" if compiling else "recorded"
+        fast = Recorded(model, compile=compiling, sizes=(1,))
+        cost = statistics.mean(times(partial(fast.predict, one), device, warm_ups=20, repeats=samples))
+        batch_1 |= {f"{name}_ms": cost, f"eager_over_{name}": eager / cost}
+        batch_1[f"{name}_difference"] = apart(model.predict(one), fast.predict(one))
+        print(batch_1, flush=True)
+        for precision, part in product(ways, (COMPILED if compiling else PARTS)[device.type]):
+            weights, given, autocast = ways[precision]
+            fast = Recorded(weights, precision=autocast, compile=compiling, sizes=(part,))
+            row: dict[str, Any] = {"precision": precision, "compiled": compiling, "part": part}
+            try:
                 cost = statistics.median(times(partial(fast.predict, given), device, warm_ups=3, repeats=10))
-                row = {"precision": precision, "compiled": compiling, "part": part, "ms": round(cost, 3)}
-                row |= {"predictions_per_second": round(1000 * len(many) / cost)}
+                row |= {"ms": round(cost, 3), "predictions_per_second": round(1000 * len(many) / cost)}
                 row["difference"] = apart(model.predict(many), fast.predict(given))
-                print(row, flush=True)
                 result["large"].append(row)
-    except RuntimeError as error:  # torch.compile needs a compiler, which not every machine has
-        result["error"] = str(error).partition("\n")[0]
-        print(result["error"], flush=True)
+            except RuntimeError as error:  # torch.compile refuses what it cannot trace
+                row["error"] = str(error).partition("\n")[0]
+                result["refused"].append(row)
+            print(row, flush=True)
     return result
 
 
