@@ -1,5 +1,7 @@
 """Tables and datasets larger than memory: the same answers as in memory."""
 
+import threading
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from gauge.data.mapped import read_dataset, write_dataset
 from gauge.tabular.files import read_table_file
 from gauge.tabular.inputs import class_numbers, drop_unlabelled
 from gauge.tabular.stream import Stream
+from gauge.training.step import training_step
 
 OPTIONS = {"epochs": 1, "random_state": 0, "verbose": False}
 
@@ -38,11 +41,37 @@ def test_a_mapped_dataset_trains_the_model_that_memory_trains(tmp_path):
     write_dataset(tmp_path, (train.take(rows) for rows in torch.arange(40).split(7)))
     mapped = read_dataset(tmp_path)
     assert mapped.fingerprint == train.fingerprint
-    settings = TrainSettings(epochs=1, batch_size=16, masks="up-to=0.5")
+    settings = TrainSettings(epochs=2, batch_size=16, masks="up-to=0.5", corrupt="swapped=0.2")
     models = [gauge(), gauge()]
     for model, split in zip(models, (train, mapped), strict=True):
         fit(model, split, settings=settings)
     assert_equal(models[0].state_dict(), models[1].state_dict())
+
+
+def test_the_next_batch_of_mapped_data_is_read_while_a_step_runs(tmp_path):
+    write_dataset(tmp_path, [dataset("train", 40)])
+    step = training_step(gauge(), read_dataset(tmp_path), TrainSettings(epochs=1, batch_size=16, masks="up-to=0.5"))
+    own, readers, second = step.batch, [], threading.Event()
+
+    def batch(index, key):
+        readers.append(threading.current_thread())
+        if len(readers) == 2:
+            second.set()
+        return own(index, key)
+
+    step.batch = batch
+    ahead = step.ahead((index, index) for index in torch.arange(40).split(16))
+    next(ahead)
+    assert second.wait(timeout=60)  # nobody has asked for it yet
+    assert [len(batch) for _, _, batch in ahead] == [16, 8]
+    assert threading.current_thread() not in readers
+
+
+def test_a_batch_that_cannot_be_read_is_an_error(tmp_path):
+    write_dataset(tmp_path, [dataset("train", 40)])
+    step = training_step(gauge(), read_dataset(tmp_path), TrainSettings(epochs=1, batch_size=16, masks="up-to=0.5"))
+    with pytest.raises(IndexError, match="out of bounds"):
+        list(step.ahead([(torch.tensor([3, 99]), torch.tensor([3, 99]))]))
 
 
 def test_a_dataset_that_is_complete_is_not_written_again(tmp_path):

@@ -28,7 +28,7 @@ class Dataset:
     modality without flags is complete. `note` goes into every result: what readers must know about the data. `groups` are
     numbers of what samples share, such as a photo or a lesion, so that they are not independent. `masks` are flags that come
     with the data, by the text of the protocol that they stand for. Batches are made on the device of the labels; inputs and
-    flags may lie elsewhere, as in `gauge.data.mapped`.
+    flags may lie elsewhere. Those that are `mapped` lie in files (`gauge.data.mapped`), from which training reads ahead.
 
     >>> data = Dataset("test", {"photo": torch.zeros(9, 3, 4, 4, dtype=torch.uint8)}, torch.zeros(9, dtype=torch.long))
     >>> data.batch(torch.tensor([2, 5])).inputs["photo"].dtype
@@ -42,6 +42,7 @@ class Dataset:
     note: str = ""
     groups: Int[Tensor, "rows"] | None = None
     masks: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    mapped: bool = False
 
     def __post_init__(self) -> None:
         rows = len(self.labels)
@@ -90,7 +91,7 @@ class Dataset:
             return self
         inputs = {name: values.to(device) for name, values in self.inputs.items()}
         observed = {name: flags.to(device) for name, flags in self.observed.items()}
-        return replace(self, inputs=inputs, labels=self.labels.to(device), observed=observed)
+        return replace(self, inputs=inputs, labels=self.labels.to(device), observed=observed, mapped=False)
 
     def take(self, rows: Int[Tensor, "taken"]) -> "Dataset":
         """The split with these rows alone."""
@@ -99,7 +100,7 @@ class Dataset:
         observed = {name: self._at(flags, rows) for name, flags in self.observed.items()}
         groups = None if self.groups is None else self.groups.to(self.device)[rows]
         masks = {text: {name: flags[rows.cpu()] for name, flags in mask.items()} for text, mask in self.masks.items()}
-        return replace(self, inputs=inputs, labels=self.labels[rows], observed=observed, groups=groups, masks=masks)
+        return Dataset(self.split, inputs, self.labels[rows], observed, self.note, groups, masks)
 
     def batch(
         self,
@@ -126,7 +127,10 @@ class Dataset:
 
     def _at(self, values: Tensor, *index: Tensor) -> Tensor:
         """The entries at `index`, on the device where batches are made."""
-        return values[tuple(each.to(values.device) for each in index)].to(self.device)
+        found = values[tuple(each.to(values.device) for each in index)]
+        if found.device == self.device:
+            return found
+        return (found.pin_memory() if self.device.type == "cuda" else found).to(self.device, non_blocking=True)
 
     @cached_property
     def spreads(self) -> dict[str, Tensor]:

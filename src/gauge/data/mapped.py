@@ -62,7 +62,7 @@ def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
         parts[kind][name] = torch.from_file(str(_file(folder, number)), shared=False, **form).reshape(size)
     rows = {name: each.to(device) for name, each in parts["rows"].items()}
     labels, groups = rows["labels"], rows.get("groups")
-    return Dataset(about["split"], parts["inputs"], labels, parts["observed"], about["note"], groups)
+    return Dataset(about["split"], parts["inputs"], labels, parts["observed"], about["note"], groups, mapped=True)
 
 
 def _file(folder: Path, number: int) -> Path:

@@ -5,7 +5,9 @@ once as a CUDA graph and replayed.
 """
 
 import logging
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +21,7 @@ from gauge.model.nn.streams import join
 from gauge.training.distributed import averaged, parallel_loss, part_of, world
 from gauge.training.recorded import EAGER, record, run_aside
 from gauge.training.settings import TrainSettings
-from gauge.types import Trainable
+from gauge.types import Batch, Trainable
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +71,21 @@ class Step:
         self.eager_steps: Counter[int] = Counter()  # of each size
         self.recordings: dict[int, _Recording] = {}
 
-    def __call__(self, index: Tensor, key: Tensor, rate: float) -> dict[str, Tensor]:
+    def ahead(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor, Batch | None]]:
+        """The indices and keys of batches; of mapped data also the batch, which a thread reads during the step before."""
+        if not self.train.mapped:
+            yield from ((index, key, None) for index, key in batches)
+            return
+        with ThreadPoolExecutor(1) as reader:
+            reading: deque[tuple[Tensor, Tensor, Future[Batch]]] = deque()
+            for index, key in batches:
+                reading.append((index, key, reader.submit(self.batch, index, key)))
+                if len(reading) > 1:
+                    yield _read(*reading.popleft())
+            yield from (_read(*each) for each in reading)
+
+    def __call__(self, index: Tensor, key: Tensor, rate: float, batch: Batch | None = None) -> dict[str, Tensor]:
+        """The `batch` of these samples is read here if it is not given."""
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate * group[FACTOR])
@@ -77,7 +93,7 @@ class Step:
                 group["lr"] = rate * group[FACTOR]
         size = len(index)
         if not self.record:
-            return self._run(index, key)
+            return self._run(index, key, batch)
         if self.eager_steps[size] < EAGER:
             self.eager_steps[size] += 1
             return self._run_aside(index, key)
@@ -89,14 +105,16 @@ class Step:
         recording.graph.replay()
         return {name: term.clone() for name, term in recording.terms.items()}
 
-    def _run(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
-        own = part_of(index)
-        share = len(own) * world() / len(index) if len(own) < len(index) else 1.0  # its weight in the mean of all
-        index, key = own, part_of(key)
+    def batch(self, index: Tensor, key: Tensor) -> Batch:
+        """What this process learns from."""
+        index, key = part_of(index), part_of(key)
         keep = self.settings.masks.keep(self.train.layout, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
-        if self.settings.augment:
-            batch = augment(batch, self.settings.augment)
+        return augment(batch, self.settings.augment) if self.settings.augment else batch
+
+    def _run(self, index: Tensor, key: Tensor, batch: Batch | None = None) -> dict[str, Tensor]:
+        batch = self.batch(index, key) if batch is None else batch
+        share = len(batch) * world() / len(index) if len(batch) < len(index) else 1.0  # its weight in the mean of all
         with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.half):
             terms = self.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
@@ -128,6 +146,10 @@ class Step:
             logger.warning("this step cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
             self.record = False
         return self.record
+
+
+def _read(index: Tensor, key: Tensor, batch: "Future[Batch]") -> tuple[Tensor, Tensor, Batch]:
+    return index, key, batch.result()
 
 
 def training_step(method: Trainable, train: Dataset, settings: TrainSettings, *, record: bool = True) -> Step:
