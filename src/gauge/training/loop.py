@@ -150,8 +150,8 @@ def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
     order = permutation(len(train), settings.seed, "order", epoch, device=train.device)
     size, steps = settings.batch_size, math.ceil(len(train) / settings.batch_size)
     losses: dict[str, Tensor] = {}
-    for number, (index, key, batch) in enumerate(step.ahead(_batches(order, settings, epoch))):
-        terms = step(index, key, _learning_rate(settings, epoch + number / steps), batch)
+    for number, (index, key, read) in enumerate(step.ahead(_batches(order, settings, epoch))):
+        terms = step(index, key, _learning_rate(settings, epoch + number / steps), read)
         losses = losses or {name: term.new_empty(steps) for name, term in terms.items()}
         for name, values in losses.items():
             values[number].copy_(terms[name])
