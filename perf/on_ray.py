@@ -28,7 +28,6 @@ from gauge.tabular.arrays import ROWS_AT_ONCE
 from gauge.tabular.files import read_rows
 from gauge.training.provenance import commit, hardware
 
-
 Work = Callable[[Path, Path, Path], None]
 """Predicts with a model, from files, to a file."""
 
