@@ -28,6 +28,9 @@ from gauge.tabular.arrays import ROWS_AT_ONCE
 from gauge.tabular.files import read_rows
 from gauge.training.provenance import commit, hardware
 
+Work = Callable[[Path, Path, Path], None]
+"""Predicts with a model, from files, to a file."""
+
 
 class Timed(Predictor):
     """Leaves a file that says when it was first asked."""
@@ -52,7 +55,7 @@ def on_ray(workers: int, model: Path, table: Path, out: Path) -> None:
     predict_on_ray(Timed(model, device="cpu"), table, out, workers=workers)
 
 
-def measured(work: Callable[[Path, Path, Path], None], model: Path, table: Path, out: Path) -> tuple[float, float, int]:
+def measured(work: Work, model: Path, table: Path, out: Path) -> tuple[float, float, int]:
     """Seconds before and after the first rows are predicted, and how many processes predict."""
     started = time.time()
     work(model, table, out)
@@ -70,7 +73,11 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     about = {"date": str(date.today()), "commit": commit(), "load": round(os.getloadavg()[0], 1)}
-    forms = {"one process": alone, "Ray, one worker": partial(on_ray, 1), "Ray, two workers": partial(on_ray, 2)}
+    forms: dict[str, Work] = {
+        "one process": alone,
+        "Ray, one worker": partial(on_ray, 1),
+        "Ray, two workers": partial(on_ray, 2),
+    }
     lines = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
