@@ -72,7 +72,7 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
         batch_format="pandas",
         batch_size=size,
         compute=ray.data.ActorPoolStrategy(size=workers),
-        num_cpus=_cpus(len(ray.nodes()), ray.cluster_resources().get("CPU", 0), workers),
+        num_cpus=_cpus(len(ray.nodes()), ray.cluster_resources().get("CPU", 0.0), workers),
         num_gpus=1 if str(predictor.device).startswith("cuda") else None,
     )
     part = out.with_name(out.name + ".part")
@@ -84,7 +84,7 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
 def _cpus(machines: int, cpus: float, workers: int) -> float:
     """What each worker takes: a CPU, but less on a single machine that would have none left to read and write.
 
-    >>> _cpus(1, 8, 4), _cpus(1, 2, 2), _cpus(4, 8, 8)
+    >>> _cpus(1, 8.0, 4), _cpus(1, 2.0, 2), _cpus(4, 8.0, 8)
     (1.0, 0.5, 1.0)
     """
     return 1.0 if machines > 1 else min(1.0, math.floor(100 * max(cpus - 1, 0) / workers) / 100)
