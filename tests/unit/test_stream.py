@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers import assert_equal, dataset, gauge, unchecked
 
-from gauge import GaugeClassifier, TrainSettings, fit
+from gauge import Dataset, GaugeClassifier, TrainSettings, fit
 from gauge.data.mapped import read_dataset, write_dataset
 from gauge.tabular.files import read_table_file
 from gauge.tabular.inputs import class_numbers, drop_unlabelled
@@ -82,6 +82,25 @@ def test_a_dataset_that_is_complete_is_not_written_again(tmp_path):
         write_dataset(tmp_path / "new", [])
     with pytest.raises(ValueError, match="holds no dataset .* write one with write_dataset"):
         read_dataset(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "observed", "message"),
+    [
+        ({"b": torch.ones(3, 2), "a": torch.ones(3, 2)}, {}, "inputs 'a' .* has inputs 'b'"),
+        ({"a": torch.ones(3, 4), "b": torch.ones(3, 2)}, {}, r"shape \[2\].*shape \[4\]"),
+        ({"a": torch.ones(3, 2).double(), "b": torch.ones(3, 2)}, {}, "torch.float32.*torch.float64"),
+        ({"a": torch.ones(3, 2), "b": torch.ones(3, 2)}, {"a": torch.ones(3, 2) > 0}, r"shape \[\].*shape \[2\]"),
+        ({"a": torch.ones(3, 2)}, {}, "inputs 'b' .* has observed 'a'"),
+    ],
+)
+def test_parts_of_a_dataset_that_differ_in_their_tensors_are_refused(inputs, observed, message, tmp_path):
+    labels = torch.tensor([0, 1, 0])
+    first = Dataset("train", {"a": torch.zeros(3, 2), "b": torch.zeros(3, 2)}, labels)
+    with pytest.raises(ValueError, match=f"the same tensors in one order.*{message}.*; make them alike"):
+        write_dataset(tmp_path, [first, Dataset("train", inputs, labels, observed)])
+    with pytest.raises(ValueError, match="holds no dataset"):
+        read_dataset(tmp_path)
 
 
 @pytest.mark.parametrize("pattern", ["part-*.parquet", "table.csv"])

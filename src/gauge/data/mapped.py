@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,14 @@ def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
         rows = 0
         for part in parts:
             tensors = _tensors(part)
+            forms = [[*name, str(each.dtype), list(each.shape[1:])] for name, each in tensors.items()]
+            if about and forms != about["tensors"]:
+                first, other = next(pair for pair in zip_longest(about["tensors"], forms) if pair[0] != pair[1])
+                raise ValueError(
+                    f"all parts of a dataset have the same tensors in one order, but where the first part has "
+                    f"{_form(first)}, the one that starts with row {rows} has {_form(other)}; make them alike"
+                )
             if not about:
-                forms = [[*name, str(each.dtype), list(each.shape[1:])] for name, each in tensors.items()]
                 about = {"split": part.split, "note": part.note, "tensors": forms}
                 opened = [files.enter_context(_file(folder, number).open("wb")) for number in range(len(forms))]
             for file, tensor in zip(opened, tensors.values(), strict=True):
@@ -67,6 +74,10 @@ def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
 
 def _file(folder: Path, number: int) -> Path:
     return folder / f"{number}.bin"
+
+
+def _form(form: list[Any] | None) -> str:
+    return "nothing more" if form is None else f"{form[0]} {form[1]!r} ({form[2]}, shape {form[3]})"
 
 
 def _tensors(part: Dataset) -> dict[tuple[str, str], Tensor]:
