@@ -239,9 +239,11 @@ def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     (tmp_path / "x.xlsx").write_text("")
     (tmp_path / "semi.csv").write_text("a;b\n1;2\n")
+    (tmp_path / "german.csv").write_text("a;b\n1,5;2,5\n")
     (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
     for name, reason in [
         ("semi.csv", "separate columns by ',', not by semicolons"),
+        ("german.csv", "separate columns by ',', not by semicolons"),
         ("latin.csv", "is not written in UTF-8"),
         ("empty.csv", "cannot be read"),
         ("head.csv", "has no rows"),

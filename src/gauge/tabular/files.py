@@ -85,8 +85,7 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
 def _check_header(path: Path, options: dict[str, Any]) -> int:
     """The number of columns. Pandas would rename the second of two equal names, read a file with another separator as a
     single column, and take the first column for an index where the first row has more fields than the header."""
-    first = pd.read_csv(path, **options, header=None, nrows=2)
-    names = first.iloc[0].dropna()
+    names = pd.read_csv(path, **options, header=None, nrows=1).iloc[0].dropna()
     for other, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(names) == 1 and other in names.iloc[0]:
             raise ValueError(
@@ -94,7 +93,7 @@ def _check_header(path: Path, options: dict[str, Any]) -> int:
             )
     if names.duplicated().any():
         raise ValueError(f"column {names[names.duplicated()].iloc[0]!r} occurs twice; rename one of them")
-    return first.shape[1]
+    return pd.read_csv(path, **options, header=None, nrows=2).shape[1]
 
 
 def _reason(error: ValueError) -> str:
