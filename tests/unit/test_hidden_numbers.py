@@ -25,6 +25,10 @@ from gauge.tabular.schema import Schema
         (["1 234,5", "−2"], [1234.5, -2], "numbers with a decimal comma"),
         (["1'234.5", "3"], [1234.5, 3], "numbers with a decimal point"),
         (["1e3", " 2 "], [1000, 2], ""),
+        (["1e5", "2e5"], [100000, 200000], ""),
+        (["12 kg", "1.250kg", "7.5 kg"], [12, 1.25, 7.5], "numbers with 'kg' removed"),
+        (["1.250,5 mg/dl", "7,25 mg/dl"], [1250.5, 7.25], "numbers with a decimal comma, 'mg/dl' removed"),
+        (["-3 °C", "37 °C"], [-3, 37], "numbers with '°C' removed"),
     ],
 )
 def test_numbers_in_texts_are_read_and_the_guess_is_named(texts, numbers, note):
@@ -61,6 +65,18 @@ def test_what_is_written_in_another_way_than_in_training_is_missing_not_misread(
         codes = column.encode(pd.Series(["7.25 €", "$8", "1.200 €", "9"], name="price"))
     assert np.isnan(codes).tolist() == [True, True, False, False]
     assert "column 'price', row 0: '7.25 €' is not a number, and 1 more cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("texts", [["12 kg", "500 g"], ["14a", "3", "7", "12"], ["B12", "B13"], ["8am", "8pm"]])
+def test_different_units_and_letters_here_and_there_are_not_one_number(texts):
+    assert infer_kind(pd.Series(texts * 5))[0] == "category"
+
+
+def test_a_unit_that_training_did_not_have_is_missing_not_misread(caplog):
+    column = Number.of(pd.Series(["12 kg", "80 kg", "95 kg"], name="weight"))
+    with caplog.at_level(logging.WARNING):
+        assert np.isnan(column._read(pd.Series(["500 g"], name="weight"), training=False)).all()
+    assert "'500 g' is not a number" in caplog.text
 
 
 def test_different_currencies_are_not_one_number():

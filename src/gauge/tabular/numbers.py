@@ -14,6 +14,7 @@ MOST = 0.9  # share of the values that has to agree before text is read as numbe
 SECONDS = 86_400  # of a day
 CURRENCIES = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD"]
 UNIT = re.compile(rf"[$€£¥₹₩₽₺%]|\b(?:{'|'.join(CURRENCIES)})\b")
+MEASURE = r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|°)[^\s\d]*)$"  # the unit in "12.5 kg" or "37 °C"
 GAPS = str.maketrans({"−": "-", "'": "", "’": "", "_": "x", **dict.fromkeys(" \u00a0\u2009\u202f", "")})
 SPACED = r"[+−-]?\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?:[.,]\d+)?"
 ISO = r"\d{4}-\d{2}-\d{2}(?:$|[T ])"
@@ -122,7 +123,17 @@ def _number_writing(words: pd.Series) -> Writing | None:
     units = {unit for text in words for unit in UNIT.findall(text)}
     if len(units) > 1:  # different currencies are not one number
         return None
-    unit = next(iter(units), "")
+    return _written(words, next(iter(units))) if units else _written(words, "") or _with_measure(words)
+
+
+def _with_measure(words: pd.Series) -> Writing | None:
+    """Numbers that most values write with one and the same unit; different units are not one number."""
+    measures = words.str.extract(MEASURE, expand=False).dropna()
+    return _written(words, measures.iloc[0]) if measures.nunique() == 1 and len(measures) >= MOST * len(words) else None
+
+
+def _written(words: pd.Series, unit: str) -> Writing | None:
+    """The writing of numbers with this unit, None if less than most values can be read."""
     bare = words.str.replace(unit, "", regex=False).str.strip() if unit else words
     comma, point = (
         bare.str.contains(rf"\d{mark}(?:\d{{1,2}}|\d{{4,}})$|^\D?0{mark}\d|\{other}\d{{3}}{mark}", regex=True).sum()
