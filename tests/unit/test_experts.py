@@ -9,7 +9,10 @@ from helpers import unchecked
 from PIL import Image
 
 from gauge import GaugeClassifier
+from gauge.deploy.scoring import predict_table
 from gauge.tabular.ensemble import choose_experts, make_folds
+from gauge.tabular.evaluation import shown_labels
+from gauge.tabular.inputs import class_positions
 from gauge.tabular.schema import Schema
 from gauge.tabular.scores import area_under_curve, calibration_error, scores
 
@@ -218,6 +221,47 @@ def test_evaluate_has_intervals_a_confusion_matrix_and_baselines(model, fresh):
         model.evaluate(fresh[:1].assign(ill="maybe"))
     with pytest.raises(ValueError, match="there is no column with the labels 'ill'"):
         model.evaluate(fresh.drop(columns="ill"))
+
+
+@pytest.mark.parametrize(
+    ("classes", "written"),
+    [
+        ([0, 1], ["0", "1"]),
+        ([0, 1], [0.0, 1.0]),
+        ([False, True], ["False", "True"]),
+        (["False", "True"], [False, True]),
+    ],
+)
+def test_a_class_is_recognised_however_a_file_writes_it(classes, written):
+    labels = pd.Series([written[1], None, written[0], " ", "other"], dtype=object)
+    assert class_positions(np.array(classes), labels).tolist() == [1, -1, 0, -1, -1]
+    assert shown_labels(np.array(classes), labels) == [str(classes[1]), None, str(classes[0]), None, "other"]
+
+
+def test_predictions_of_a_csv_file_are_compared_with_its_integer_labels(tmp_path):
+    table = pd.DataFrame({"x": [0.1, 0.2, 3.3, 3.4] * 15, "y": [0, 0, 1, 1] * 15})
+    table.assign(y=table["y"].astype("Int64").where(table.index > 3)).to_csv(tmp_path / "new.csv", index=False)
+    count = predict_table(GaugeClassifier(experts=["linear"], **QUICK).fit(table, "y"), tmp_path / "new.csv", print)
+    assert (count.rows, count.labelled) == (60, 56)
+    assert count.right == 56
+
+
+def test_texts_that_differ_as_classes_are_not_confused():
+    assert class_positions(np.array(["1", "1.0"]), pd.Series(["1.0", "1", 1.0], dtype=object)).tolist() == [1, 0, -1]
+
+
+def test_rows_without_a_label_are_neither_evaluated_nor_called_wrong(model, fresh, caplog):
+    labels = fresh["ill"].astype(object)
+    labels.iloc[[0, 3]] = [None, ""]
+    some = fresh.assign(ill=labels)
+    with caplog.at_level("WARNING"):
+        evaluation = model.evaluate(some)
+    assert f"2 rows have no label, first row {fresh.index[0]}; they are left out" in caplog.text
+    assert str(evaluation) == str(model.evaluate(fresh.drop(fresh.index[[0, 3]])))
+    explained = model.explain(some[:4], "ill")
+    assert [row.label is None for row in explained.rows] == [True, False, False, True]
+    with pytest.raises(ValueError, match="all labels are missing; give rows that have one"):
+        model.evaluate(fresh.assign(ill=None))
 
 
 def test_folds_hold_out_every_row_once_except_the_only_one_of_a_class():

@@ -170,7 +170,7 @@ def test_rows_without_a_label_are_left_out_and_reported(frame, labels, missing, 
     target[7], target[9] = missing, missing
     options = OPTIONS | {"experts": "linear"}
     model = GaugeClassifier(**options).fit(frame.assign(target=target), "target")
-    assert "2 rows have no label, first row 7; they are left out of training" in caplog.text
+    assert "2 rows have no label, first row 7; they are left out" in caplog.text
     assert model.classes_.tolist() == [0, 1]
     assert model.predict(frame).dtype == np.int64
     kept = ~frame.index.isin([7, 9])

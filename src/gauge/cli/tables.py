@@ -187,7 +187,7 @@ def predict(
         print(f"{count.rows} predictions in {out}")
     if count.labelled:
         share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"
-        print(f"{share}; more: gauge evaluate {model} {table}", file=sys.stderr)
+        print(f"{share}; more: gauge evaluate {model} {table}" if model.is_dir() else share, file=sys.stderr)
 
 
 def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
 import pandas as pd
 
 from gauge.deploy.exported import ExportedClassifier
@@ -13,6 +14,7 @@ from gauge.registry import pick
 from gauge.tabular.arrays import rows_at_once
 from gauge.tabular.columns import Column
 from gauge.tabular.files import read_rows
+from gauge.tabular.inputs import class_positions
 
 if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier
@@ -54,9 +56,12 @@ def predict_table(
         write(answers)
         count.rows += len(part)
         if classifier.target_ in part:
-            labels = part[classifier.target_]
-            count.labelled += int(labels.isin(classifier.classes_).sum())
-            count.right += int((labels == answers["prediction"]).sum())
+            labels, decided = (
+                class_positions(np.asarray(classifier.classes_), each)
+                for each in (part[classifier.target_], answers["prediction"])
+            )
+            count.labelled += int((labels >= 0).sum())
+            count.right += int((labels == decided).sum())
     return count
 
 

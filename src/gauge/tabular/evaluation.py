@@ -9,6 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
 from gauge.registry import pick
+from gauge.tabular.inputs import class_positions, has_label, report_unlabelled
 from gauge.tabular.scores import METRICS, bootstrap, scores
 
 NAMES = {"log_loss": "log loss", "auc": "AUC", "calibration_error": "calibration error"}
@@ -73,19 +74,27 @@ def evaluate(
 
 
 def label_numbers(classes: np.ndarray, X: Any, y: Any) -> np.ndarray:  # noqa: N803
-    """Labels, or the column of X with that name, as positions in `classes`."""
+    """Labels, or the column of X with that name, as positions in `classes`; -1 where one is missing, with a warning."""
     if y is None:
         raise ValueError("there are no labels to compare with; give y, or the name of their column")
     if isinstance(y, str):
         y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
-    values = pd.Series(column_or_1d(y))
+    values = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y))
     if not len(values):
         raise ValueError("the table has no rows; give some to evaluate")
-    numbers = pd.Index(classes).get_indexer(values)
-    unknown = np.flatnonzero(numbers < 0)
+    numbers, known = class_positions(classes, values), has_label(values)
+    if not known.all():
+        report_unlabelled(known, values.index)
+    unknown = np.flatnonzero(known & (numbers < 0))
     if len(unknown):
         raise ValueError(
             f"the label of row {unknown[0]} is {values.iloc[unknown[0]]!r} ({len(unknown)} such in all), which training "
             f"never saw; the classes are {classes.tolist()[:20]}: leave such rows out"
         )
     return numbers
+
+
+def shown_labels(classes: np.ndarray, labels: pd.Series) -> list[str | None]:
+    """Labels in the words of `classes`, others as they are written; None where they are missing."""
+    cells = zip(labels, class_positions(classes, labels), has_label(labels), strict=True)
+    return [str(classes[position] if position >= 0 else label) if known else None for label, position, known in cells]

@@ -14,7 +14,7 @@ from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from gauge.tabular.columns import FINE_COLUMNS
+from gauge.tabular.columns import FINE_COLUMNS, WHOLE
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def report_unlabelled(known: np.ndarray, index: pd.Index) -> None:
     if not known.any():
         raise ValueError("all labels are missing; give rows that have one")
     count, first = (~known).sum(), index[~known][0]
-    logger.warning("%d rows have no label, first row %s; they are left out of training", count, first)
+    logger.warning("%d rows have no label, first row %s; they are left out", count, first)
 
 
 def beside_missing(labels: pd.Series) -> pd.Series:
@@ -119,6 +119,21 @@ def has_label(column: pd.Series) -> np.ndarray:
     """Where a label is neither missing nor blank."""
     blank = column.map(lambda label: isinstance(label, str) and not label.strip()).fillna(True).astype(bool)
     return ~(column.isna() | blank).to_numpy(bool)
+
+
+def class_positions(classes: np.ndarray, labels: pd.Series) -> np.ndarray:
+    """The position in `classes` of every label, -1 where it is none of them. Files write a class in several ways: 1 is also
+    "1", and 1.0 beside missing labels, and True is also "True".
+
+    >>> class_positions(np.array([0, 1]), pd.Series([1.0, None, 0.0])).tolist()
+    [1, -1, 0]
+    """
+    positions = np.array(pd.Index(classes).get_indexer(pd.Index(labels)))
+    names = pd.Index([_class_name(each) for each in classes])
+    if names.is_unique:
+        others = np.flatnonzero((positions < 0) & has_label(labels))
+        positions[others] = names.get_indexer(pd.Index([_class_name(each) for each in labels.iloc[others]]))
+    return positions
 
 
 def check_weights(weights: Any, rows: int) -> np.ndarray:
@@ -217,6 +232,10 @@ def _type_name(label: Any) -> str:
     if isinstance(label, Number) and not isinstance(label, Decimal):
         return "a number"
     return "a text" if isinstance(label, str) else f"a {type(label).__name__}"
+
+
+def _class_name(label: Any) -> str:
+    return WHOLE.sub(r"\1", str(label).strip())
 
 
 def _check_quantity(labels: pd.Series) -> None:

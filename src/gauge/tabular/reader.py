@@ -69,7 +69,7 @@ class Reader:
         frame: pd.DataFrame,
         rows: Rows,
         *,
-        labels: Sequence[str] | None = None,
+        labels: Sequence[str | None] | None = None,
         ids: pd.DataFrame | None = None,
         exact: bool = False,
     ) -> tuple[RowEvidence, ...]:

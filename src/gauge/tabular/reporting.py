@@ -13,7 +13,7 @@ from gauge.registry import pick
 from gauge.tabular.audit import CellAudit, audit_cells
 from gauge.tabular.effects import importance
 from gauge.tabular.ensemble import Ensemble, Network, expert_weights
-from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers
+from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers, shown_labels
 from gauge.tabular.explanation import Explanation
 from gauge.tabular.fitting import Recipe, Strategy, strategy_scores
 from gauge.tabular.reader import Reader
@@ -65,7 +65,7 @@ class Reporting(ABC):
         frame, rows = self._read(X)
         if isinstance(y, str):
             y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
-        labels = None if y is None else [str(label) for label in y]
+        labels = None if y is None else shown_labels(self.classes_, pd.Series(list(y)))
         ids = X[[pick({name: name for name in X.columns}, each, "column to keep") for each in keep]] if keep else None
         about = self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_)
         reader = Reader(*about, self.trust_, self.donor_rows_)
@@ -78,22 +78,30 @@ class Reporting(ABC):
         the mean absolute effect on the probability of the predicted class.
         """
         _, rows = self._read(X)
-        labels = None if y is None else label_numbers(self.classes_, X, y)
+        labels = None
+        if y is not None:
+            rows, labels = self._labelled(X, y, rows)
         return importance(self.ensemble_, rows, self._decide(self.ensemble_.predict(rows)), labels)
 
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
         beside them the class shares of the training rows and, where they are among the experts, the boosted trees alone.
 
-        `y` are labels or the name of their column, by default that of training.
+        `y` are labels or the name of their column, by default that of training. Rows without a label are left out.
         """
         _, rows = self._read(X)
-        labels = label_numbers(self.classes_, X, self.target_ if y is None else y)
+        rows, labels = self._labelled(X, self.target_ if y is None else y, rows)
         probabilities = self.ensemble_.predict(rows)
         models = {"classifier": probabilities, "class shares": np.tile(self.class_prior_, (len(rows), 1))}
         if "trees" in self.experts_:
             models["boosted trees"] = self.ensemble_.alone("trees").predict(rows)
         return evaluate(models, labels, self._decide(probabilities), self.classes_.tolist())
+
+    def _labelled(self, X: Any, y: Any, rows: Rows) -> tuple[Rows, np.ndarray]:
+        """The rows that have a label, and the numbers of their classes."""
+        numbers = label_numbers(self.classes_, X, y)
+        known = np.flatnonzero(numbers >= 0)
+        return (rows, numbers) if len(known) == len(rows) else (rows.take(known), numbers[known])
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """How far the trust in cells can be believed, on rows that need no labels: some of their known values are hidden and
