@@ -126,7 +126,7 @@ RUNS = {
     "ham10000": Run("ham10000", (*TABULAR, *GRIDS), 3, audits=("gamma=1",)),
     "ham10000/iterative": Run("ham10000", ("gauge",), 3, "ham10000/iterative.yaml"),
     "ham10000/plus": Run("ham10000", PLUS, 5, "ham10000/plus.yaml"),
-    "ham10000/long": Run("ham10000", LONG, 3, "ham10000/long.yaml"),
+    "ham10000/long": Run("ham10000", LONG, 3, "ham10000/long.yaml", audits=("gamma=0.5", "gamma=0.9")),
     "dvm": Run("dvm", HEARTS, 5),
     "cad": Run("cad", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
     "infarction": Run("infarction", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
@@ -157,7 +157,10 @@ PAPER = {
         "The same on full PolyMNIST",
         scripts=(GATES.format("polymnist", "eta=0.8") + " --config RESULTS/polymnist/cosine.yaml",),
     ),
-    "figure-gates-ham10000": Entry("The same on ham10000", scripts=(GATES.format("ham10000", "gamma=1"),)),
+    "figure-gates-ham10000": Entry(
+        "The same on ham10000",
+        scripts=(GATES.format("ham10000", "gamma=1") + " --config RESULTS/ham10000/long.yaml",),
+    ),
     "figure-gates-infarction": Entry(
         "The same on Infarction, as in the paper", scripts=(GATES.format("infarction", "gamma=1"),)
     ),
