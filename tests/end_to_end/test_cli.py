@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -147,6 +148,39 @@ def test_processes_side_by_side_use_what_one_has_trained(runs):
     assert before.count('"protocol": "every=0.8"') == 2
     gauge(*command, cwd=runs)  # the same, one after the other: nothing is evaluated again
     assert (workspace / "results.json").read_text() == before
+
+
+REPRODUCE = """
+import sys
+from pathlib import Path
+from gauge.cli.reproduce import reproduce
+from gauge.experiments.manifest import MANIFEST, RUNS, Entry, Run
+from gauge.registry import load_plugin
+load_plugin(Path(sys.argv[1]))
+RUNS["digits"] = Run("digits", ("any_subset", "late_fusion"), 1, "settings.yaml", ("eta=0.8",))
+MANIFEST["digits"] = Entry("two rows", ("digits",))
+reproduce("digits", results=Path("results"), out=Path("runs"))
+"""
+
+
+def test_reproduce_runs_the_missing_rows_only_and_keeps_the_others(tmp_path):
+    short = ["backbone: {epochs: 1}", "experts: {epochs: 1}"]
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "settings.yaml").write_text("\n".join(short))
+    command = [sys.executable, "-c", REPRODUCE, str(DIGITS)]
+    subprocess.run(command, check=True, cwd=tmp_path, env=ONE_THREAD)
+    path = tmp_path / "results" / "digits" / "results.json"
+    first, second = read_results(path)
+    path.write_text("[" + first.model_copy(update={"commit": "kept"}).model_dump_json() + "]")
+    shutil.rmtree(tmp_path / "runs")
+    subprocess.run(command, check=True, cwd=tmp_path, env=ONE_THREAD)
+    assert [(str(each.row), each.commit == "kept") for each in read_results(path)] == [
+        ("any_subset", True),
+        ("late_fusion", False),
+    ]
+    assert read_results(path)[1].value == second.value
+    stages = {stage.name.split("-s")[0] for stage in (tmp_path / "runs" / "digits" / "stages").iterdir()}
+    assert stages == {"late_fusion"}
 
 
 def test_a_time_limit_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path):

@@ -89,12 +89,12 @@ def test_results_are_older_if_the_code_of_their_training_has_changed(two_of_thre
 
 def test_what_is_missing_is_run_as_the_manifest_says(two_of_three, monkeypatch):
     folder, asked = two_of_three[0], []
-    monkeypatch.setattr(cli, "benchmark", lambda *given, **named: asked.append((given, named)))
+    monkeypatch.setattr(cli, "compare", lambda *given, **named: asked.append((given, named)))
     cli.reproduce("made", results=folder, out=folder / "runs", jobs=2)
-    (given, named) = asked[0]
-    assert given == ("polymnist5k", ["gauge"], 3, ["eta=0.8"])
-    assert named["save"] == folder / "polymnist5k" / "made"
-    assert named["out"] == folder / "runs" / "polymnist5k"
+    (experiments, *given), named = asked[0]
+    assert [(str(each.row), each.seed) for each in experiments] == [("gauge", 2)]
+    assert given == [("eta=0.8",), folder / "runs" / "polymnist5k", folder / "polymnist5k" / "made"]
+    assert [each.cell for each in named["kept"]] == [("gauge", 0, "eta=0.8"), ("gauge", 1, "eta=0.8")]
     monkeypatch.setitem(RUNS, "polymnist5k/made", Run("polymnist5k", ("gauge",), 2, protocols=("eta=0.8",)))
     cli.reproduce("made", results=folder, out=folder / "runs")
     assert len(asked) == 1, "nothing is missing"

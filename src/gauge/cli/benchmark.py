@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,12 +52,10 @@ def benchmark(
     You can interrupt it at any time: the same command continues where it stopped.
     """
     from gauge.experiments.benchmarks import Overrides
-    from gauge.experiments.experiment import Experiment, distinct
+    from gauge.experiments.experiment import Experiment
     from gauge.experiments.reproduce import rows_of
-    from gauge.experiments.runner import Runner, TimeIsUpError
     from gauge.training.settings import read_yaml
 
-    deadline = None if time_limit is None else time.time() + seconds(time_limit)
     overrides = Overrides.parse(read_yaml(config), str(config)) if config else Overrides()
     if epochs is not None:
         overrides = overrides.with_epochs(epochs)
@@ -67,25 +66,61 @@ def benchmark(
         for row in rows_of(method or ["gauge"])
         for seed in range(seeds)
     ]
+    workspace = out or Path("runs") / name
+    compare(
+        experiments,
+        tuple(protocol or ()),
+        workspace,
+        save or workspace,
+        jobs=jobs,
+        time_limit=time_limit,
+        tensorboard=tensorboard,
+        reuse=reuse,
+        device=device,
+        as_json=as_json,
+    )
+
+
+def compare(
+    experiments: "Sequence[Experiment]",
+    protocols: tuple[str, ...],
+    workspace: Path,
+    save: Path,
+    *,
+    kept: "Sequence[Result]" = (),
+    jobs: int = 1,
+    time_limit: str | None = None,
+    tensorboard: Path | None = None,
+    reuse: bool = False,
+    device: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Run the experiments and write their results together with those that are `kept`."""
+    from gauge.experiments.experiment import distinct
+    from gauge.experiments.runner import Runner, TimeIsUpError
+
+    deadline = None if time_limit is None else time.time() + seconds(time_limit)
     refused = {str(experiment.row): reason for experiment in experiments if (reason := experiment.unsupported())}
-    experiments = distinct([experiment for experiment in experiments if str(experiment.row) not in refused])
-    if not experiments:
-        raise ValueError("; ".join(f"{row} cannot serve {name}: {reason}" for row, reason in refused.items()))
-    workspace, protocols = out or Path("runs") / name, tuple(protocol or ())
+    possible = distinct([experiment for experiment in experiments if str(experiment.row) not in refused])
+    if not possible:
+        reasons = "; ".join(f"{row} cannot serve {experiments[0].benchmark}: {why}" for row, why in refused.items())
+        raise ValueError(reasons)
     stopped = False
     with progress(tensorboard) as on_epoch:
         runner = Runner(workspace, device, jobs, deadline, on_epoch, reuse)
-        _prepare(runner, experiments, protocols)
+        _prepare(runner, possible, protocols)
         try:
-            results = [pair for pairs in runner.run(experiments, protocols) for pair in pairs]
+            made = [pair for pairs in runner.run(possible, protocols) for pair in pairs]
         except TimeIsUpError:
             stopped = True
             ready = runner.workspace(on_epoch)
-            results = [pair for each in experiments for pair in ready.finished(ready.job(each), protocols)]
-    if results:
-        _report(results, refused | runner.refused, save or workspace, jobs, as_json)
+            made = [pair for each in possible for pair in ready.finished(ready.job(each), protocols)]
+    if made:
+        new = {result.cell for result, _ in made}
+        earlier: list[tuple[Result, Path | None]] = [(result, None) for result in kept if result.cell not in new]
+        _report([*earlier, *made], refused | runner.refused, save, jobs, as_json)
     if stopped:
-        so_far = f"gauge: stopped after {time_limit}, results so far: {len(results)}"
+        so_far = f"gauge: stopped after {time_limit}, results so far: {len(made)}"
         print(f"{so_far}; run the same command again to continue", file=sys.stderr)
         raise typer.Exit(75)  # EX_TEMPFAIL: try again
 
@@ -112,10 +147,10 @@ def _duration(seconds: float) -> str:
 
 
 def _report(
-    finished: "list[tuple[Result, Path]]", refused: dict[str, str], save: Path, jobs: int, as_json: bool
+    finished: "list[tuple[Result, Path | None]]", refused: dict[str, str], save: Path, jobs: int, as_json: bool
 ) -> None:
     """Write the results, their table in all formats and the figures, and print the table."""
-    from gauge.experiments.comparison import paired
+    from gauge.experiments.comparison import paired, with_earlier_tests
     from gauge.experiments.published import PUBLISHED
     from gauge.experiments.results import training_speed, write_records
     from gauge.experiments.tables import result_table
@@ -123,7 +158,7 @@ def _report(
     from gauge.training.checkpoint import write_text
 
     results = [result for result, _ in finished]
-    pairs = paired(finished)
+    pairs = with_earlier_tests(paired(finished), save / "comparison.json")
     table = result_table(results, refused, pairs, PUBLISHED.get(results[0].benchmark))
     formats = {"md": table.markdown, "csv": table.csv, "tex": table.latex, "html": table.html}
     for ending, render in formats.items():

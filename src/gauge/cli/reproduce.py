@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gauge.cli.benchmark import benchmark
+from gauge.cli.benchmark import compare
 from gauge.cli.models import audits_of
 from gauge.cli.options import Device, TimeLimit
 from gauge.registry import pick
@@ -36,7 +36,7 @@ def reproduce(
 ) -> None:
     """Run what is missing of a table or figure, and write its results, tables and figures.
 
-    Nothing is computed twice: you can interrupt it, and the same command continues.
+    Results that exist are kept. You can interrupt it at any time: the same command continues.
     """
     if listed:
         _print_list(results)
@@ -64,28 +64,25 @@ def _run(
     name: str, data: Path | None, results: Path, out: Path, jobs: int, time_limit: str | None, device: str | None
 ) -> None:
     from gauge.experiments.manifest import RUNS
-    from gauge.experiments.reproduce import experiments_of, settings_of, status
+    from gauge.experiments.reproduce import experiments_of, saved, settings_of, status
 
     run, workspace = RUNS[name], out / RUNS[name].benchmark
     settings_of(run, results)  # reports a missing file
-    if status(name, results).missing:
-        benchmark(
-            run.benchmark,
-            list(run.rows),
-            run.seeds,
-            list(run.protocols),
-            data=data,
-            out=workspace,
-            config=results / run.settings if run.settings else None,
-            save=results / name,
+    experiments = experiments_of(run, results, None if data is None else str(data.resolve()))
+    missing = {(row, seed) for row, seed, _ in status(name, results).missing}
+    if wanted := [each for each in experiments if (str(each.row), each.seed) in missing]:
+        compare(
+            wanted,
+            run.protocols,
+            workspace,
+            results / name,
+            kept=saved(name, results),
             jobs=jobs,
             time_limit=time_limit,
             device=device,
         )
     if run.audits and not (results / name / "audit.json").is_file():
-        source = None if data is None else str(data.resolve())
-        gated = [each for each in experiments_of(run, results, source) if str(each.row) in run.audited]
-        _audit(run, gated, results / name, workspace, device)
+        _audit(run, [each for each in experiments if str(each.row) in run.audited], results / name, workspace, device)
 
 
 def _audit(run: "Run", gated: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:

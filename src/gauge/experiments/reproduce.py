@@ -69,7 +69,7 @@ def status(name: str, results: Path) -> Status:
     protocols = run.protocols or tuple(map(str, benchmark.protocols))
     expected = [(str(each.row), each.seed, protocol) for each in experiments_of(run, results) for protocol in protocols]
     existing = saved(name, results)
-    found = {(str(each.row), each.seed, each.protocol) for each in existing}
+    found = {each.cell for each in existing}
     stages = {each.config["stage"]: each.config["train_seconds"] for each in existing}
     machines = Counter(each.hardware.get("gpu") or "CPU" for each in existing)
     missing = tuple(each for each in expected if each not in found)

@@ -60,6 +60,11 @@ class Result(BaseModel):
     def row(self) -> Row:
         return Row(self.method, self.variant)
 
+    @property
+    def cell(self) -> tuple[str, int, str]:
+        """Where it stands in its comparison: row, seed and protocol."""
+        return str(self.row), self.seed, self.protocol
+
     def save(self, folder: Path, predictions: Predictions) -> Path:
         """Write the result as JSON, and its predictions beside it as arrays."""
         path = folder / result_name(self, self.protocol, self.config.get("stage", ""))
