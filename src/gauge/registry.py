@@ -44,8 +44,7 @@ class Kind(Generic[T]):
     def names(self) -> list[str]:
         """The names of all components, sorted."""
         load_installed_plugins()
-        built_in = (path.stem for path in self.folder.glob("*.py") if not path.stem.startswith("_"))
-        return sorted({*built_in, *self.added})
+        return sorted({*_built_in(self.folder), *self.added})
 
     def get(self, name: str) -> T:
         """The component of that name; the error for an unknown name suggests the nearest one."""
@@ -74,6 +73,11 @@ class Kind(Generic[T]):
             return component
 
         return add
+
+
+@cache
+def _built_in(folder: Path) -> frozenset[str]:
+    return frozenset(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
 
 
 BENCHMARKS: "Kind[Benchmark]" = Kind("benchmark", "gauge.experiments.benchmarks")

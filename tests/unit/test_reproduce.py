@@ -74,6 +74,18 @@ def test_status_names_what_is_missing(two_of_three):
     assert (state.expected, state.missing) == (3, (("gauge", 2, "eta=0.8"),))
     assert state.machines == ("CPU",)
     assert state.minutes > 0
+    assert state.more is None, "older files do not have the number of training rows"
+
+
+def test_what_is_missing_has_an_estimate_by_the_speed_of_the_benchmark(two_of_three):
+    folder, records = two_of_three
+    for record in records:
+        record["config"] |= {"epochs": 10, "train_rows": 6000, "train_seconds": 60.0}
+    (folder / "polymnist5k" / "made" / "results.json").write_text(json.dumps(records))
+    missing = Experiment(benchmark="polymnist5k", seed=2)
+    epochs = sum(stage.settings.epochs for stage in missing.stage(missing.configured()).all())
+    estimate = reproduce.status("polymnist5k/made", folder).more
+    assert (estimate.minutes, estimate.machine) == (pytest.approx(epochs / 10), "CPU")
 
 
 def test_results_are_older_if_the_code_of_their_training_has_changed(two_of_three):

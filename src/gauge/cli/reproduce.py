@@ -122,13 +122,15 @@ def _print_list(results: Path) -> None:
             print(f"  {name:26} {entry.title}{_needs(entry)}")
     print("runs")
     for run, state in states.items():
-        have = f"{state.expected - len(state.missing)} of {state.expected} results"
-        cost = (
-            f", {state.minutes:.0f} min of training on {', '.join(state.machines)}"
-            if state.machines
-            else ", not run yet"
-        )
-        print(f"  {run:26} {have}{cost}{f'; needs {state.needs}' if state.missing and state.needs else ''}")
+        parts = [f"{state.expected - len(state.missing)} of {state.expected} results"]
+        if state.machines:
+            parts.append(f"{state.minutes:.0f} min of training on {', '.join(state.machines)}")
+        if state.more is not None:
+            share = "the rest" if state.machines else "all of it"
+            parts.append(f"{share} takes about {state.more.minutes:.0f} min on one {state.more.machine} at most")
+        elif state.missing:
+            parts.append("never run here")
+        print(f"  {run:26} {', '.join(parts)}{f'; needs {state.needs}' if state.missing and state.needs else ''}")
 
 
 def _needs(entry: "Entry") -> str:

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import mean
 
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.comparison import experiment_of
 from gauge.experiments.experiment import Experiment, Row, distinct
 from gauge.experiments.manifest import RUNS, Run
 from gauge.experiments.plans import plan_of
-from gauge.experiments.results import NOTHING, Result, read_results
+from gauge.experiments.results import NOTHING, Result, read_results, training_speed
 from gauge.registry import BENCHMARKS, METHODS
 
 
@@ -28,14 +29,23 @@ def rows_of(chosen: Sequence[str]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Status:
-    """What is there of a run: results of how many that it has, the minutes and machines of their training, and what is
-    missing as (row, seed, protocol)."""
+    """What is there of a run: results of how many that it has, the minutes and machines of their training, what is missing
+    as (row, seed, protocol), and about how many minutes that would take at most, if the benchmark has been measured."""
 
     expected: int
     missing: tuple[tuple[str, int, str], ...]
     minutes: float
     machines: tuple[str, ...]
     needs: str
+    more: "Estimate | None"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How long all stages of a run's missing rows take on a machine that has trained rows of the benchmark, one by one."""
+
+    minutes: float
+    machine: str
 
 
 def settings_of(run: Run, results: Path) -> Overrides:
@@ -67,13 +77,56 @@ def status(name: str, results: Path) -> Status:
     run = RUNS[name]
     benchmark = BENCHMARKS.get(run.benchmark)
     protocols = run.protocols or tuple(map(str, benchmark.protocols))
-    expected = [(str(each.row), each.seed, protocol) for each in experiments_of(run, results) for protocol in protocols]
+    experiments = experiments_of(run, results)
+    expected = [(str(each.row), each.seed, protocol) for each in experiments for protocol in protocols]
     existing = saved(name, results)
     found = {each.cell for each in existing}
     stages = {each.config["stage"]: each.config["train_seconds"] for each in existing}
-    machines = Counter(each.hardware.get("gpu") or "CPU" for each in existing)
     missing = tuple(each for each in expected if each not in found)
-    return Status(len(expected), missing, sum(stages.values()) / 60, tuple(machines), benchmark.files)
+    return Status(
+        len(expected),
+        missing,
+        sum(stages.values()) / 60,
+        tuple(Counter(map(_machine, existing))),
+        benchmark.files,
+        _estimate(
+            [each for each in experiments if (str(each.row), each.seed) in {cell[:2] for cell in missing}], results
+        ),
+    )
+
+
+def _machine(result: Result) -> str:
+    return result.hardware.get("gpu") or "CPU"
+
+
+def _estimate(experiments: Sequence[Experiment], results: Path) -> Estimate | None:
+    """By the mean speed of all rows of the benchmark on the machine that has trained most of them."""
+    measured = _measured(experiments[0].benchmark, results) if experiments else []
+    if not measured:
+        return None
+    machine, _ = Counter(map(_machine, measured)).most_common(1)[0]
+    there = [each for each in measured if _machine(each) == machine]
+    rows = max(each.config["train_rows"] for each in there)
+    epochs = {
+        (stage.identity, benchmark.division("train")): stage.settings.epochs
+        for each in experiments
+        for benchmark in [each.configured()]
+        for stage in each.stage(benchmark).all()
+    }
+    seconds = sum(epochs.values()) * rows / mean(training_speed(there).values())
+    return Estimate(seconds / 60, machine)
+
+
+@cache
+def _measured(benchmark: str, results: Path) -> list[Result]:
+    """All results of the benchmark with training of their own; older files do not have its rows."""
+    return [
+        each
+        for name, run in RUNS.items()
+        if run.benchmark == benchmark
+        for each in saved(name, results)
+        if each.config["train_seconds"] and "train_rows" in each.config
+    ]
 
 
 def saved(name: str, results: Path) -> list[Result]:

@@ -99,10 +99,10 @@ def read_results(path: Path) -> list[Result]:
 
 
 def training_speed(results: Sequence[Result]) -> dict[str, float]:
-    """Training samples per second of each row with training, the mean over its seeds."""
+    """Training samples per second of each row with training, the mean over its seeds. Older files do not have its rows."""
     speeds: dict[str, list[float]] = {}
     for config, row in {result.config["stage"]: (result.config, str(result.row)) for result in results}.values():
-        if config["train_seconds"]:
+        if config["train_seconds"] and "train_rows" in config:
             speeds.setdefault(row, []).append(config["epochs"] * config["train_rows"] / config["train_seconds"])
     return {row: sum(each) / len(each) for row, each in speeds.items()}
 
