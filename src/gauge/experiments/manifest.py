@@ -269,8 +269,8 @@ DOCS = {
         "The paper's incomplete conditions, counted out", ("polymnist/all", *SUBSETS, "mst/long", "celeba/long")
     ),
     "mst-long": Entry("E: MST with 4,250 steps of fine-tuning", ("mst/long",)),
-    "celeba-long": Entry("E: CelebA with 4,125 steps of fine-tuning", ("celeba/long",)),
-    "ham10000-long": Entry("E: ham10000 with 4,180 steps of fine-tuning", ("ham10000/long",)),
+    "celeba-long": Entry("E: CelebA with 4,000 steps of fine-tuning", ("celeba/long",)),
+    "ham10000-long": Entry("E: ham10000 with 4,161 steps of fine-tuning", ("ham10000/long",)),
     "celeba-reversed": Entry("F: CelebA with the published likelihood of texts", ("celeba/reversed",)),
     "celeba-table": Entry("C: an image and a table like CAD", ("celeba_table",)),
     "celeba-table-balanced": Entry("D: with an imputer of the balanced rows", ("celeba_table/balanced",)),
