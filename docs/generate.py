@@ -611,6 +611,8 @@ def _ranked(folder: str, protocol: str) -> tuple[dict[str, float], dict[str, flo
     published = {row: each[protocol] for row, each in PUBLISHED[benchmark].items() if protocol in each}
     paper = {row: value for row, value in published.items() if row not in (*NOT_METHODS, *SCORERS[1:])}
     table = polymnist_methods().rows if benchmark == "polymnist" else cells(folder)
+    if folder == "mst/long" and is_measured("mst/all"):
+        table = cells("mst/all") | table
     return paper, {row: table[row][protocol].mean for row in paper if protocol in table.get(row, {})}
 
 
@@ -774,6 +776,15 @@ def polymnist_methods() -> Table:
         if pair.p_corrected is not None and pair.p_corrected < CHANCE:
             signs[pair.row, pair.protocol] = "↑" if pair.mean > 0 else "↓"
     return replace(others, rows=others.rows | ours.rows, signs=signs)
+
+
+def mst_methods() -> str:
+    """All methods on MST, and those of the comparison in which gates could train."""
+    if not is_measured("mst/all"):
+        return NOT_MEASURED
+    shown = ("complete", "missing=svhn+text", "missing=mnist+text")
+    others, ours = (table_of(f"mst/{each}", shown, METHODS, paper=PUBLISHED["mst"]) for each in ("all", "long"))
+    return replace(others, rows=others.rows | ours.rows).markdown()
 
 
 def selection() -> str:
@@ -1256,6 +1267,7 @@ TABLES = {
     "polymnist5k-hidden": lambda: hidden("polymnist5k"),
     "separation": lambda: separation("polymnist/cosine"),
     "mst": lambda: accuracy("mst", DIGITS),
+    "mst-methods": mst_methods,
     "mst-paired": lambda: differences("mst", "missing=mnist+text"),
     "mst-audit": lambda: audit("mst"),
     "mst-reversed": lambda: accuracy("mst/reversed", DIGITS),
