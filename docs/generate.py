@@ -691,7 +691,8 @@ def power() -> str:
         found = {pair.other: pair for pair in pairs(folder) if pair.row == "gauge" and pair.protocol == protocol}
         shown = ["–" if (pair := found.get(other)) is None else _detectable(pair) for other in REFERENCES]
         clusters = {len(set(pair.clusters)) for pair in found.values()}
-        lines.append(f"| {folder}, {protocol} | {', '.join(map(str, clusters))} | {' | '.join(shown)} |")
+        if {*shown} != {"–"}:
+            lines.append(f"| {folder}, {protocol} | {', '.join(map(str, clusters))} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -982,12 +983,13 @@ def bound() -> str:
 
 def dymo_speed() -> str:
     """Seconds of DyMo's selection, all candidates stacked and candidate by candidate, on each machine that was measured."""
-    lines = ["| machine | samples | stacked, s | candidate by candidate, s | ratio |", "|---" * 5 + "|"]
+    head = "| machine | samples | selected alike | stacked, s | candidate by candidate, s | ratio |"
+    lines = [head, "|---" * 6 + "|"]
     for path in sorted((ROOT / "perf" / "results").glob("dymo_speed-*.json")):
         row = json.loads(path.read_text(encoding="utf-8"))
         machine = row["hardware"].get("gpu") or f"CPU, {row['hardware']['threads']} thread"
         times = f"{row['seconds']['stacked']:.2f} | {row['seconds']['loop']:.2f} | {row['ratio']:.1f}"
-        lines.append(f"| {machine} | {row['samples']} | {times} |")
+        lines.append(f"| {machine} | {row['samples']} | {row['same_selections']} | {times} |")
     return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
 
 

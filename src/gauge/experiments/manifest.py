@@ -125,7 +125,7 @@ RUNS = {
     "leaf99": Run("leaf99", (*TABULAR, "all"), 5, "leaf99/settings.yaml", audits=("gamma=0.9",)),
     "leaf99/disjoint": Run("leaf99", (*PLUS, "gauge:masked", "gauge:v2", "gauge", "dymo"), 5, "leaf99/disjoint.yaml"),
     "leaf99/parts": Run("leaf99", PARTS, 5, "leaf99/disjoint.yaml"),
-    "leaf99/readings": Run("leaf99", READINGS, 2, "leaf99/cpu.yaml", audits=("gamma=0.5", "gamma=0.9")),
+    "leaf99/readings": Run("leaf99", (*READINGS, *EUCLIDEAN), 2, "leaf99/cpu.yaml", audits=("gamma=0.5", "gamma=0.9")),
     "leaf99/oracle": Run("leaf99", ORACLE, 2, "leaf99/oracle.yaml"),
     "leaf99/iterative": Run("leaf99", ("gauge",), 5, "leaf99/iterative.yaml"),
     "leaf99/epochs100": Run("leaf99", ("all",), 3, "leaf99/epochs100.yaml"),
