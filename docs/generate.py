@@ -1292,6 +1292,7 @@ TABLES = {
     "leaf99-readings": lambda: whole("leaf99/readings", GAMMA, ("gamma=0.9",), ("gauge", "dymo")),
     "leaf99-oracle": lambda: against("leaf99/oracle", "leaf99/readings", GAMMA, ("gamma=0.5", "gamma=0.9", "gamma=1")),
     "leaf99-audit": lambda: cell_audit("leaf99/readings"),
+    "ham10000-audit": lambda: cell_audit("ham10000/long"),
     "scoring-cost": scoring_cost,
     "prediction-cost": prediction_cost,
     "serving": serving,

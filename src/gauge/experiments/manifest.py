@@ -295,6 +295,7 @@ DOCS = {
     "leaf99-readings": Entry("G: the same on leaf99", ("leaf99/readings",)),
     "leaf99-oracle": Entry("G: perfect imputation on leaf99", ("leaf99/oracle", "leaf99/readings")),
     "leaf99-audit": Entry("G: audit of GAUGE on leaf99", ("leaf99/readings",)),
+    "ham10000-audit": Entry("G: audit of GAUGE on ham10000", ("ham10000/long",)),
     "leaf99-disjoint": Entry("leaf99 on divisions that do not overlap", ("leaf99/disjoint",)),
     "bound": Entry(
         "How tight Theorem 1 and its corollary are",
