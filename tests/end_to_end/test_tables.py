@@ -138,6 +138,13 @@ def test_fit_streams_a_pattern_of_files_and_one_file_on_request(tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", ["row", "prediction", "p(wart)"])
+def test_a_kept_column_never_takes_the_place_of_an_answer(folder, name):
+    pd.read_csv(folder / "new.csv").assign(**{name: "mine"}).to_csv(folder / "named.csv", index=False)
+    message = mistake("predict", "model", "named.csv", "--keep", name, cwd=folder)
+    assert f"column '{name}' cannot be kept: the result has one of that name; rename it in the table" in message
+
+
 def test_columns_can_be_kept_and_a_table_without_rows_is_refused(folder):
     printed = gauge("predict", "model", "new.csv", "--keep", "age", cwd=folder)
     assert printed.startswith("row,age,prediction,")
@@ -286,6 +293,7 @@ def test_a_quantity_is_divided_into_classes(folder):
         (["predict", "model", "new.csv", "--out", "p.xlsx"], "p.xlsx should end in .csv or .parquet"),
         (["predict", "model", "no-*.csv"], "no-*.csv holds no table; give a file, a folder or a pattern"),
         (["predict", "model", "new.csv", "--keep", "agee"], "there is no column to keep 'agee'; did you mean 'age'?"),
+        (["inspect", "train.csv", "--column", "age=integer"], "there is no kind of column 'integer'; known: number"),
         (["explain", "model", "new.csv", "--out", "e.html", "--rows", "5"], "--rows '5' is not FIRST:LAST"),
         (["explain", "model", "new.csv", "--out", "e.html", "--rows", "500:600"], "new.csv has no rows 500:600"),
         (["explain", "model", "new.csv", "--out", "e.pdf"], "e.pdf should end in .html or .csv"),

@@ -71,6 +71,7 @@ def test_a_category_not_seen_in_training_is_missing_and_reported(caplog):
     assert codes[0] == 0
     assert np.isnan(codes[1:]).all()
     assert "'sex': 1 values were not seen in training" in caplog.text
+    assert "count as missing, first 'x' (row 1)" in caplog.text
 
 
 def test_integers_as_categories_are_the_same_where_missing_cells_make_them_floats():
@@ -84,6 +85,9 @@ def test_rare_categories_beyond_the_limit_count_as_missing(caplog):
     column = Category.of(pd.Series(values, name="city"))
     assert len(column.words) == CATEGORIES
     assert {"c0", "c1"} <= set(column.words)
+    with caplog.at_level(logging.WARNING):
+        column.encode(pd.Series(values, name="city"), training=True)
+    assert caplog.text.count("'city'") == 1, "the column was reported when it was learned"
 
 
 def test_text_in_a_column_of_numbers_is_refused_with_column_row_and_cure():

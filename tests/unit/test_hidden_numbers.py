@@ -29,6 +29,9 @@ from gauge.tabular.schema import Schema
         (["12 kg", "1.250kg", "7.5 kg"], [12, 1.25, 7.5], "numbers with 'kg' removed"),
         (["1.250,5 mg/dl", "7,25 mg/dl"], [1250.5, 7.25], "numbers with a decimal comma, 'mg/dl' removed"),
         (["-3 °C", "37 °C"], [-3, 37], "numbers with '°C' removed"),
+        (["1.234.567", "35.500", "950"], [1234567, 35500, 950], "numbers with a decimal comma"),
+        (["1.200", "950"], [1.2, 950], "numbers with a decimal point"),
+        (["1.200", "0.950"], [1.2, 0.95], ""),
     ],
 )
 def test_numbers_in_texts_are_read_and_the_guess_is_named(texts, numbers, note):
@@ -53,6 +56,14 @@ def test_dates_are_read_in_their_order_of_day_and_month(texts, note):
     column = pd.Series(texts, name="day")
     assert infer_kind(column) == ("number", note)
     assert Number.of(column).writing.read(column).tolist() == [18627, 18659]
+
+
+def test_iso_dates_are_read_in_any_column_of_dates_and_others_are_named_with_an_example(caplog):
+    column = Number.of(pd.Series(["31.12.2020", "1.2.2021"], name="day"))
+    with caplog.at_level(logging.WARNING):
+        days = column._read(pd.Series(["2020-12-31", "2021-02-01 00:00", "2021/02/01"], name="day"), training=False)
+    np.testing.assert_array_equal(days, [18627, 18659, np.nan])
+    assert "column 'day', row 2: '2021/02/01' is not a date such as 31.12.2020; counted as missing" in caplog.text
 
 
 def test_an_order_of_day_and_month_that_cannot_be_known_is_called_a_guess():

@@ -145,6 +145,8 @@ def test_rows_without_a_label_are_left_out(frame, files, caplog):
         [[True, False], [False, None, True]],
         [["10", "9"], ["9", "10", "10"]],
         [[None, None], ["x", "y", "x"]],
+        [pd.array([3, None], "Int64"), pd.array([7, 3, 7], "Int64")],
+        [pd.array([True, None], "boolean"), pd.array([False, True, True], "boolean")],
     ],
 )
 def test_labels_that_arrive_in_parts_are_the_classes_of_labels_in_memory(values, suffix, tmp_path):
@@ -155,6 +157,9 @@ def test_labels_that_arrive_in_parts_are_the_classes_of_labels_in_memory(values,
     expected = class_numbers(labels)
     classes, numbers = Stream.of(tmp_path, "y", None, 0).class_numbers()
     assert classes.dtype == expected[0].dtype
+    assert (
+        set(classes.tolist()) <= {value for part in values for value in part if value is not pd.NA} or suffix == ".csv"
+    )
     assert classes.tolist() == expected[0].tolist()
     assert numbers.tolist() == expected[1].tolist()
     assert numbers.dtype == np.uint8

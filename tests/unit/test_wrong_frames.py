@@ -9,7 +9,7 @@ import torch
 from helpers import unchecked
 
 from gauge import GaugeClassifier
-from gauge.tabular.inputs import class_numbers
+from gauge.tabular.inputs import beside_missing, class_numbers
 
 OPTIONS = {"strategy": "mask", "epochs": 1, "batch_size": 64, "random_state": 0, "verbose": False}
 
@@ -58,6 +58,8 @@ def test_a_polars_frame_keeps_its_names(model, frame, labels):
     polars = pytest.importorskip("polars")
     rows = polars.DataFrame({name: frame[name].tolist() for name in ("ward", "dose", "age")})
     assert np.array_equal(model.predict_proba(rows), model.predict_proba(frame))
+    explained = model.explain(rows.with_columns(label=labels)[:2], "label", keep=["ward"])
+    assert [row.ids for row in explained.rows] == [{"ward": ward} for ward in frame["ward"][:2]]
     with unchecked():
         again = GaugeClassifier(**OPTIONS).fit(rows.select("age", "dose", "ward"), labels)
     assert np.array_equal(again.predict_proba(frame), model.predict_proba(frame))
@@ -104,6 +106,55 @@ def test_nullable_integers_come_back_as_integers_and_mixed_labels_are_refused(fr
         GaugeClassifier(**OPTIONS).fit(frame, pd.Series([True, 1] * 30, dtype=object))
 
 
+@pytest.mark.parametrize("kind", ["boolean", "category", "bool[pyarrow]"])
+@pytest.mark.parametrize("form", [pd.Series, pd.array])
+def test_truth_values_of_any_type_of_pandas_come_back_as_truth_values(frame, labels, kind, form):
+    pytest.importorskip("pyarrow")
+    given = form(labels == 1, dtype=kind)
+    model = GaugeClassifier(**OPTIONS, experts="linear")
+    assert model.fit(frame, given).classes_.tolist() == [False, True]
+    assert model.classes_.dtype == bool
+    assert model.fit(frame[["age", "dose"]].to_numpy(), given).classes_.dtype == bool
+
+
+def test_classes_that_differ_only_in_spaces_or_capital_letters_are_reported(caplog):
+    with caplog.at_level(logging.WARNING):
+        class_numbers(["no", "yes", "yes ", "Yes"] * 5)
+    assert "the target has classes that differ only in spaces or capital letters ('Yes', 'yes', 'yes ')" in caplog.text
+
+
+def test_labels_that_are_more_or_fewer_than_the_rows_are_refused(model, frame, labels):
+    for ask in (model.explain, model.evaluate, model.importance):
+        for few, many in ((50, 60), (60, 50)):
+            with pytest.raises(ValueError, match=f"the table has {few} rows but there are {many} labels; give one for"):
+                ask(frame[:few], labels[:many])
+
+
+def test_rows_of_one_class_have_no_auc_and_no_warning(model, frame):
+    evaluation = model.evaluate(frame, np.ones(60, int))
+    assert np.isnan(evaluation["auc"])
+    assert 0 <= evaluation["accuracy"] <= 1
+
+
+def test_a_kept_column_never_takes_the_place_of_the_evidence(model, frame):
+    explanation = model.explain(frame[:1].assign(value="mine", patient="p"), keep=["patient", "value"])
+    with pytest.raises(ValueError, match="column 'value' cannot be kept: the result has one of that name; rename it"):
+        explanation.to_frame()
+
+
+@pytest.mark.parametrize(
+    ("row", "cure"),
+    [
+        ({"age": 1.0}, r"are a dict; .* pd.DataFrame\(\[row\]\)"),
+        (pd.Series({"age": 1.0}), r"are a Series; .* pd.DataFrame\(\[row\]\)"),
+        ([{"age": 1.0}], r"are a list of mappings; .* pd.DataFrame\(rows\)"),
+    ],
+)
+def test_a_row_that_is_no_table_is_refused_with_what_makes_it_one(model, row, cure):
+    with pytest.raises(ValueError, match=cure):
+        model.predict(row)
+
+
 def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog):
     with caplog.at_level(logging.WARNING):
         class_numbers([f"patient {row}" for row in range(60)])
@@ -114,6 +165,8 @@ def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog)
     )
     with pytest.raises(ValueError, match="Labels such as 0.5 are a quantity; divide them into classes .--classes 4"):
         class_numbers(np.arange(60) / 2)
+    with pytest.raises(ValueError, match="Labels such as 1e[+]20 are a quantity"):
+        class_numbers(beside_missing(pd.Series([1e20, 1.0] * 30)))
 
 
 def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, labels, caplog, monkeypatch, tmp_path):

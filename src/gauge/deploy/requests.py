@@ -6,7 +6,6 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 import numpy as np
@@ -92,14 +91,11 @@ def _number(text: str, column: Number) -> float:
     return number
 
 
-def _date(text: str, column: Number) -> str | datetime:
+def _date(text: str, column: Number) -> str:
     """The text, if it is written as the dates of the training table, or an ISO date."""
-    if not np.isnan(column.writing.read(pd.Series([text], dtype=object))).any():
-        return text
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError("is not a date; write it as 2026-01-31") from error
+    if np.isnan(column.writing.read(pd.Series([text], dtype=object))).any():
+        raise ValueError("is not a date; write it as 2026-01-31")
+    return text
 
 
 def _image(text: str, pixels: int, request: Pixels) -> bytes:

@@ -14,7 +14,7 @@ from gauge.registry import pick
 from gauge.tabular.arrays import rows_at_once
 from gauge.tabular.columns import Column
 from gauge.tabular.files import read_rows
-from gauge.tabular.inputs import class_positions
+from gauge.tabular.inputs import check_kept, class_positions
 
 if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier
@@ -38,9 +38,12 @@ def predict_rows(
     for name in keep:
         pick(dict.fromkeys(rows.columns), name, "column to keep")
     probabilities = classifier.predict_proba(rows)
-    answers = rows[list(keep)].assign(prediction=classifier.decide(probabilities))
-    columns = zip(classifier.classes_, probabilities.T, strict=True)
-    return answers.assign(**{f"p({label})": column.round(6) for label, column in columns})
+    answers = {"prediction": classifier.decide(probabilities)}
+    answers |= {
+        f"p({label})": column.round(6) for label, column in zip(classifier.classes_, probabilities.T, strict=True)
+    }
+    check_kept(keep, ("row", *answers))
+    return rows[list(keep)].assign(**answers)
 
 
 def predict_table(

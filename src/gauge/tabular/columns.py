@@ -103,7 +103,8 @@ class Number:
                     f"column {column.name!r}, row {values.index[0]}: {first} is a {other}, but the column held "
                     f"{this}s in training; give {this}s, or leave the column empty"
                 )
-            _report_unreadable(column, unreadable, f"{first} is not a {this}", len(rows) if training else None)
+            form = f"date such as {self.writing.example}" if self.date else "number"
+            _report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
 
 
@@ -136,8 +137,13 @@ class Category:
         codes = np.full(len(column), np.nan)
         positions, words = _words(column[available])
         codes[available] = np.array([numbers.get(word, np.nan) for word in words])[positions]
-        if unknown := int(np.isnan(codes[available]).sum()):
-            logger.warning("column %r: %d values were not seen in training and count as missing", self.name, unknown)
+        unknown = np.flatnonzero(available & np.isnan(codes))
+        if len(unknown) and not training:  # in training `of` has reported rare ones
+            logger.warning(
+                "column %r: %d values were not seen in training, or too rare there, and count as missing, "
+                "first %.100r (row %s)",
+                *(self.name, len(unknown), str(column.iloc[unknown[0]]), column.index[unknown[0]]),
+            )
         return codes
 
     def decode(self, value: float) -> str:

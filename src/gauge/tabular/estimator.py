@@ -257,13 +257,13 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "GaugeClassifier requires y to be passed, but the target y is None; give labels or the name of their column"
             )
+        y = inputs.as_labels(y)
         if not isinstance(X, pd.DataFrame):
             return self._from_array(X, y)
         if not len(X):
             raise ValueError("the table has no rows; give some to learn from")
         validate_data(self, X, skip_check_array=True)
-        if len(y) != len(X):
-            raise ValueError(f"the table has {len(X)} rows but there are {len(y)} labels; give one for each row")
+        inputs.check_count(y, len(X))
         if isinstance(y, pd.Series) and not y.index.equals(X.index) and set(y.index) == set(X.index):
             logger.warning("y and the table have the same index in different orders; labels are matched by position")
         return X, y

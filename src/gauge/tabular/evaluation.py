@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import column_or_1d
 
-from gauge.registry import pick
 from gauge.tabular.inputs import class_positions, has_label, report_unlabelled
 from gauge.tabular.scores import METRICS, bootstrap, scores
 
@@ -61,7 +59,7 @@ def evaluate(
             values = scores(given[rows], labels[rows]) | {"accuracy": float((chosen[rows] == labels[rows]).mean())}
             return np.array([values[metric] for metric in METRICS])
 
-        low, high = np.nanquantile(bootstrap(score, len(labels)), (0.025, 0.975), axis=0)
+        low, high = pd.DataFrame(bootstrap(score, len(labels))).quantile([0.025, 0.975]).to_numpy()
         values = score(np.arange(len(labels)))
         lines += [
             {"model": name, "metric": metric, "value": value, "low": below, "high": above}
@@ -73,13 +71,8 @@ def evaluate(
     return Evaluation(pd.DataFrame(lines), pd.DataFrame(counts, names, names), len(labels))
 
 
-def label_numbers(classes: np.ndarray, X: Any, y: Any) -> np.ndarray:  # noqa: N803
-    """Labels, or the column of X with that name, as positions in `classes`; -1 where one is missing, with a warning."""
-    if y is None:
-        raise ValueError("there are no labels to compare with; give y, or the name of their column")
-    if isinstance(y, str):
-        y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
-    values = y if isinstance(y, pd.Series) else pd.Series(column_or_1d(y))
+def label_numbers(classes: np.ndarray, values: pd.Series) -> np.ndarray:
+    """Labels as positions in `classes`; -1 where one is missing, with a warning."""
     if not len(values):
         raise ValueError("the table has no rows; give some to evaluate")
     numbers, known = class_positions(classes, values), has_label(values)

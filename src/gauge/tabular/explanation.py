@@ -10,6 +10,7 @@ import pandas as pd
 
 from gauge.reports import figures
 from gauge.reports.evidence import NORMAL, EvidencePage, RowEvidence, Unit, render, render_rows
+from gauge.tabular.inputs import check_kept
 from gauge.training.checkpoint import write_text
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class Explanation:
         lines = []
         for row in self.rows:
             answer = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.after, *row.before), strict=True))
-            lines += [answer | dict(row.ids) | asdict(unit) for unit in row.units]
+            for unit in map(asdict, row.units):
+                check_kept(row.ids, answer | unit)
+                lines.append(answer | dict(row.ids) | unit)
         return pd.DataFrame(lines)
 
     @property

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from numbers import Number, Real
 from typing import Any
@@ -14,10 +14,13 @@ from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from gauge.registry import pick
 from gauge.tabular.columns import FINE_COLUMNS, WHOLE
 
 logger = logging.getLogger(__name__)
 
+LISTED = 5  # classes that a message names
+LARGEST = 2**53  # up to here a float holds every integer
 QUANTITY = 20  # different integers from which on a target looks like a quantity
 LABELS = ("a text", "a number", "a truth value")
 
@@ -54,8 +57,10 @@ def check_array_like(rows: Any) -> None:
         or isinstance(first, Mapping)
         or (isinstance(rows, pd.Series | Mapping | str) and not issparse(rows))
     ):
-        given = "a list of mappings" if first is not None else f"a {type(rows).__name__}"
-        raise ValueError(f"the rows are {given}; give a DataFrame, for example pd.DataFrame(rows)")
+        given, cure = f"a {type(rows).__name__}", "pd.DataFrame([row])"
+        if first is not None:
+            given, cure = "a list of mappings", "pd.DataFrame(rows)"
+        raise ValueError(f"the rows are {given}; give a DataFrame, for example {cure}")
 
 
 def from_array(rows: Any) -> pd.DataFrame:
@@ -88,6 +93,36 @@ def by_position(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return rows.set_axis(list(names), axis=1)
 
 
+def as_labels(y: Any) -> Any:
+    """Labels of an extension type of pandas as what they hold; scikit-learn would turn truth values into 0.0 and 1.0."""
+    extension = isinstance(getattr(y, "dtype", None), pd.api.extensions.ExtensionDtype)
+    return pd.Series(y).astype(object).infer_objects() if extension else y
+
+
+def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
+    """Labels for so many rows, or the column of the rows that has this name."""
+    if isinstance(y, str):
+        frame = as_pandas(rows) if is_frame(rows) else pd.DataFrame()
+        y = frame[pick({name: name for name in frame.columns}, y, "column with the labels")]
+    y = as_labels(y)
+    labels = y if isinstance(y, pd.Series) else pd.Series(y if isinstance(y, list | tuple) else column_or_1d(y))
+    check_count(labels, count)
+    return labels
+
+
+def check_count(labels: Any, rows: int) -> None:
+    """Labels and rows belong together by position."""
+    if len(labels) != rows:
+        raise ValueError(f"the table has {rows} rows but there are {len(labels)} labels; give one for each row")
+
+
+def check_kept(keep: Iterable[str], result: Collection[str]) -> None:
+    """A column that is copied into a result never takes the place of one of its own."""
+    for name in keep:
+        if name in result:
+            raise ValueError(f"column {name!r} cannot be kept: the result has one of that name; rename it in the table")
+
+
 def drop_unlabelled(frame: pd.DataFrame, y: Any, weights: np.ndarray) -> tuple[pd.DataFrame, Any, np.ndarray]:
     """The rows that have a label, the labels and their weights."""
     column = (
@@ -111,8 +146,7 @@ def report_unlabelled(known: np.ndarray, index: pd.Index) -> None:
 def beside_missing(labels: pd.Series) -> pd.Series:
     """Labels that had missing ones among them, with the type they have without: integers, not numbers with a fraction."""
     labels = labels.infer_objects()
-    whole = pd.api.types.is_float_dtype(labels) and (labels % 1 == 0).all()
-    return labels.astype("int64") if whole else labels
+    return labels.astype("int64") if pd.api.types.is_float_dtype(labels) and _whole(labels).all() else labels
 
 
 def has_label(column: pd.Series) -> np.ndarray:
@@ -163,11 +197,9 @@ def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[f
 def class_numbers(y: Any, rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order, and the number of the class of every label. These are the labels of all rows, or the different
     labels of so many `rows`."""
-    if isinstance(y, pd.Series) and pd.api.types.is_numeric_dtype(y.dtype) and not y.isna().any():
-        y = np.array(y.to_list())  # Int64 gives integers, not objects
     if isinstance(y, list | tuple):
         check_types(y)  # as an array they would all be texts
-    labels = pd.Series(column_or_1d(y, warn=True))
+    labels = pd.Series(column_or_1d(as_labels(y), warn=True))
     values = labels.to_numpy()
     if values.dtype.kind in "OSMm":
         check_types(values)
@@ -197,7 +229,11 @@ def bin_labels(labels: pd.Series, classes: int) -> pd.Series:
 
 def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]:
     """Why labels may make little sense as classes; none of `values` is missing. `rows` as in `class_numbers`."""
-    classes, rows = values.astype(str).nunique(), rows or len(values)
+    names = pd.Series(values.astype(str).unique(), dtype=object)
+    classes, rows = len(names), rows or len(values)
+    if (alike := names.str.split().str.join(" ").str.lower().duplicated(keep=False)).any():
+        first = ", ".join(map(repr, sorted(names[alike])[:LISTED]))
+        yield f"has classes that differ only in spaces or capital letters ({first}); write those that are the same alike"
     if classes > max(2, rows / 2):
         yield f"has {classes} classes in {rows} rows; is it an identifier? Most have one row"
     elif classes > QUANTITY and pd.api.types.is_numeric_dtype(values):
@@ -239,8 +275,13 @@ def _class_name(label: Any) -> str:
 
 
 def _check_quantity(labels: pd.Series) -> None:
-    if pd.api.types.is_float_dtype(labels) and not (labels % 1 == 0).all():
+    if pd.api.types.is_float_dtype(labels) and not (whole := _whole(labels)).all():
         raise ValueError(
-            f"Unknown label type: continuous. Labels such as {labels[labels % 1 != 0].iloc[0]:g} are a quantity; divide "
-            "them into classes (--classes 4, pd.qcut)"
+            f"Unknown label type: continuous. Labels such as {labels[~whole].iloc[0]:g} are a quantity; divide them into "
+            "classes (--classes 4, pd.qcut)"
         )
+
+
+def _whole(numbers: pd.Series) -> pd.Series:
+    """Where a number with a fraction is an integer all the same."""
+    return (numbers % 1 == 0) & (numbers.abs() < LARGEST)

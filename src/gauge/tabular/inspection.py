@@ -10,7 +10,7 @@ import pandas as pd
 from gauge.registry import pick
 from gauge.tabular.columns import CATEGORIES, TOLERATED, ImageFiles, missing
 from gauge.tabular.inputs import as_pandas, target_problems, width_problems
-from gauge.tabular.kinds import infer_kind
+from gauge.tabular.kinds import infer_kind, pick_kind
 from gauge.tabular.numbers import Writing, plain
 
 MOSTLY_MISSING = 0.95
@@ -50,6 +50,8 @@ def inspect_table(
     frame, kinds = as_pandas(frame).apply(plain), kinds or {}
     for name in (*kinds, *([] if target is None else [target])):
         pick(dict.fromkeys(frame.columns), name, "column")
+    for kind in kinds.values():
+        pick_kind(kind)
     problems = [] if target is None else list(_target_problems(frame[target]))
     if copies := int(frame.astype(str).duplicated().sum()):
         problems.append(

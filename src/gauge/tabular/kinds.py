@@ -4,13 +4,19 @@ import re
 
 import pandas as pd
 
-from gauge.tabular.columns import IMAGE_SUFFIXES, missing
+from gauge.registry import pick
+from gauge.tabular.columns import COLUMNS, IMAGE_SUFFIXES, missing
 from gauge.tabular.numbers import Writing, looks_like_codes
 
 ENOUGH = 20  # values; with fewer, that all are different means little
 UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?"
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
 CODE = r"(?:^|[\s_.-])(?:zip|zipcode|zip code|postal|postcode|plz|code)$"
+
+
+def pick_kind(name: str) -> None:
+    """An error if there is no kind of column with this name."""
+    pick({**COLUMNS, "ignore": None}, name, "kind of column")
 
 
 def infer_kind(column: pd.Series) -> tuple[str, str]:

@@ -88,6 +88,11 @@ class Writing:
         unsure = ", a guess: no day is above 12" if self.guessed else ""
         return f"dates, {order} ({self.date}){unsure}"
 
+    @property
+    def example(self) -> str:
+        """A date in this form."""
+        return date(2020, 12, 31).strftime("%Y-%m-%d" if self.date == "ISO8601" else self.date)
+
     def _from_text(self, texts: pd.Series) -> np.ndarray:
         if self.decimal == "." and not self.unit:
             numbers = _to_numeric(texts)
@@ -136,10 +141,13 @@ def _written(words: pd.Series, unit: str) -> Writing | None:
     """The writing of numbers with this unit, None if less than most values can be read."""
     bare = words.str.replace(unit, "", regex=False).str.strip() if unit else words
     comma, point = (
-        bare.str.contains(rf"\d{mark}(?:\d{{1,2}}|\d{{4,}})$|^\D?0{mark}\d|\{other}\d{{3}}{mark}", regex=True).sum()
+        bare.str.contains(
+            rf"\d{mark}(?:\d{{1,2}}|\d{{4,}})$|^\D?0{mark}\d|\{other}\d{{3}}(?:{mark}|\{other}\d{{3}})", regex=True
+        ).sum()
         for mark, other in ((",", "."), (r"\.", ","))
     )
-    grouped = bare.str.contains(r"\d,\d|\d[ \u00a0\u2009\u202f'’]\d{3}|\.\d{3}\.", regex=True).any()
+    thirds = r"|\.\d{3}$" if comma == point == 0 else ""  # 1.200 may be more than a thousand
+    grouped = bare.str.contains(rf"\d,\d|\d[ \u00a0\u2009\u202f'’]\d{{3}}|\.\d{{3}}\.{thirds}", regex=True).any()
     writing = Writing("," if comma > point else ".", unit, guessed=bool(grouped))
     return writing if np.mean(~np.isnan(writing.read(words))) >= MOST else None
 
@@ -166,7 +174,10 @@ def _dates(values: pd.Series, form: str) -> pd.Series:
         values = values.map(lambda value: value.strftime(form) if isinstance(value, date) else str(value).strip())
     elif not pd.api.types.is_datetime64_any_dtype(values):
         values = values.map(lambda value: None if isinstance(value, NUMERIC_TYPES) else str(value).strip())
-    return pd.to_datetime(values, errors="coerce", utc=True, format=form)
+    dates = pd.to_datetime(values, errors="coerce", utc=True, format=form)
+    if form == "ISO8601" or pd.api.types.is_datetime64_any_dtype(values):
+        return dates
+    return dates.fillna(_dates(values.where(values.str.match(ISO)), "ISO8601"))  # these mean the same everywhere
 
 
 def _numeric(values: pd.Series) -> bool:

@@ -16,6 +16,7 @@ from gauge.tabular.ensemble import Ensemble, Network, expert_weights
 from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers, shown_labels
 from gauge.tabular.explanation import Explanation
 from gauge.tabular.fitting import Recipe, Strategy, strategy_scores
+from gauge.tabular.inputs import as_pandas, is_frame, labels_of
 from gauge.tabular.reader import Reader
 from gauge.tabular.rows import Rows
 from gauge.tabular.schema import Schema
@@ -63,10 +64,10 @@ class Reporting(ABC):
         """
         check_is_fitted(self, "ensemble_")
         frame, rows = self._read(X)
-        if isinstance(y, str):
-            y = X[pick({name: name for name in X.columns}, y, "column with the labels")]
-        labels = None if y is None else shown_labels(self.classes_, pd.Series(list(y)))
-        ids = X[[pick({name: name for name in X.columns}, each, "column to keep") for each in keep]] if keep else None
+        labels = None if y is None else shown_labels(self.classes_, labels_of(X, y, len(rows)))
+        known = as_pandas(X) if is_frame(X) else frame
+        names = {name: name for name in map(str, known)}
+        ids = known[[pick(names, each, "column to keep") for each in keep]] if keep else None
         about = self.schema_, self.ensemble_, self.classes_.tolist(), np.array(self.class_weight_)
         reader = Reader(*about, self.trust_, self.donor_rows_)
         return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self._facts())
@@ -99,7 +100,9 @@ class Reporting(ABC):
 
     def _labelled(self, X: Any, y: Any, rows: Rows) -> tuple[Rows, np.ndarray]:
         """The rows that have a label, and the numbers of their classes."""
-        numbers = label_numbers(self.classes_, X, y)
+        if y is None:
+            raise ValueError("there are no labels to compare with; give y, or the name of their column")
+        numbers = label_numbers(self.classes_, labels_of(X, y, len(rows)))
         known = np.flatnonzero(numbers >= 0)
         return (rows, numbers) if len(known) == len(rows) else (rows.take(known), numbers[known])
 

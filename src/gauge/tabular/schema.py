@@ -26,7 +26,7 @@ from gauge.tabular.columns import (
     PretrainedText,
     missing,
 )
-from gauge.tabular.kinds import infer_kind
+from gauge.tabular.kinds import infer_kind, pick_kind
 from gauge.tabular.numbers import plain
 from gauge.types import Batch
 
@@ -87,7 +87,7 @@ class Schema:
         names = dict.fromkeys(map(str, frame.columns))
         for name, kind in kinds.items():
             pick(names, name, "column")
-            pick({**COLUMNS, "ignore": None}, kind, "kind of column")
+            pick_kind(kind)
         for name in encoders:
             pick(names, name, "column to encode")
         columns: list[Column] = []

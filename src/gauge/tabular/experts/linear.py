@@ -134,6 +134,7 @@ def _logistic(
         model = LogisticRegression(C=strength, **SOLVER)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is chosen by validation
+            warnings.filterwarnings("ignore", "The number of unique classes")  # `fit` has reported it, with a cure
             model.fit(features, labels, weights)
         two = len(seen) == 2
         coefficients[seen] = np.concatenate([-model.coef_, model.coef_]) / 2 if two else model.coef_
