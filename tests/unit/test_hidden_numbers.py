@@ -66,6 +66,14 @@ def test_iso_dates_are_read_in_any_column_of_dates_and_others_are_named_with_an_
     assert "column 'day', row 2: '2021/02/01' is not a date such as 31.12.2020; counted as missing" in caplog.text
 
 
+@pytest.mark.parametrize("period", ["2020-01", "2021", "2020-01-31", "2020-01-31 12:00"])
+def test_a_period_is_the_day_on_which_it_starts_as_its_text_is(period):
+    column = Number.of(pd.Series(["2019-01-01", "2022-01-01"], name="day"))
+    (given,) = column._read(plain(pd.Series([pd.Period(period)], name="day")), training=False)
+    (written,) = column._read(pd.Series([period], name="day"), training=False)
+    assert given == np.floor(written)
+
+
 def test_an_order_of_day_and_month_that_cannot_be_known_is_called_a_guess():
     assert "day first (%d/%m/%Y), a guess: no day is above 12" in infer_kind(pd.Series(["01/02/2020", "03/04/2020"]))[1]
 
@@ -144,7 +152,7 @@ def test_cells_of_any_type_are_texts_numbers_dates_or_missing():
     numbers = Writing().read(column[column.notna()])
     assert numbers[~np.isnan(numbers)].tolist() == [2.5, 1.5]
     assert column.isna().sum() == 2
-    assert column.iloc[-1] == "2020-02-29"
+    assert column.iloc[-1] == "2020-02-01"
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,8 @@ def _plain_cell(value: Any) -> Any:
     if value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, pd.Period):
-        return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+        first = value.asfreq("D", how="start")  # as "2020-01" is read, the text of a month
+        return f"{first.year:04d}-{first.month:02d}-{first.day:02d}"
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else str(value)
     return _plain_cell(str(value))
