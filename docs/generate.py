@@ -4,6 +4,7 @@ A table stands between `<!-- table: name -->` and `<!-- end -->`; what is betwee
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -577,14 +578,9 @@ def claims() -> str:
 
 def verdict(pair: Paired, gain: float, folder: str) -> str:
     """What the interval says of a published gain: reproduced where it is above zero, not where it ends below the gain."""
-    if pair.interval is None:
-        return "undecided"
-    low, high = pair.interval
-    if low > 0:
-        return "reproduced"
-    if high < gain:
-        return "not reproduced" + (", by gates at their start" if _gate_budget(folder)[1] < LITTLE else "")
-    return "undecided"
+    low, high = pair.interval or (-math.inf, math.inf)
+    found = "reproduced" if low > 0 else "not reproduced" if high < gain else "undecided"
+    return found + (", by gates at their start" if _gate_budget(folder)[1] < LITTLE else "")
 
 
 def _ahead_of_dymo() -> str:
