@@ -14,9 +14,11 @@ from helpers import ONE_THREAD, mistake, unchecked
 from helpers import command as gauge
 
 from gauge import __version__
+from gauge.cli.reproduce import reproduce
 from gauge.experiments import demo
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
+from gauge.experiments.manifest import MANIFEST, RUNS, Entry, Run
 from gauge.experiments.results import read_results
 from gauge.experiments.workspace import Workspace
 from gauge.registry import load_plugin
@@ -150,37 +152,27 @@ def test_processes_side_by_side_use_what_one_has_trained(runs):
     assert (workspace / "results.json").read_text() == before
 
 
-REPRODUCE = """
-import sys
-from pathlib import Path
-from gauge.cli.reproduce import reproduce
-from gauge.experiments.manifest import MANIFEST, RUNS, Entry, Run
-from gauge.registry import load_plugin
-load_plugin(Path(sys.argv[1]))
-RUNS["digits"] = Run("digits", ("any_subset", "late_fusion"), 1, "settings.yaml", ("eta=0.8",))
-MANIFEST["digits"] = Entry("two rows", ("digits",))
-reproduce("digits", results=Path("results"), out=Path("runs"))
-"""
-
-
-def test_reproduce_runs_the_missing_rows_only_and_keeps_the_others(tmp_path):
-    short = ["backbone: {epochs: 1}", "experts: {epochs: 1}"]
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "settings.yaml").write_text("\n".join(short))
-    command = [sys.executable, "-c", REPRODUCE, str(DIGITS)]
-    subprocess.run(command, check=True, cwd=tmp_path, env=ONE_THREAD)
-    path = tmp_path / "results" / "digits" / "results.json"
-    first, second = read_results(path)
-    path.write_text("[" + first.model_copy(update={"commit": "kept"}).model_dump_json() + "]")
-    shutil.rmtree(tmp_path / "runs")
-    subprocess.run(command, check=True, cwd=tmp_path, env=ONE_THREAD)
-    assert [(str(each.row), each.commit == "kept") for each in read_results(path)] == [
-        ("any_subset", True),
-        ("late_fusion", False),
-    ]
-    assert read_results(path)[1].value == second.value
-    stages = {stage.name.split("-s")[0] for stage in (tmp_path / "runs" / "digits" / "stages").iterdir()}
-    assert stages == {"late_fusion"}
+def test_reproduce_runs_what_is_missing_only_and_keeps_the_rest(tmp_path, monkeypatch):
+    load_plugin(DIGITS)
+    run = Run("digits", ("any_subset", "gauge"), 1, "settings.yaml", ("eta=0.8",), audits=("eta=0.8",))
+    monkeypatch.setitem(RUNS, "digits", run)
+    monkeypatch.setitem(MANIFEST, "digits", Entry("two rows", ("digits",)))
+    stages = ("imputer", "backbone", "finetune", "experts")
+    results, models = tmp_path / "results" / "digits", tmp_path / "runs" / "digits" / "stages"
+    results.mkdir(parents=True)
+    (tmp_path / "results" / "settings.yaml").write_text("\n".join(f"{each}: {{epochs: 1}}" for each in stages))
+    reproduce("digits", results=tmp_path / "results", out=tmp_path / "runs")
+    backbone, gated = read_results(results / "results.json")
+    kept = gated.model_copy(update={"commit": "kept"})
+    (results / "results.json").write_text(f"[{kept.model_dump_json()}]")
+    (results / "audit.json").write_text((results / "audit.json").read_text().replace(gated.commit, "kept"))
+    shutil.rmtree(models)
+    reproduce("digits", results=tmp_path / "results", out=tmp_path / "runs")
+    found = {str(each.row): each for each in read_results(results / "results.json")}
+    assert found["gauge"] == kept
+    assert found["any_subset"].value == backbone.value
+    assert [each["commit"] for each in json.loads((results / "audit.json").read_text())] == ["kept"]
+    assert {stage.name.split("-s")[0] for stage in models.iterdir()} == {"backbone"}
 
 
 def test_a_time_limit_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path):

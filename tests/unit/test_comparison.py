@@ -198,7 +198,7 @@ def test_the_size_of_units_is_drawn_where_rows_differ_in_it(tmp_path):
 
 
 def test_a_table_says_what_training_did_to_the_gates(tmp_path):
-    record = {"epochs": 3, "best": 2, "steps": 40, "sum_of_rates": 0.04}
+    record = {"epochs": 3, "best": 2, "steps": 40, "sum_of_rates": 0.04, "settings": {"gate_rate": 50}}
     ends = ({"gate.threshold": 0.4, "gate.log_temperature": -0.2}, {"gate.threshold": 0.2, "gate.log_temperature": 0.0})
     start = {"gate.threshold": 0.5, "gate.log_temperature": 0.0}
     gated = [
@@ -208,7 +208,7 @@ def test_a_table_says_what_training_did_to_the_gates(tmp_path):
         for seed, end in enumerate(ends)
     ]
     plain = result(tmp_path, "gauge:v2", 0, 4)[0]
-    note = "gauge: τ 0.500 to 0.300, ρ 0.000 to -0.100; 40 steps, sum of rates 0.04, kept epoch 2."
+    note = "gauge: τ 0.500 to 0.300, ρ 0.000 to -0.100; 40 steps, sum of the gates' rates 2, kept epoch 2."
     assert result_table([*gated, plain]).notes == (note,)
     assert note in result_table([*gated, plain]).markdown()
     assert result_table([plain]).notes == ()

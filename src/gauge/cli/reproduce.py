@@ -12,6 +12,7 @@ import typer
 from gauge.cli.benchmark import compare
 from gauge.cli.models import audits_of
 from gauge.cli.options import Device, TimeLimit
+from gauge.cli.output import progress
 from gauge.registry import pick
 
 if TYPE_CHECKING:
@@ -81,19 +82,27 @@ def _run(
             time_limit=time_limit,
             device=device,
         )
-    if run.audits and not (results / name / "audit.json").is_file():
+    if run.audits:
         _audit(run, [each for each in experiments if str(each.row) in run.audited], results / name, workspace, device)
 
 
 def _audit(run: "Run", gated: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:
-    """Audit every seed of these rows and keep what was found beside the results."""
+    """Audit every seed of these rows that is not audited yet, trained anew if its model is not here, and keep what was found
+    beside the results."""
     from gauge.experiments.workspace import Workspace
     from gauge.training.checkpoint import write_text
 
-    workspace = Workspace(out, device)
-    models = [workspace.job(each).model_path.parent for each in gated]
-    records = [record for model in models for record in audits_of(model, list(run.audits), None, device)]
-    write_text(folder / "audit.json", "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n")
+    path = folder / "audit.json"
+    records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    done = {(record["method"], record["variant"], record["seed"]) for record in records}
+    for each in gated:
+        if (each.method, each.variant, each.seed) not in done:
+            with progress() as on_epoch:
+                workspace = Workspace(out, device, on_epoch)
+                job = workspace.job(each)
+                workspace.method(job)
+            records += audits_of(job.model_path.parent, list(run.audits), None, device)
+            write_text(path, "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n")
 
 
 def _script(script: str, data: Path | None, results: Path, out: Path) -> None:

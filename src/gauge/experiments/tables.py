@@ -56,7 +56,8 @@ def gate_note(columns: Mapping[str, Sequence[Result]]) -> str:
         f"{mean('scalars', 'end', name):.3f}"
         for name in configs[0]["scalars"]["end"]
     ]
-    spent = f"{mean('steps'):,.0f} steps, sum of rates {mean('sum_of_rates'):.3g}, kept epoch {mean('best'):.0f}"
+    rates = np.mean([config["sum_of_rates"] * config["settings"].get("gate_rate", 1) for config in configs])
+    spent = f"{mean('steps'):,.0f} steps, sum of the gates' rates {rates:.3g}, kept epoch {mean('best'):.0f}"
     row = next(result.row for results in columns.values() for result in results)
     return f"{row}: {', '.join(moved)}; {spent}."
 

@@ -1,0 +1,1 @@
+"""How the tables of README and docs are made, for `docs/generate.py`."""

@@ -1,0 +1,92 @@
+"""What `gauge audit` found: gates of right and wrong units, and accuracy without what is imputed."""
+
+from collections.abc import Callable
+from statistics import mean, stdev
+
+from report.results import NOT_MEASURED, ROOT, read_records
+
+
+def has_audit(folder: str) -> bool:
+    return (ROOT / "results" / folder / "audit.json").exists()
+
+
+def audit(folder: str) -> str:
+    """What `gauge audit` said of the trained GAUGE models: mean and deviation over seeds, predictions changed in all."""
+    lines = [
+        "| protocol | seeds | rank correlation with exact effects | gate: observed | imputed | imputed and right | imputed "
+        "and wrong | AUC of the gate, right against wrong | imputed that is right | predictions changed: better, worse |",
+        "|---" * 10 + "|",
+    ]
+    for protocol, records in read_audits(folder).items():
+        gates = [spread(records, key) for key in ("gate_observed", "gate_imputed", "gate_right", "gate_wrong")]
+        gate = spread([each["separation"] for each in records], "gate")
+        changed, better, worse = (sum(each[key] for each in records) for key in ("changed", "better", "worse"))
+        right = 100 * sum(each["imputed_right"] for each in records) / len(records)
+        lines.append(
+            f"| {protocol} | {len(records)} | {spread(records, 'rank_correlation')} | {' | '.join(gates)} | {gate} "
+            f"| {right:.0f} % | {changed} of {sum(each['samples'] for each in records):,}: {better}, {worse} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def cell_audit(folder: str) -> str:
+    """The same for tables, whose imputed cells are judged by their error."""
+    if not has_audit(folder):
+        return NOT_MEASURED
+    scores = ("gate", "taylor", "exact", "random")
+    head = ("protocol", "seeds", "rank correlation with exact effects", "gate: observed", "imputed")
+    head += (*(f"AUC of {name}" for name in scores), "accuracy without gates", "with gates", "imputed hidden")
+    lines = [f"| {' | '.join((*head, 'predictions changed: better, worse'))} |", "|---" * (len(head) + 1) + "|"]
+    for protocol, records in read_audits(folder).items():
+        found = [spread(records, key) for key in ("rank_correlation", "gate_observed", "gate_imputed")]
+        found += [spread([each["separation_cells"] for each in records], name) for name in scores]
+        percent = [{name: 100 * value for name, value in each["accuracy"].items()} for each in records]
+        found += [spread(percent, name, 1) for name in ("without gates", "with gates", "imputed hidden")]
+        changed, better, worse = (sum(each[key] for each in records) for key in ("changed", "better", "worse"))
+        total = sum(each["samples"] for each in records)
+        lines.append(
+            f"| {protocol} | {len(records)} | {' | '.join(found)} | {changed} of {total:,}: {better}, {worse} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def separation(folder: str) -> str:
+    """How well each kind of score tells imputed units of the right class from those of a wrong one."""
+    audits = {protocol: [each["separation"] for each in records] for protocol, records in read_audits(folder).items()}
+    lines = [f"| AUC, right against wrong | {' | '.join(audits)} |", "|---" * (len(audits) + 1) + "|"]
+    for name in next(iter(audits.values()))[0]:
+        lines.append(f"| {name} | {' | '.join(spread(records, name) for records in audits.values())} |")
+    return "\n".join(lines) + "\n"
+
+
+def hidden(folder: str) -> str:
+    """The accuracy of GAUGE's network with gates, without, and with units hidden instead."""
+    audits = {protocol: [each["accuracy"] for each in records] for protocol, records in read_audits(folder).items()}
+    names = list(next(iter(audits.values()))[0])
+    lines = [f"| accuracy, % | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for protocol, records in audits.items():
+        percent = [{name: 100 * value for name, value in each.items()} for each in records]
+        lines.append(f"| {protocol} | {' | '.join(spread(percent, name) for name in names)} |")
+    return "\n".join(lines) + "\n"
+
+
+def read_audits(folder: str) -> dict[str, list[dict]]:
+    records: dict[str, list[dict]] = {}
+    for record in read_records(folder, "audit.json"):
+        records.setdefault(record["protocol"], []).append(record)
+    return records
+
+
+def spread(records: list[dict], key: str, digits: int = 2) -> str:
+    values = [record[key] for record in records]
+    return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "audit": lambda: audit("polymnist/cosine"),
+    "polymnist5k-hidden": lambda: hidden("polymnist5k"),
+    "separation": lambda: separation("polymnist/cosine"),
+    "mst-audit": lambda: audit("mst"),
+    "leaf99-audit": lambda: cell_audit("leaf99/readings"),
+    "ham10000-audit": lambda: cell_audit("ham10000/long"),
+}

@@ -1,0 +1,238 @@
+"""Tables of single comparisons: methods, scores, imputers and the choice of the epoch."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from statistics import mean
+
+from gauge.experiments.comparison import corrected, pair_of
+from gauge.experiments.experiment import Experiment, Row
+from gauge.experiments.published import PUBLISHED
+from gauge.experiments.results import training_speed
+from gauge.experiments.tables import CHANCE
+from gauge.reports.tables import Table
+from report.results import (
+    DIGITS,
+    ETA,
+    FACES,
+    GAMMA,
+    GRIDS,
+    METHODS,
+    NORMALIZATIONS,
+    NOT_MEASURED,
+    NOT_SCORERS,
+    PAPER_ETA,
+    ROOT,
+    SCORERS,
+    accuracy,
+    against,
+    cells,
+    difference,
+    differences,
+    imputers,
+    is_measured,
+    pairs,
+    results,
+    seeds,
+    table_of,
+    whole,
+)
+
+EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
+
+
+def with_iterative(folder: str) -> str:
+    """Every γ, and GAUGE once more on another imputer."""
+    table = table_of(folder, GAMMA, tuple(row for row in NOT_SCORERS if row not in NORMALIZATIONS))
+    other = {"gauge on the iterative imputer": table_of(f"{folder}/iterative", GAMMA).rows["gauge"]}
+    return replace(table, rows=table.rows | other).markdown()
+
+
+def minus_gauge(folder: str) -> str:
+    """Every row minus GAUGE on the same samples, masks and seeds."""
+    protocols = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")
+    compared = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
+    rows = {
+        row: [difference(compared.get((row, each))) for each in protocols] for row in table_of(folder, protocols).rows
+    }
+    rows = {row: shown for row, shown in rows.items() if row not in ("gauge", *NORMALIZATIONS)}
+    iterative = [
+        pair_of(seeds(f"{folder}/iterative", "gauge", each), seeds(folder, "gauge", each)) for each in protocols
+    ]
+    rows["gauge on the iterative imputer"] = [difference(pair) for pair in iterative]
+    lines = [f"| points above gauge | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    return "\n".join([*lines, *(f"| {row} | {' | '.join(shown)} |" for row, shown in rows.items())]) + "\n"
+
+
+def imputation(folder: str) -> str:
+    """How well each imputer fills the cells that were taken away: categories that are right, squared error of numbers."""
+    content = json.loads((ROOT / "results" / folder / "imputation.json").read_text(encoding="utf-8"))
+    values: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in content["rows"]:
+        for key in {"categories_right", "squared_error"} & set(row):
+            values.setdefault((row["imputer"], key), {}).setdefault(row["protocol"], []).append(row[key])
+    protocols = list(next(iter(values.values())))
+    lines = [f"| imputer | | {' | '.join(protocols)} |", "|---" * (len(protocols) + 2) + "|"]
+    for (imputer, key), columns in sorted(values.items(), key=lambda item: item[0][1]):
+        shown = [f"{mean(each):.2f}" for each in columns.values()]
+        if key == "categories_right":
+            shown = [f"{100 * mean(each):.1f} %" for each in columns.values()]
+        lines.append(f"| {imputer} | {key.replace('_', ' ')} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def published() -> str:
+    """GAUGE and its ablations, ours and the paper's numbers side by side."""
+    paper = PUBLISHED["polymnist"]
+    rows = [row for row in NOT_SCORERS if row in paper]
+    return table_of("polymnist/cosine", PAPER_ETA, rows, paper=paper).markdown()
+
+
+def methods(folder: str) -> str:
+    """All methods side by side, what differs from GAUGE beyond chance, and why some have no row."""
+    refused = {}
+    for row in METHODS:
+        method, variant = Row.parse(row)
+        if reason := Experiment(benchmark="leaf99", method=method, variant=variant).unsupported():
+            refused[row] = reason
+    return table_of(folder, GAMMA, METHODS, refused=refused, pairs=pairs(folder)).markdown()
+
+
+def polymnist_methods() -> Table:
+    """All methods on PolyMNIST. GAUGE's rows are those of the comparison with five seeds; another method differs from GAUGE
+    beyond chance by the seeds that both have."""
+    others = table_of("polymnist/all", PAPER_ETA, METHODS, paper=PUBLISHED["polymnist"])
+    ours = table_of("polymnist/cosine", PAPER_ETA, METHODS, pairs=pairs("polymnist/cosine"))
+    signs = dict(ours.signs)
+    against = {column: seeds("polymnist/cosine", "gauge", column) for column in PAPER_ETA}
+    rows = [(row, column) for row in others.rows if row not in ours.rows for column in others.rows[row]]
+    found = [pair_of(seeds("polymnist/all", row, column), against[column]) for row, column in rows]
+    for pair in corrected([each for each in found if each is not None]):
+        if pair.p_corrected is not None and pair.p_corrected < CHANCE:
+            signs[pair.row, pair.protocol] = "↑" if pair.mean > 0 else "↓"
+    return replace(others, rows=others.rows | ours.rows, signs=signs)
+
+
+def mst_methods() -> str:
+    """All methods on MST, and those of the comparison in which gates could train."""
+    if not is_measured("mst/all"):
+        return NOT_MEASURED
+    shown = ("complete", "missing=svhn+text", "missing=mnist+text")
+    others, ours = (table_of(f"mst/{each}", shown, METHODS, paper=PUBLISHED["mst"]) for each in ("all", "long"))
+    return replace(others, rows=others.rows | ours.rows).markdown()
+
+
+def selection() -> str:
+    """Methods whose epoch was chosen over all conditions, and on complete data as published."""
+    rows = {}
+    for name, how in {"baselines": "over all conditions", "complete": "on complete data"}.items():
+        table = table_of(f"polymnist5k/{name}", PAPER_ETA, METHODS)
+        rows |= {f"{row}, chosen {how}": cells for row, cells in table.rows.items()}
+    return replace(table, rows=rows).markdown()
+
+
+def published_selection() -> str:
+    """Baselines whose epoch was chosen over all conditions, and the first best one on complete data as published."""
+    if not is_measured("polymnist/complete100"):
+        return NOT_MEASURED
+    folders, shown = ("polymnist/all", "polymnist/complete100"), PAPER_ETA[1:]
+    head = [f"{each}, {how}" for each in shown for how in ("all conditions", "complete data", "paper")]
+    lines = [f"| accuracy, % | kept epochs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
+    for row in cells("polymnist/complete100"):
+        kept = [
+            ", ".join(f"{each.config['best']}" for each, _ in seeds(folder, row, "complete").values())
+            for folder in folders
+        ]
+        values = [
+            f"{cell}"
+            for each in shown
+            for cell in (*(cells(folder)[row][each] for folder in folders), f"{PUBLISHED['polymnist'][row][each]:.2f}")
+        ]
+        lines.append(f"| {row} | {' / '.join(kept)} | {' | '.join(values)} |")
+    return "\n".join(lines) + "\n"
+
+
+def gates_trained() -> str:
+    """PolyMNIST at the paper's length, and the same rows with more for gates or another schedule beside it."""
+    folder = "polymnist/cosine100"
+    if not is_measured(folder):
+        return NOT_MEASURED
+    parts = [whole(folder, ETA, ("eta=0.8",))]
+    for other in (f"polymnist/{name}" for name in ("gates50", "start0", "constant100")):
+        if is_measured(other):
+            parts += [whole(other, ETA, ()), imputers(other, folder, ("eta=0.6", "eta=0.8"))]
+    return "\n".join(parts)
+
+
+def speed(folder: str) -> str:
+    """Samples a second in the training of every method, of the seed that ran with the fewest others beside it."""
+    speeds = training_speed([result for result in results(folder) if result.seed == 0])
+    lines = ["| method | samples a second |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {row} | {speeds[row]:,.0f} |" for row in METHODS if row in speeds)]) + "\n"
+
+
+def scoring(
+    folder: str,
+    protocols: tuple[str, ...],
+    rows: tuple[str, ...] = SCORERS,
+    paper: Mapping[str, dict[str, float]] | None = None,
+) -> str:
+    """Gates from other scores: the metric, the difference to GAUGE seed by seed, and the paper's number."""
+    compared = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
+    head = [f"{each} | minus gauge" for each in protocols] + [f"{each}, paper" for each in protocols[:1] if paper]
+    lines = [f"| scores | {' | '.join(head)} |", "|---" * (1 + 2 * len(protocols) + bool(paper)) + "|"]
+    for row in rows:
+        shown = [f"{cells(folder)[row][each]} | {difference(compared.get((row, each)))}" for each in protocols]
+        shown += [f"{paper[row][each]:.2f}" for each in protocols[:1] if paper]
+        lines.append(f"| {row} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "celeba": lambda: accuracy("celeba", FACES),
+    "celeba-complete": lambda: differences("celeba", "complete"),
+    "celeba-faces": lambda: differences("celeba", "missing=text"),
+    "polymnist5k": lambda: accuracy("polymnist5k", ("complete", "eta=0.6", "eta=0.8")),
+    "polymnist5k-paired": lambda: differences("polymnist5k", "eta=0.8", ("gauge:v2", "gauge:masked")),
+    "polymnist": lambda: accuracy("polymnist/cosine", ETA),
+    "polymnist-every": lambda: accuracy("polymnist/cosine", EVERY),
+    "polymnist-paired": lambda: differences("polymnist/cosine", "eta=0.8"),
+    "polymnist-published": published,
+    "polymnist-scoring": lambda: scoring("polymnist/cosine", ("eta=0.8", "every=0.8"), paper=PUBLISHED["polymnist"]),
+    "polymnist-constant": lambda: accuracy("polymnist/constant", ETA),
+    "polymnist-constant-paired": lambda: differences("polymnist/constant", "eta=0.8", ("gauge:v2", "gauge:masked")),
+    "mst": lambda: accuracy("mst", DIGITS),
+    "mst-methods": mst_methods,
+    "mst-paired": lambda: differences("mst", "missing=mnist+text"),
+    "mst-reversed": lambda: accuracy("mst/reversed", DIGITS),
+    "leaf99-disjoint": lambda: whole("leaf99/disjoint", GAMMA, ("gamma=0.9", "gamma=0.5")),
+    "mst-long": lambda: whole("mst/long", DIGITS, ("missing=mnist+text", "complete")),
+    "celeba-long": lambda: whole("celeba/long", FACES, ("missing=text", "complete")),
+    "celeba-reversed": lambda: whole("celeba/reversed", FACES, ("missing=text",)),
+    "ham10000-long": lambda: whole("ham10000/long", GAMMA, ("gamma=1", "complete")),
+    "celeba-table": lambda: whole("celeba_table", GAMMA, ("gamma=1", "gamma=0.5", "complete")),
+    "celeba-table-balanced": lambda: whole("celeba_table/balanced", GAMMA, ("gamma=1",)),
+    "imputer-rows": lambda: imputers("celeba_table", "celeba_table/balanced", ("gamma=0.5", "gamma=0.9", "gamma=1")),
+    "polymnist5k-readings": lambda: whole("polymnist5k/readings", PAPER_ETA, ("eta=0.8",), ("gauge", "dymo")),
+    "polymnist5k-oracle": lambda: against("polymnist5k/oracle", "polymnist5k/readings", PAPER_ETA, PAPER_ETA),
+    "shared-embedding": lambda: against("polymnist5k/shared", "polymnist5k/readings", PAPER_ETA, PAPER_ETA),
+    "leaf99-readings": lambda: whole("leaf99/readings", GAMMA, ("gamma=0.9",), ("gauge", "dymo")),
+    "leaf99-oracle": lambda: against("leaf99/oracle", "leaf99/readings", GAMMA, ("gamma=0.5", "gamma=0.9", "gamma=1")),
+    **{
+        f"{name}-{what}": partial(write, name)
+        for name in ("leaf99", "ham10000")
+        for what, write in {"gamma": with_iterative, "paired": minus_gauge, "imputation": imputation}.items()
+    },
+    "leaf99-methods": lambda: methods("leaf99"),
+    "leaf99-methods-100": lambda: methods("leaf99/epochs100"),
+    "polymnist5k-selection": selection,
+    "published-selection": published_selection,
+    "gates-trained": gates_trained,
+    "polymnist-speed": lambda: speed("polymnist/all"),
+    "polymnist-methods": lambda: polymnist_methods().markdown(),
+    "polymnist-longer": lambda: table_of("polymnist/all", PAPER_ETA, NOT_SCORERS[:-1]).markdown(),
+    "leaf99-scoring": lambda: scoring("leaf99", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
+    "ham10000-scoring": lambda: scoring("ham10000", ("gamma=1", "gamma=0.9"), (*SCORERS, *NORMALIZATIONS)),
+    "ham10000-grids": lambda: table_of("ham10000", GAMMA, GRIDS).markdown(),
+}

@@ -1,0 +1,158 @@
+"""What things cost, from the files in perf/results."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from report.results import NOT_MEASURED, ROOT
+
+
+def scoring_cost() -> str:
+    """Times at batch 1 and ratios at batch 256 on each machine that was measured."""
+    header = ("machine", "layout", "N", "Taylor, ms", "exact sequential, ms", "exact batched, ms")
+    header += ("Taylor recorded, ms", "exact batched recorded, ms", "Taylor / forward", "prediction / forward")
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("scoring_cost-*.json")):
+        content = json.loads(path.read_text())
+        threads = content["hardware"]["threads"]
+        machine = content["hardware"].get("gpu") or f"CPU, {threads} thread{'s' * (threads > 1)}"
+        for layout, row in content["rows"].items():
+            times = [f"{row[key]:.2f}" for key in ("taylor_ms", "exact_sequential_ms", "exact_batched_ms")]
+            recorded = (row.get(f"{score}_graph_ms") for score in ("taylor", "exact_batched"))
+            times += ["–" if value is None else f"{value:.2f}" for value in recorded]
+            mode = "_graph" if "forward_256_graph_ms" in row else ""
+            ratios = [f"{row[f'{part}_over_forward_256{mode}']:.2f}" for part in ("taylor", "predict")]
+            lines.append(f"| {machine} | {layout} | {row['units']} | {' | '.join(times + ratios)} |")
+    return "\n".join(lines) + "\n"
+
+
+def prediction_cost() -> str:
+    """Whole predictions, eager and recorded, on each machine that was measured."""
+    lines = ["| machine | batch | precision | how | ms a batch | predictions a second |", "|---" * 6 + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("scoring_cost-*.json")):
+        content = json.loads(path.read_text())
+        if "prediction" not in content:
+            continue
+        machine, whole = content["hardware"].get("gpu") or "CPU", content["prediction"]
+        recorded = "recorded" if content["hardware"].get("gpu") else "eager"
+        for how in ("eager", "recorded", "compiled"):
+            if f"{how}_ms" in whole["batch_1"] and (how != "recorded" or recorded == how):
+                cost = whole["batch_1"][f"{how}_ms"]
+                lines.append(f"| {machine} | 1 | float32 | {how} | {cost:.2f} | {1000 / cost:,.0f} |")
+        for row in whole["large"]:
+            how = f"compiled, {row['part']:,} at once" if row["compiled"] else f"{recorded}, {row['part']:,} at once"
+            cells = (machine, f"{whole['large_batch']:,}", row["precision"], how, f"{row['ms']:.1f}")
+            lines.append(f"| {' | '.join(cells)} | {row['predictions_per_second']:,} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
+
+
+def bound() -> str:
+    """How much of the bounds of Theorem 1 and its corollary the effects of units use, by benchmark and kind of unit."""
+    head = ("benchmark", "units", "measured", "remainder / its bound", "effect / its bound", "remainder / effect")
+    head += ("signed term / score", "effect below the score")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("bound-*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for name, row in ({"all": content["all"]} | content["groups"]).items():
+            ratios = " | ".join(f"{row[key]:.1e}" for key in ("theorem", "corollary"))
+            rest = (
+                f"{row['remainder_of_effect']:.2f} | {row['cancelled']:.2f} | {100 * row['effect_within_score']:.0f} %"
+            )
+            lines.append(f"| {content['benchmark']} | {name} | {row['count']} | {ratios} | {rest} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
+
+
+def dymo_speed() -> str:
+    """Seconds of DyMo's selection, all candidates stacked and candidate by candidate, on each machine that was measured."""
+    head = "| machine | samples | selected alike | stacked, s | candidate by candidate, s | ratio |"
+    lines = [head, "|---" * 6 + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("dymo_speed-*.json")):
+        row = json.loads(path.read_text(encoding="utf-8"))
+        machine = row["hardware"].get("gpu") or f"CPU, {row['hardware']['threads']} thread"
+        times = f"{row['seconds']['stacked']:.2f} | {row['seconds']['loop']:.2f} | {row['ratio']:.1f}"
+        lines.append(f"| {machine} | {row['samples']} | {row['same_selections']} | {times} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else NOT_MEASURED
+
+
+def serving() -> str:
+    """Requests over HTTP: latency and throughput with torch and ONNX, batched and one by one."""
+    lines = ["| model | requests | connections | p50, ms | p99, ms | requests a second |", "|---" * 6 + "|"]
+    for row in _perf("serving")["serving"]:
+        cells = (row["engine"], row["mode"], row["clients"], f"{row['p50_ms']:.0f}", f"{row['p99_ms']:.0f}")
+        lines.append(f"| {' | '.join(map(str, cells))} | {row['requests_per_second']:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def export_cost() -> str:
+    """Predictions of a classifier with torch and of its exported file with onnxruntime, on one CPU thread."""
+    lines = ["| rows | torch, ms | ONNX, ms | torch / ONNX | largest difference |", "|---" * 5 + "|"]
+    for row in _perf("serving")["export"]:
+        cost = f"{row['torch_ms']:.0f} | {row['onnx_ms']:.0f} | {row['torch_over_onnx']:.2f}"
+        lines.append(f"| {row['rows']:,} | {cost} | {row['difference']:.0e} |")
+    return "\n".join(lines) + "\n"
+
+
+def streaming() -> str:
+    """Memory and speed of prediction and training, from files in parts and in memory."""
+    lines = ["| | rows | read | memory, MB | rows a second |", "|---" * 5 + "|"]
+    for task in ("predict", "fit"):
+        for row in _perf(f"streaming-{task}-cpu")["runs"]:
+            form = {"parts": "in parts", "memory": "at once"}[row["form"]]
+            lines.append(f"| {task} | {row['rows']:,} | {form} | {row['peak_mb']:.0f} | {row['rows_per_second']:,} |")
+    return "\n".join(lines) + "\n"
+
+
+def on_ray() -> str:
+    """Predictions by one process, and by Ray with one worker and with two."""
+    lines = ["| | processes that predicted | seconds to start | rows a second | over one process |", "|---" * 5 + "|"]
+    for row in _perf("ray-cpu")["runs"]:
+        rate = f"{row['rows_per_second']:,} | {row['over_one_process']:.2f}"
+        lines.append(f"| {row['form']} | {row['processes']} | {row['start']:.0f} | {rate} |")
+    return "\n".join(lines) + "\n"
+
+
+def _perf(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "perf" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def pipeline_cost() -> str:
+    """Seconds an epoch of every stage, launched kernel by kernel and recorded, and samples a second."""
+    head = ("benchmark", "stage", "s an epoch, eager", "s an epoch, recorded", "launch overhead", "samples a second")
+    lines = [f"| {' | '.join(head)} | peak, GiB |", "|---" * (len(head) + 1) + "|"]
+    for path in sorted((ROOT / "perf" / "results").glob("pipeline-*-cuda.json")):
+        for name, row in json.loads(path.read_text())["rows"].items():
+            if "recorded" in row:
+                speed = f"{row['samples_per_second']:,.0f}" if "samples_per_second" in row else "–"
+                shares = f"{100 * row['launch_share']:.0f} % | {speed} | {row['peak_gib']:.1f}"
+                benchmark = path.stem.split("-")[1]
+                lines.append(f"| {benchmark} | {name} | {row['eager']:.2f} | {row['recorded']:.2f} | {shares} |")
+    return "\n".join(lines) + "\n"
+
+
+def classifier_cost() -> str:
+    """What GaugeClassifier takes for a table, on each machine that was measured."""
+    lines = [
+        "| machine | rows x columns | gates | fit, CPU s | rows answered a CPU second | peak memory, MB |",
+        "|---" * 6 + "|",
+    ]
+    for path in sorted((ROOT / "perf" / "results").glob("classifier-*.json")):
+        row = json.loads(path.read_text())
+        machine = row["hardware"].get("gpu") or f"CPU, threads: {row['hardware']['threads']}"
+        cost = f"{row['fit_seconds']:.0f} | {row['predicted_rows_per_second']:,} | {row['peak_mb']}"
+        gates = "yes" if row.get("gates", True) else "no"
+        lines.append(f"| {machine} | {row['rows']:,} x {row['columns']} | {gates} | {cost} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "pipeline-cost": pipeline_cost,
+    "classifier-cost": classifier_cost,
+    "scoring-cost": scoring_cost,
+    "prediction-cost": prediction_cost,
+    "serving": serving,
+    "export-cost": export_cost,
+    "streaming": streaming,
+    "on-ray": on_ray,
+    "bound": bound,
+    "dymo-speed": dymo_speed,
+}

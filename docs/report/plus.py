@@ -1,0 +1,135 @@
+"""GAUGE+: its goals, its calibration and the hardest conditions."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from statistics import mean, stdev
+
+from gauge.experiments.manifest import PARTS
+from report.results import (
+    DIGITS,
+    ETA,
+    FACES,
+    GAMMA,
+    PAPER_ETA,
+    SHARED,
+    beside,
+    difference,
+    minus_each,
+    seeds,
+)
+
+
+def _with_plus(folder: str) -> dict[str, str]:
+    """GAUGE+ and late fusion, and the rows on one backbone of the earlier comparison on the same benchmark."""
+    return dict.fromkeys(("gauge_plus", "late_fusion"), f"{folder}/plus") | dict.fromkeys(SHARED, folder)
+
+
+PLUS: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {  # table of GAUGE+ -> the folder of each row, protocols
+    "plus-polymnist": (
+        {"gauge_plus": "polymnist/plus"}
+        | dict.fromkeys(("late_fusion", *SHARED), "polymnist/cosine")
+        | {"mtl": "polymnist/all"},
+        ETA,
+    ),
+    **{
+        f"plus-labels{count}": (dict.fromkeys(("gauge_plus", "late_fusion", *more), f"polymnist/labels{count}"), ETA)
+        for count, more in {256: ("gauge_plus:gauge_plus-no-heads",), 1024: (), 4096: ()}.items()
+    },
+    "plus-leaf99": (dict.fromkeys(("gauge_plus", "late_fusion", *SHARED), "leaf99/disjoint"), GAMMA),
+    "plus-mst": (_with_plus("mst"), DIGITS),
+    "plus-celeba": (_with_plus("celeba"), FACES),
+    "plus-celeba-table": (dict.fromkeys(("gauge_plus", "late_fusion", *SHARED[:2]), "celeba_table"), GAMMA),
+    "plus-ham10000": (_with_plus("ham10000"), GAMMA),
+}
+GOALS = {  # table of GAUGE+ -> protocol -> percent
+    "plus-polymnist": {"eta=0.6": 99.95, "eta=0.8": 99.0},
+    "plus-labels256": {"eta=0.8": 78},
+    "plus-labels1024": {"eta=0.8": 92},
+    "plus-labels4096": {"eta=0.8": 96},
+    "plus-leaf99": {"complete": 99, "gamma=0.5": 96.5, "gamma=0.7": 92, "gamma=0.9": 74, "gamma=1": 40},
+    "plus-mst": {"complete": 99.9, "missing=mnist+text": 70},
+    "plus-ham10000": {"complete": 90.5},
+}
+EASY = 99.5  # percent of the best other row, above which nobody can be ahead
+
+
+def plus_goals() -> str:
+    """What GAUGE+ was meant to reach, and what it reaches."""
+    lines = ["| goal | measured | reached |", "|---" * 3 + "|"]
+    for name, goals in GOALS.items():
+        folder = PLUS[name][0]["gauge_plus"]
+        for protocol, goal in goals.items():
+            value = _percent(folder, "gauge_plus", protocol)
+            verdict = "yes" if value >= goal else f"no, by {goal - value:.2f}"
+            lines.append(f"| {folder}, {protocol}: at least {goal:g} | {value:.2f} | {verdict} |")
+    below, ahead, conditions = [], 0, 0
+    for folders, protocols in PLUS.values():
+        rivals = {row: folder for row, folder in folders.items() if not row.startswith("gauge_plus:")}
+        for protocol in protocols:
+            compared = minus_each(rivals, "gauge_plus", protocol)
+            below += [
+                f"{difference(pair)} to {row} on {rivals['gauge_plus']}, {protocol}"
+                for row, pair in compared.items()
+                if pair.mean < 0 and pair.p_over_seeds is not None and (pair.p_corrected or 0) < 0.05
+            ]
+            ours, *others = (_percent(folder, row, protocol) for row, folder in rivals.items())
+            ahead += ours >= max(others) and max(others) < EASY
+            conditions += max(others) < EASY
+    shown = "; ".join(below) or "never"
+    lines.append(f"| below no other row beyond chance | {shown} | {'no' if below else 'yes'} |")
+    share = f"{ahead} of {conditions}"
+    goal = f"the highest mean in half of the conditions whose best other row is under {EASY} %"
+    lines.append(f"| {goal} | {share} | {'yes' if 2 * ahead >= conditions else 'no'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _percent(folder: str, row: str, protocol: str) -> float:
+    return 100 * mean(result.value for result, _ in seeds(folder, row, protocol).values())
+
+
+def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) -> str:
+    """Expected calibration error in percent and log loss, means over the seeds."""
+    lines = [f"| calibration error, % / log loss | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    for row in rows:
+        measured = [[result for result, _ in seeds(folder, row, each).values()] for each in protocols]
+        means = [[mean(float(getattr(result, key)) for result in each) for key in CALIBRATION] for each in measured]
+        lines.append(f"| {row} | {' | '.join(f'{100 * error:.1f} / {loss:.3f}' for error, loss in means)} |")
+    return "\n".join(lines) + "\n"
+
+
+CALIBRATION = ("calibration_error", "log_loss")
+HEADLINE = {  # column -> folder of GAUGE+, folder of the rows on one backbone, folder of late fusion, protocol
+    "PolyMNIST, one view of five": ("polymnist/plus", "polymnist/cosine", "polymnist/cosine", "eta=0.8"),
+    "the same, 256 labels": ("polymnist/labels256", None, "polymnist/labels256", "eta=0.8"),
+    "leaf99, one cell of ten": (*["leaf99/disjoint"] * 3, "gamma=0.9"),
+    "MST, only SVHN": ("mst/plus", "mst", "mst/plus", "missing=mnist+text"),
+    "CelebA, no text": ("celeba/plus", "celeba", "celeba/plus", "missing=text"),
+    "ham10000, complete": ("ham10000/plus", "ham10000", "ham10000/plus", "complete"),
+}
+
+
+def headline() -> str:
+    """GAUGE+, what it is compared with, and the paper's GAUGE in the hardest condition of each benchmark."""
+    names = {"gauge_plus": (0, "GAUGE+"), "late_fusion": (2, "classifiers of single modalities, voting")}
+    names |= {"gauge": (1, "GAUGE as published"), "gauge:masked": (1, "its network without imputer and gates")}
+    lines = [f"| % | {' | '.join(HEADLINE)} |", "|---" * (len(HEADLINE) + 1) + "|"]
+    for row, (index, name) in names.items():
+        cells = []
+        for *folders, protocol in HEADLINE.values():
+            values = (
+                [100 * each.value for each, _ in seeds(folders[index], row, protocol).values()]
+                if folders[index]
+                else []
+            )
+            cells.append(f"{mean(values):.1f} ± {stdev(values):.1f}" if values else "–")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "headline": headline,
+    **{name: partial(beside, *given) for name, given in PLUS.items()},
+    "plus-goals": plus_goals,
+    "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", "late_fusion", *SHARED), GAMMA),
+    "plus-parts": lambda: beside(dict.fromkeys(PARTS, "polymnist5k/parts"), PAPER_ETA),
+}

@@ -1,0 +1,212 @@
+"""What every table is made of: result files, the rows and conditions of tables, and differences between rows."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gauge.experiments.comparison import Paired, pair_of, paired
+from gauge.experiments.results import Result, read_results
+from gauge.experiments.statistics import holm
+from gauge.experiments.tables import result_table
+from gauge.reports.tables import Cell, Table
+
+ROOT = Path(__file__).parents[2]
+
+
+def is_measured(folder: str, variant: str = "") -> bool:
+    """Whether there are results, of that variant if one is given."""
+    path, quote = ROOT / "results" / folder / "results.json", '"' if variant else ""
+    return path.exists() and f'"variant": "{variant}{quote}' in path.read_text(encoding="utf-8")
+
+
+DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
+ROWS = {
+    "any_subset": "backbone as trained, missing units masked",
+    "gauge:masked": "the same, fine-tuned: no imputer",
+    "dymo": "DyMo_c",
+    "gauge:v1": "v1: all recovered, no fine-tuning",
+    "gauge:v2": "v2: fine-tuned on imputed inputs, no gates",
+    "gauge:scalar": "one learned gate for all imputed units",
+    "gauge:v3": "v3: one gate per modality",
+    "gauge": "GAUGE",
+    "gauge:gauge-informed": "GAUGE that knows what is imputed",
+    "gauge:gauge-random": "GAUGE, scores at random",
+    "gauge:gauge-feature-norm": "GAUGE, norms of the units",
+    "gauge:gauge-gradient-norm": "GAUGE, norms of the gradients",
+    "gauge:gauge-attention": "GAUGE, attention on the units",
+    "gauge:gauge-zscore": "GAUGE, always z-scores",
+    "gauge:gauge-raw": "GAUGE, always raw scores",
+    "late_fusion": "one classifier for each modality, voting",
+}
+METHODS = {
+    "multiae": "MultiAE",
+    "multiae:multiae-dagger": "MultiAE†",
+    "mopoe": "MoPoE",
+    "mopoe:mopoe-dagger": "MoPoE†",
+    "m3care": "M3Care",
+    "m3care:m3care-dagger": "M3Care†",
+    "online_mae": "OnlineMAE",
+    "moddrop": "ModDrop",
+    "mtl": "MTL",
+    "map": "MAP",
+    "map:map-dagger": "MAP†",
+    "muse": "MUSE",
+    "late_fusion:unimodal": "unimodal, completed inputs",
+    "concat": "concat, completed inputs",
+    "qmf": "QMF, completed inputs",
+    "pdf": "PDF, completed inputs",
+    "dynmm": "DynMM, completed inputs",
+} | {
+    row: ROWS[row]
+    for row in ("late_fusion", "any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3", "gauge")
+}
+ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
+PAPER_ETA = ("complete", "eta=0.6", "eta=0.8")
+SCORERS = ("gauge", *(f"gauge:gauge-{name}" for name in ("random", "feature-norm", "gradient-norm", "attention")))
+NORMALIZATIONS = ("gauge:gauge-zscore", "gauge:gauge-raw")
+NOT_SCORERS = tuple(row for row in ROWS if row not in SCORERS[1:])
+NOT_MEASURED = "*Not measured yet.*\n"
+GAMMA = ("complete", "gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
+GRIDS = tuple(f"gauge:gauge-grid{side}" for side in (3, 4, 5, 6, 8))
+FACES = ("complete", "missing=img", "missing=text")
+DIGITS = ("complete", "missing=svhn", "missing=text", "missing=svhn+text", "missing=mnist", "missing=mnist+svhn")
+DIGITS += ("missing=mnist+text",)
+REFERENCES = ("gauge:v2", "dymo", "gauge:masked")
+SHARED = ("gauge:masked", "gauge:v2", "gauge", "dymo")  # rows on one backbone that GAUGE+ is compared with
+
+
+@cache
+def results(folder: str) -> tuple[Result, ...]:
+    """The committed results of one comparison, in the order of the rows and by seed."""
+    order = {row: index for index, row in enumerate(ROWS)}
+    unsorted = read_results(ROOT / "results" / folder / "results.json")
+    return tuple(sorted(unsorted, key=lambda result: (order.get(str(result.row), len(order)), result.seed)))
+
+
+def table_of(folder: str, protocols: tuple[str, ...], rows: Iterable[str] = NOT_SCORERS, **more: Any) -> Table:
+    """Mean ± deviation over seeds, the best of each column in bold."""
+    found: dict[tuple[str, str], list[Result]] = {}
+    for result in results(folder):
+        found.setdefault((str(result.row), result.protocol), []).append(result)
+    chosen = [each for row in rows for protocol in protocols for each in found.get((row, protocol), ())]
+    return result_table(chosen, **more)
+
+
+def accuracy(folder: str, protocols: tuple[str, ...]) -> str:
+    return table_of(folder, protocols).markdown()
+
+
+def seeds(folder: str, row: str, protocol: str) -> dict[int, tuple[Result, None]]:
+    chosen = [each for each in results(folder) if str(each.row) == row and each.protocol == protocol]
+    return {result.seed: (result, None) for result in chosen}
+
+
+def beside(folders: Mapping[str, str], protocols: tuple[str, ...], tested: tuple[str, ...] = ()) -> str:
+    """Rows, each from its folder, and the first minus every other over the seeds that both have, under the protocols that
+    are `tested` (all by default); p values are corrected by Holm over the rows of one condition."""
+    first, *others = folders
+    tables = [table_of(folder, protocols, (row,)) for row, folder in folders.items()]
+    table = replace(tables[0], rows={row: cells for each in tables for row, cells in each.rows.items()})
+    tested = tested or protocols
+    columns = [minus_each(folders, first, each) for each in tested]
+    lines = [f"| points, {first} minus | {' | '.join(tested)} |", "|---" * (len(tested) + 1) + "|"]
+    lines += [f"| {row} | {' | '.join(difference(column.get(row)) for column in columns)} |" for row in others]
+    return table.markdown() + "\n" + "\n".join(lines) + "\n"
+
+
+def minus_each(folders: Mapping[str, str], first: str, protocol: str) -> dict[str, Paired]:
+    pairs = {
+        row: pair
+        for row, folder in folders.items()
+        if row != first
+        if (pair := pair_of(seeds(folders[first], first, protocol), seeds(folder, row, protocol))) is not None
+    }
+    p_values = holm([1.0 if pair.p_over_seeds is None else pair.p_over_seeds for pair in pairs.values()])
+    return {
+        row: pair.model_copy(update={"p_corrected": p}) for (row, pair), p in zip(pairs.items(), p_values, strict=True)
+    }
+
+
+def measured(folders: Mapping[str, str]) -> dict[str, str]:
+    """The rows that their folders have results of."""
+    there = {
+        (str(each.row), folder)
+        for folder in set(folders.values())
+        if (ROOT / "results" / folder / "results.json").exists()
+        for each in results(folder)
+    }
+    return {row: folder for row, folder in folders.items() if (row, folder) in there}
+
+
+@cache
+def pairs(folder: str) -> tuple[Paired, ...]:
+    return tuple(paired([(result, None) for result in results(folder)]))
+
+
+def cells(folder: str) -> dict[str, dict[str, Cell]]:
+    return result_table(results(folder)).rows
+
+
+def differences(
+    folder: str, protocol: str, references: tuple[str, ...] = REFERENCES, rows: tuple[str, ...] = NOT_SCORERS
+) -> str:
+    """Every row minus each reference row on the same samples, masks and seeds."""
+    compared = {(pair.row, pair.other): pair for pair in pairs(folder) if pair.protocol == protocol}
+    lines = [
+        f"| points at {protocol} | seeds | {' | '.join(f'minus {other}' for other in references)} |",
+        "|---" * (len(references) + 2) + "|",
+    ]
+    for row in rows:
+        mine = [compared.get((row, other)) for other in references]
+        if any(mine):
+            count = len(cells(folder)[row][protocol].values)
+            lines.append(f"| {row} | {count} | {' | '.join(difference(pair) for pair in mine)} |")
+    return "\n".join(lines) + "\n"
+
+
+def difference(pair: Paired | None) -> str:
+    """Mean, 95 % interval, and the p value before and after Holm's correction."""
+    if pair is None:
+        return "–"
+    if pair.interval is None or pair.p_over_seeds is None or pair.p_corrected is None:
+        return f"{pair.mean:+.2f}"
+    low, high = pair.interval
+    after = "" if pair.p_corrected == pair.p_over_seeds else f" → {pair.p_corrected:.2g}"
+    return f"{pair.mean:+.2f} [{low:+.2f}, {high:+.2f}] (p = {pair.p_over_seeds:.2g}{after})"
+
+
+def whole(
+    folder: str, protocols: tuple[str, ...], tested: tuple[str, ...], references: tuple[str, ...] = REFERENCES
+) -> str:
+    """Every row of a comparison, and its differences under the conditions that are tested."""
+    if not is_measured(folder):
+        return NOT_MEASURED
+    rows = tuple(dict.fromkeys((*ROWS, *cells(folder))))
+    parts = [table_of(folder, protocols, rows).markdown()]
+    return "\n".join([*parts, *(differences(folder, each, references, rows) for each in tested)])
+
+
+def imputers(folder: str, other: str, protocols: tuple[str, ...]) -> str:
+    """The same rows with other settings, such as another imputer: the first minus the second, seed by seed."""
+    if not (is_measured(folder) and is_measured(other)):
+        return NOT_MEASURED
+    lines = [f"| points, {folder} minus {other} | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
+    for row in cells(other):
+        if row in cells(folder):
+            found = [pair_of(seeds(folder, row, each), seeds(other, row, each)) for each in protocols]
+            lines.append(f"| {row} | {' | '.join(map(difference, found))} |")
+    return "\n".join(lines) + "\n"
+
+
+def against(folder: str, other: str, protocols: tuple[str, ...], tested: tuple[str, ...]) -> str:
+    """Every row of a comparison, and its differences from the same rows of another one."""
+    if not (is_measured(folder) and is_measured(other)):
+        return NOT_MEASURED
+    return f"{whole(folder, protocols, ())}\n{imputers(folder, other, tested)}"
+
+
+def read_records(folder: str, name: str) -> list[dict]:
+    return json.loads((ROOT / "results" / folder / name).read_text(encoding="utf-8"))
