@@ -1,5 +1,6 @@
 """Columns of a table: their kinds are inferred, missing values are found, and values come back as text."""
 
+import io
 import logging
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 
 from gauge.tabular.columns import CATEGORIES, Category, ImageFiles, Number, missing
 from gauge.tabular.files import read_rows, read_table_file
+from gauge.tabular.inspection import inspect_table
 from gauge.tabular.kinds import infer_kind
 from gauge.tabular.schema import Schema
 
@@ -162,6 +164,18 @@ def test_an_image_without_a_file_is_missing_and_counted(tmp_path, caplog):
         encoded = schema.encode(pd.DataFrame({"photo": ["x.png", "y.png"]}), ImageFiles(tmp_path))
     assert encoded.empty.all()
     assert "2 image files do not exist and count as missing" in caplog.text
+
+
+@pytest.mark.parametrize("form", ["png", "jpeg", "gif", "webp", "tiff"])
+def test_the_bytes_of_images_are_images_and_other_bytes_are_categories(form):
+    files = [io.BytesIO() for _ in range(3)]
+    for shade, file in enumerate(files):
+        Image.new("RGB", (4, 4), (60 * shade, 0, 0)).save(file, form)
+    frame = pd.DataFrame({"scan": [file.getvalue() for file in files], "code": [b"a", b"b", b"a"]})
+    schema = Schema.of(frame)
+    assert [column.kind for column in schema.columns] == ["image", "category"]
+    assert schema.encode(frame).observed["image0"].all()
+    assert not inspect_table(frame).problems
 
 
 def test_an_unreadable_image_is_reported_by_column_row_and_number(tmp_path):

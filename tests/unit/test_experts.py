@@ -219,6 +219,8 @@ def test_evaluate_has_intervals_a_confusion_matrix_and_baselines(model, fresh):
     assert "calibration error" in str(evaluation)
     with pytest.raises(ValueError, match="the label of row 0 is 'maybe' .1 such in all., which training never saw"):
         model.evaluate(fresh[:1].assign(ill="maybe"))
+    with pytest.raises(ValueError, match="the label of row 0 is 7.5 "):
+        model.evaluate(fresh[:1].assign(ill=7.5))
     with pytest.raises(ValueError, match="there is no column with the labels 'ill'"):
         model.evaluate(fresh.drop(columns="ill"))
 

@@ -80,9 +80,10 @@ def label_numbers(classes: np.ndarray, values: pd.Series) -> np.ndarray:
         report_unlabelled(known, values.index)
     unknown = np.flatnonzero(known & (numbers < 0))
     if len(unknown):
+        label = values.iloc[unknown].tolist()[0]
         raise ValueError(
-            f"the label of row {unknown[0]} is {values.iloc[unknown[0]]!r} ({len(unknown)} such in all), which training "
-            f"never saw; the classes are {classes.tolist()[:20]}: leave such rows out"
+            f"the label of row {unknown[0]} is {label!r} ({len(unknown)} such in all), which training never saw; "
+            f"the classes are {classes.tolist()[:20]}: leave such rows out"
         )
     return numbers
 

@@ -10,7 +10,7 @@ import pandas as pd
 from gauge.registry import pick
 from gauge.tabular.columns import CATEGORIES, TOLERATED, ImageFiles, missing
 from gauge.tabular.inputs import as_pandas, target_problems, width_problems
-from gauge.tabular.kinds import infer_kind, pick_kind
+from gauge.tabular.kinds import IMAGE_BYTES, infer_kind, pick_kind
 from gauge.tabular.numbers import Writing, plain
 
 MOSTLY_MISSING = 0.95
@@ -62,7 +62,8 @@ def inspect_table(
         column, mask = frame[name], missing(frame[name])
         kind, note = (kinds[name], "as specified") if name in kinds else infer_kind(column)
         if kind == "image":
-            no_file = ~mask & ~column.map(lambda value: os.path.isfile(files.path(str(value)) or "")).astype(bool)
+            known = column.map(lambda value: os.path.isfile(files.path(str(value)) or ""))
+            no_file = ~mask & ~known.astype(bool) & ~column.astype(str).str.match(IMAGE_BYTES)
             if no_file.any():
                 problems.append(f"{name}: {no_file.sum()} image files do not exist, first {column[no_file].iloc[0]!r}")
             mask = mask | no_file

@@ -10,6 +10,7 @@ from gauge.tabular.numbers import Writing, looks_like_codes
 
 ENOUGH = 20  # values; with fewer, that all are different means little
 UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?"
+IMAGE_BYTES = r"b['\"](?:\\x89PNG|\\xff\\xd8|GIF8|RIFF|II\*|MM\\x00)"  # the files of images, as Python writes bytes
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
 CODE = r"(?:^|[\s_.-])(?:zip|zipcode|zip code|postal|postcode|plz|code)$"
 
@@ -60,7 +61,8 @@ def _category(values: pd.Series, note: str) -> tuple[str, str]:
 
 
 def _images(values: pd.Series) -> bool:
-    return bool(values.astype(str).str.lower().str.endswith(IMAGE_SUFFIXES).mean() > 0.8)
+    words = values.astype(str)
+    return bool((words.str.lower().str.endswith(IMAGE_SUFFIXES) | words.str.match(IMAGE_BYTES)).mean() > 0.8)
 
 
 def _running(values: pd.Series) -> str:
