@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from helpers import unchecked
 from PIL import Image
 
 from gauge.tabular.columns import CATEGORIES, Category, ImageFiles, Number, missing
@@ -218,6 +219,8 @@ def test_a_wrong_kind_or_column_is_refused_before_anything_is_read():
         Schema.of(frame, {"agee": "number"})
     with pytest.raises(ValueError, match="there is no kind of column 'nmber'; did you mean 'number'"):
         Schema.of(frame, {"age": "nmber"})
+    with unchecked(), pytest.raises(ValueError, match="there is no kind of column None; known: number, category"):
+        Schema.of(frame, {"age": None})
     with pytest.raises(ValueError, match="no column can be used .'age': as specified.; give"):
         Schema.of(frame, {"age": "ignore"})
 

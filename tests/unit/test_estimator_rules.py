@@ -56,6 +56,13 @@ def test_rows_of_weight_zero_are_not_learned_from(numbers, table):
         fit(numbers, labels, -weight)
 
 
+def test_only_the_ratios_of_weights_matter(numbers, table):
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(numbers))
+    options = {"experts": ["trees", "linear"], "trust": False}
+    one, other = (fit(numbers, table["diagnosis"], each, **options) for each in (weight, weight / 2**10))
+    assert np.array_equal(one.predict_proba(numbers), other.predict_proba(numbers))
+
+
 WRONG_OPTIONS = {
     "columns": (["age"], "a mapping or None"),
     "gates": ("yes", "True or False"),

@@ -172,15 +172,16 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         used = np.flatnonzero(~encoded.empty & (weights > 0))
         if not len(used):
             raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
+        weights = inputs.scale_weights(weights[used])
         shares = np.bincount(every, minlength=len(self.classes_)) / len(every)
-        counts = shares if stream else np.bincount(labels[used], weights[used], len(self.classes_))
+        counts = shares if stream else np.bincount(labels[used], weights, len(self.classes_))
         self.class_prior_ = counts / counts.sum()
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
         rows = Rows.of(self.schema_, frame, encoded).take(used)
         where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
         given = self.schema_, every, frame.index[used], self._image_files()
         streamed = None if stream is None else stream.encoded(*given, **where)
-        task = Task(rows, labels[used], weights[used], len(self.classes_), self.recipe_.seed, streamed)
+        task = Task(rows, labels[used], weights, len(self.classes_), self.recipe_.seed, streamed)
         with self._progress() as show, cpu_threads(self.n_jobs):
             fitted = fit_ensemble(
                 task,

@@ -180,6 +180,12 @@ def check_weights(weights: Any, rows: int) -> np.ndarray:
     return weights
 
 
+def scale_weights(weights: np.ndarray) -> np.ndarray:
+    """Positive weights with a mean of one: penalties of the experts are sums over rows, and only ratios should matter."""
+    weights = weights / weights.max()
+    return np.asarray(weights / weights.mean())
+
+
 def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[float]:
     """What each class counts in a decision; `labels` are class numbers."""
     rows = classes[labels] if isinstance(given, str) else classes  # only "balanced" looks at them
