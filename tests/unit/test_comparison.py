@@ -208,6 +208,10 @@ def test_a_table_says_what_training_did_to_the_gates(tmp_path):
         for seed, end in enumerate(ends)
     ]
     plain = result(tmp_path, "gauge:v2", 0, 4)[0]
+    other = {
+        "scalars": {"start": {"threshold": 0.0}, "end": {"threshold": 0.1}}
+    }  # of a method with a number of its own
+    plain = plain.model_copy(update={"config": record | other})
     note = "gauge: τ 0.500 to 0.300, ρ 0.000 to -0.100; 40 steps, sum of the gates' rates 2, kept epoch 2."
     assert result_table([*gated, plain]).notes == (note,)
     assert note in result_table([*gated, plain]).markdown()

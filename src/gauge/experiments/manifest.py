@@ -245,7 +245,7 @@ DOCS = {
         for count in LABELS
     },
     "mst": Entry("MST, every condition", ("mst",)),
-    "mst-methods": Entry("E: all methods on MST", ("mst/all", "mst/long")),
+    "mst-methods": Entry("E: other methods on MST", ("mst/all", "mst/long")),
     "mst-paired": Entry("MST, differences", ("mst",)),
     "mst-audit": Entry("Audit of GAUGE on MST", ("mst",)),
     "mst-reversed": Entry("MST with the published likelihood of texts", ("mst/reversed",)),

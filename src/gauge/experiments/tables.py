@@ -10,7 +10,7 @@ from gauge.experiments.results import Result
 from gauge.reports.tables import Cell, Table
 
 REFERENCE = "gauge"
-SYMBOLS = {"threshold": "τ", "log_temperature": "ρ"}
+GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ", "distrust": "distrust"}  # the ends of their names
 CHANCE = 0.05
 SIGN_NOTE = (
     f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t test over seeds, clustered by backbone and corrected by "
@@ -44,17 +44,22 @@ def gate_note(columns: Mapping[str, Sequence[Result]]) -> str:
     """What training did to the gates of a row, as means over seeds; nothing for rows without gates, or where it was not
     recorded."""
     seeds = {result.seed: result.config for results in columns.values() for result in results}
-    configs = [config for config in seeds.values() if (config.get("scalars") or {}).get("end")]
-    if not configs:
+    configs = [config for config in seeds.values() if config.get("scalars")]
+    names = {
+        name: symbol
+        for name in (configs[0]["scalars"]["end"] if configs else ())
+        for end, symbol in GATES.items()
+        if name.endswith(end)
+    }
+    if not names:
         return ""
 
     def mean(*path: str) -> float:
         return float(np.mean([reduce(lambda value, name: value[name], path, config) for config in configs]))
 
     moved = [
-        f"{SYMBOLS.get(name.rpartition('.')[2], name)} {mean('scalars', 'start', name):.3f} to "
-        f"{mean('scalars', 'end', name):.3f}"
-        for name in configs[0]["scalars"]["end"]
+        f"{symbol} {mean('scalars', 'start', name):.3f} to {mean('scalars', 'end', name):.3f}"
+        for name, symbol in names.items()
     ]
     rates = np.mean([config["sum_of_rates"] * config["settings"].get("gate_rate", 1) for config in configs])
     spent = f"{mean('steps'):,.0f} steps, sum of the gates' rates {rates:.3g}, kept epoch {mean('best'):.0f}"
