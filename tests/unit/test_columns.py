@@ -254,6 +254,16 @@ def test_a_folder_and_a_pattern_are_one_table_in_the_order_of_their_names(tmp_pa
             read_table_file(tmp_path)
 
 
+def test_a_quote_that_is_not_closed_does_not_swallow_rows(tmp_path):
+    rows = ["n,note,y", '1,"good",a', '2,"bad,b', "3,plain,a", '4,"good",b', '5,"said ""so""', 'twice",a']
+    path = tmp_path / "notes.csv"
+    path.write_text("\n".join(rows))
+    with pytest.raises(ValueError, match=r"the row of line 3 has a quote that is not closed before line 5; close it"):
+        read_table_file(path)
+    path.write_text("\n".join(row.replace('"bad', '"bad"') for row in rows))
+    assert read_table_file(path)["note"].tolist() == ["good", "bad", "plain", "good", 'said "so"\ntwice']
+
+
 def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "head.csv").write_text("a,b\n")

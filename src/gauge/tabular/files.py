@@ -1,5 +1,6 @@
 """Tables in files: CSV, TSV, JSON Lines and Parquet, one file or many, read whole or in parts."""
 
+import csv
 import itertools
 import json
 import re
@@ -79,7 +80,10 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
         options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str}
         several = _check_header(path, options) > 1  # in a single column an empty line is a missing value
         with pd.read_csv(path, **options, index_col=False, skip_blank_lines=several, chunksize=rows) as parts:
-            yield from parts
+            for part in parts:
+                if any("\n" in cell and '"' in cell for name in part for cell in part[name] if isinstance(cell, str)):
+                    _check_quotes(path, options["sep"])
+                yield part
 
 
 def _check_header(path: Path, options: dict[str, Any]) -> int:
@@ -94,6 +98,21 @@ def _check_header(path: Path, options: dict[str, Any]) -> int:
     if names.duplicated().any():
         raise ValueError(f"column {names[names.duplicated()].iloc[0]!r} occurs twice; rename one of them")
     return pd.read_csv(path, **options, header=None, nrows=2).shape[1]
+
+
+def _check_quotes(path: Path, separator: str) -> None:
+    """Pandas takes all up to the next quote for one value where a quote is not closed, and all rows between for its text."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader, last = csv.reader(file, delimiter=separator, strict=True), 0
+        try:
+            for _ in reader:
+                last = reader.line_num
+        except csv.Error as error:
+            if reader.line_num > last + 1:
+                raise ValueError(
+                    f"the row of line {last + 1} has a quote that is not closed before line {reader.line_num}; close it, "
+                    'and write quotes within quoted values twice ("")'
+                ) from error
 
 
 def _reason(error: ValueError) -> str:
