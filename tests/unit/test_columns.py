@@ -14,6 +14,7 @@ from gauge.tabular.columns import CATEGORIES, Category, ImageFiles, Number, miss
 from gauge.tabular.files import read_rows, read_table_file
 from gauge.tabular.inspection import inspect_table
 from gauge.tabular.kinds import infer_kind
+from gauge.tabular.numbers import plain
 from gauge.tabular.schema import Schema
 
 WORDS = ("fever", "cough", "rash", "pain", "none", "mild", "severe")
@@ -177,6 +178,9 @@ def test_the_bytes_of_images_are_images_and_other_bytes_are_categories(form):
     assert [column.kind for column in schema.columns] == ["image", "category"]
     assert schema.encode(frame).observed["image0"].all()
     assert not inspect_table(frame).problems
+    large = plain(pd.Series([files[0].getvalue() + bytes(1000), files[0].getvalue() + b"1" + bytes(999)]))
+    assert large.str.len().max() < 100  # not the text of all bytes
+    assert large.nunique() == 2
 
 
 def test_an_unreadable_image_is_reported_by_column_row_and_number(tmp_path):

@@ -1,6 +1,7 @@
 """Numbers and dates that are written as text: currencies, percent signs, separators, and the order of day and month."""
 
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -225,9 +226,8 @@ def _plain_cell(value: Any) -> Any:
         return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
     if isinstance(value, str):  # lone surrogates cannot be written anywhere
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if value is None or (isinstance(value, date) and value is not pd.NaT):
-        return value
-    if isinstance(value, NUMERIC_TYPES) and not isinstance(value, np.complexfloating):
+    kept = (*NUMERIC_TYPES, date) if not isinstance(value, np.complexfloating) else ()
+    if value is None or (isinstance(value, kept) and value is not pd.NaT):
         return value
     if value is pd.NA or value is pd.NaT:
         return None
@@ -236,4 +236,8 @@ def _plain_cell(value: Any) -> Any:
         return f"{first.year:04d}-{first.month:02d}-{first.day:02d}"
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else str(value)
+    if (
+        isinstance(value, bytes) and len(value) > 100
+    ):  # a file: how it starts says which kind, the rest would be a long text
+        return f"{value[:16]!r}, {len(value)} bytes, {zlib.crc32(value):08x}"
     return _plain_cell(str(value))
