@@ -18,11 +18,11 @@ help:
 	@echo "make notebooks write examples/*.ipynb from the tutorials, run them in build/notebooks"
 	@echo "make release build the distributions, check them, tag the commit"
 
-# The lock file pins everything, so nothing but this project is left to install after it. Modules are compiled on first import.
+# The lock file pins everything, so nothing but this project is left to install after it.
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GAUGE needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
