@@ -1,10 +1,12 @@
 """What things cost, from the files in perf/results."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from report.results import NOT_MEASURED, ROOT
+
+LATENCIES = ("p50_ms", "p99_ms", "requests_per_second")
 
 
 def scoring_cost() -> str:
@@ -76,39 +78,60 @@ def dymo_speed() -> str:
 
 def serving() -> str:
     """Requests over HTTP: latency and throughput with torch and ONNX, batched and one by one."""
-    lines = ["| model | requests | connections | p50, ms | p99, ms | requests a second |", "|---" * 6 + "|"]
-    for row in _perf("serving")["serving"]:
-        cells = (row["engine"], row["mode"], row["clients"], f"{row['p50_ms']:.0f}", f"{row['p99_ms']:.0f}")
-        lines.append(f"| {' | '.join(map(str, cells))} | {row['requests_per_second']:.0f} |")
-    return "\n".join(lines) + "\n"
+    return _table(
+        ("model", "requests", "connections", "p50, ms", "p99, ms", "requests a second"),
+        (
+            (*(row[key] for key in ("engine", "mode", "clients")), *(f"{row[key]:.0f}" for key in LATENCIES))
+            for row in _perf("serving")["serving"]
+        ),
+    )
 
 
 def export_cost() -> str:
     """Predictions of a classifier with torch and of its exported file with onnxruntime, on one CPU thread."""
-    lines = ["| rows | torch, ms | ONNX, ms | torch / ONNX | largest difference |", "|---" * 5 + "|"]
-    for row in _perf("serving")["export"]:
-        cost = f"{row['torch_ms']:.0f} | {row['onnx_ms']:.0f} | {row['torch_over_onnx']:.2f}"
-        lines.append(f"| {row['rows']:,} | {cost} | {row['difference']:.0e} |")
-    return "\n".join(lines) + "\n"
+    return _table(
+        ("rows", "torch, ms", "ONNX, ms", "torch / ONNX", "largest difference"),
+        (
+            (
+                *(f"{row['rows']:,}", f"{row['torch_ms']:.0f}", f"{row['onnx_ms']:.0f}"),
+                *(f"{row['torch_over_onnx']:.2f}", f"{row['difference']:.0e}"),
+            )
+            for row in _perf("serving")["export"]
+        ),
+    )
 
 
 def streaming() -> str:
     """Memory and speed of prediction and training, from files in parts and in memory."""
-    lines = ["| | rows | read | memory, MB | rows a second |", "|---" * 5 + "|"]
-    for task in ("predict", "fit"):
-        for row in _perf(f"streaming-{task}-cpu")["runs"]:
-            form = {"parts": "in parts", "memory": "at once"}[row["form"]]
-            lines.append(f"| {task} | {row['rows']:,} | {form} | {row['peak_mb']:.0f} | {row['rows_per_second']:,} |")
-    return "\n".join(lines) + "\n"
+    forms = {"parts": "in parts", "memory": "at once"}
+    return _table(
+        ("", "rows", "read", "memory, MB", "rows a second"),
+        (
+            (task, f"{row['rows']:,}", forms[row["form"]], f"{row['peak_mb']:.0f}", f"{row['rows_per_second']:,}")
+            for task in ("predict", "fit")
+            for row in _perf(f"streaming-{task}-cpu")["runs"]
+        ),
+    )
 
 
 def on_ray() -> str:
     """Predictions by one process, and by Ray with one worker and with two."""
-    lines = ["| | processes that predicted | seconds to start | rows a second | over one process |", "|---" * 5 + "|"]
-    for row in _perf("ray-cpu")["runs"]:
-        rate = f"{row['rows_per_second']:,} | {row['over_one_process']:.2f}"
-        lines.append(f"| {row['form']} | {row['processes']} | {row['start']:.0f} | {rate} |")
-    return "\n".join(lines) + "\n"
+    return _table(
+        ("", "processes that predicted", "seconds to start", "rows a second", "over one process"),
+        (
+            (
+                *(row["form"], row["processes"], f"{row['start']:.0f}"),
+                *(f"{row['rows_per_second']:,}", f"{row['over_one_process']:.2f}"),
+            )
+            for row in _perf("ray-cpu")["runs"]
+        ),
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (head, *rows)]
+    lines.insert(1, "|---" * len(head) + "|")
+    return "\n".join(lines).replace("|  |", "| |") + "\n"
 
 
 def _perf(name: str) -> dict[str, Any]:

@@ -65,15 +65,13 @@ def _run(
     name: str, data: Path | None, results: Path, out: Path, jobs: int, time_limit: str | None, device: str | None
 ) -> None:
     from gauge.experiments.manifest import RUNS
-    from gauge.experiments.reproduce import experiments_of, saved, settings_of, status
+    from gauge.experiments.reproduce import experiments_of, saved, status
 
     run, workspace = RUNS[name], out / RUNS[name].benchmark
-    settings_of(run, results)  # reports a missing file
-    experiments = experiments_of(run, results, None if data is None else str(data.resolve()))
-    missing = {(row, seed) for row, seed, _ in status(name, results).missing}
-    if wanted := [each for each in experiments if (str(each.row), each.seed) in missing]:
+    source = None if data is None else str(data.resolve())
+    if waiting := status(name, results, source).waiting:
         compare(
-            wanted,
+            waiting,
             run.protocols,
             workspace,
             results / name,
@@ -83,7 +81,8 @@ def _run(
             device=device,
         )
     if run.audits:
-        _audit(run, [each for each in experiments if str(each.row) in run.audited], results / name, workspace, device)
+        gated = [each for each in experiments_of(run, results, source) if str(each.row) in run.audited]
+        _audit(run, gated, results / name, workspace, device)
 
 
 def _audit(run: "Run", gated: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:

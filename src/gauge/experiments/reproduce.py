@@ -30,10 +30,11 @@ def rows_of(chosen: Sequence[str]) -> list[Row]:
 @dataclass(frozen=True)
 class Status:
     """What is there of a run: results of how many that it has, the minutes and machines of their training, what is missing
-    as (row, seed, protocol), and about how many minutes that would take at most, if the benchmark has been measured."""
+    as (row, seed, protocol) and as experiments, and what these would take, if the benchmark has been measured."""
 
     expected: int
     missing: tuple[tuple[str, int, str], ...]
+    waiting: tuple[Experiment, ...]
     minutes: float
     machines: tuple[str, ...]
     needs: str
@@ -72,26 +73,27 @@ def experiments_of(run: Run, results: Path, data: str | None = None) -> list[Exp
     return distinct([experiment for experiment in made if experiment.unsupported() is None])
 
 
-def status(name: str, results: Path) -> Status:
+def status(name: str, results: Path, data: str | None = None) -> Status:
     """What is there of the run with that name."""
     run = RUNS[name]
     benchmark = BENCHMARKS.get(run.benchmark)
     protocols = run.protocols or tuple(map(str, benchmark.protocols))
-    experiments = experiments_of(run, results)
+    experiments = experiments_of(run, results, data)
     expected = [(str(each.row), each.seed, protocol) for each in experiments for protocol in protocols]
     existing = saved(name, results)
     found = {each.cell for each in existing}
     stages = {each.config["stage"]: each.config["train_seconds"] for each in existing}
     missing = tuple(each for each in expected if each not in found)
+    rows = {(row, seed) for row, seed, _ in missing}
+    waiting = tuple(each for each in experiments if (str(each.row), each.seed) in rows)
     return Status(
         len(expected),
         missing,
+        waiting,
         sum(stages.values()) / 60,
         tuple(Counter(map(_machine, existing))),
         benchmark.files,
-        _estimate(
-            [each for each in experiments if (str(each.row), each.seed) in {cell[:2] for cell in missing}], results
-        ),
+        _estimate(waiting, results),
     )
 
 

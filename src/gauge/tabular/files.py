@@ -80,9 +80,11 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
         options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str}
         several = _check_header(path, options) > 1  # in a single column an empty line is a missing value
         with pd.read_csv(path, **options, index_col=False, skip_blank_lines=several, chunksize=rows) as parts:
+            checked = False
             for part in parts:
-                if any("\n" in cell and '"' in cell for name in part for cell in part[name] if isinstance(cell, str)):
+                if not checked and _long_quotes(part):
                     _check_quotes(path, options["sep"])
+                    checked = True
                 yield part
 
 
@@ -98,6 +100,11 @@ def _check_header(path: Path, options: dict[str, Any]) -> int:
     if names.duplicated().any():
         raise ValueError(f"column {names[names.duplicated()].iloc[0]!r} occurs twice; rename one of them")
     return pd.read_csv(path, **options, header=None, nrows=2).shape[1]
+
+
+def _long_quotes(part: pd.DataFrame) -> bool:
+    """Whether a value has both a line break and a quote, as what a quote that is not closed swallows has."""
+    return any("\n" in cell and '"' in cell for name in part for cell in part[name] if isinstance(cell, str))
 
 
 def _check_quotes(path: Path, separator: str) -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 
 MOST = 0.9  # share of the values that has to agree before text is read as numbers or dates
 SECONDS = 86_400  # of a day
+SHORT = 100  # bytes; more are a file, whose start says of which kind it is
 CURRENCIES = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD"]
 UNIT = re.compile(rf"[$€£¥₹₩₽₺%]|\b(?:{'|'.join(CURRENCIES)})\b")
 MEASURE = r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|°)[^\s\d]*)$"  # the unit in "12.5 kg" or "37 °C"
@@ -236,8 +237,6 @@ def _plain_cell(value: Any) -> Any:
         return f"{first.year:04d}-{first.month:02d}-{first.day:02d}"
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else str(value)
-    if (
-        isinstance(value, bytes) and len(value) > 100
-    ):  # a file: how it starts says which kind, the rest would be a long text
+    if isinstance(value, bytes) and len(value) > SHORT:
         return f"{value[:16]!r}, {len(value)} bytes, {zlib.crc32(value):08x}"
     return _plain_cell(str(value))
