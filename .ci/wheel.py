@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 import gauge
-from gauge.tabular.explanation import PAGE_TITLE
+from gauge.tabular.evidence.explanation import PAGE_TITLE
 
 
 def run(*arguments: str) -> str:

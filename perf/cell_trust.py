@@ -19,10 +19,10 @@ import torch
 from sklearn import datasets
 from tables import read
 
-from gauge.tabular.audit import audit_cells
-from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
-from gauge.tabular.trust import Trust
+from gauge.tabular.evidence.audit import audit_cells
+from gauge.tabular.evidence.cell_trust import Trust
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 from gauge.training.checkpoint import write_text
 from gauge.training.provenance import commit, hardware
 

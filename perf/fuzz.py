@@ -30,10 +30,10 @@ import pandas as pd
 from PIL import Image
 
 from gauge import GaugeClassifier
-from gauge.tabular.files import read_rows
-from gauge.tabular.inspection import inspect_table
-from gauge.tabular.kinds import infer_kind
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.files import read_rows
+from gauge.tabular.table.inspection import inspect_table
+from gauge.tabular.table.kinds import infer_kind
+from gauge.tabular.table.schema import Schema
 from gauge.training.provenance import commit
 
 ROWS = 80

@@ -17,8 +17,8 @@ import torch
 
 from gauge.masks import UpTo
 from gauge.model.gauge import Gating
-from gauge.tabular.fitting import SIZES, Weighted, build
-from gauge.tabular.schema import Schema
+from gauge.tabular.experts.network import SIZES, Weighted, build
+from gauge.tabular.table.schema import Schema
 from gauge.training.loop import seconds_per_step
 from gauge.training.provenance import commit, hardware
 from gauge.training.settings import TrainSettings

@@ -24,8 +24,8 @@ from streaming import CATEGORIES, MODEL, NUMBERS, write
 from gauge import GaugeClassifier
 from gauge.deploy.cluster import Predictor, predict_on_ray
 from gauge.deploy.scoring import answers_file
-from gauge.tabular.arrays import ROWS_AT_ONCE
-from gauge.tabular.files import read_rows
+from gauge.tabular.table.arrays import ROWS_AT_ONCE
+from gauge.tabular.table.files import read_rows
 from gauge.training.provenance import commit, hardware
 
 Work = Callable[[Path, Path, Path], None]

@@ -16,8 +16,8 @@ import torch
 
 from gauge import TrainSettings, fit
 from gauge.masks import UpTo
-from gauge.tabular.fitting import SIZES, Weighted, build
-from gauge.tabular.schema import Schema
+from gauge.tabular.experts.network import SIZES, Weighted, build
+from gauge.tabular.table.schema import Schema
 from gauge.training.distributed import is_main
 from gauge.training.provenance import commit, hardware
 

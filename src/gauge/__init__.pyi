@@ -29,7 +29,7 @@ from .model.units import UnitEncoder as UnitEncoder
 from .model.wrap import Wrapped as Wrapped
 from .model.wrap import wrap as wrap
 from .tabular.estimator import GaugeClassifier as GaugeClassifier
-from .tabular.explanation import Explanation as Explanation
+from .tabular.evidence.explanation import Explanation as Explanation
 from .training.audit import audit as audit
 from .training.inference import predict_split as predict_split
 from .training.loop import fit as fit

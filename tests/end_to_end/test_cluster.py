@@ -49,7 +49,7 @@ def test_mistakes_are_found_before_a_cluster_is_asked(folder, arguments, message
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_two_workers_answer_and_one_that_dies_is_replaced(folder, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 4)
+    monkeypatch.setattr("gauge.tabular.table.arrays.ROWS_AT_ONCE", 4)
     ray = pytest.importorskip("ray")
 
     class Mortal(Predictor):  # defined here, so that Ray sends its code to the workers

@@ -20,7 +20,7 @@ from helpers import clinic
 from PIL import Image
 
 from gauge import GaugeClassifier
-from gauge.tabular.ensemble import Network
+from gauge.tabular.experts.ensemble import Network
 from gauge.training import checkpoint
 
 pytest.importorskip("fastapi")

@@ -101,7 +101,7 @@ def test_predict_answers_every_row_in_order_also_when_the_file_is_read_in_parts(
     assert np.allclose(whole.filter(like="p(").sum(axis=1), 1, atol=1e-4)
     printed = command("predict", "model", "new.csv", cwd=folder).stdout  # in a process of its own
     assert printed == (folder / "whole.csv").read_text(encoding="utf-8")
-    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("gauge.tabular.table.arrays.ROWS_AT_ONCE", 7)
     assert "50 predictions in parts.csv" in gauge("predict", "model", "new.csv", "--out", "parts.csv", cwd=folder)
     parts = pd.read_csv(folder / "parts.csv")
     assert parts["prediction"].tolist() == whole["prediction"].tolist()
@@ -113,7 +113,7 @@ def test_predict_reads_many_files_as_one_table_and_writes_parquet(folder, monkey
     table[:30].to_csv(folder / "part-0.csv", index=False)
     table[30:].to_csv(folder / "part-1.csv", index=False)
     gauge("predict", "model", "new.csv", "--keep", "age", "--out", "whole.csv", cwd=folder)
-    monkeypatch.setattr("gauge.tabular.arrays.ROWS_AT_ONCE", 20)
+    monkeypatch.setattr("gauge.tabular.table.arrays.ROWS_AT_ONCE", 20)
     printed = gauge("predict", "model", "part-*.csv", "--keep", "age", "--out", "all.parquet", cwd=folder)
     assert "50 predictions in all.parquet" in printed
     whole, parts = pd.read_csv(folder / "whole.csv"), pd.read_parquet(folder / "all.parquet")

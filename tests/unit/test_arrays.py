@@ -11,8 +11,8 @@ from helpers import BLOCK_TORCH, ONE_THREAD
 from pydantic import ValidationError
 
 from gauge.deploy.requests import Limits, problems, request_model, to_frame
-from gauge.tabular.arrays import columns_from_json, encode_rows
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.arrays import columns_from_json, encode_rows
+from gauge.tabular.table.schema import Schema
 
 TABLE = pd.DataFrame(
     {

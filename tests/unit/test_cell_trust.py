@@ -9,9 +9,9 @@ from helpers import unchecked
 from sklearn.metrics import roc_auc_score
 
 from gauge import GaugeClassifier
-from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
-from gauge.tabular.trust import SWAPPED, Trust, swap
+from gauge.tabular.evidence.cell_trust import SWAPPED, Trust, swap
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 
 
 def planted(rows: int = 600, seed: int = 0) -> pd.DataFrame:

@@ -10,12 +10,12 @@ import torch
 from helpers import unchecked
 from PIL import Image
 
-from gauge.tabular.columns import CATEGORIES, Category, ImageFiles, Number, missing
-from gauge.tabular.files import read_rows, read_table_file
-from gauge.tabular.inspection import inspect_table
-from gauge.tabular.kinds import infer_kind
-from gauge.tabular.numbers import plain
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.columns import CATEGORIES, Category, ImageFiles, Number, missing
+from gauge.tabular.table.files import read_rows, read_table_file
+from gauge.tabular.table.inspection import inspect_table
+from gauge.tabular.table.kinds import infer_kind
+from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.schema import Schema
 
 WORDS = ("fever", "cough", "rash", "pain", "none", "mild", "severe")
 

@@ -16,7 +16,7 @@ from helpers import clinic, unchecked
 
 from gauge import GaugeClassifier, Imputer
 from gauge.registry import IMPUTERS
-from gauge.tabular.fitting import choose_strategy
+from gauge.tabular.experts.network import choose_strategy
 
 FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
 QUICK = FAST | {"epochs": 2}

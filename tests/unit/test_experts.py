@@ -10,11 +10,11 @@ from PIL import Image
 
 from gauge import GaugeClassifier
 from gauge.deploy.scoring import predict_table
-from gauge.tabular.ensemble import choose_experts, make_folds
-from gauge.tabular.evaluation import shown_labels
-from gauge.tabular.inputs import class_positions
-from gauge.tabular.schema import Schema
+from gauge.tabular.evidence.evaluation import shown_labels
+from gauge.tabular.experts.ensemble import choose_experts, make_folds
 from gauge.tabular.scores import area_under_curve, calibration_error, scores
+from gauge.tabular.table.inputs import class_positions
+from gauge.tabular.table.schema import Schema
 
 QUICK = {"epochs": 2, "batch_size": 64, "random_state": 0, "verbose": False}
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from gauge.masks import Complete
-from gauge.tabular.fitting import Recipe, plan
-from gauge.tabular.schema import Schema
+from gauge.tabular.experts.network import Recipe, plan
+from gauge.tabular.table.schema import Schema
 from gauge.training.metrics import ACCURACY
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gauge.tabular.columns import Number
-from gauge.tabular.inspection import inspect_table
-from gauge.tabular.kinds import infer_kind
-from gauge.tabular.numbers import Writing, plain
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.columns import Number
+from gauge.tabular.table.inspection import inspect_table
+from gauge.tabular.table.kinds import infer_kind
+from gauge.tabular.table.numbers import Writing, plain
+from gauge.tabular.table.schema import Schema
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from gauge.data.images import open_image
-from gauge.tabular.arrays import encode_rows
-from gauge.tabular.columns import Image as ImageColumn
-from gauge.tabular.columns import ImageFiles
+from gauge.tabular.table.arrays import encode_rows
+from gauge.tabular.table.columns import Image as ImageColumn
+from gauge.tabular.table.columns import ImageFiles
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from gauge import GaugeClassifier
 from gauge.cli.main import app
 from gauge.model.encoders._pretrained import AT_ONCE, PretrainedGrid, PretrainedTokens
-from gauge.tabular.columns import PretrainedText
-from gauge.tabular.pretrained import Pretrained
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.columns import PretrainedText
+from gauge.tabular.table.pretrained import Pretrained
+from gauge.tabular.table.schema import Schema
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 WORDS = ["itch", "##es", "a", "lot", "grew", "fast", "bleeds", "at", "night", ",", "seen", "on", "day", "##0", "1", "2"]

@@ -10,9 +10,9 @@ from helpers import assert_equal, dataset, gauge, unchecked
 
 from gauge import Dataset, GaugeClassifier, TrainSettings, fit
 from gauge.data.mapped import read_dataset, write_dataset
-from gauge.tabular.files import read_table_file
-from gauge.tabular.inputs import class_numbers, drop_unlabelled
-from gauge.tabular.stream import Stream
+from gauge.tabular.table.files import read_table_file
+from gauge.tabular.table.inputs import class_numbers, drop_unlabelled
+from gauge.tabular.table.stream import Stream
 from gauge.training.step import training_step
 
 OPTIONS = {"epochs": 1, "random_state": 0, "verbose": False}
@@ -113,8 +113,8 @@ def test_a_table_in_files_fits_the_classifier_that_memory_fits(frame, files, pat
 
 
 def test_the_network_learns_from_all_rows_and_everything_else_from_a_sample(frame, files, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.stream.SAMPLE", 60)
-    monkeypatch.setattr("gauge.tabular.stream.ROWS_AT_ONCE", 11)
+    monkeypatch.setattr("gauge.tabular.table.stream.SAMPLE", 60)
+    monkeypatch.setattr("gauge.tabular.table.stream.ROWS_AT_ONCE", 11)
     stream = Stream.of(files / "part-*.parquet", "ill", None, 3)
     assert stream.sample.equals(frame.loc[stream.sample.index])
     assert len(stream.sample) == 60

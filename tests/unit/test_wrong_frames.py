@@ -9,7 +9,7 @@ import torch
 from helpers import unchecked
 
 from gauge import GaugeClassifier
-from gauge.tabular.inputs import beside_missing, class_numbers
+from gauge.tabular.table.inputs import beside_missing, class_numbers
 
 OPTIONS = {"strategy": "mask", "epochs": 1, "batch_size": 64, "random_state": 0, "verbose": False}
 
@@ -186,7 +186,7 @@ def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, la
 
 
 def test_the_duration_of_a_large_fit_is_estimated_first(frame, labels, caplog, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.fitting.LARGE", 40)
+    monkeypatch.setattr("gauge.tabular.experts.network.LARGE", 40)
     with unchecked(), caplog.at_level(logging.WARNING):
         GaugeClassifier(**OPTIONS, experts="network").fit(frame, labels)
     assert "training the network on 48 rows takes about 0 min here; time_limit=" in caplog.text

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from gauge.experiments.workspace import Job, Workspace
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
-    from gauge.tabular.audit import CellAudit
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.evaluation import Evaluation
+    from gauge.tabular.evidence.audit import CellAudit
+    from gauge.tabular.evidence.evaluation import Evaluation
     from gauge.training.audit import Audit
     from gauge.training.stages import OnEpoch
 
@@ -65,14 +65,14 @@ def _loaded(
             f"{model} is a classifier of `gauge fit`; add the table to {command} it on: {command} MODEL TABLE"
         )
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.files import table_folder
+    from gauge.tabular.table.files import table_folder
 
     classifier = GaugeClassifier.load(model, device=device, image_folder=table_folder(table))
     return classifier.set_params(outside_images=outside_images)
 
 
 def _rows(table: Path | None) -> "pd.DataFrame":
-    from gauge.tabular.files import read_table_file
+    from gauge.tabular.table.files import read_table_file
 
     assert table is not None
     return read_table_file(table)

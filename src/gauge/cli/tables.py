@@ -44,9 +44,9 @@ def inspect(
 ) -> None:
     """The kind of every column, what is missing, what is missing together, and problems."""
     from gauge.reports.figures import draw_missingness
-    from gauge.tabular.columns import ImageFiles
-    from gauge.tabular.files import read_table_file, table_folder
-    from gauge.tabular.inspection import inspect_table
+    from gauge.tabular.table.columns import ImageFiles
+    from gauge.tabular.table.files import read_table_file, table_folder
+    from gauge.tabular.table.inspection import inspect_table
     from gauge.training.checkpoint import write_bytes
 
     kinds, files = named("--column", column, KIND), ImageFiles(table_folder(table), outside_images)
@@ -96,8 +96,8 @@ def fit(
     """
     _check_new(out, force=force)
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.files import read_table_file, table_files, table_folder
-    from gauge.tabular.inputs import bin_labels
+    from gauge.tabular.table.files import read_table_file, table_files, table_folder
+    from gauge.tabular.table.inputs import bin_labels
     from gauge.training.distributed import is_main, wait
     from gauge.training.tensorboard import tensorboard_log
 
@@ -165,7 +165,7 @@ def predict(
     from gauge.data.files import write_bytes
     from gauge.deploy.exported import load_classifier
     from gauge.deploy.scoring import FORMATS, Count, answers_file, predict_table
-    from gauge.tabular.files import table_files, table_folder
+    from gauge.tabular.table.files import table_files, table_folder
 
     if out is not None and out.suffix not in FORMATS:
         raise ValueError(f"{out} should end in {' or '.join(FORMATS)}, the formats of predictions")
@@ -192,7 +192,7 @@ def predict(
 
 def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:
     from gauge.deploy.cluster import Predictor, predict_on_ray
-    from gauge.tabular.files import table_folder
+    from gauge.tabular.table.files import table_folder
 
     if out is None or out.suffix:
         raise ValueError(f"--ray writes parts into a folder, not to {out or 'the terminal'}; give --out FOLDER")
@@ -223,7 +223,7 @@ def explain(
     first_last = re.fullmatch(r"(\d+):(\d+)", rows)
     if not first_last:
         raise ValueError(f"--rows {rows!r} is not FIRST:LAST; write for example 0:20")
-    from gauge.tabular.files import read_table_file
+    from gauge.tabular.table.files import read_table_file
     from gauge.training.checkpoint import write_text
 
     classifier = _load(model, table, device, outside_images)
@@ -283,7 +283,7 @@ def _only_fit(out: Path) -> Iterator[None]:
 
 def _load(model: Path, table: Path, device: str | None, outside_images: bool) -> "GaugeClassifier":
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.files import table_folder
+    from gauge.tabular.table.files import table_folder
 
     classifier = GaugeClassifier.load(model, device=device, image_folder=table_folder(table))
     return classifier.set_params(outside_images=outside_images)

@@ -13,8 +13,8 @@ import pandas as pd
 
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.scoring import columns_of, predict_rows
-from gauge.tabular.arrays import rows_at_once
-from gauge.tabular.files import table_files
+from gauge.tabular.table.arrays import rows_at_once
+from gauge.tabular.table.files import table_files
 
 if TYPE_CHECKING:
     from gauge.deploy.exported import ExportedClassifier

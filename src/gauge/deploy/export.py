@@ -23,9 +23,9 @@ from gauge.deploy.exported import FORMAT, KEY, open_session
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
 from gauge.registry import pick
-from gauge.tabular.columns import PretrainedText
-from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.estimator import GaugeClassifier
+from gauge.tabular.experts.ensemble import Ensemble
+from gauge.tabular.table.columns import PretrainedText
 from gauge.types import Batch, Imputer
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gauge.tabular import inputs
-from gauge.tabular.arrays import columns_from_json, encode_rows
-from gauge.tabular.columns import ImageFiles
+from gauge.tabular.table import inputs
+from gauge.tabular.table.arrays import columns_from_json, encode_rows
+from gauge.tabular.table.columns import ImageFiles
 
 if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier
@@ -92,8 +92,8 @@ class ExportedClassifier:
         return probabilities
 
     def _calibrated(self, probabilities: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """As `gauge.tabular.ensemble` has it for one expert: smoothed by the prior, with an inverse temperature that depends
-        on the share of values that a row has."""
+        """As `gauge.tabular.experts.ensemble` has it for one expert: smoothed by the prior, with an inverse temperature that
+        depends on the share of values that a row has."""
         floor = self.calibration["smoothing"] * np.maximum(self.class_prior_, RARE)
         weight = np.exp(self.calibration["offset"] + self.calibration["slope"] * share)
         powers = ((probabilities + floor) / (1 + floor.sum())) ** weight

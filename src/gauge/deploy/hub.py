@@ -11,7 +11,7 @@ from gauge.training.checkpoint import write_text
 
 if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.evaluation import Evaluation
+    from gauge.tabular.evidence.evaluation import Evaluation
 
 INTENDED = """\
 Rows with the columns below, from the same source as those of training; any value may be missing. How good the model is

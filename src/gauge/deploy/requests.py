@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from gauge.data.images import open_image
-from gauge.tabular.columns import Column, Image, Number
+from gauge.tabular.table.columns import Column, Image, Number
 
 LONGEST_CATEGORY, LONGEST_TEXT = 1000, 100_000  # characters
 LISTED = 10  # problems in an answer

@@ -11,10 +11,10 @@ import pandas as pd
 
 from gauge.deploy.exported import ExportedClassifier
 from gauge.registry import pick
-from gauge.tabular.arrays import rows_at_once
-from gauge.tabular.columns import Column
-from gauge.tabular.files import read_rows
-from gauge.tabular.inputs import check_kept, class_positions
+from gauge.tabular.table.arrays import rows_at_once
+from gauge.tabular.table.columns import Column
+from gauge.tabular.table.files import read_rows
+from gauge.tabular.table.inputs import check_kept, class_positions
 
 if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier

@@ -23,7 +23,7 @@ from gauge import __version__
 from gauge.deploy.batching import Batcher, BusyError
 from gauge.deploy.exported import ExportedClassifier, load_classifier
 from gauge.deploy.requests import Limits, Pixels, problems, request_model, to_frame
-from gauge.tabular.columns import Column
+from gauge.tabular.table.columns import Column
 
 logger = logging.getLogger(__name__)
 

@@ -16,18 +16,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.registry import IMPUTERS, pick
-from gauge.tabular import inputs, saving
-from gauge.tabular.columns import IMAGE_SIDE, ImageFiles
-from gauge.tabular.ensemble import Network, choose_experts
+from gauge.tabular import saving
+from gauge.tabular.evidence.cell_trust import Trust
 from gauge.tabular.experts import Task
-from gauge.tabular.fitting import SIZES, Recipe, Strategy
-from gauge.tabular.learning import FittedEnsemble, fit_ensemble
+from gauge.tabular.experts.ensemble import Network, choose_experts
+from gauge.tabular.experts.learning import FittedEnsemble, fit_ensemble
+from gauge.tabular.experts.network import SIZES, Recipe, Strategy
 from gauge.tabular.options import check_options
 from gauge.tabular.reporting import Reporting
-from gauge.tabular.rows import Rows, cut_texts
-from gauge.tabular.schema import Schema
-from gauge.tabular.stream import Stream
-from gauge.tabular.trust import Trust
+from gauge.tabular.table import inputs
+from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
+from gauge.tabular.table.rows import Rows, cut_texts
+from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
 from gauge.training.loop import Epoch
 from gauge.training.metrics import ACCURACY, AUC, METRICS

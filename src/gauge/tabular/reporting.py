@@ -10,17 +10,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from gauge import __version__
 from gauge.registry import pick
-from gauge.tabular.audit import CellAudit, audit_cells
-from gauge.tabular.effects import importance
-from gauge.tabular.ensemble import Ensemble, Network, expert_weights
-from gauge.tabular.evaluation import Evaluation, evaluate, label_numbers, shown_labels
-from gauge.tabular.explanation import Explanation
-from gauge.tabular.fitting import Recipe, Strategy, strategy_scores
-from gauge.tabular.inputs import as_pandas, is_frame, labels_of
-from gauge.tabular.reader import Reader
-from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
-from gauge.tabular.trust import Trust
+from gauge.tabular.evidence.audit import CellAudit, audit_cells
+from gauge.tabular.evidence.cell_trust import Trust
+from gauge.tabular.evidence.effects import importance
+from gauge.tabular.evidence.evaluation import Evaluation, evaluate, label_numbers, shown_labels
+from gauge.tabular.evidence.explanation import Explanation
+from gauge.tabular.evidence.reader import Reader
+from gauge.tabular.experts.ensemble import Ensemble, Network, expert_weights
+from gauge.tabular.experts.network import Recipe, Strategy, strategy_scores
+from gauge.tabular.table.inputs import as_pandas, is_frame, labels_of
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 from gauge.training.metrics import ACCURACY
 
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from gauge import __version__
-from gauge.tabular.ensemble import Network, ensemble_state, restored, unscored
-from gauge.tabular.fitting import SIZES, build, gating_of, imputer_for
-from gauge.tabular.schema import Schema
-from gauge.tabular.trust import Trust
+from gauge.tabular.evidence.cell_trust import Trust
+from gauge.tabular.experts.ensemble import Network, ensemble_state, restored, unscored
+from gauge.tabular.experts.network import SIZES, build, gating_of, imputer_for
+from gauge.tabular.table.schema import Schema
 from gauge.training import checkpoint
 from gauge.training.device import pick_device
 

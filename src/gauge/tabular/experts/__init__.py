@@ -12,8 +12,8 @@ import numpy as np
 from torch import Tensor
 
 from gauge.data import Dataset
-from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 """Rows to learn from and rows held out, as indices."""

@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts.pixels import Pixels
-from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 
 TERMS = 20_000  # words and pairs of words per column
 PENALTIES = (0.03, 0.3, 3.0)  # C of scikit-learn: larger is weaker

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from gauge.tabular.columns import Image
-from gauge.tabular.rows import Rows
+from gauge.tabular.table.columns import Image
+from gauge.tabular.table.rows import Rows
 
 SIDE = 16  # pixels, to which images are shrunk first
 COMPONENTS = 30  # of each image column, at most

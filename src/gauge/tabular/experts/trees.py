@@ -13,8 +13,8 @@ from scipy.special import log_softmax
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts.pixels import Pixels
-from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 
 ROUNDS = 400  # at most
 PATIENCE = 25  # rounds without an improvement on the rows held out

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.inputs import class_positions, has_label, report_unlabelled
 from gauge.tabular.scores import METRICS, bootstrap, scores
+from gauge.tabular.table.inputs import class_positions, has_label, report_unlabelled
 
 NAMES = {"log_loss": "log loss", "auc": "AUC", "calibration_error": "calibration error"}
 

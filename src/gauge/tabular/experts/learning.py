@@ -10,9 +10,17 @@ import pandas as pd
 import torch
 
 from gauge.model.combination import Combination
-from gauge.tabular.ensemble import BESIDE, Ensemble, Network, leaderboard, learn_combination, make_folds, unscored
 from gauge.tabular.experts import Folds, Task
-from gauge.tabular.fitting import FittedModel, Recipe, train_model
+from gauge.tabular.experts.ensemble import (
+    BESIDE,
+    Ensemble,
+    Network,
+    leaderboard,
+    learn_combination,
+    make_folds,
+    unscored,
+)
+from gauge.tabular.experts.network import FittedModel, Recipe, train_model
 from gauge.training.metrics import ACCURACY
 from gauge.training.stages import OnEpoch
 

@@ -15,8 +15,8 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from gauge.data.images import gather, open_image
-from gauge.tabular.numbers import Writing
-from gauge.tabular.pretrained import Pretrained
+from gauge.tabular.table.numbers import Writing
+from gauge.tabular.table.pretrained import Pretrained
 
 logger = logging.getLogger(__name__)
 

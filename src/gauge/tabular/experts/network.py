@@ -25,9 +25,9 @@ from gauge.model.gauge import UNGATED, Gating
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
 from gauge.registry import IMPUTERS, pick
-from gauge.tabular.columns import FINE_COLUMNS, Column, Image, PretrainedText, Text
-from gauge.tabular.pretrained import Pretrained
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.columns import FINE_COLUMNS, Column, Image, PretrainedText, Text
+from gauge.tabular.table.pretrained import Pretrained
+from gauge.tabular.table.schema import Schema
 from gauge.training.inference import predict_split
 from gauge.training.loop import Epoch
 from gauge.training.metrics import Metric

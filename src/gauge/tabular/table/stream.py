@@ -14,11 +14,11 @@ import torch
 from gauge.data import Dataset
 from gauge.data.mapped import read_dataset, write_dataset
 from gauge.randomness import sample_keys
-from gauge.tabular.arrays import ROWS_AT_ONCE, rows_at_once
-from gauge.tabular.columns import ImageFiles
-from gauge.tabular.files import read_rows, with_types
-from gauge.tabular.inputs import beside_missing, check_types, class_numbers, has_label, report_unlabelled
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.arrays import ROWS_AT_ONCE, rows_at_once
+from gauge.tabular.table.columns import ImageFiles
+from gauge.tabular.table.files import read_rows, with_types
+from gauge.tabular.table.inputs import beside_missing, check_types, class_numbers, has_label, report_unlabelled
+from gauge.tabular.table.schema import Schema
 
 SAMPLE = 100_000  # rows
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gauge.masks import Protocol
 from gauge.randomness import sample_keys
-from gauge.tabular.columns import WORD, Text, Words, missing
-from gauge.tabular.numbers import plain
-from gauge.tabular.schema import Encoded, Schema
+from gauge.tabular.table.columns import WORD, Text, Words, missing
+from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.schema import Encoded, Schema
 
 
 @dataclass(frozen=True)

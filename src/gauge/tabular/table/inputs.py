@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from gauge.registry import pick
-from gauge.tabular.columns import FINE_COLUMNS, WHOLE
+from gauge.tabular.table.columns import FINE_COLUMNS, WHOLE
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.registry import pick
-from gauge.tabular.arrays import ANYWHERE, LISTED, by_modality, cells, columns_from_json, encode_rows
-from gauge.tabular.columns import (
+from gauge.tabular.table.arrays import ANYWHERE, LISTED, by_modality, cells, columns_from_json, encode_rows
+from gauge.tabular.table.columns import (
     COLUMNS,
     IMAGE_SIDE,
     PRETRAINED,
@@ -26,8 +26,8 @@ from gauge.tabular.columns import (
     PretrainedText,
     missing,
 )
-from gauge.tabular.kinds import infer_kind, pick_kind
-from gauge.tabular.numbers import plain
+from gauge.tabular.table.kinds import infer_kind, pick_kind
+from gauge.tabular.table.numbers import plain
 from gauge.types import Batch
 
 

@@ -22,9 +22,9 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from gauge.tabular.columns import Category, Cell, Number
-from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
+from gauge.tabular.table.columns import Category, Cell, Number
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 
 MANY_BINS, FEW_BINS = 24, 8  # of a number, with equally many rows each; few in small tables
 SMALL = 200  # rows to learn from

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gauge.reports import figures
 from gauge.reports.evidence import NORMAL, EvidencePage, RowEvidence, Unit, render, render_rows
-from gauge.tabular.inputs import check_kept
+from gauge.tabular.table.inputs import check_kept
 from gauge.training.checkpoint import write_text
 
 if TYPE_CHECKING:

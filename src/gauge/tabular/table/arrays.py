@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.columns import COLUMNS, PRETRAINED, Cell, Column, Image, ImageFiles, Words
-from gauge.tabular.numbers import paths_or_bytes, plain
-from gauge.tabular.pretrained import Pretrained, with_tuples
+from gauge.tabular.table.columns import COLUMNS, PRETRAINED, Cell, Column, Image, ImageFiles, Words
+from gauge.tabular.table.numbers import paths_or_bytes, plain
+from gauge.tabular.table.pretrained import Pretrained, with_tuples
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ import re
 import pandas as pd
 
 from gauge.registry import pick
-from gauge.tabular.columns import COLUMNS, IMAGE_SUFFIXES, missing
-from gauge.tabular.numbers import Writing, looks_like_codes
+from gauge.tabular.table.columns import COLUMNS, IMAGE_SUFFIXES, missing
+from gauge.tabular.table.numbers import Writing, looks_like_codes
 
 ENOUGH = 20  # values; with fewer, that all are different means little
 UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?"

@@ -22,9 +22,9 @@ from gauge.registry import pick
 from gauge.tabular.experts import Expert, Folds, Saved
 from gauge.tabular.experts.linear import Linear
 from gauge.tabular.experts.trees import Trees
-from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
 from gauge.tabular.scores import scores
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 from gauge.training.recorded import Recorded
 
 BESIDE: dict[str, type[Expert]] = {"trees": Trees, "linear": Linear}  # the experts beside the network

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.columns import WORD, Image, Text
-from gauge.tabular.ensemble import Ensemble
-from gauge.tabular.rows import Rows
-from gauge.tabular.trust import Trust
+from gauge.tabular.evidence.cell_trust import Trust
+from gauge.tabular.experts.ensemble import Ensemble
+from gauge.tabular.table.columns import WORD, Image, Text
+from gauge.tabular.table.rows import Rows
 
 LEAST = 1e-12  # probability in a logarithm
 TRIED = 5  # values of a missing cell, the most likely ones

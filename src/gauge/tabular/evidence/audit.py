@@ -14,8 +14,8 @@ from sklearn.metrics import roc_auc_score
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain
-from gauge.tabular.rows import Rows
-from gauge.tabular.trust import SWAPPED, Trust, swap
+from gauge.tabular.evidence.cell_trust import SWAPPED, Trust, swap
+from gauge.tabular.table.rows import Rows
 from gauge.training.audit import reliability
 
 HIDDEN = 0.2  # share of the known cells

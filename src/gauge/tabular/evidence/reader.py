@@ -13,13 +13,13 @@ from scipy.stats import spearmanr
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain, part_names
 from gauge.reports.evidence import GridImage, RowEvidence, State, Unit
-from gauge.tabular.columns import WORD, Column, Text, Words
-from gauge.tabular.effects import Piece, column_effects, missing_values, piece_effects
-from gauge.tabular.ensemble import Ensemble, Network
-from gauge.tabular.explanation import TITLE
-from gauge.tabular.rows import Rows
-from gauge.tabular.schema import Schema
-from gauge.tabular.trust import Trust
+from gauge.tabular.evidence.cell_trust import Trust
+from gauge.tabular.evidence.effects import Piece, column_effects, missing_values, piece_effects
+from gauge.tabular.evidence.explanation import TITLE
+from gauge.tabular.experts.ensemble import Ensemble, Network
+from gauge.tabular.table.columns import WORD, Column, Text, Words
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
 from gauge.types import Batch, Prediction
 
 GRID = 4  # parts along a side of an image where no network divides it

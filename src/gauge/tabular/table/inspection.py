@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from gauge.registry import pick
-from gauge.tabular.columns import CATEGORIES, TOLERATED, ImageFiles, missing
-from gauge.tabular.inputs import as_pandas, target_problems, width_problems
-from gauge.tabular.kinds import IMAGE_BYTES, infer_kind, pick_kind
-from gauge.tabular.numbers import Writing, plain
+from gauge.tabular.table.columns import CATEGORIES, TOLERATED, ImageFiles, missing
+from gauge.tabular.table.inputs import as_pandas, target_problems, width_problems
+from gauge.tabular.table.kinds import IMAGE_BYTES, infer_kind, pick_kind
+from gauge.tabular.table.numbers import Writing, plain
 
 MOSTLY_MISSING = 0.95
 FEW = 10  # rows of a class
