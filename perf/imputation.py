@@ -13,13 +13,12 @@ from pathlib import Path
 import torch
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import ImputerOverride, Overrides
+from gauge.experiments.benchmarks import BENCHMARKS, ImputerOverride, Overrides
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.parts import imputer_stage
 from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
 from gauge.model.nn.tabular import ColumnLayout
-from gauge.registry import BENCHMARKS
 from gauge.training.checkpoint import write_text
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress

@@ -17,11 +17,11 @@ from pathlib import Path
 import torch
 
 from gauge.data import Dataset
+from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.experiment import Row
 from gauge.experiments.parts import imputer_stage
 from gauge.experiments.plans import last_stage
 from gauge.masks import Protocol
-from gauge.registry import BENCHMARKS
 from gauge.training.inference import predict_split
 from gauge.training.provenance import commit, hardware
 from gauge.training.stages import Stage

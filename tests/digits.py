@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import cache
 
 from gauge.data import Dataset
+from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.benchmarks.polymnist5k import BENCHMARK
-from gauge.registry import BENCHMARKS
 
 ROWS = {"train": 320, "val": 60, "test": 100}
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from statistics import mean
 from typing import Any
 
+from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.comparison import Paired, pair_of
 from gauge.experiments.experiment import Row
 from gauge.experiments.plans.gauge import twin
 from gauge.experiments.published import PUBLISHED
-from gauge.registry import BENCHMARKS
 from gauge.training.loop import budget
 from gauge.training.settings import TrainSettings
 from report.audits import has_audit, read_audits

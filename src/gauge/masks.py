@@ -20,8 +20,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from gauge.choices import did_you_mean
 from gauge.randomness import derive, sample_keys, uniform
-from gauge.registry import did_you_mean
 
 Layout = Mapping[str, int | None]
 """For each modality, in order, the number of feature flags; None for one flag per sample."""

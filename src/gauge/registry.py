@@ -4,10 +4,9 @@ In a package the first name in a module's `__all__` is its component and the fir
 """
 
 import ast
-import difflib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -15,9 +14,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from gauge.choices import pick
+
 if TYPE_CHECKING:  # nothing here needs torch
-    from gauge.experiments.benchmarks import Benchmark
-    from gauge.experiments.plans import Plan
     from gauge.types import Encoder, Imputer, Method, Scorer
 
 T = TypeVar("T")
@@ -80,33 +79,20 @@ def _built_in(folder: Path) -> frozenset[str]:
     return frozenset(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
 
 
-BENCHMARKS: "Kind[Benchmark]" = Kind("benchmark", "gauge.experiments.benchmarks")
 METHODS: "Kind[type[Method]]" = Kind("method", "gauge.methods")
-PLANS: "Kind[Plan]" = Kind("plan", "gauge.experiments.plans")
 IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
 ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.model.encoders")
 SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.model.scoring")
 
-KINDS: dict[str, Kind[Any]] = {f"{kind.noun}s": kind for kind in (BENCHMARKS, METHODS, IMPUTERS, ENCODERS, SCORERS)}
-"""What `gauge list` shows."""
-
-
-def pick(known: Mapping[str, T], name: str, what: str) -> T:
-    """The entry of that name; the error for an unknown name suggests the nearest one, or lists them all."""
-    if name not in known:
-        hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
-        raise ValueError(f"there is no {what} {name!r}; {hint}")
-    return known[name]
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question after the nearest known name; empty if none is near.
-
-    >>> did_you_mean("gage", ["gauge", "dymo"])
-    "did you mean 'gauge'?"
-    """
-    near = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near and near[0] != name else ""
+KINDS: dict[str, Kind[Any]] = {
+    "benchmarks": Kind("benchmark", "gauge.experiments.benchmarks"),
+    "methods": METHODS,
+    "imputers": IMPUTERS,
+    "encoders": ENCODERS,
+    "scorers": SCORERS,
+}
+"""What `gauge list` shows. Benchmarks and plans are typed where they are defined: `gauge.experiments.benchmarks.BENCHMARKS`
+and `gauge.experiments.plans.PLANS`."""
 
 
 plugin_files: list[Path] = []

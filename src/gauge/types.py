@@ -15,12 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 Objective = Literal["logit", "nll"]
+SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
 SHOWN_SAMPLES = 4  # in the repr of a prediction
-
-
-ADDED_LATER = {"key": "unless default"}
-"""Metadata of a dataclass field that was added when stages were stored already: it enters their keys unless it is left at
-its default."""
 
 
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
@@ -222,6 +218,12 @@ class Evidence:
 
     scores: Float[Tensor, "b n"]
     logits: Float[Tensor, "b k"]
+
+    @property
+    def informative(self) -> Bool[Tensor, ""]:
+        """Whether all scores are finite and those of some sample differ."""
+        finite = torch.linalg.vector_norm(self.scores, torch.inf) < torch.inf
+        return finite if self.scores.shape[1] == 1 else finite & (self.scores.std(1) >= SCORE_FLOOR).any()
 
     def __repr__(self) -> str:
         return f"<Evidence: {_counts(self.logits, self.scores)}; scores {_range(self.scores)}>"

@@ -6,9 +6,9 @@ import pytest
 import torch
 from helpers import DIM, network
 
-from gauge.experiments.benchmarks import StageSettings
+from gauge.experiments.benchmarks import BENCHMARKS, StageSettings
 from gauge.masks import parse_protocols
-from gauge.registry import BENCHMARKS, ENCODERS, IMPUTERS, KINDS, METHODS, SCORERS
+from gauge.registry import ENCODERS, IMPUTERS, KINDS, METHODS, SCORERS
 from gauge.training.metrics import METRICS
 from gauge.types import Encoder, Imputer, Method, Scorer
 

@@ -6,9 +6,9 @@ import pytest
 from official import write_dvm, write_hearts, write_leaves, write_lesions
 
 from gauge.cli.models import gates
+from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.workspace import Workspace
-from gauge.registry import BENCHMARKS
 
 LAYOUTS = {
     "dvm": write_dvm,

@@ -51,7 +51,8 @@ import torch.nn.functional as F
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
 from gauge.masks import parse_protocols
-from gauge.registry import BENCHMARKS, METHODS
+from gauge.experiments.benchmarks import BENCHMARKS
+from gauge.registry import METHODS
 from gauge.training.settings import TrainSettings
 from gauge.types import Method, Prediction
 

@@ -10,6 +10,7 @@ from helpers import DIM, assert_equal, gradients, plus, rows_of, with_hidden
 from torch import Tensor
 
 from gauge import Dataset, Gating, TrainSettings, UnitEncoder, fit
+from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.plans import last_stage
 from gauge.masks import subsets
 from gauge.methods.gauge_plus import head_pooling
@@ -19,7 +20,6 @@ from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.explain import explain, unit_names
-from gauge.registry import BENCHMARKS
 from gauge.types import Encoder
 
 GATED = Gating()

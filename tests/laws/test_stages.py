@@ -4,20 +4,28 @@ import importlib.util
 import json
 import logging
 import math
+import re
 import sys
+from dataclasses import field, make_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from helpers import SETTINGS, Wobbly, assert_equal, dataset
 
 from gauge import Gating
-from gauge.experiments.benchmarks import Overrides
+from gauge.experiments.benchmarks import BENCHMARKS, Benchmark, Overrides
 from gauge.experiments.benchmarks.polymnist import BENCHMARK
 from gauge.experiments.experiment import Experiment
-from gauge.experiments.plans import last_stage
+from gauge.experiments.parts import imputer_stage
+from gauge.experiments.plans import last_stage, plan_of
 from gauge.experiments.results import Result, read_results
+from gauge.imputers.zero import Zero
+from gauge.registry import METHODS
 from gauge.training import checkpoint, source
+from gauge.training.loop import fit
+from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage, StageStore
 
 QUICK = SETTINGS.model_copy(update={"epochs": 1})
@@ -81,6 +89,118 @@ def test_the_code_of_a_stage_covers_what_its_parts_import():
     assert {"gauge.model.encoders.conv_grid", "gauge.model.nn.conv", "gauge.methods.any_subset"} <= set(need)
     assert "gauge.methods.muse" not in {*own, *need}
     assert not any(name.startswith(("gauge.cli", "gauge.tabular", "gauge.reports")) for name in {*own, *need})
+
+
+def edit(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """One more line in the source of a module, as the hashes see it."""
+    unedited = source._source
+
+    def edited(name: str):
+        found = unedited(name)
+        return found if found is None or name != module else (f"{found[0]} and one more line", found[1])
+
+    monkeypatch.setattr(source, "_source", edited)
+
+
+def test_a_small_stage_depends_on_little_more_than_the_training_loop():
+    code = source.code(Zero.of, fit)
+    assert {"gauge.imputers.zero", "gauge.data.dataset", "gauge.training.step", "gauge.training.settings"} <= set(code)
+    assert len(code) <= 20
+    assert not any(name.startswith(("gauge.methods", "gauge.experiments")) for name in code)
+
+
+@pytest.mark.parametrize("imputer", ["zero", "mopoe"])
+def test_a_trained_imputer_survives_an_edit_of_a_method_and_not_one_of_the_training_loop(
+    tmp_path, imputer, monkeypatch
+):
+    def stage() -> Stage:
+        if imputer == "mopoe":
+            return imputer_stage(BENCHMARK)
+        return Stage("imputer-zero", Zero.of, {}, QUICK)
+
+    stages, before = store(tmp_path), stage()
+    if imputer == "zero":
+        stages.trained(before)
+    for module in ("gauge.methods.gauge_plus", "gauge.model.gauge", "gauge.experiments.plans", "gauge.registry"):
+        with monkeypatch.context() as patch:
+            edit(patch, module)
+            assert stage().code == before.code
+            assert imputer != "zero" or stages.about(stage()) is not None
+    with monkeypatch.context() as patch:
+        edit(patch, "gauge.training.loop")
+        assert stage().code != before.code
+        assert stages.about(stage()) is None
+
+
+def builds_on() -> dict[str, set[str]]:
+    """The methods that each method's own files import, directly or indirectly, as their text says."""
+    folder, parts = Path(source.__file__).parents[1], {}
+    for name in METHODS.names():
+        paths = [folder / "methods" / f"{name}.py", folder / "experiments" / "plans" / f"{name}.py"]
+        text = "".join(path.read_text(encoding="utf-8") for path in paths if path.exists())
+        found = re.findall(r"from gauge\.(?:methods|experiments\.plans|model)\.(\w+) import", text)
+        parts[name] = {name, *(each for each in found if each in METHODS.names())}
+    for _ in parts:
+        parts = {name: set().union(*(parts[each] for each in own)) for name, own in parts.items()}
+    return parts
+
+
+def codes(benchmarks: tuple[Benchmark, ...]) -> dict[str, list[str]]:
+    """The code of the stages of every method."""
+    found: dict[str, list[str]] = {}
+    for name in METHODS.names():
+        plan = plan_of(name)
+        served = [benchmark for benchmark in benchmarks if plan.unsupported(benchmark) is None]
+        found[name] = [plan.stage(benchmark, plan.rows[0], 0).code for benchmark in served]
+    return found
+
+
+def test_an_edit_of_a_method_leaves_the_trained_stages_of_all_others_valid(monkeypatch):
+    benchmarks, parts = (BENCHMARK, BENCHMARKS.get("leaf99")), builds_on()
+    before = codes(benchmarks)
+    assert all(before.values()), "every method serves one of the benchmarks"
+    for name in METHODS.names():
+        with monkeypatch.context() as patch:
+            edit(patch, METHODS.get(name).__module__)
+            after = codes(benchmarks)
+        stale = {other for other in before if before[other] != after[other]}
+        assert stale == {other for other in before if name in parts[other]}, f"after an edit of {name}"
+
+
+def test_imports_for_type_checkers_are_no_code_and_names_of_a_stub_are(tmp_path):
+    text = CODE.replace("from torch", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    {}\nfrom torch", 1)
+    module = module_of(tmp_path / "mine.py", text.format("from gauge.methods.muse import MUSE"))
+    assert "gauge.methods.muse" not in source.code(module.Mine)
+    module = module_of(tmp_path / "mine.py", "from gauge import Dataset, Method\n" + CODE)
+    assert {"gauge.data.dataset", "gauge.types"} <= set(source.code(module.Mine))
+    assert "gauge.model.gauge" not in source.code(module.Mine)
+
+
+def test_a_new_field_changes_no_key_until_it_is_set():
+    old = make_dataclass("Part", [("width", int)], frozen=True)
+    new = make_dataclass(
+        "Part", [("width", int), ("bias", Any, None), ("names", list, field(default_factory=list))], frozen=True
+    )
+    assert source.plain(new(3)) == source.plain(new(3, None, [])) == source.plain(old(3))
+    for value in (new(3, bias=True), new(3, torch.zeros(2)), new(3, names=["a"]), new(4)):
+        assert source.plain(value) != source.plain(old(3))
+    assert source.plain(Gating()) == {"": "gauge.model.gauge:Gating"}
+
+
+def test_a_new_setting_changes_no_key_until_it_is_set():
+    class Settings(TrainSettings):
+        momentum: float = 0.9
+
+    def key(settings: TrainSettings) -> dict[str, Any]:
+        return {name: value for name, value in source.plain(settings).items() if name}
+
+    assert key(Settings(epochs=3)) == key(TrainSettings(epochs=3)) == {"epochs": 3}
+    assert key(Settings(epochs=3, momentum=0.9)) == {"epochs": 3}
+    assert key(Settings(epochs=3, momentum=0.5)) == {"epochs": 3, "momentum": 0.5}
+
+
+def test_a_class_method_is_known_by_the_class_it_is_called_on():
+    assert source.plain(Zero.of) == "gauge.imputers.zero:Zero.of" != source.plain(Wobbly.unsupported)
 
 
 def test_different_reference_tensors_have_different_keys():

@@ -8,6 +8,7 @@ import torch
 from helpers import CLASSES, SHAPES, gradients, plus, rows_of, with_hidden
 
 from gauge import Dataset, Gating, TrainSettings, fit
+from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.plans import last_stage
 from gauge.imputers.mean import Mean
 from gauge.masks import Corruption, parse_protocol
@@ -17,7 +18,6 @@ from gauge.model.explain import explain, unit_names
 from gauge.model.frozen import Frozen
 from gauge.model.nn.tabular import CellHeads, ColumnLayout
 from gauge.model.trust import TrustHead, rightness, trust_term
-from gauge.registry import BENCHMARKS
 from gauge.training.audit import audit
 from gauge.training.inference import masked_batches
 from gauge.types import Truth

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
+from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.comparison import paired
 from gauge.experiments.plans.gauge import twin
 from gauge.experiments.results import Result
 from gauge.experiments.statistics import Difference
 from gauge.experiments.tables import result_table
-from gauge.registry import BENCHMARKS
 from gauge.reports.figures import draw_lines
 from gauge.training.inference import Predictions
 from gauge.training.metrics import ACCURACY

@@ -9,13 +9,12 @@ import pytest
 
 from gauge.cli import reproduce as cli
 from gauge.experiments import manifest, reproduce
-from gauge.experiments.benchmarks import Overrides
+from gauge.experiments.benchmarks import BENCHMARKS, Overrides
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.manifest import DOCS, MANIFEST, PAPER, RUNS, Run
 from gauge.experiments.plans import plan_of
 from gauge.experiments.published import PUBLISHED
 from gauge.masks import parse_protocol
-from gauge.registry import BENCHMARKS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"

@@ -10,14 +10,13 @@ from helpers import any_subset, dataset
 
 from gauge import TrainSettings
 from gauge.experiments import workspace as workspaces
-from gauge.experiments.benchmarks import Overrides, StageOverride, polymnist5k
+from gauge.experiments.benchmarks import BENCHMARKS, Overrides, StageOverride, polymnist5k
 from gauge.experiments.experiment import Experiment, Row
 from gauge.experiments.plans import plan_of
 from gauge.experiments.published import PUBLISHED
 from gauge.experiments.results import Result, evaluate, load_predictions
 from gauge.experiments.tables import result_table
 from gauge.experiments.workspace import Workspace
-from gauge.registry import BENCHMARKS
 from gauge.training import stages
 from gauge.training.loop import seconds_per_validation
 from gauge.training.metrics import calibration_error

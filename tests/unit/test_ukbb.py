@@ -5,12 +5,12 @@ import pytest
 import torch
 from official import write_hearts
 
+from gauge.experiments.benchmarks import BENCHMARKS as ALL
 from gauge.experiments.benchmarks import STAGES, Overrides, cad, infarction
 from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.ukbb import COLUMNS, FOLDERS
 from gauge.experiments.plans import last_stage
 from gauge.masks import mask_split, parse_protocol
-from gauge.registry import BENCHMARKS as ALL
 from gauge.training.metrics import AUC
 
 BENCHMARKS = {"CAD": cad, "Infarction": infarction}

@@ -5,11 +5,12 @@ import torch
 from helpers import DIM, incomplete_batch, network, unchecked, unit_encoder
 
 from gauge import Batch, Dataset, Evidence, Gauge, Prediction, UnitEncoder
-from gauge.experiments.benchmarks import Overrides, StageOverride
+from gauge.choices import pick
+from gauge.experiments.benchmarks import BENCHMARKS, Overrides, StageOverride
 from gauge.experiments.experiment import Experiment
 from gauge.imputers.zero import Zero
 from gauge.model.encoders.columns import Columns
-from gauge.registry import BENCHMARKS, IMPUTERS, KINDS, SCORERS, pick
+from gauge.registry import IMPUTERS, KINDS, SCORERS
 from gauge.training.settings import TrainSettings
 
 

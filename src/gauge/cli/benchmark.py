@@ -11,7 +11,7 @@ import typer
 
 from gauge.cli.options import AsJson, Device, Epochs, Plugins, Protocols, TimeLimit, seconds
 from gauge.cli.output import print_markdown, print_missing, progress
-from gauge.registry import BENCHMARKS, METHODS
+from gauge.registry import KINDS, METHODS
 
 if TYPE_CHECKING:
     from gauge.experiments.experiment import Experiment
@@ -23,7 +23,10 @@ AXES = {"rates.svg": "missing rate", "grids.svg": "units of an image, down and a
 
 def benchmark(
     name: Annotated[
-        str, typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.", autocompletion=BENCHMARKS.names)
+        str,
+        typer.Argument(
+            help="The benchmark; `gauge list benchmarks` shows them.", autocompletion=KINDS["benchmarks"].names
+        ),
     ],
     method: Annotated[
         list[str] | None,
@@ -51,7 +54,7 @@ def benchmark(
 
     You can interrupt it at any time: the same command continues where it stopped.
     """
-    from gauge.experiments.benchmarks import Overrides
+    from gauge.experiments.benchmarks import BENCHMARKS, Overrides
     from gauge.experiments.experiment import Experiment
     from gauge.experiments.reproduce import rows_of
     from gauge.training.settings import read_yaml

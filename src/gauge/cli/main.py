@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from gauge import __version__, registry
+from gauge.choices import pick
 from gauge.cli import benchmark, models, production, reproduce, tables
 from gauge.cli.options import RESEARCH, TABLES, AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
@@ -121,7 +122,7 @@ def list_components(
     as_json: AsJson = False,
 ) -> None:
     """List all benchmarks, methods, imputers, encoders and scorers."""
-    kinds = {kind: registry.pick(registry.KINDS, kind, "kind of component")} if kind else registry.KINDS
+    kinds = {kind: pick(registry.KINDS, kind, "kind of component")} if kind else registry.KINDS
     listed = {title: {name: each.describe(name) for name in each.names()} for title, each in kinds.items()}
     if as_json:
         print(json.dumps(listed, indent=2))

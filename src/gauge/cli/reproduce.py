@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gauge.choices import pick
 from gauge.cli.benchmark import compare
 from gauge.cli.models import audits_of
 from gauge.cli.options import Device, TimeLimit
 from gauge.cli.output import progress
-from gauge.registry import pick
 
 if TYPE_CHECKING:
     from gauge.experiments.experiment import Experiment

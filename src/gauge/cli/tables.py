@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gauge.choices import pick
 from gauge.cli.options import TABLES, Device, Model, OutsideImages, TimeLimit, named, seconds
-from gauge.registry import pick
 
 if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gauge.choices import pick
 from gauge.randomness import choose, derive, uniform
-from gauge.registry import pick
 from gauge.types import Batch, over_values
 
 KERNEL, SIGMA = 29, (0.1, 2.0)  # of the blur, in pixels

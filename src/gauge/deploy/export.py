@@ -17,12 +17,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gauge import __version__
+from gauge.choices import pick
 from gauge.data.dataset import as_values
 from gauge.data.files import write_bytes
 from gauge.deploy.exported import FORMAT, KEY, open_session
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
-from gauge.registry import pick
 from gauge.tabular.estimator import GaugeClassifier
 from gauge.tabular.experts.ensemble import Ensemble
 from gauge.tabular.table.columns import PretrainedText

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import pandas as pd
 
+from gauge.choices import pick
 from gauge.deploy.exported import ExportedClassifier
-from gauge.registry import pick
 from gauge.tabular.table.arrays import rows_at_once
 from gauge.tabular.table.columns import Column
 from gauge.tabular.table.files import read_rows

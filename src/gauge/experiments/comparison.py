@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.results import Result, load_predictions
 from gauge.experiments.statistics import Difference, connected, holm
-from gauge.registry import BENCHMARKS
 from gauge.training.settings import Settings
 
 Seeds = Mapping[int, tuple[Result, Path | None]]

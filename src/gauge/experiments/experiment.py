@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-from gauge.experiments.benchmarks import Benchmark, Overrides
+from gauge.experiments.benchmarks import BENCHMARKS, Benchmark, Overrides
 from gauge.experiments.plans import last_stage, plan_of
-from gauge.registry import BENCHMARKS
 from gauge.training.settings import Settings
 from gauge.training.stages import Stage
 

@@ -1,10 +1,9 @@
 """What plans build methods from: the encoders, networks and imputer of a benchmark, described by plain values."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.masks import Corruption
 from gauge.model.backbones.transformer import Transformer
@@ -15,7 +14,7 @@ from gauge.model.units import UnitEncoder, VectorEncoder
 from gauge.registry import ENCODERS, IMPUTERS
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage
-from gauge.types import ADDED_LATER, Encoder, Imputer
+from gauge.types import Encoder
 
 SWAPS = Corruption(swapped=0.2)
 
@@ -46,7 +45,7 @@ class Parts:
     depth: int
     vector_dim: int
     small_init: bool
-    shared_embedding: bool = field(default=False, metadata=ADDED_LATER)
+    shared_embedding: bool = False
 
     @staticmethod
     def of(benchmark: Benchmark) -> "Parts":
@@ -92,14 +91,9 @@ class Parts:
 
 def imputer_stage(benchmark: Benchmark) -> Stage:
     """The benchmark's imputer, frozen for all methods; all seeds share one, unless the benchmark has several `imputers`."""
-    arguments = {"imputer": IMPUTERS.get(benchmark.imputer), "options": benchmark.imputer_options}
-    settings = benchmark.settings.imputer
+    make, settings = IMPUTERS.get(benchmark.imputer).of, benchmark.settings.imputer
     name = f"imputer-{benchmark.imputer}" + (f"-s{settings.seed}" if settings.seed else "")
-    return Stage(name, make_imputer, arguments, settings, split="imputer")
-
-
-def make_imputer(train: Dataset, *, imputer: type[Imputer], options: Mapping[str, Any]) -> Imputer:
-    return imputer.of(train, **options)
+    return Stage(name, make, benchmark.imputer_options, settings, split="imputer")
 
 
 def seeded_with(settings: TrainSettings, seed: int) -> TrainSettings:

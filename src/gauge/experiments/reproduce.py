@@ -7,13 +7,13 @@ from functools import cache
 from pathlib import Path
 from statistics import mean
 
-from gauge.experiments.benchmarks import Overrides
+from gauge.experiments.benchmarks import BENCHMARKS, Overrides
 from gauge.experiments.comparison import experiment_of
 from gauge.experiments.experiment import Experiment, Row, distinct
 from gauge.experiments.manifest import RUNS, Run
 from gauge.experiments.plans import plan_of
 from gauge.experiments.results import NOTHING, Result, read_results, training_speed
-from gauge.registry import BENCHMARKS, METHODS
+from gauge.registry import METHODS
 
 
 def rows_of(chosen: Sequence[str]) -> list[Row]:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.masks import subsets
 from gauge.model.nn import conv, residual
@@ -22,7 +23,6 @@ from gauge.model.nn.likelihoods import Categorical, Laplace, Likelihood
 from gauge.model.nn.mlp import mlp, mlp_decoder
 from gauge.model.nn.streams import side_by_side
 from gauge.randomness import derive, normal, uniform
-from gauge.registry import pick
 from gauge.types import Batch, Imputer, over_values
 
 __all__ = ["MoPoE", "Coder", "Balance"]

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.data.augmentation import corrupt
 from gauge.imputers._table import doubts
@@ -24,7 +25,6 @@ from gauge.model.nn.resnet import ResNet
 from gauge.model.nn.streams import side_by_side
 from gauge.model.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
 from gauge.randomness import choose, derive, uniform
-from gauge.registry import pick
 from gauge.types import Batch, Imputer
 
 __all__ = ["TIP", "Sizes", "Pretraining", "Roles"]

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.choices import pick
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.gates import hiding_bias
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
-from gauge.registry import pick
 from gauge.types import Batch, Method, Prediction, Units
 
 __all__ = ["AnySubset"]

@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.methods.any_subset import TEMPERATURE, AnySubset, one_hot, under_subsets
 from gauge.methods.mtl import subset_code
 from gauge.model.frozen import Frozen
 from gauge.model.units import whole_modalities
-from gauge.registry import pick
 from gauge.types import Batch, Method, Prediction, SupportsComplete, Units
 
 __all__ = ["DyMo", "Selection"]

@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.types import SupportsEntry
+from gauge.types import SCORE_FLOOR, SupportsEntry
 
-SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
 GATE_FLOOR = 1e-9  # ε_g of Eq. 9, app. B.3
 FEW_UNITS = 3  # Eq. 6: up to this many units keep their raw scores
 

@@ -1,16 +1,14 @@
 """GAUGE: complete the input, score every evidence unit, gate the attention, predict (Eqs. 1-10, Algorithm 1)."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.model.frozen import Frozen
 from gauge.model.gates import (
-    SCORE_FLOOR,
     Biased,
     Gate,
     Normalization,
@@ -27,7 +25,7 @@ from gauge.model.scoring.taylor import taylor_evidence
 from gauge.model.trust import TrustHead, known_rightness, per_unit, trust_term
 from gauge.model.units import UnitEncoder
 from gauge.registry import SCORERS
-from gauge.types import ADDED_LATER, Batch, Evidence, Method, Objective, Prediction, Scorer, SupportsComplete, Units
+from gauge.types import SCORE_FLOOR, Batch, Evidence, Method, Objective, Prediction, Scorer, SupportsComplete, Units
 
 __all__ = ["Gauge", "Gating"]
 
@@ -57,7 +55,7 @@ class Gating:
     read: Literal["backbone", "encoder"] = "backbone"
     reference: Tensor | None = None
     informed: bool = False
-    distrust: float = field(default=DISTRUST, metadata=ADDED_LATER)
+    distrust: float = DISTRUST
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES:
@@ -168,7 +166,7 @@ class Gauge(Method):
         return units.embedding if reference is None else units.embedding + reference.to(units.embedding)
 
     def _check(self, evidence: Evidence, batch: Batch) -> None:
-        if informative(evidence.scores):
+        if evidence.informative:
             return
         wrong = ~torch.isfinite(evidence.scores).all(1)
         if wrong.any():
@@ -177,9 +175,3 @@ class Gauge(Method):
                 "the batch); look for exploding weights or for a score that divides by zero"
             )
         logger.warning("all evidence scores are within %g: the gates cannot tell units apart", SCORE_FLOOR)
-
-
-def informative(scores: Float[Tensor, "b n"]) -> Bool[Tensor, ""]:
-    """Whether all scores are finite and those of some sample differ."""
-    finite = torch.linalg.vector_norm(scores, torch.inf) < torch.inf
-    return finite if scores.shape[1] == 1 else finite & (scores.std(1) >= SCORE_FLOOR).any()

@@ -14,8 +14,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.registry import IMPUTERS, pick
+from gauge.registry import IMPUTERS
 from gauge.tabular import saving
 from gauge.tabular.evidence.cell_trust import Trust
 from gauge.tabular.experts import Task

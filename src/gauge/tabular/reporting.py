@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from gauge import __version__
-from gauge.registry import pick
+from gauge.choices import pick
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
 from gauge.tabular.evidence.cell_trust import Trust
 from gauge.tabular.evidence.effects import importance

@@ -79,7 +79,8 @@ def fit(
     join_group(train.device)
     optimizer = make_adam(method, settings, train.device)
     # with a constant rate a longer run is the shorter one continued
-    identity = settings.model_dump(mode="json", exclude={"epochs"} if settings.schedule == "constant" else None)
+    ignored = {"epochs"} if settings.schedule == "constant" else None
+    identity = settings.model_dump(mode="json", exclude=ignored, exclude_defaults=True)
     run = {"settings": identity, "data": train.fingerprint, "code": code}
     saver = _Saver(folder, method, optimizer, run)
     progress, best = saver.resume(train.device)
@@ -259,7 +260,8 @@ class _Saver:
         checkpoint.load_into(self.method, parts["model"], path)
         if about["run"] != self.run:
             saved, run = about["run"], self.run
-            changed = [name for name, value in run["settings"].items() if saved["settings"].get(name) != value]
+            before, now = saved["settings"], run["settings"]
+            changed = [name for name in {**now, **before} if before.get(name) != now.get(name)]
             changed += [name for name in ("data", "code") if saved.get(name) != run[name]]
             raise ValueError(
                 f"{path} belongs to a run with other {', '.join(changed)}; use another folder or delete it"

@@ -7,14 +7,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.gauge import Gauge, informative
 from gauge.model.nn.streams import forget, side_by_side
 from gauge.types import Batch, Evidence, Prediction, Trainable
 
@@ -82,8 +80,22 @@ class _Layout:
         return {name: next(rest[kind]).view(shape) for name, (kind, shape) in self.results.items()}
 
 
+@runtime_checkable
+class Recordable(Protocol):
+    """What `Recorded` needs of a model such as `Gauge` or `GaugePlus`: `decide(read(batch))` is `predict(batch)` without its
+    checks, so it never waits for the device."""
+
+    def eval(self) -> Self: ...
+
+    def predict(self, batch: Batch) -> Prediction: ...
+
+    def read(self, batch: Batch) -> Any: ...
+
+    def decide(self, reading: Any) -> Prediction: ...
+
+
 class Recorded:
-    """A `Gauge` or `GaugePlus` that predicts faster, with the same results up to rounding.
+    """A model that predicts faster, with the same results up to rounding.
 
     On a GPU, a prediction is recorded as a CUDA graph for each of a few `sizes` and replayed: a batch is cut into parts of
     the largest size, and the last part is padded to the next one. On a CPU, predictions stay eager. With `compile`,
@@ -94,13 +106,13 @@ class Recorded:
 
     def __init__(
         self,
-        model: Gauge | GaugePlus,
+        model: Recordable,
         *,
         precision: Precision = "float32",
         compile: bool = False,
         sizes: Sequence[int] = SIZES,
     ) -> None:
-        if not isinstance(model, Gauge | GaugePlus):
+        if not isinstance(model, Recordable):
             raise ValueError(f"{type(model).__name__} cannot be recorded; give a Gauge or a GaugePlus")
         if not sizes or min(sizes) < 1:
             raise ValueError(f"sizes are {tuple(sizes)}; give at least one, each a positive number of samples")
@@ -197,7 +209,7 @@ class Recorded:
             if prediction.evidence is not None:
                 evidence = prediction.evidence
                 results |= {"scores": evidence.scores, "ungated": evidence.logits}
-                sound = sound & informative(evidence.scores)
+                sound = sound & evidence.informative
             results["sound"] = sound[None].float()
             return {name: values for name, values in results.items() if values is not None}
 
@@ -206,7 +218,7 @@ class Recorded:
 
 def recorded_predict(model: Trainable, size: int) -> Predict | None:
     """`Recorded.predict` for batches of that size; None for a model that cannot be recorded."""
-    return Recorded(model, sizes=(size,)).predict if isinstance(model, Gauge | GaugePlus) else None
+    return Recorded(model, sizes=(size,)).predict if isinstance(model, Recordable) else None
 
 
 def _filled_up(tensor: Tensor, size: int) -> Tensor:

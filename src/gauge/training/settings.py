@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, field_validator
 
+from gauge.choices import did_you_mean, pick
 from gauge.masks import Complete, Corrupted, Corruption, Protocol, parse_corruption, parse_protocol
-from gauge.registry import did_you_mean, pick
 from gauge.training.metrics import ACCURACY, METRICS, Metric
 
 
@@ -81,7 +81,7 @@ class TrainSettings(Settings):
     epochs: int = Field(ge=0)
     batch_size: int = Field(default=256, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
-    gate_rate: float = Field(default=1.0, gt=0, exclude_if=lambda rate: rate == 1.0)  # 1 keeps the keys of older stages
+    gate_rate: float = Field(default=1.0, gt=0)
     schedule: Literal["constant", "cosine"] = "constant"
     patience: int | None = Field(default=20, ge=1)
     masks: ProtocolField = Complete()

@@ -1,7 +1,11 @@
 """What a trained stage depends on: its arguments as plain values, and the source of the code that reads them.
 
 The source is compared as a syntax tree without docstrings, so paths, comments, formatting and the version of Python do not
-matter. The code of a module includes all modules of its package that it imports, directly or indirectly.
+matter. The code of a module includes all modules of its package that it imports when it runs, directly or indirectly:
+imports for type checkers alone do not count, and names that a package loads lazily are found through its stub.
+
+A value that is left at its default is no part of a key, so a setting may be added without training anything again. A changed
+default changes the source of the class that declares it.
 """
 
 import ast
@@ -11,7 +15,7 @@ import inspect
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +23,6 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 from torch import Tensor, nn
-
-from gauge.types import ADDED_LATER
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
@@ -66,12 +68,12 @@ def _content(value: Any) -> dict[str, Any]:
         content = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
         return {"dtype": str(array.dtype), "shape": array.shape, "sha256": content}
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
+        return value.model_dump(mode="json", exclude_defaults=True)
     if isinstance(value, partial):
         return {"function": value.func, "args": value.args, "keywords": value.keywords}
     if is_dataclass(value):
-        given = [(each, getattr(value, each.name)) for each in fields(value) if each.compare]
-        return {each.name: own for each, own in given if each.metadata != ADDED_LATER or own != each.default}
+        compared = {each: getattr(value, each.name) for each in fields(value) if each.compare}
+        return {each.name: own for each, own in compared.items() if not _is_default(each, own)}
     if isinstance(value, nn.Module):
         return {"modules": repr(value), **value.state_dict()}
     try:
@@ -80,7 +82,14 @@ def _content(value: Any) -> dict[str, Any]:
         raise ValueError(f"a {type(value).__name__} cannot tell trained stages apart; give plain values") from error
 
 
+def _is_default(field: Field, value: Any) -> bool:
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return default is not MISSING and plain(value) == plain(default)
+
+
 def _name(value: Any) -> str:
+    if inspect.ismethod(value):
+        return f"{_name(value.__self__)}.{value.__name__}"
     return f"{value.__module__}:{value.__qualname__}"
 
 
@@ -89,6 +98,8 @@ def _definitions(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, type) or inspect.isfunction(value):
             yield value
+        elif inspect.ismethod(value):
+            yield from _definitions([value.__self__])
         elif isinstance(value, partial):
             yield from _definitions([value.func, *value.args, *value.keywords.values()])
         elif isinstance(value, Mapping):
@@ -103,7 +114,6 @@ def _definitions(values: Iterable[Any]) -> Iterator[Any]:
 
 def _closure(module: str) -> dict[str, str]:
     """The hashes of a module and of all that it imports from the package it belongs to."""
-    packages = (f"{module.partition('.')[0]}.", "gauge.")
     hashes: dict[str, str] = {}
     waiting = [module]
     while waiting:
@@ -111,7 +121,7 @@ def _closure(module: str) -> dict[str, str]:
         source = None if name in hashes else _source(name)
         if source is not None:
             hashes[name], imported = source
-            waiting += [each for each in imported if each.startswith(packages)]
+            waiting += imported
     return hashes
 
 
@@ -122,7 +132,27 @@ def _source(module: str) -> tuple[str, list[str]] | None:
     if path is None:
         return None
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return digest(_syntax(tree)), [each for node in ast.walk(tree) for each in _imported(node, module, path)]
+    return digest(_syntax(tree)), [each for node in _executed(tree) for each in _imported(node, module, path)]
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and all within it, but for the bodies of `if TYPE_CHECKING`."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        checked = isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for each in child.orelse if isinstance(child, ast.If) and checked else [child]:
+            yield from _executed(each)
+
+
+@cache
+def _lazy(package: str) -> dict[str, str]:
+    """Name -> module, for all that a package loads when it is first used: what its stub imports."""
+    path = _path(package)
+    stub = None if path is None else path.with_suffix(".pyi")
+    if path is None or stub is None or not stub.is_file():
+        return {}
+    nodes = [node for node in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: _base(node, package, path) for node in nodes for alias in node.names}
 
 
 def _path(module: str) -> Path | None:
@@ -138,17 +168,31 @@ def _path(module: str) -> Path | None:
 
 
 def _imported(node: ast.AST, module: str, path: Path) -> list[str]:
-    """The modules that an import statement may load."""
+    """The modules of the same package, or of this one, that an import statement may load. The package itself is none of
+    them: it holds the version."""
+    loaded: list[str] = []
     if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if not isinstance(node, ast.ImportFrom):
-        return []
-    base = node.module or ""
-    if node.level:
-        parents = module.split(".")
-        above = node.level - (path.name == "__init__.py")
-        base = ".".join(filter(None, [*parents[: len(parents) - above], base]))
-    return [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        loaded = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        base = _base(node, module, path)
+        own = base.partition(".")[0] in (module.partition(".")[0], "gauge")
+        loaded = [base, *(each for alias in node.names for each in _origins(base, alias.name))] if own else []
+    return [each for each in loaded if each.startswith((f"{module.partition('.')[0]}.", "gauge."))]
+
+
+def _origins(base: str, name: str) -> list[str]:
+    """The modules that `from base import name` may load, besides the base."""
+    lazy = _lazy(base).get(name)
+    return [f"{base}.{name}"] if lazy is None else [lazy, *_origins(lazy, name)]
+
+
+def _base(node: ast.ImportFrom, module: str, path: Path) -> str:
+    """The module that names are imported from."""
+    if not node.level:
+        return node.module or ""
+    parents = module.split(".")
+    above = node.level - (path.name == "__init__.py")
+    return ".".join(filter(None, [*parents[: len(parents) - above], node.module]))
 
 
 def _syntax(node: Any) -> Plain:

@@ -63,7 +63,7 @@ class Stage:
             {
                 "make": source.plain(self.make),
                 "arguments": source.plain(self.arguments),
-                "settings": self.settings.model_dump(mode="json"),
+                "settings": source.plain(self.settings),
                 "data": data if isinstance(data, str) else data[self.split],
                 "needs": [need.key(data) for need in self.needs],
             }

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.experiments.benchmarks.readers.labels import labelled_rows
 from gauge.masks import Protocol
-from gauge.registry import IMPUTERS, pick
+from gauge.registry import IMPUTERS, KINDS, Kind
 from gauge.training.metrics import ACCURACY, Metric
 from gauge.training.settings import Settings, TrainSettings
 
@@ -268,3 +269,6 @@ class Benchmark:
             options = {name: options[name] for name in accepted & options.keys()}
         options |= overrides.imputer_options.model_extra or {}
         return replace(changed, imputer=imputer, imputer_options=options)
+
+
+BENCHMARKS: Kind[Benchmark] = KINDS["benchmarks"]

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, imputer_stage, seeded_with
-from gauge.registry import METHODS, PLANS, pick
+from gauge.registry import METHODS, Kind
 from gauge.training.stages import Stage
 from gauge.types import Method
 
@@ -39,6 +40,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", self.rows or (next(iter(self.variants)),))
+
+
+PLANS: Kind[Plan] = Kind("plan", "gauge.experiments.plans")
 
 
 def baseline_plan(

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import nn
 
+from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, seeded_with
@@ -11,7 +12,6 @@ from gauge.experiments.plans import Variant, baseline_plan
 from gauge.imputers.mopoe import known_coders
 from gauge.methods.multiae import AutoEncoder, MultiAE, encoder_width
 from gauge.model.nn.conv import CHANNELS
-from gauge.registry import pick
 from gauge.training.stages import Stage
 
 __all__ = ["PLAN", "unsupported"]

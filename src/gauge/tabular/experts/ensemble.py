@@ -15,10 +15,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from gauge.choices import pick
 from gauge.masks import UpTo
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.combination import Combination
-from gauge.registry import pick
 from gauge.tabular.experts import Expert, Folds, Saved
 from gauge.tabular.experts.linear import Linear
 from gauge.tabular.experts.trees import Trees

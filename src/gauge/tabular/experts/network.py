@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.masks import Complete, UpTo
 from gauge.methods.gauge_plus import GaugePlus
@@ -24,7 +25,7 @@ from gauge.model.encoders.tokens import Tokens
 from gauge.model.gauge import UNGATED, Gating
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
-from gauge.registry import IMPUTERS, pick
+from gauge.registry import IMPUTERS
 from gauge.tabular.table.columns import FINE_COLUMNS, Column, Image, PretrainedText, Text
 from gauge.tabular.table.pretrained import Pretrained
 from gauge.tabular.table.schema import Schema

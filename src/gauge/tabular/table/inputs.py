@@ -14,7 +14,7 @@ from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from gauge.registry import pick
+from gauge.choices import pick
 from gauge.tabular.table.columns import FINE_COLUMNS, WHOLE
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gauge.registry import pick
+from gauge.choices import pick
 from gauge.tabular.table.columns import CATEGORIES, TOLERATED, ImageFiles, missing
 from gauge.tabular.table.inputs import as_pandas, target_problems, width_problems
 from gauge.tabular.table.kinds import IMAGE_BYTES, infer_kind, pick_kind

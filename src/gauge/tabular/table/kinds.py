@@ -4,7 +4,7 @@ import re
 
 import pandas as pd
 
-from gauge.registry import pick
+from gauge.choices import pick
 from gauge.tabular.table.columns import COLUMNS, IMAGE_SUFFIXES, missing
 from gauge.tabular.table.numbers import Writing, looks_like_codes
 

@@ -10,9 +10,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
-from gauge.registry import pick
 from gauge.tabular.table.arrays import ANYWHERE, LISTED, by_modality, cells, columns_from_json, encode_rows
 from gauge.tabular.table.columns import (
     COLUMNS,

@@ -1,0 +1,3 @@
+from .dataset import Dataset as Dataset
+
+__all__: list[str]
