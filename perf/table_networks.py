@@ -28,8 +28,8 @@ from tabm import TabM
 from torch import Tensor
 
 from gauge import GaugeClassifier
-from gauge.tabular.scores import scores
 from gauge.training.checkpoint import write_text
+from gauge.training.metrics import scores
 from gauge.training.provenance import commit, hardware
 
 RESULTS = Path(__file__).parent / "results" / "table_networks.json"

@@ -41,9 +41,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gauge import GaugeClassifier
-from gauge.tabular.scores import area_under_curve, scores
 from gauge.tabular.table.kinds import infer_kind
 from gauge.training.checkpoint import write_text
+from gauge.training.metrics import area_under_curve, bootstrap, scores
 from gauge.training.provenance import commit, hardware
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
@@ -52,7 +52,6 @@ RATES = (0.0, 0.3, 0.7)
 TEST = 0.3  # share of the rows
 ROWS = 2000  # at most, drawn from larger tables
 COMPONENTS = 30  # of pixels and of TF-IDF vectors, for trees
-RESAMPLES = 50  # of the test rows, for standard errors
 PATCH = 24  # pixels along a side of a piece of a texture
 
 
@@ -357,9 +356,7 @@ def _difference(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> li
     def difference(rows: np.ndarray) -> float:
         return area_under_curve(first[rows], labels[rows]) - area_under_curve(second[rows], labels[rows])
 
-    draw = np.random.default_rng(0)
-    resampled = [difference(draw.integers(0, len(labels), len(labels))) for _ in range(RESAMPLES)]
-    return [round(difference(np.arange(len(labels))), 5), round(float(np.nanstd(resampled)), 5)]
+    return [round(difference(np.arange(len(labels))), 5), round(float(np.std(bootstrap(difference, labels))), 5)]
 
 
 def main() -> None:

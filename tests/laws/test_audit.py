@@ -5,10 +5,11 @@ from dataclasses import asdict
 import pytest
 import torch
 from helpers import CLASSES, dataset, gauge, imputer, unit_encoder
+from scipy.stats import spearmanr
 from torch import nn
 
 from gauge.methods.late_fusion import LateFusion
-from gauge.training.audit import Audit, audit
+from gauge.training.audit import Audit, _rank_correlation, audit
 from gauge.training.inference import predict_split
 from gauge.training.metrics import ACCURACY
 from gauge.types import Evidence
@@ -75,6 +76,14 @@ def test_exact_scores_correlate_perfectly_with_exact_effects(test_split):
     assert -1 <= found.rank_correlation <= 1
     assert found.changed >= found.better + found.worse
     assert found.samples == 60
+
+
+def test_the_rank_correlation_counts_ties_as_spearman_does():
+    first, second = torch.tensor([[1.0, 1.0, 2.0, 3.0], [4.0, 3.0, 2.0, 1.0]]), torch.tensor([[0.0, 5.0, 5.0, 9.0]] * 2)
+    expected = [spearmanr(*pair).statistic for pair in zip(first, second, strict=True)]
+    assert _rank_correlation(first, second) == pytest.approx(sum(expected) / 2)
+    constant = torch.cat([first, torch.ones(1, 4)]), torch.cat([second, second[:1]])
+    assert _rank_correlation(*constant) == pytest.approx(sum(expected) / 2), "a sample of equal scores has no ranks"
 
 
 def test_an_audit_of_complete_data_has_no_imputed_units_to_judge():

@@ -12,7 +12,6 @@ from gauge import GaugeClassifier
 from gauge.deploy.scoring import predict_table
 from gauge.tabular.evidence.evaluation import shown_labels
 from gauge.tabular.experts.ensemble import choose_experts, make_folds
-from gauge.tabular.scores import area_under_curve, calibration_error, scores
 from gauge.tabular.table.inputs import class_positions
 from gauge.tabular.table.schema import Schema
 
@@ -274,12 +273,3 @@ def test_folds_hold_out_every_row_once_except_the_only_one_of_a_class():
     for train, rows in folds:
         assert not set(train) & set(rows)
         assert set(labels[train]) == {0, 1, 2}
-
-
-def test_scores_agree_with_their_definitions():
-    probabilities = np.array([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7], [0.9, 0.1]])
-    labels = np.array([0, 1, 1, 0])
-    assert area_under_curve(probabilities, labels) == 1.0
-    assert calibration_error(probabilities, labels) == pytest.approx((0.2 + 0.6 + 0.3 + 0.1) / 4)
-    assert scores(probabilities, labels)["log_loss"] == pytest.approx(-np.log([0.8, 0.4, 0.7, 0.9]).mean())
-    assert np.isnan(area_under_curve(probabilities, np.zeros(4, int)))

@@ -2,10 +2,26 @@
 
 import numpy as np
 import pytest
+import sklearn.metrics
+from sklearn.calibration import calibration_curve
 from sklearn.metrics import roc_auc_score
 
 from gauge import TrainSettings
-from gauge.training.metrics import ACCURACY, AUC, METRICS, calibration_error, log_loss
+from gauge.training import metrics
+from gauge.training.metrics import (
+    ACCURACY,
+    AUC,
+    CALIBRATION_BINS,
+    METRICS,
+    area_under_curve,
+    bootstrap,
+    calibration_error,
+    expected_calibration_error,
+    log_loss,
+    quantiles,
+    reliability,
+    scores,
+)
 
 
 def binary(seed: int, samples: int = 400, signal: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -99,6 +115,74 @@ def test_calibration_error_is_the_distance_of_accuracy_from_confidence():
 def test_log_loss_of_a_fair_coin_is_log_two_and_impossible_answers_cost_a_finite_amount():
     assert log_loss(np.full((4, 2), 0.5), np.array([0, 1, 0, 1])) == pytest.approx(np.log(2))
     assert log_loss(np.array([[1.0, 0.0]]), np.array([1])) == pytest.approx(-np.log(1e-7))
+
+
+def several(classes: int, samples: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(classes)
+    return draw.dirichlet(np.ones(classes), samples), draw.integers(0, classes, samples)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_scores_are_those_of_scikit_learn(classes):
+    probabilities, labels = several(classes)
+    found = scores(probabilities, labels)
+    assert found["accuracy"] == sklearn.metrics.accuracy_score(labels, probabilities.argmax(1))
+    assert found["log_loss"] == pytest.approx(sklearn.metrics.log_loss(labels, probabilities))
+    chances = probabilities[:, 1] if classes == 2 else probabilities
+    assert found["auc"] == pytest.approx(roc_auc_score(labels, chances, multi_class="ovr"))
+    assert found["calibration_error"] == calibration_error(probabilities, labels)
+
+
+def test_an_area_is_averaged_over_the_classes_that_occur():
+    probabilities, labels = several(4)
+    labels = np.where(labels == 2, 0, labels)
+    areas = [roc_auc_score(labels == label, probabilities[:, label]) for label in (0, 1, 3)]
+    assert area_under_curve(probabilities, labels) == pytest.approx(np.mean(areas))
+    assert np.isnan(area_under_curve(probabilities, np.zeros(300, int)))
+
+
+def test_the_bins_of_a_calibration_error_are_those_of_scikit_learn():
+    draw = np.random.default_rng(0)
+    confidence = draw.uniform(size=2000).astype(np.float32)
+    right = draw.uniform(size=2000) < confidence**2
+    shares, means = calibration_curve(right, confidence, n_bins=CALIBRATION_BINS)
+    found = reliability(confidence, right)
+    assert [row[0] for row in found["bins"]] == pytest.approx(means.tolist(), abs=1e-4)
+    assert [row[1] for row in found["bins"]] == pytest.approx(shares.tolist(), abs=1e-4)
+    assert sum(row[2] for row in found["bins"]) == 2000
+    by_bins = sum(abs(mean - share) * count for mean, share, count in found["bins"]) / 2000
+    assert found["ece"] == expected_calibration_error(confidence, right) == pytest.approx(by_bins, abs=1e-4)
+
+
+def pairwise(rows: list[np.ndarray], labels: np.ndarray) -> np.ndarray:
+    """The covariance of AUCs by its definition, over all pairs of a positive and a negative sample (DeLong et al. 1988)."""
+    positive, negative = labels == 1, labels != 1
+    wins = [(s[positive][:, None] > s[negative]) + 0.5 * (s[positive][:, None] == s[negative]) for s in rows]
+    first, second = (np.atleast_2d(np.cov([each.mean(axis) for each in wins])) for axis in (1, 0))
+    return first / positive.sum() + second / negative.sum()
+
+
+@pytest.mark.parametrize("digits", [8, 1])
+def test_delong_by_ranks_is_delong_by_pairs_with_and_without_ties(digits):
+    (first, labels), (second, _) = binary(3), binary(4)
+    rows = [each[:, 1].round(digits) for each in (first, second)]
+    np.testing.assert_allclose(metrics._delong(rows, labels), pairwise(rows, labels), rtol=1e-10)
+    np.testing.assert_allclose(metrics._delong(rows[:1], labels), pairwise(rows[:1], labels), rtol=1e-10)
+
+
+def test_delong_takes_memory_for_samples_not_for_pairs():
+    probabilities, labels = binary(5, samples=200_000)  # 10 billion pairs
+    low, high = AUC.interval(probabilities, labels)
+    assert 0 < high - low < 0.01
+
+
+def test_a_bootstrap_draws_as_many_of_each_class_as_there_are():
+    labels = np.array([0] * 30 + [1] * 10)
+    drawn = bootstrap(lambda rows: np.bincount(labels[rows]), labels)
+    assert drawn.shape == (metrics.RESAMPLES, 2)
+    assert (drawn == [30, 10]).all()
+    low, high = quantiles(bootstrap(lambda rows: rows.mean(), labels))
+    assert low < np.arange(40).mean() < high
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=str)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score, roc_curve
 from torch import Tensor
 
@@ -28,6 +29,7 @@ from gauge.model.trust import known_rightness, rightness
 from gauge.model.trust import per_unit as per_unit_values
 from gauge.registry import SCORERS
 from gauge.training.inference import masked_batches
+from gauge.training.metrics import reliability
 from gauge.types import Batch, Prediction
 
 Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
@@ -52,8 +54,9 @@ class Audit:
     observed units from wrong ones, and `separation_modalities` the same for the mean of a modality's units. `curves` has
     the shares of right units that are found where 0, 2, ... 100 % of the wrong ones are taken for right. With learned
     trust, which takes the place of the gate, `gate` is the paper's gate on the same network before training. `calibration`
-    has, for observed and imputed units, the expected calibration error and for each tenth of the trust its mean, the share
-    that is right and the count; for imputed units also with the network's own heads as judge, as trust was taught.
+    has, for observed and imputed units, the expected calibration error and for each of its bins the mean trust, the share
+    that is right and the count (see `reliability`); for imputed units also with the network's own heads as judge, as trust
+    was taught.
     """
 
     protocol: str
@@ -150,7 +153,7 @@ def audit(
         samples=len(chosen),
         threshold=float(gauge.gate.threshold) if learned else None,
         log_temperature=float(gauge.gate.log_temperature) if learned else None,
-        rank_correlation=float(_rank_correlation(values["taylor"], values["exact, signed"].abs()).mean()),
+        rank_correlation=_rank_correlation(values["taylor"], values["exact, signed"].abs()),
         gate_observed=float(gates[facts.observed].mean()),
         gate_imputed=float(gates[~facts.observed].mean()) if bool((~facts.observed).any()) else None,
         changed=int((per_sample["without gates"] != per_sample["with gates"]).sum()),
@@ -333,19 +336,8 @@ def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
         among = kind & facts.seen & facts.known
         if not among.any():
             continue
-        found[name] = reliability(trust[among], rightness_of[among])
+        found[name] = reliability(trust[among].numpy(), rightness_of[among].numpy())
     return found
-
-
-def reliability(trust: Float[Tensor, "u"], right: Float[Tensor, "u"]) -> dict[str, Any]:
-    """The expected calibration error of trust, and for each tenth of it the mean, the share that is right and the count."""
-    value, right = trust.double(), right.double()
-    tenth = (10 * value).long().clamp_max(9)
-    count = torch.bincount(tenth, minlength=10)
-    mean, share = (torch.bincount(tenth, each, minlength=10) / count.clamp_min(1) for each in (value, right))
-    bins = torch.stack([mean, share, count.double()], 1)
-    error = float(((mean - share).abs() * count).sum() / count.sum())
-    return {"ece": error, "bins": [[round(x, 4) for x in row] for row in bins.tolist() if row[2]]}
 
 
 def _within(values: Tensor, right: Tensor, wrong: Tensor) -> float:
@@ -355,8 +347,7 @@ def _within(values: Tensor, right: Tensor, wrong: Tensor) -> float:
     return float(((wins * pairs).sum((1, 2)) / pairs.sum((1, 2))).mean())
 
 
-def _rank_correlation(first: Tensor, second: Tensor) -> Float[Tensor, "b"]:
-    """Spearman's, for each sample over its units."""
-    ranks = [values.argsort(1).argsort(1).double() for values in (first, second)]
-    ranks = [rank - rank.mean(1, keepdim=True) for rank in ranks]
-    return (ranks[0] * ranks[1]).sum(1) / (ranks[0].norm(dim=1) * ranks[1].norm(dim=1))
+def _rank_correlation(first: Tensor, second: Tensor) -> float:
+    """Spearman's over the units of a sample, as a mean over samples. A sample whose values are all equal has none."""
+    pairs = [pair for pair in zip(first.numpy(), second.numpy(), strict=True) if all(np.ptp(each) > 0 for each in pair)]
+    return float(np.mean([spearmanr(*pair).statistic for pair in pairs])) if pairs else float("nan")

@@ -1,15 +1,21 @@
-"""Metrics with 95 % intervals, and the paired comparison of two methods on the same samples."""
+"""The one definition of every score of class probabilities, with 95 % intervals, and the paired comparison of two methods.
+
+accuracy            the share of samples whose most probable class is the right one
+log loss            the mean of -log max(p(right class), 1e-7), in nats
+AUC                 of two classes the second against the first, of more each against the rest, averaged; ties count half
+calibration error   Σ_bins |Σ (correct - confidence)| / n over 15 bins of equal width of the confidence
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest, norm, rankdata
-from sklearn.metrics import roc_auc_score
 
-RESAMPLES = 1000
-
-BINS = 15  # of the calibration error
+RESAMPLES = 1000  # of a bootstrap
+CALIBRATION_BINS = 15  # Guo et al. 2017
+PROBABILITY_FLOOR = 1e-7  # in a logarithm: what float32 resolves near 1
 
 Interval = tuple[float, float]
 Groups = np.ndarray | None
@@ -46,7 +52,8 @@ class Metric:
         offsets = samples * np.arange(repeats)[:, None]
         drawn = _resamples(labels[:samples], None if groups is None else groups[:samples])
         rows = [(offsets + chosen).ravel() for chosen in drawn]
-        return _quantiles([self.score(probabilities[chosen], labels[chosen]) for chosen in rows])
+        low, high = quantiles([self.score(probabilities[chosen], labels[chosen]) for chosen in rows])
+        return float(low), float(high)
 
     def compare(self, first: np.ndarray, second: np.ndarray, labels: np.ndarray, groups: Groups = None) -> "Comparison":
         """Second minus first method, with a bootstrap interval and the paired test."""
@@ -54,8 +61,9 @@ class Metric:
         def difference(rows: np.ndarray | slice) -> float:
             return self.score(second[rows], labels[rows]) - self.score(first[rows], labels[rows])
 
-        values = [difference(rows) for rows in _resamples(labels, groups)]
-        return Comparison(difference(slice(None)), _quantiles(values), *self.paired(first, second, labels, groups))
+        low, high = quantiles(bootstrap(difference, labels, groups))
+        interval = float(low), float(high)
+        return Comparison(difference(slice(None)), interval, *self.paired(first, second, labels, groups))
 
 
 @dataclass(frozen=True)
@@ -68,26 +76,78 @@ class Comparison:
     test: str
 
 
+def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """All scores, by name; labels are class numbers.
+
+    >>> scores(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 1]))["accuracy"]
+    1.0
+    """
+    return {name: score(probabilities, labels) for name, score in SCORES.items()}
+
+
+def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The share of samples whose most probable class is the right one."""
+    return float((probabilities.argmax(1) == labels).mean())
+
+
+def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The mean negative log probability of the right class, in nats; probabilities below 1e-7 count as that."""
+    right = probabilities[np.arange(len(labels)), labels]
+    return float(-np.log(np.maximum(right, PROBABILITY_FLOOR)).mean())
+
+
+def area_under_curve(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Of two classes the second against the first, of more each against the rest, averaged over those that occur; NaN where
+    there is only one."""
+    areas = []
+    for label in (1,) if probabilities.shape[1] == 2 else np.unique(labels):
+        positive = labels == label
+        ones, zeros = int(positive.sum()), int((~positive).sum())
+        if ones and zeros:  # `roc_auc_score` is many times slower in a bootstrap
+            ranks = rankdata(probabilities[:, label])[positive].sum()
+            areas.append((ranks / ones - (ones + 1) / 2) / zeros)
+    return float(np.mean(areas)) if areas else float("nan")
+
+
 def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """The expected calibration error: how far accuracy is from confidence, over 15 bins of equal width.
 
     >>> round(calibration_error(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1])), 2)
     0.4
     """
-    confidence, correct = probabilities.max(1), probabilities.argmax(1) == labels
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    gaps = np.bincount(bins, correct - confidence, minlength=BINS)
-    return float(np.abs(gaps).sum() / len(labels))
+    return expected_calibration_error(probabilities.max(1), probabilities.argmax(1) == labels)
 
 
-def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The mean negative log probability of the right class, in nats; probabilities below 1e-7 count as that."""
-    right = probabilities[np.arange(len(labels)), labels]
-    return float(-np.log(np.maximum(right, 1e-7)).mean())
+def expected_calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
+    """How far the share that is right is from the confidence, over bins of the latter; `right` may be shares."""
+    gaps = np.bincount(_bins(confidence), right - confidence.astype(float), minlength=CALIBRATION_BINS)
+    return float(np.abs(gaps).sum() / len(confidence))
 
 
-def _accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    return float((probabilities.argmax(1) == labels).mean())
+def reliability(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+    """The expected calibration error `ece`, and for each of its `bins` that is not empty the mean confidence, the share that
+    is right and the count."""
+    bins = _bins(confidence)
+    count = np.bincount(bins, minlength=CALIBRATION_BINS)
+    sums = [np.bincount(bins, each.astype(float), minlength=CALIBRATION_BINS) for each in (confidence, right)]
+    rows = [
+        [round(float(mean), 4), round(float(share), 4), float(number)]
+        for mean, share, number in zip(*(each / np.maximum(count, 1) for each in sums), count, strict=True)
+        if number
+    ]
+    return {"ece": expected_calibration_error(confidence, right), "bins": rows}
+
+
+def _bins(confidence: np.ndarray) -> np.ndarray:
+    return np.minimum((confidence.astype(float) * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
+
+
+SCORES = {
+    "accuracy": accuracy,
+    "log_loss": log_loss,
+    "auc": area_under_curve,
+    "calibration_error": calibration_error,
+}
 
 
 def _wilson(probabilities: np.ndarray, labels: np.ndarray) -> Interval:
@@ -107,18 +167,9 @@ def _mcnemar(first: np.ndarray, second: np.ndarray, labels: np.ndarray, groups: 
 
 
 def _auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Binary: of class 1; more classes: macro one-vs-rest."""
     if len(np.unique(labels)) < 2:
         raise ValueError("the AUC needs samples of at least two classes; this split has one")
-    if probabilities.shape[1] == 2:
-        return _rank_auc(probabilities[:, 1], labels == 1)
-    return float(roc_auc_score(labels, probabilities, multi_class="ovr", labels=np.arange(probabilities.shape[1])))
-
-
-def _rank_auc(scores: np.ndarray, positive: np.ndarray) -> float:
-    """The share of pairs in the right order, ties counted half; `roc_auc_score` is many times slower in a bootstrap."""
-    count = int(positive.sum())
-    return float((rankdata(scores)[positive].sum() / count - (count + 1) / 2) / (len(scores) - count))
+    return area_under_curve(probabilities, labels)
 
 
 def _auc_interval(probabilities: np.ndarray, labels: np.ndarray) -> Interval | None:
@@ -139,14 +190,20 @@ def _delong_test(first: np.ndarray, second: np.ndarray, labels: np.ndarray, grou
     )
 
 
-ACCURACY = Metric("accuracy", _accuracy, _wilson, _mcnemar)
+ACCURACY = Metric("accuracy", accuracy, _wilson, _mcnemar)
 AUC = Metric("auc", _auc, _auc_interval, _delong_test)
 METRICS = {metric.name: metric for metric in (ACCURACY, AUC)}
 
 
-def _quantiles(values: list[float]) -> Interval:
-    low, high = np.quantile(values, (0.025, 0.975))
-    return float(low), float(high)
+def bootstrap(score: Callable[[np.ndarray], Any], labels: np.ndarray, groups: Groups = None) -> np.ndarray:
+    """The score of each resample, `RESAMPLES` of them; it is given the rows, which are drawn within each class. Groups are
+    drawn as a whole."""
+    return np.array([score(rows) for rows in _resamples(labels, groups)])
+
+
+def quantiles(values: np.ndarray | list[float]) -> np.ndarray:
+    """The limits of the 95 % interval of resampled values, along the first axis."""
+    return np.quantile(values, (0.025, 0.975), axis=0)
 
 
 def _resamples(labels: np.ndarray, groups: Groups = None) -> Iterator[np.ndarray]:
@@ -172,14 +229,18 @@ def _delong(scores: list[np.ndarray], labels: np.ndarray, groups: Groups = None)
     positive, negative = labels == 1, labels != 1
     if min(positive.sum(), negative.sum()) < 2:
         return np.diag(np.full(len(scores), np.inf))
-    # how each positive ranks among the negatives, and each negative among the positives; ties count half
-    wins = [(s[positive][:, None] > s[negative]) + 0.5 * (s[positive][:, None] == s[negative]) for s in scores]
-    over_positive, over_negative = [w.mean(1) for w in wins], [w.mean(0) for w in wins]
+    # how each positive ranks among the negatives, and each negative among the positives; ties count half (Sun and Xu 2014)
+    ranks = np.array([rankdata(each) for each in scores])
+    among_positive, among_negative = (
+        np.array([rankdata(each[own]) for each in scores]) for own in (positive, negative)
+    )
+    over_positive = (ranks[:, positive] - among_positive) / negative.sum()
+    over_negative = 1 - (ranks[:, negative] - among_negative) / positive.sum()
     if groups is not None:
         number = np.unique(groups, return_inverse=True)[1]
         parts = np.zeros((len(scores), len(labels)))
-        parts[:, positive] = (np.array(over_positive) - np.mean(over_positive, 1)[:, None]) / positive.sum()
-        parts[:, negative] = (np.array(over_negative) - np.mean(over_negative, 1)[:, None]) / negative.sum()
+        parts[:, positive] = (over_positive - over_positive.mean(1, keepdims=True)) / positive.sum()
+        parts[:, negative] = (over_negative - over_negative.mean(1, keepdims=True)) / negative.sum()
         sums = np.array([np.bincount(number, part) for part in parts])
         return sums @ sums.T * sums.shape[1] / (sums.shape[1] - 1)
     return np.atleast_2d(np.cov(over_positive)) / positive.sum() + np.atleast_2d(np.cov(over_negative)) / negative.sum()

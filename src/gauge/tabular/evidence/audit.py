@@ -16,7 +16,7 @@ from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain
 from gauge.tabular.evidence.cell_trust import SWAPPED, Trust, swap
 from gauge.tabular.table.rows import Rows
-from gauge.training.audit import reliability
+from gauge.training.metrics import reliability
 
 HIDDEN = 0.2  # share of the known cells
 
@@ -104,7 +104,7 @@ def audit_cells(trust: Trust, rows: Rows, network: GaugePlus | None, *, seed: in
         | ({"within columns": float(within.mean())} if len(within) else {}),
         separation_observed=_separation(found, ~wrong, known),
         calibration={
-            name: reliability(*(torch.from_numpy(each[among].astype(float)) for each in (believed[name], truth)))
+            name: reliability(believed[name][among], truth[among])
             for name, (truth, among) in compared.items()
             if among.any()
         },

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.scores import METRICS, bootstrap, scores
 from gauge.tabular.table.inputs import class_positions, has_label, report_unlabelled
+from gauge.training.metrics import SCORES, bootstrap, quantiles, scores
 
 NAMES = {"log_loss": "log loss", "auc": "AUC", "calibration_error": "calibration error"}
 
@@ -57,13 +57,13 @@ def evaluate(
 
         def score(rows: np.ndarray, given: np.ndarray = probabilities, chosen: np.ndarray = predicted) -> np.ndarray:
             values = scores(given[rows], labels[rows]) | {"accuracy": float((chosen[rows] == labels[rows]).mean())}
-            return np.array([values[metric] for metric in METRICS])
+            return np.array([values[metric] for metric in SCORES])
 
-        low, high = pd.DataFrame(bootstrap(score, len(labels))).quantile([0.025, 0.975]).to_numpy()
+        low, high = quantiles(bootstrap(score, labels))
         values = score(np.arange(len(labels)))
         lines += [
             {"model": name, "metric": metric, "value": value, "low": below, "high": above}
-            for metric, value, below, above in zip(METRICS, values, low, high, strict=True)
+            for metric, value, below, above in zip(SCORES, values, low, high, strict=True)
         ]
     counts = np.zeros((len(classes), len(classes)), int)
     np.add.at(counts, (labels, decided), 1)

@@ -22,9 +22,9 @@ from gauge.model.combination import Combination
 from gauge.tabular.experts import Expert, Folds, Saved
 from gauge.tabular.experts.linear import Linear
 from gauge.tabular.experts.trees import Trees
-from gauge.tabular.scores import scores
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.training.metrics import scores
 from gauge.training.recorded import Recorded
 
 BESIDE: dict[str, type[Expert]] = {"trees": Trees, "linear": Linear}  # the experts beside the network
