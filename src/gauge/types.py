@@ -19,6 +19,11 @@ SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
 SHOWN_SAMPLES = 4  # in the repr of a prediction
 
 
+class UnsupportedError(ValueError):
+    """A method or an imputer does not support the modalities of a benchmark, or what is missing in it. In a table of several
+    methods its row says so; any other error ends the run."""
+
+
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
     """The flags with trailing axes of size one, so that they broadcast over `values`."""
     return observed.reshape(observed.shape + (1,) * (values.ndim - observed.ndim))

@@ -4,12 +4,17 @@ import time
 from concurrent.futures import Future
 
 import pytest
+import torch
 from helpers import unchecked
 
+from gauge.experiments import runner as runners
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.runner import Runner, TimeIsUpError, _run_in_order, _tasks
 from gauge.experiments.workspace import Workspace
+from gauge.training import checkpoint
+from gauge.training.stages import StageStore
+from gauge.types import UnsupportedError
 
 QUICK = {stage: {"epochs": 1} for stage in ("imputer", "backbone", "finetune")}
 
@@ -72,7 +77,7 @@ def test_a_runner_stops_at_its_deadline_and_loses_no_epoch(tmp_path):
 def test_a_method_that_cannot_serve_the_benchmark_does_not_stop_the_others(tmp_path, monkeypatch):
     def run(workspace, experiment, protocols):
         if experiment.variant == "v1":
-            raise ValueError("it needs an image")
+            raise UnsupportedError("it needs an image")
         return [experiment.variant]
 
     monkeypatch.setattr(Workspace, "run", run)
@@ -82,6 +87,56 @@ def test_a_method_that_cannot_serve_the_benchmark_does_not_stop_the_others(tmp_p
     assert runner.refused == {"gauge:v1": "it needs an image"}
     with pytest.raises(ValueError, match="gauge:v1: it needs an image"):
         Runner(tmp_path, "cpu").run(experiments("v1"))
+
+
+@pytest.mark.parametrize(
+    "message", ["the prediction for sample 3 of test is not finite", "model.safetensors is damaged"]
+)
+def test_any_other_failure_ends_the_run_with_its_message(tmp_path, monkeypatch, message):
+    started = []
+
+    def run(workspace, experiment, protocols):
+        started.append(experiment.variant)
+        raise ValueError(message)
+
+    monkeypatch.setattr(Workspace, "run", run)
+    runner = Runner(tmp_path, "cpu")
+    with pytest.raises(ValueError, match=message) as raised:
+        runner.run(experiments("v1", "v2"))
+    assert not isinstance(raised.value, UnsupportedError)
+    assert started == ["v1"]
+    assert not runner.refused
+
+
+def test_predictions_that_are_not_finite_are_no_row_of_a_table(tmp_path, monkeypatch):
+    """The weights of a trained stage break between two runs; the error reaches the user."""
+    (experiment,) = experiments("masked")
+    workspace = Workspace(tmp_path, "cpu")
+    job = workspace.job(experiment)
+    tensors = job.store.trained(job.stage).module.state_dict()
+    broken = {
+        name: torch.full_like(each, torch.nan) if each.is_floating_point() else each for name, each in tensors.items()
+    }
+    metadata = checkpoint.load(job.model_path)[1]
+    checkpoint.save(job.model_path, broken, metadata)
+    with pytest.raises(ValueError, match="not finite"):
+        Runner(tmp_path, "cpu").run([experiment], ("complete",))
+
+
+def test_a_worker_reports_a_failed_stage_and_leaves_an_unsupported_one_to_its_experiment(tmp_path, monkeypatch):
+    monkeypatch.setattr(runners, "_workspace", Workspace(tmp_path, "cpu"), raising=False)
+    task = _tasks(experiments("v1"))[0]
+    for error in (UnsupportedError("it needs an image"), ValueError("it is damaged")):
+
+        def trained(store, stage, error=error):
+            raise error
+
+        monkeypatch.setattr(StageStore, "trained", trained)
+        if isinstance(error, UnsupportedError):
+            assert runners._work(task, ()) is None
+        else:
+            with pytest.raises(ValueError, match="it is damaged"):
+                runners._work(task, ())
 
 
 def test_what_is_trained_is_evaluated_before_more_is_trained():

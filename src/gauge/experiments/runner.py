@@ -19,6 +19,7 @@ from gauge.registry import load_plugin, plugin_files
 from gauge.training.device import device_of_job
 from gauge.training.loop import Epoch
 from gauge.training.stages import OnEpoch, silent
+from gauge.types import UnsupportedError
 
 Results = list[tuple[Result, Path]]
 
@@ -40,8 +41,9 @@ class Runner:
     refused: dict[str, str] = field(default_factory=dict)
 
     def run(self, experiments: Sequence[Experiment], protocols: tuple[str, ...] = ()) -> list[Results]:
-        """The results of every experiment, in order. Raises `TimeIsUpError` at the deadline. A method that cannot serve the
-        benchmark has no results, and the reason is in `refused`; if that is so for all, it is an error."""
+        """The results of every experiment, in order. Raises `TimeIsUpError` at the deadline. A method that does not
+        support the benchmark has no results, and the reason is in `refused`; if that is so for all, it is an error, and so
+        is anything else that fails."""
         if self.jobs == 1:
             workspace = self.workspace(self.on_epoch)
             outcomes = [_run(workspace, experiment, protocols) for experiment in experiments]
@@ -54,7 +56,7 @@ class Runner:
             if isinstance(outcome, str):
                 self.refused[str(experiment.row)] = outcome
         if outcomes and all(isinstance(outcome, str) for outcome in outcomes):
-            raise ValueError("; ".join(f"{row}: {reason}" for row, reason in self.refused.items()))
+            raise UnsupportedError("; ".join(f"{row}: {reason}" for row, reason in self.refused.items()))
         return [[] if isinstance(outcome, str) else outcome for outcome in outcomes]
 
     def workspace(self, on_epoch: OnEpoch) -> Workspace:
@@ -155,7 +157,7 @@ def _run(workspace: Workspace, experiment: Experiment, protocols: tuple[str, ...
     """The results, or the reason why the method cannot serve the benchmark."""
     try:
         return workspace.run(experiment, protocols)
-    except ValueError as error:
+    except UnsupportedError as error:
         return str(error)
 
 
@@ -164,7 +166,7 @@ def _work(task: _Task, protocols: tuple[str, ...]) -> Results | str | None:
         return _run(_workspace, task.experiment, protocols)
     job = _workspace.job(task.experiment)
     (stage,) = (stage for stage in job.stage.all() if stage.identity == task.stage)
-    with suppress(ValueError):  # the experiment that needs the stage reports it
+    with suppress(UnsupportedError):  # the experiment that needs the stage reports it
         if job.store.about(stage) is None:
             job.store.trained(stage)
     return None

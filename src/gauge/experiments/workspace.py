@@ -18,7 +18,7 @@ from gauge.training import checkpoint, source
 from gauge.training.device import pick_device
 from gauge.training.inference import predict_split
 from gauge.training.stages import OnEpoch, Stage, StageStore, silent
-from gauge.types import Method
+from gauge.types import Method, UnsupportedError
 
 # of a stage, in its results; `steps` and `sum_of_rates` are those until the epoch that was kept
 DETAILS = ("config", "settings", "epochs", "best", "steps", "sum_of_rates", "scalars", "train_seconds", "train_rows")
@@ -136,7 +136,7 @@ class Workspace:
             return {}
         measured: dict[str, float] = {}  # an epoch of each kind
         for stage, store in waiting.values():
-            with suppress(ValueError):  # of a method that cannot serve the benchmark
+            with suppress(UnsupportedError):  # of a method that cannot serve the benchmark
                 if _kind(stage) not in measured:
                     measured[_kind(stage)] = stage.seconds_per_epoch(store.rows(stage), store.val)
         return {name: stage.settings.epochs * measured.get(_kind(stage), 0.0) for name, (stage, _) in waiting.items()}

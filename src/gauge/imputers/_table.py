@@ -10,7 +10,7 @@ from gauge.data import Dataset
 from gauge.imputers.nearest import Nearest
 from gauge.model.nn.tabular import CellHeads, by_cell
 from gauge.randomness import choose, derive
-from gauge.types import Batch, Imputer
+from gauge.types import Batch, Imputer, UnsupportedError
 
 DRAWS = 3  # of imputed numbers, each without some of the observed cells
 
@@ -33,7 +33,7 @@ def find_table(train: Dataset, imputer: str) -> str:
     """The modality whose cells have their own flags."""
     tables = [name for name, features in train.layout.items() if features is not None]
     if len(tables) != 1:
-        raise ValueError(f"{imputer} fills one table with a flag for each cell; the data has {len(tables)}")
+        raise UnsupportedError(f"{imputer} fills one table with a flag for each cell; the data has {len(tables)}")
     return tables[0]
 
 

@@ -25,7 +25,7 @@ from gauge.model.nn.resnet import ResNet
 from gauge.model.nn.streams import side_by_side
 from gauge.model.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
 from gauge.randomness import choose, derive, uniform
-from gauge.types import Batch, Imputer
+from gauge.types import Batch, Imputer, UnsupportedError
 
 __all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
 
@@ -203,20 +203,20 @@ def _roles(train: Dataset, table: str | None, image: str | None) -> Roles:
     chosen = (table or _only(tables, "table"), image or _only(images, "image"))
     others = set(train.shapes) - set(chosen)
     if others:
-        raise ValueError(f"TIP reads one table and one image; the data also has {sorted(others)}: remove it")
+        raise UnsupportedError(f"TIP reads one table and one image; the data also has {sorted(others)}: remove it")
     return Roles(*chosen, train.shapes)
 
 
 def _only(names: Sequence[str], what: str) -> str:
     if len(names) != 1:
-        raise ValueError(f"TIP needs one {what}, found {len(names)} {list(names)}; name it: {what}=...")
+        raise UnsupportedError(f"TIP needs one {what}, found {len(names)} {list(names)}; name it: {what}=...")
     return names[0]
 
 
 def _check_images(observed: Tensor, name: str, index: Tensor) -> None:
     missing = ~observed.reshape(len(index), -1).all(1)
     if missing.any():
-        raise ValueError(
+        raise UnsupportedError(
             f"sample {int(index[missing][0])} has no {name!r} ({int(missing.sum())} such); TIP completes tables from "
             "images and needs all of them; drop these samples or choose another imputer"
         )

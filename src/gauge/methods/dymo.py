@@ -19,7 +19,7 @@ from gauge.methods.any_subset import TEMPERATURE, AnySubset, one_hot, under_subs
 from gauge.methods.mtl import subset_code
 from gauge.model.frozen import Frozen
 from gauge.model.units import whole_modalities
-from gauge.types import Batch, Method, Prediction, SupportsComplete, Units
+from gauge.types import Batch, Method, Prediction, SupportsComplete, Units, UnsupportedError
 
 __all__ = ["DyMo", "Selection"]
 
@@ -97,7 +97,7 @@ class DyMo(Method):
         self.to(train.device)
         missing = sorted(set(range(len(self.prototypes))) - set(train.labels.unique().tolist()))
         if missing:
-            raise ValueError(
+            raise UnsupportedError(
                 f"the {train.split} split has no sample of class {missing[0]} ({len(missing)} such), so DyMo has no "
                 "statistics for it; add samples, or leave the class out of the model"
             )

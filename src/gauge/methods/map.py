@@ -18,7 +18,7 @@ from gauge.model.gates import FEW_UNITS
 from gauge.model.network import Network
 from gauge.model.nn.attention import small_parameter
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Batch, Method, Prediction, Units, UnsupportedError
 
 __all__ = ["MAP"]
 
@@ -51,7 +51,7 @@ class MAP(Method):
     ) -> None:
         super().__init__()
         if not isinstance(classifier.backbone, Transformer):
-            raise ValueError(
+            raise UnsupportedError(
                 f"MAP adds prompts before every block, which {type(classifier.backbone).__name__} does not expose; use "
                 "gauge.model.backbones.transformer.Transformer"
             )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gauge.model.nn.attention import small_parameter
 from gauge.model.nn.streams import side_by_side
-from gauge.types import Batch, Encoder, Units
+from gauge.types import Batch, Encoder, Units, UnsupportedError
 
 
 def whole_modalities(visible: Bool[Tensor, "b n"], modality: Int[Tensor, "n"], count: int) -> Bool[Tensor, "b m"]:
@@ -115,7 +115,9 @@ class UnitEncoder(nn.Module):
         }
         changed = [name for name in encoders if encoders[name] is not self.encoders[name]]
         if not changed:
-            raise ValueError(f"none of the encoders of {list(encoders)} makes a grid of its images; use a grid encoder")
+            raise UnsupportedError(
+                f"none of the encoders of {list(encoders)} makes a grid of its images; use a grid encoder"
+            )
         width, shared = self.modality_embedding.embedding_dim, self.shared_embedding
         other = UnitEncoder(encoders, width, shared_embedding=shared)  # type: ignore[arg-type]
         other.project, other.norms, other.modality_embedding = self.project, self.norms, self.modality_embedding

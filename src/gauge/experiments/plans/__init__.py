@@ -15,7 +15,7 @@ from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, imputer_stage, seeded_with
 from gauge.registry import METHODS, Kind
 from gauge.training.stages import Stage
-from gauge.types import Method
+from gauge.types import Method, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def last_stage(benchmark: Benchmark, method: str, variant: str, seed: int) -> St
     pick(plan.variants, variant, f"{method} variant")
     reason = plan.unsupported(benchmark)
     if reason:
-        raise ValueError(f"method {variant!r} cannot serve {benchmark.name}: {reason}; use another method")
+        raise UnsupportedError(f"method {variant!r} cannot serve {benchmark.name}: {reason}; use another method")
     return plan.stage(benchmark, variant, seed)
 
 
