@@ -65,7 +65,7 @@ def test_two_processes_give_the_model_of_one_although_one_was_killed_and_both_re
 
 
 def test_a_method_that_counts_over_an_epoch_is_refused_in_several_processes(monkeypatch):
-    monkeypatch.setattr(distributed, "world", lambda: 2)
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
     with pytest.raises(
         ValueError, match="AnySubset compares samples of a batch or counts over an epoch, which needs all sam"
     ):

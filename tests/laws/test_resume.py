@@ -75,7 +75,7 @@ def test_training_ends_once_no_later_epoch_could_be_better():
 
 
 def test_batches_do_not_depend_on_how_many_keys_are_computed_together(uninterrupted, monkeypatch):
-    monkeypatch.setattr("gauge.training.loop.BATCHES_AT_ONCE", 2)
+    monkeypatch.setattr("gauge.training.loop.MAX_BATCHES_OF_KEYS", 2)
     monkeypatch.setattr("gauge.randomness.KEYS_AT_ONCE", 7)
     assert_same_end(run(), uninterrupted)
 
@@ -103,7 +103,7 @@ def test_a_run_interrupted_within_an_epoch_ends_like_the_uninterrupted_one(unint
             raise InterruptedRunError
 
     interrupted(tmp_path, model=Wobbly(at_loss=stop))
-    assert checkpoint.about(tmp_path / "last.safetensors")["progress"]["epoch"] == 3
+    assert checkpoint.read_metadata(tmp_path / "last.safetensors")["progress"]["epoch"] == 3
     assert_same_end(run(tmp_path), uninterrupted)
 
 
@@ -112,7 +112,7 @@ def test_a_process_killed_within_an_epoch_ends_like_the_uninterrupted_one(uninte
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert child.returncode == -signal.SIGKILL, child.stderr
-    assert checkpoint.about(tmp_path / "last.safetensors")["progress"]["epoch"] == 2
+    assert checkpoint.read_metadata(tmp_path / "last.safetensors")["progress"]["epoch"] == 2
     assert_same_end(run(tmp_path), uninterrupted)
 
 
@@ -120,7 +120,7 @@ def test_a_large_state_is_saved_now_and_then_and_still_ends_like_the_uninterrupt
     uninterrupted, tmp_path, monkeypatch
 ):
     """A kill then costs the epochs since the last file, an exception none."""
-    monkeypatch.setattr("gauge.training.loop.LARGE", 0)
+    monkeypatch.setattr("gauge.training.loop.MAX_BYTES_SAVED_EACH_EPOCH", 0)
 
     def stop(batch, step):
         if step == 3 * STEPS + 2:
@@ -129,7 +129,7 @@ def test_a_large_state_is_saved_now_and_then_and_still_ends_like_the_uninterrupt
     interrupted(tmp_path, model=Wobbly(at_loss=stop))
     assert not (tmp_path / "last.safetensors").exists()
     interrupted(tmp_path, on_epoch=interrupt_after(4))
-    assert checkpoint.about(tmp_path / "last.safetensors")["progress"]["epoch"] == 4
+    assert checkpoint.read_metadata(tmp_path / "last.safetensors")["progress"]["epoch"] == 4
     assert_same_end(run(tmp_path), uninterrupted)
 
 

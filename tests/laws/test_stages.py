@@ -125,11 +125,11 @@ def test_a_trained_imputer_survives_an_edit_of_a_method_and_not_one_of_the_train
         with monkeypatch.context() as patch:
             edit(patch, module)
             assert stage().code == before.code
-            assert imputer != "zero" or stages.about(stage()) is not None
+            assert imputer != "zero" or stages.metadata(stage()) is not None
     with monkeypatch.context() as patch:
         edit(patch, "gauge.training.loop")
         assert stage().code != before.code
-        assert stages.about(stage()) is None
+        assert stages.metadata(stage()) is None
 
 
 def builds_on() -> dict[str, set[str]]:
@@ -225,7 +225,7 @@ def test_a_trained_stage_is_loaded_not_trained_again(tmp_path, kept):
     assert epochs == ["wobbly"]
     assert first.module is not second.module
     assert_equal(first.module.state_dict(), second.module.state_dict())
-    assert first.about["trained"].keys() == {"commit", "code", "hardware"}
+    assert first.metadata["trained"].keys() == {"commit", "code", "hardware"}
 
 
 def test_a_stage_whose_code_has_changed_is_trained_anew_and_the_log_says_so(tmp_path, caplog):
@@ -309,12 +309,12 @@ def test_an_impossible_result_is_refused(value, tmp_path):
 
 def test_a_stage_records_its_steps_its_rates_and_the_numbers_it_learned(tmp_path):
     settings = SETTINGS.model_copy(update={"epochs": 2, "batch_size": 16, "selection": (), "schedule": "cosine"})
-    about = store(tmp_path).trained(Stage("scaled", make_scaled, {}, settings)).about
+    metadata = store(tmp_path).trained(Stage("scaled", make_scaled, {}, settings)).metadata
     rates = [settings.learning_rate * (1 + math.cos(math.pi * step / 6)) / 2 for step in range(6)]  # 40 rows: 3 a epoch
-    assert about["steps"] == 6
-    assert about["sum_of_rates"] == pytest.approx(sum(rates))
-    assert about["scalars"]["start"] == {"scale": 1.0}
-    assert 0 < abs(about["scalars"]["end"]["scale"] - 1) <= 1.1 * sum(rates)
+    assert metadata["steps"] == 6
+    assert metadata["sum_of_rates"] == pytest.approx(sum(rates))
+    assert metadata["scalars"]["start"] == {"scale": 1.0}
+    assert 0 < abs(metadata["scalars"]["end"]["scale"] - 1) <= 1.1 * sum(rates)
 
 
 class Scaled(Wobbly):

@@ -159,8 +159,8 @@ def test_p_values_are_corrected_over_the_rows_of_a_condition(tmp_path):
 
 def test_a_difference_of_the_detectable_size_is_found_in_four_of_five_repetitions():
     draw = np.random.default_rng(0)
-    expected = np.mean([Difference.of(draw.normal(0, 1, 8).tolist()).detectable for _ in range(300)])
-    found = [Difference.of(draw.normal(expected, 1, 8).tolist()).p_value < 0.05 for _ in range(600)]
+    expected = np.mean([Difference.from_values(draw.normal(0, 1, 8).tolist()).detectable for _ in range(300)])
+    found = [Difference.from_values(draw.normal(expected, 1, 8).tolist()).p_value < 0.05 for _ in range(600)]
     assert np.mean(found) == pytest.approx(0.8, abs=0.06)
 
 
@@ -227,4 +227,4 @@ def test_the_same_model_under_two_names_is_known():
 def test_differences_that_are_equal_but_for_rounding_are_not_tested():
     values = [0.1, 0.3 - 0.2, 0.8 - 0.7]
     assert len(set(values)) > 1
-    assert Difference.of(values).p_value is None
+    assert Difference.from_values(values).p_value is None

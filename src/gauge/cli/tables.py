@@ -98,7 +98,7 @@ def fit(
     from gauge.tabular.estimator import GaugeClassifier
     from gauge.tabular.table.files import read_table_file, table_files, table_folder
     from gauge.tabular.table.inputs import bin_labels
-    from gauge.training.distributed import is_main, wait
+    from gauge.training.distributed import barrier, is_main
     from gauge.training.tensorboard import tensorboard_log
 
     options: dict[str, Any] = {
@@ -136,7 +136,7 @@ def fit(
     with _only_fit(out) if is_main() else nullcontext():
         with nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
             model.fit(rows, target, folder=out / TRAINING / content.hexdigest()[:12], on_epoch=log)
-        wait()
+        barrier()
         if not is_main():
             return
         (out / "model.json").unlink(missing_ok=True)  # a folder that has it is complete

@@ -103,7 +103,7 @@ def pair_of(row: Seeds, other: Seeds) -> Paired | None:
     differences = [100 * (mine.value - theirs.value) for (mine, _), (theirs, _) in both]
     shared = [_shared_stages(mine) | _shared_stages(theirs) for (mine, _), (theirs, _) in both]
     clusters = connected(shared)
-    difference = Difference.of(differences, clusters, overlap=_overlap(first))
+    difference = Difference.from_values(differences, clusters, overlap=_overlap(first))
     tested = not first.protocol.startswith("every") and all(path for pair in both for _, path in pair)
     return Paired(
         benchmark=first.benchmark,

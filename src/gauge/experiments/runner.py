@@ -167,6 +167,6 @@ def _work(task: _Task, protocols: tuple[str, ...]) -> Results | str | None:
     job = _workspace.job(task.experiment)
     (stage,) = (stage for stage in job.stage.all() if stage.identity == task.stage)
     with suppress(UnsupportedError):  # the experiment that needs the stage reports it
-        if job.store.about(stage) is None:
+        if job.store.metadata(stage) is None:
             job.store.trained(stage)
     return None

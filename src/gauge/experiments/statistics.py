@@ -26,13 +26,13 @@ class Difference:
     detectable: float | None = None
 
     @staticmethod
-    def of(
+    def from_values(
         values: Sequence[float], clusters: Sequence[Hashable] | None = None, *, overlap: float = 0.0
     ) -> "Difference":
         """`overlap` is test rows / training rows where the values come from random divisions of the same rows, whose test
         splits overlap: the corrected resampled t test (Nadeau and Bengio 2003).
 
-        >>> Difference.of([1.0, 2.0, 3.0, 5.0], clusters=["a", "b", "c", "c"]).mean
+        >>> Difference.from_values([1.0, 2.0, 3.0, 5.0], clusters=["a", "b", "c", "c"]).mean
         2.3333333333333335
         """
         names = list(range(len(values)) if clusters is None else clusters)

@@ -92,8 +92,8 @@ class Workspace:
         path = job.model_path.parent / "experiment.json"
         checkpoint.write_text(path, job.experiment.model_dump_json(indent=2, exclude_unset=True) + "\n")
         assert isinstance(trained.module, Method)
-        about = dict(trained.about)
-        return trained.module, about | {"trained": about["trained"] | ({"stale": True} if trained.stale else {})}
+        metadata = dict(trained.metadata)
+        return trained.module, metadata | {"trained": metadata["trained"] | ({"stale": True} if trained.stale else {})}
 
     def run(self, experiment: Experiment, protocols: Sequence[str] = ()) -> list[tuple[Result, Path]]:
         """The results of the experiment under each protocol (by default the benchmark's), computed or loaded."""
@@ -102,9 +102,9 @@ class Workspace:
         results = {result.protocol: (result, path) for result, path in self.finished(job, protocols)}
         waiting = [protocol for protocol in chosen if str(protocol) not in results]
         if waiting:
-            method, about = self.method(job)
-            details = {"stage": job.key, "evaluation": EVALUATION, **{name: about.get(name) for name in DETAILS}}
-            metric, trained = job.benchmark.metric, about["trained"]
+            method, metadata = self.method(job)
+            details = {"stage": job.key, "evaluation": EVALUATION, **{name: metadata.get(name) for name in DETAILS}}
+            metric, trained = job.benchmark.metric, metadata["trained"]
             for protocol in waiting:
                 result, predictions = evaluate(
                     method, job.test, protocol, experiment=experiment, metric=metric, details=details, trained=trained
@@ -114,12 +114,12 @@ class Workspace:
 
     def finished(self, job: Job, protocols: Sequence[str] = ()) -> list[tuple[Result, Path]]:
         """The results of the job that exist and belong to exactly this stage, code and test split."""
-        about = job.store.about(job.stage)
-        if about is None:
+        metadata = job.store.metadata(job.stage)
+        if metadata is None:
             return []
         names = [result_name(job.experiment, str(protocol), job.key) for protocol in job.checked(protocols)]
         paths = [path for path in (self.folder / "results" / name for name in names) if path.exists()]
-        expected = (job.key, EVALUATION, about["trained"]["code"], job.test.fingerprint)
+        expected = (job.key, EVALUATION, metadata["trained"]["code"], job.test.fingerprint)
         return [(result, path) for path in paths if _origin(result := Result.load(path)) == expected]
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, float]:
@@ -128,7 +128,7 @@ class Workspace:
         waiting: dict[str, tuple[Stage, StageStore]] = {}
         for job in map(self.job, experiments):
             for stage in job.stage.all():
-                if stage.settings.epochs and job.store.about(stage) is None:
+                if stage.settings.epochs and job.store.metadata(stage) is None:
                     fold = f" fold {job.benchmark.fold}" if job.benchmark.folds > 1 else ""
                     waiting[stage.name + fold] = (stage, job.store)
         steps = [stage.settings.epochs * stage.steps_per_epoch(store.rows(stage)) for stage, store in waiting.values()]

@@ -35,11 +35,11 @@ from gauge.types import Batch, Prediction
 Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 Tensors = dict[str, Tensor]
 
-OPEN = (
+AUDITED_SHARES = (
     0.2,
     0.8,
 )  # columns are audited whose imputed cells are right this often: elsewhere there is little to tell apart
-RATES = np.linspace(0, 1, 51)  # of wrong units that are taken for right ones, where curves have their points
+CURVE_RATES = np.linspace(0, 1, 51)  # of wrong units that are taken for right ones, where curves have their points
 
 
 @dataclass(frozen=True, repr=False)
@@ -286,7 +286,7 @@ def _curves(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s 
     if not len(labels) or labels.all() or not labels.any():
         return {}
     curves = {name: roc_curve(labels, values[name][among].numpy())[:2] for name in ("gate", "trust") if name in values}
-    return {name: np.interp(RATES, wrong, found).round(4).tolist() for name, (wrong, found) in curves.items()}
+    return {name: np.interp(CURVE_RATES, wrong, found).round(4).tolist() for name, (wrong, found) in curves.items()}
 
 
 def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Tensor) -> Audit:
@@ -315,7 +315,7 @@ def _imputed_cells(findings: Audit, facts: Facts, values: Tensors, data: Dataset
     largest = torch.where(spread > 0, facts.error.nanmedian(0, keepdim=True).values, 0.5)
     right = facts.error < largest
     share = (right & imputed).sum(0) / imputed.sum(0).clamp_min(1)
-    imputed = imputed & (share >= OPEN[0]) & (share <= OPEN[1])
+    imputed = imputed & (share >= AUDITED_SHARES[0]) & (share <= AUDITED_SHARES[1])
     if not imputed.any():
         return findings
     return replace(

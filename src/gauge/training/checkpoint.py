@@ -21,33 +21,33 @@ logger = logging.getLogger(__name__)
 FORMAT = "gauge-checkpoint-1"
 
 
-def save(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write tensors and the record `about` them, in one step."""
+def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """Write tensors and the metadata of their training, in one step."""
     content = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    text = json.dumps(about)
-    metadata = {"format": FORMAT, "about": text, "sha256": _checksum(content, text)}
-    write_bytes(path, lambda file: file.write(safetensors.torch.save(content, metadata)))
+    text = json.dumps(metadata)
+    header = {"format": FORMAT, "about": text, "sha256": _checksum(content, text)}
+    write_bytes(path, lambda file: file.write(safetensors.torch.save(content, header)))
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a checkpoint and the record about them; nothing in the file is executed."""
-    with _opened(path) as (file, metadata):
+    """The tensors of a checkpoint and their metadata; nothing in the file is executed."""
+    with _opened(path) as (file, header):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-    if "sha256" not in metadata:
+    if "sha256" not in header:
         logger.warning("%s carries no checksum: it was written by gauge-ml 0.1.0", path)
-    elif metadata["sha256"] != _checksum(tensors, metadata["about"]):
+    elif header["sha256"] != _checksum(tensors, header["about"]):
         raise ValueError(f"{path} is damaged: its checksum does not match; delete it to train it again")
-    return {name: tensor.to(device) for name, tensor in tensors.items()}, json.loads(metadata["about"])
+    return {name: tensor.to(device) for name, tensor in tensors.items()}, json.loads(header["about"])
 
 
-def about(path: Path) -> dict[str, Any]:
-    """The record about the tensors of a checkpoint, without reading them."""
-    with _opened(path) as (_, metadata):
-        return json.loads(metadata["about"])
+def read_metadata(path: Path) -> dict[str, Any]:
+    """The metadata of a checkpoint, without reading its tensors."""
+    with _opened(path) as (_, header):
+        return json.loads(header["about"])
 
 
-def _checksum(tensors: Mapping[str, Tensor], about: str) -> str:
-    digest = hashlib.sha256(about.encode())
+def _checksum(tensors: Mapping[str, Tensor], metadata: str) -> str:
+    digest = hashlib.sha256(metadata.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
@@ -60,10 +60,10 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
         raise ValueError(f"there is no checkpoint {path}")
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise ValueError(f"{path} has format {metadata.get('format')!r}, this version reads {FORMAT!r}")
-            yield file, metadata
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise ValueError(f"{path} has format {header.get('format')!r}, this version reads {FORMAT!r}")
+            yield file, header
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} is damaged or not a checkpoint ({error}); delete it to train it again") from error
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
-NAMES = "use auto, cpu, cuda, cuda:NUMBER or mps"
-LOCAL = f":{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else ""  # this process on its machine
+DEVICE_NAMES = "use auto, cpu, cuda, cuda:NUMBER or mps"
+LOCAL_INDEX = f":{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else ""  # this process on its machine
 
 
 def pick_device(name: torch.device | str | None, gpus: int | None = None) -> torch.device:
@@ -20,9 +20,9 @@ def pick_device(name: torch.device | str | None, gpus: int | None = None) -> tor
     """
     gpus = torch.cuda.device_count() if gpus is None else gpus
     if name is None or name == "auto":
-        name = f"cuda{LOCAL}" if gpus else "cpu"
+        name = f"cuda{LOCAL_INDEX}" if gpus else "cpu"
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", str(name)):
-        raise ValueError(f"there is no device {str(name)!r}; {NAMES}")
+        raise ValueError(f"there is no device {str(name)!r}; {DEVICE_NAMES}")
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= gpus:
         raise ValueError(f"{device} was asked for, but torch sees {gpus} GPUs; use cpu")

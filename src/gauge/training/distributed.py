@@ -22,7 +22,7 @@ def join_group(device: torch.device) -> None:
         atexit.register(dist.destroy_process_group)
 
 
-def world() -> int:
+def world_size() -> int:
     """The number of processes that train together."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
@@ -32,31 +32,31 @@ def is_main() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def wait() -> None:
+def barrier() -> None:
     """Returns when all processes have come here."""
-    if world() > 1:
+    if world_size() > 1:
         dist.barrier()
 
 
-def decided(value: bool) -> bool:
+def broadcast(value: bool) -> bool:
     """The value that the first process has, in all of them."""
-    if world() == 1:
+    if world_size() == 1:
         return value
     decision = [value]
     dist.broadcast_object_list(decision)
     return decision[0]
 
 
-def part_of(batch: Tensor) -> Tensor:
+def shard(batch: Tensor) -> Tensor:
     """This process's part of a batch's indices or keys; all of it where there are fewer samples than processes."""
-    return batch.tensor_split(world())[dist.get_rank()] if 1 < world() <= len(batch) else batch
+    return batch.tensor_split(world_size())[dist.get_rank()] if 1 < world_size() <= len(batch) else batch
 
 
-def averaged(value: Tensor, share: float) -> Tensor:
+def all_reduce_mean(value: Tensor, share: float) -> Tensor:
     """The mean over all processes, weighted by their shares of the batch."""
-    if world() == 1:
+    if world_size() == 1:
         return value
-    total = value * (share / world())
+    total = value * (share / world_size())
     dist.all_reduce(total)
     return total
 
@@ -74,7 +74,7 @@ class Loss(nn.Module):
 
 def parallel_loss(method: Trainable) -> nn.Module:
     """The loss of a method; with several processes its backward pass averages gradients over them."""
-    if world() == 1:
+    if world_size() == 1:
         return Loss(method)
     name = type(method).__name__
     if method.looks_across_batch or type(method).end_epoch is not Trainable.end_epoch:

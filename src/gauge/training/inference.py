@@ -12,7 +12,7 @@ from gauge.masks import Corrupted, Corruption, Protocol, mask_split, missing_rat
 from gauge.training.metrics import Metric
 from gauge.types import Batch, Method, Prediction
 
-LARGE_BATCH = 4096  # samples of a batch on a GPU
+MAX_GPU_BATCH = 4096  # samples of a batch on a GPU
 MASK_SEED = 2025  # one fixed mask per sample and protocol, whatever the method and its seed
 
 
@@ -66,7 +66,7 @@ def predict_split(
     protocols = passes(parse_protocol(protocol) if isinstance(protocol, str) else protocol, data.layout)
     logits, observed = [], []
     for each in protocols:
-        for batch in masked_batches(data, each, batch_size or (LARGE_BATCH if large else 512)):
+        for batch in masked_batches(data, each, batch_size or (MAX_GPU_BATCH if large else 512)):
             logits.append((predict or method.predict)(batch).logits)
             observed.append(batch.observed)
     probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()

@@ -20,17 +20,17 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.randomness import permutation, sample_keys, seeded
 from gauge.training import checkpoint
-from gauge.training.distributed import decided, is_main, join_group
-from gauge.training.inference import LARGE_BATCH, masked_batches, predict_split
+from gauge.training.distributed import broadcast, is_main, join_group
+from gauge.training.inference import MAX_GPU_BATCH, masked_batches, predict_split
 from gauge.training.recorded import Predict, recorded_predict
 from gauge.training.settings import TrainSettings
 from gauge.training.step import Step, make_adam, training_step
 from gauge.types import Method, Trainable
 
-MIN_GAIN = 1e-4  # what counts as an improvement for patience
-LARGE = 2**20  # bytes: a smaller state is saved after every epoch
-SAVE_SECONDS = 10  # between two saves of a larger one
-BATCHES_AT_ONCE = 64  # whose keys are computed together
+MIN_IMPROVEMENT = 1e-4  # what counts as an improvement for patience
+MAX_BYTES_SAVED_EACH_EPOCH = 2**20  # bytes: a smaller state is saved after every epoch
+MIN_SECONDS_BETWEEN_SAVES = 10  # between two saves of a larger one
+MAX_BATCHES_OF_KEYS = 64  # whose keys are computed together
 LAST = "last.safetensors"
 
 
@@ -85,7 +85,7 @@ def fit(
     saver = _Saver(folder, method, optimizer, run)
     progress, best = saver.resume(train.device)
     step = Step(method, optimizer, train, settings, record=record)
-    predict = recorded_predict(method, min(len(val), LARGE_BATCH)) if step.record and val is not None else None
+    predict = recorded_predict(method, min(len(val), MAX_GPU_BATCH)) if step.record and val is not None else None
     while progress.epoch < settings.epochs and not _ended(progress, settings):
         started = time.perf_counter()
         with seeded(settings.seed, "epoch", progress.epoch), _arithmetic(settings, train.device):
@@ -98,7 +98,7 @@ def fit(
         progress.history.append(asdict(epoch))
         saver.save(progress, best)
         try:
-            if decided(is_main() and on_epoch(epoch) is True):
+            if broadcast(is_main() and on_epoch(epoch) is True):
                 break
         except BaseException:
             saver.save(progress, best, now=True)
@@ -175,7 +175,7 @@ def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
 def _batches(order: Tensor, settings: TrainSettings, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The indices and keys of every batch. Keys are computed for several batches at a time: for all of them they would
     take memory, one by one they would take time."""
-    for part in order.split(BATCHES_AT_ONCE * settings.batch_size):
+    for part in order.split(MAX_BATCHES_OF_KEYS * settings.batch_size):
         keys = sample_keys(part, settings.seed, "train", epoch)
         yield from zip(part.split(settings.batch_size), keys.split(settings.batch_size), strict=True)
 
@@ -213,7 +213,7 @@ def _improved(progress: Progress, score: float | None) -> bool:
     """Update the progress by a validation score; True if it is the best so far."""
     if score is None:
         return False
-    if progress.patience_score is None or score >= progress.patience_score + MIN_GAIN:
+    if progress.patience_score is None or score >= progress.patience_score + MIN_IMPROVEMENT:
         progress.patience_score, progress.waited = score, 0
     else:
         progress.waited += 1
@@ -231,11 +231,11 @@ class _Saver:
     ) -> None:
         self.folder, self.method, self.optimizer, self.run = folder, method, optimizer, run
         self.saved_epoch, self.saved_at = 0, time.monotonic()
-        self.large = sum(tensor.nbytes for tensor in method.state_dict().values()) > LARGE
+        self.large = sum(tensor.nbytes for tensor in method.state_dict().values()) > MAX_BYTES_SAVED_EACH_EPOCH
 
     def save(self, progress: Progress, best: dict[str, Tensor] | None, *, now: bool = False) -> None:
         """Save after an epoch; a large state only from time to time, unless `now`."""
-        waits = self.large and not now and time.monotonic() < self.saved_at + SAVE_SECONDS
+        waits = self.large and not now and time.monotonic() < self.saved_at + MIN_SECONDS_BETWEEN_SAVES
         if self.folder is None or progress.epoch == self.saved_epoch or waits or not is_main():
             return
         tensors = {f"model.{name}": tensor for name, tensor in self.method.state_dict().items()}
@@ -252,14 +252,14 @@ class _Saver:
         if self.folder is None or not (self.folder / LAST).exists():
             return Progress(), None
         path = self.folder / LAST
-        tensors, about = checkpoint.load(path, device)
+        tensors, metadata = checkpoint.load(path, device)
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor
         checkpoint.load_into(self.method, parts["model"], path)
-        if about["run"] != self.run:
-            saved, run = about["run"], self.run
+        if metadata["run"] != self.run:
+            saved, run = metadata["run"], self.run
             before, now = saved["settings"], run["settings"]
             changed = [name for name in {**now, **before} if before.get(name) != now.get(name)]
             changed += [name for name in ("data", "code") if saved.get(name) != run[name]]
@@ -271,7 +271,7 @@ class _Saver:
             number, slot = name.split(".")
             state.setdefault(int(number), {})[slot] = tensor
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
-        return Progress(**about["progress"]), parts["best"] or None
+        return Progress(**metadata["progress"]), parts["best"] or None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from gauge.training.loop import Epoch
 
-EVERY = 30.0  # seconds between lines, at least, within a stage
+MIN_SECONDS_BETWEEN_LINES = 30.0  # seconds between lines, at least, within a stage
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def lines(show: Callable[[str], object], clock: Callable[[], float] = time.monot
     latest: dict[str, float] = {}
 
     def on_epoch(stage: str, epoch: Epoch) -> None:
-        if epoch.number == epoch.of or clock() - latest.get(stage, -math.inf) >= EVERY:
+        if epoch.number == epoch.of or clock() - latest.get(stage, -math.inf) >= MIN_SECONDS_BETWEEN_LINES:
             latest[stage] = clock()
             show(f"{stage}: epoch {epoch.number} of {epoch.of}, {_note(epoch)}")
 

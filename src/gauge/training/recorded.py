@@ -18,15 +18,15 @@ from gauge.types import Batch, Evidence, Prediction, Trainable
 
 logger = logging.getLogger(__name__)
 
-EAGER = 3  # calls before a recording, to allocate memory
-SIZES = (1, 8, 64, 512)  # samples of a recorded call
+WARM_UP_CALLS = 3  # calls before a recording, to allocate memory
+RECORDED_SIZES = (1, 8, 64, 512)  # samples of a recorded call
 
 Precision = Literal["float32", "bf16"]
 Predict = Callable[[Batch], Prediction]
 T = TypeVar("T")
 
 
-def run_aside(call: Callable[[], T]) -> T:
+def warm_up(call: Callable[[], T]) -> T:
     """The result of a call off the default stream, as it has to run before it is recorded."""
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
@@ -110,7 +110,7 @@ class Recorded:
         *,
         precision: Precision = "float32",
         compile: bool = False,
-        sizes: Sequence[int] = SIZES,
+        sizes: Sequence[int] = RECORDED_SIZES,
     ) -> None:
         if not isinstance(model, Recordable):
             raise ValueError(f"{type(model).__name__} cannot be recorded; give a Gauge or a GaugePlus")
@@ -178,8 +178,8 @@ class Recorded:
 
         if not inputs[0].is_cuda:
             return Call(inputs, lambda: layout.unpack(run()))
-        for _ in range(EAGER):
-            run_aside(run)
+        for _ in range(WARM_UP_CALLS):
+            warm_up(run)
         try:
             graph, results = record(run)
         except RuntimeError as error:

@@ -17,7 +17,7 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.randomness import seeded
 from gauge.training import checkpoint, source
-from gauge.training.distributed import decided, is_main, join_group, wait
+from gauge.training.distributed import barrier, broadcast, is_main, join_group
 from gauge.training.loop import LAST, Epoch, Progress, budget, fit, seconds_per_step, seconds_per_validation
 from gauge.training.provenance import commit, hardware
 from gauge.training.settings import TrainSettings
@@ -98,7 +98,7 @@ class Trained:
     """The module of a stage and the record of its training. `stale`: the code has changed since."""
 
     module: Trainable
-    about: Mapping[str, Any]
+    metadata: Mapping[str, Any]
     stale: bool = False
 
 
@@ -134,37 +134,37 @@ class StageStore:
     def _imputer(self) -> Dataset:
         return self.train if self.imputer is None else self.imputer
 
-    def about(self, stage: Stage) -> dict[str, Any] | None:
+    def metadata(self, stage: Stage) -> dict[str, Any] | None:
         """The record of the stage's training; None if it is not trained, or was trained by other code."""
         path = self.path(stage)
         if path is None:
             return self._memory[self.key(stage)][1] if self.key(stage) in self._memory else None
         if not path.exists():
             return None
-        about = checkpoint.about(path)
-        return about if about["trained"]["code"] == stage.code or self.reuse else None
+        metadata = checkpoint.read_metadata(path)
+        return metadata if metadata["trained"]["code"] == stage.code or self.reuse else None
 
     def trained(self, stage: Stage) -> Trained:
         """The stage, trained or loaded; every call returns a new module."""
         needs = [self.trained(need) for need in stage.needs]
         module = stage.build(self.rows(stage), [need.module for need in needs]).to(self.train.device)
         join_group(self.train.device)
-        about = self.about(stage)
-        if decided(about is None):
-            about = self._train(stage, module)
+        metadata = self.metadata(stage)
+        if broadcast(metadata is None):
+            metadata = self._train(stage, module)
         else:
-            assert about is not None
+            assert metadata is not None
             path = self.path(stage)
             tensors = self._memory[self.key(stage)][0] if path is None else checkpoint.load(path)[0]
             checkpoint.load_into(module, tensors, path or Path(stage.name))
-        stale = about["trained"]["code"] != stage.code or any(need.stale for need in needs)
-        return Trained(module.eval(), about, stale)
+        stale = metadata["trained"]["code"] != stage.code or any(need.stale for need in needs)
+        return Trained(module.eval(), metadata, stale)
 
     def _train(self, stage: Stage, module: Trainable) -> dict[str, Any]:
         path, settings, progress, rows = self.path(stage), stage.settings, Progress(), self.rows(stage)
         if path is not None and is_main():
             self._discard_stale(stage, path)
-        wait()
+        barrier()
         start = _scalars(module)
         if module.is_trainable:
             val, folder = self.val if settings.selection else None, path and path.parent
@@ -174,7 +174,7 @@ class StageStore:
         if isinstance(module, Method):
             module.eval().prepare(self.train, self.val)
         steps, sum_of_rates = budget(settings, len(rows), progress.best_epoch or progress.epoch)
-        about = {
+        metadata = {
             "stage": stage.name,
             "config": source.plain(stage.arguments),
             "settings": settings.model_dump(mode="json"),
@@ -191,17 +191,17 @@ class StageStore:
         }
         if path is None:
             state = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
-            self._memory[self.key(stage)] = state, about
+            self._memory[self.key(stage)] = state, metadata
         elif is_main():
-            checkpoint.save(path, module.state_dict(), about)
+            checkpoint.save(path, module.state_dict(), metadata)
             (path.parent / LAST).unlink(missing_ok=True)
-        wait()
-        return about
+        barrier()
+        return metadata
 
     def _discard_stale(self, stage: Stage, path: Path) -> None:
         """Delete what other code has trained, with a warning."""
         last = path.parent / LAST
-        interrupted = last.exists() and checkpoint.about(last)["run"].get("code") != stage.code
+        interrupted = last.exists() and checkpoint.read_metadata(last)["run"].get("code") != stage.code
         if interrupted:
             last.unlink()
         if interrupted or path.exists():

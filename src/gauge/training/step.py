@@ -18,14 +18,14 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.data.augmentation import augment
 from gauge.model.nn.streams import join
-from gauge.training.distributed import averaged, parallel_loss, part_of, world
-from gauge.training.recorded import EAGER, record, run_aside
+from gauge.training.distributed import all_reduce_mean, parallel_loss, shard, world_size
+from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
 from gauge.training.settings import TrainSettings
 from gauge.types import Batch, Trainable
 
 logger = logging.getLogger(__name__)
 
-FACTOR = "factor"  # of a group of parameters: its learning rate over that of the settings
+RATE_FACTOR = "factor"  # of a group of parameters: its learning rate over that of the settings
 
 
 def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> torch.optim.Adam:
@@ -39,7 +39,7 @@ def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) 
     for factor, parameters in parts.items():
         rate = settings.learning_rate * factor
         groups.append(
-            {"params": parameters, "lr": torch.tensor(rate, device=device) if graph else rate, FACTOR: factor}
+            {"params": parameters, "lr": torch.tensor(rate, device=device) if graph else rate, RATE_FACTOR: factor}
         )
     return torch.optim.Adam([group for group in groups if group["params"]], fused=True, capturable=graph)
 
@@ -66,7 +66,7 @@ class Step:
     ) -> None:
         self.method, self.optimizer, self.train, self.settings = method, optimizer, train, settings
         self.loss = parallel_loss(method)
-        self.record = record and world() == 1 and train.device.type == "cuda" and train.resident
+        self.record = record and world_size() == 1 and train.device.type == "cuda" and train.resident
         self.half = settings.precision == "bf16" and train.device.type == "cuda"
         self.eager_steps: Counter[int] = Counter()  # of each size
         self.recordings: dict[int, _Recording] = {}
@@ -88,15 +88,15 @@ class Step:
         """The `batch` of these samples is read here if it is not given."""
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate * group[FACTOR])
+                group["lr"].fill_(rate * group[RATE_FACTOR])
             else:
-                group["lr"] = rate * group[FACTOR]
+                group["lr"] = rate * group[RATE_FACTOR]
         size = len(index)
         if not self.record:
             return self._run(index, key, batch)
-        if self.eager_steps[size] < EAGER:
+        if self.eager_steps[size] < WARM_UP_CALLS:
             self.eager_steps[size] += 1
-            return self._run_aside(index, key)
+            return self._warm_up(index, key)
         if size not in self.recordings and not self._recorded(index, key):
             return self._run(index, key)
         recording = self.recordings[size]
@@ -107,14 +107,16 @@ class Step:
 
     def batch(self, index: Tensor, key: Tensor) -> Batch:
         """What this process learns from."""
-        index, key = part_of(index), part_of(key)
+        index, key = shard(index), shard(key)
         keep = self.settings.masks.keep(self.train.layout, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
         return augment(batch, self.settings.augment) if self.settings.augment else batch
 
     def _run(self, index: Tensor, key: Tensor, batch: Batch | None = None) -> dict[str, Tensor]:
         batch = self.batch(index, key) if batch is None else batch
-        share = len(batch) * world() / len(index) if len(batch) < len(index) else 1.0  # its weight in the mean of all
+        share = (
+            len(batch) * world_size() / len(index) if len(batch) < len(index) else 1.0
+        )  # its weight in the mean of all
         with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.half):
             terms = self.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
@@ -122,12 +124,12 @@ class Step:
         (total * share).backward()
         join()
         self.optimizer.step()
-        return {name: averaged(term.detach().float(), share) for name, term in terms.items()}
+        return {name: all_reduce_mean(term.detach().float(), share) for name, term in terms.items()}
 
-    def _run_aside(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
+    def _warm_up(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
         """A step as it has to run before it is recorded; cuDNN chooses its algorithms here."""
         with self._cudnn():
-            return run_aside(lambda: self._run(index, key))
+            return warm_up(lambda: self._run(index, key))
 
     def _cudnn(self) -> AbstractContextManager[None]:
         fixed = self.settings.deterministic

@@ -199,7 +199,7 @@ def train_model(
         val is None and model.model.combination is not None
     ):  # the mean of all answers, where their product would overrate
         model.model.combination.offset.fill_(-math.log(len(model.model.combination.offset)))
-    epochs = {name: stage.about["epochs"] for name, stage in trained.items()}
+    epochs = {name: stage.metadata["epochs"] for name, stage in trained.items()}
     return FittedModel(model.model.eval(), best, scores, epochs, limit.cut_short, history(store, stages.values()))
 
 
@@ -209,13 +209,13 @@ def history(store: StageStore, stages: Iterable[Stage]) -> list[dict[str, Any]]:
     return [
         {"stage": stage.name, "epoch": epoch["number"], "losses": epoch["losses"], "seconds": epoch["seconds"]}
         for stage in every.values()
-        for epoch in (store.about(stage) or {}).get("history", [])
+        for epoch in (store.metadata(stage) or {}).get("history", [])
     ]
 
 
 def seconds_left(store: StageStore, stages: Iterable[Stage]) -> float:
     """How long the stages that are not trained yet will take, measured on a few steps of each."""
-    every = {each.identity: each for stage in stages for each in stage.all() if store.about(each) is None}
+    every = {each.identity: each for stage in stages for each in stage.all() if store.metadata(each) is None}
     return sum(
         each.settings.epochs * each.seconds_per_epoch(store.rows(each), store.val if each.settings.selection else None)
         for each in every.values()
