@@ -103,7 +103,7 @@ def edit(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
 
 
 def test_a_small_stage_depends_on_little_more_than_the_training_loop():
-    code = source.code(Zero.of, fit)
+    code = source.code(Zero.from_dataset, fit)
     assert {"gauge.imputers.zero", "gauge.data.dataset", "gauge.training.step", "gauge.training.settings"} <= set(code)
     assert len(code) <= 20
     assert not any(name.startswith(("gauge.methods", "gauge.experiments")) for name in code)
@@ -116,7 +116,7 @@ def test_a_trained_imputer_survives_an_edit_of_a_method_and_not_one_of_the_train
     def stage() -> Stage:
         if imputer == "mopoe":
             return imputer_stage(BENCHMARK)
-        return Stage("imputer-zero", Zero.of, {}, QUICK)
+        return Stage("imputer-zero", Zero.from_dataset, {}, QUICK)
 
     stages, before = store(tmp_path), stage()
     if imputer == "zero":
@@ -200,7 +200,9 @@ def test_a_new_setting_changes_no_key_until_it_is_set():
 
 
 def test_a_class_method_is_known_by_the_class_it_is_called_on():
-    assert source.plain(Zero.of) == "gauge.imputers.zero:Zero.of" != source.plain(Wobbly.unsupported)
+    assert (
+        source.plain(Zero.from_dataset) == "gauge.imputers.zero:Zero.from_dataset" != source.plain(Wobbly.unsupported)
+    )
 
 
 def test_different_reference_tensors_have_different_keys():

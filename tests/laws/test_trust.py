@@ -118,7 +118,7 @@ def test_samples_keep_the_image_that_their_imputer_needs_when_votes_are_weighed(
         needs_image = True
 
     for imputer, complete in ((NeedsImage, True), (Mean, False)):
-        batches = trusting(imputer.of(train))._masked(train, 20)
+        batches = trusting(imputer.from_dataset(train))._masked(train, 20)
         assert all(torch.equal(each.observed["image"], train.observed["image"][:20]) for each in batches) == complete
 
 
@@ -228,7 +228,7 @@ def test_a_category_is_as_uncertain_as_it_is_improbable():
 
 
 def test_objects_that_only_complete_batches_know_no_uncertainty(train, batch):
-    assert Frozen(Mean.of(train)).uncertainty(batch) is None
+    assert Frozen(Mean.from_dataset(train)).uncertainty(batch) is None
     assert Frozen(type("Own", (), {"complete": lambda self, batch: batch})()).uncertainty(batch) is None
 
 

@@ -91,7 +91,7 @@ class Parts:
 
 def imputer_stage(benchmark: Benchmark) -> Stage:
     """The benchmark's imputer, frozen for all methods; all seeds share one, unless the benchmark has several `imputers`."""
-    make, settings = IMPUTERS.get(benchmark.imputer).of, benchmark.settings.imputer
+    make, settings = IMPUTERS.get(benchmark.imputer).from_dataset, benchmark.settings.imputer
     name = f"imputer-{benchmark.imputer}" + (f"-s{settings.seed}" if settings.seed else "")
     return Stage(name, make, benchmark.imputer_options, settings, split="imputer")
 

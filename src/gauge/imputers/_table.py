@@ -39,7 +39,7 @@ def find_table(train: Dataset, imputer: str) -> str:
 
 def find_donors(train: Dataset, count: int = 1000, seed: int = 0) -> Nearest | None:
     """Training samples from which whole modalities are imputed; None where the table is the only modality."""
-    return Nearest.of(train, count, seed) if len(train.layout) > 1 else None
+    return Nearest.from_dataset(train, count, seed) if len(train.layout) > 1 else None
 
 
 def cells_of(batch: Batch, table: str) -> tuple[Float[Tensor, "b f"], Bool[Tensor, "b f"]]:

@@ -69,7 +69,7 @@ class TIP(Imputer):
 
     >>> inputs = {"photo": torch.rand(4, 3, 8, 8), "data": torch.tensor([[0.0, 0.3], [2, 0.1], [1, 0.7], [2, 0.5]])}
     >>> train = Dataset("train", inputs, torch.zeros(4).long())
-    >>> imputer = TIP.of(train, cardinalities=(3, 1), width=16, depth=1, heads=2, resnet=18)
+    >>> imputer = TIP.from_dataset(train, cardinalities=(3, 1), width=16, depth=1, heads=2, resnet=18)
     >>> list(imputer.loss(train.batch(torch.arange(4))))
     ['contrast', 'matching', 'reconstruction']
     """
@@ -100,7 +100,7 @@ class TIP(Imputer):
         self.masked = nn.Buffer(share_of(self.pretraining.masked, len(cardinalities)), persistent=False)
 
     @classmethod
-    def of(
+    def from_dataset(
         cls,
         train: Dataset,
         table: str | None = None,
