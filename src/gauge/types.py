@@ -214,7 +214,8 @@ class Units:
 
 @dataclass(frozen=True, repr=False)
 class Evidence:
-    """The scores of all units and the logits of one ungated pass, detached from the graph.
+    """The scores of all units and the logits of one ungated pass, detached from the graph. `signed` are the scores with
+    cancellation, positive where a unit supports the predicted class, if the scorer gives them.
 
     >>> Evidence(torch.tensor([[0.5, 1.5]]), torch.tensor([[0.0, 3.0, 0.0]]))
     <Evidence: 1 sample, 3 classes, 2 units; scores 0.5 to 1.5, mean 1>
@@ -222,6 +223,7 @@ class Evidence:
 
     scores: Float[Tensor, "b n"]
     logits: Float[Tensor, "b k"]
+    signed: Float[Tensor, "b n"] | None = None
 
     def __repr__(self) -> str:
         return f"<Evidence: {_counts(self.logits, self.scores)}; scores {_range(self.scores)}>"

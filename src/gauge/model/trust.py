@@ -16,6 +16,7 @@ b = 0 until `calibrate` fits them, for observed and for imputed units apart.
 """
 
 from collections.abc import Mapping
+from typing import Unpack
 
 import torch
 import torch.nn.functional as F
@@ -23,11 +24,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.model.gates import hiding_bias, normalize_scores
+from gauge.model.gating import Gated, Gates
 from gauge.model.nn.attention import Block
 from gauge.model.reading import Reading
 from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Evidence, Objective, Units
+from gauge.types import Batch, Classifier, Evidence, ScoreOptions, Tokens
 
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 START = 2.0  # of the logits: units are trusted until training knows better
@@ -36,14 +38,18 @@ LEAST = 1e-3  # agreement that counts
 STEPS = 50
 
 
-class TrustHead(nn.Module):
-    """One attention block over the units of a sample. `opinions` is the number of classes of the heads that the modalities
-    have of their own, 0 without such heads.
+def signed_taylor_evidence(classifier: Classifier, tokens: Tokens, **options: Unpack[ScoreOptions]) -> Evidence:
+    """The Taylor scores (Eq. 4), and the same with cancellation."""
+    logits, gradient = ungated_gradient(classifier, tokens, options.get("objective", "logit"))
+    effects = (gradient * displacement(tokens, options.get("reference"))).float()
+    return Evidence(effects.abs().sum(-1), logits, effects.sum(-1))
 
-    >>> units = Units(torch.zeros(5, 4, 16), torch.zeros(4, 16), torch.arange(4), torch.ones(5, 4, dtype=torch.bool))
-    >>> TrustHead(16)(units, Evidence(torch.zeros(5, 4), torch.zeros(5, 3)), torch.zeros(5, 4)).shape
-    torch.Size([5, 4])
-    """
+
+class TrustHead(Gates):
+    """One attention block over the units of a sample; the trust in a unit is its gate. `opinions` is the number of classes
+    of the heads that the modalities have of their own, 0 without such heads."""
+
+    score = staticmethod(signed_taylor_evidence)
 
     def __init__(self, dim: int, *, heads: int = 4, opinions: int = 0) -> None:
         super().__init__()
@@ -53,45 +59,36 @@ class TrustHead(nn.Module):
         nn.init.constant_(self.answer.bias, START)
         self.scale, self.shift = nn.Buffer(torch.ones(2)), nn.Buffer(torch.zeros(2))
 
-    def forward(
-        self,
-        units: Units,
-        evidence: Evidence,
-        signed: Float[Tensor, "b n"],
-        *,
-        visible: Bool[Tensor, "b n"] | None = None,
-        uncertainty: Float[Tensor, "b n"] | None = None,
-        opinions: Float[Tensor, "b m k"] | None = None,
-    ) -> Float[Tensor, "b n"]:
-        """The trust in every unit, 0 in those that are not visible."""
-        imputed = ~units.observed
-        facts = [
-            imputed.float(),
-            torch.zeros_like(signed) if uncertainty is None else uncertainty.to(signed.dtype),
-            normalize_scores(evidence.scores, visible=visible),
-            normalize_scores(signed, visible=visible),
-        ]
-        known = torch.stack(facts, -1)
-        if opinions is not None:
-            available = units.observed if visible is None else units.observed & visible
-            known = torch.cat([known, _agreement(opinions, evidence.logits, available, units.modality)], -1)
+    def forward(self, reading: Reading, evidence: Evidence | None) -> Gated:
+        """Every unit is gated by the trust in it, 0 for units that are not visible. The task teaches the network to use the
+        gates, but does not teach the trust: the gates are detached."""
+        assert evidence is not None
+        units, visible, imputed = reading.units, reading.visible, ~reading.units.observed
         bias = None if visible is None else hiding_bias(visible)[..., 1:]
-        state = self.block(units.tokens.detach() + self.facts(known.detach()), bias)
+        state = self.block(units.tokens.detach() + self.facts(self._known(reading, evidence)), bias)
         logits = self.answer(self.norm(state))[..., 0].float()
         group = imputed.long()
         trust = torch.sigmoid(self.scale[group] * logits + self.shift[group])
-        return trust if visible is None else torch.where(visible, trust, 0.0)
+        trust = trust if visible is None else torch.where(visible, trust, 0.0)
+        return Gated(trust.detach(), trust)
 
-    def assess(
-        self, reading: Reading, reference: Tensor | None, objective: Objective
-    ) -> tuple[Float[Tensor, "b n"], Evidence]:
-        """The trust in the units of a reading, and the Taylor scores that it was told."""
-        units = reading.units
-        logits, gradient = ungated_gradient(reading.classifier, units.tokens, objective)
-        effects = (gradient * displacement(units.tokens, reference)).float()
-        evidence = Evidence(effects.abs().sum(-1), logits)
-        facts = {"visible": reading.visible, "uncertainty": reading.uncertainty, "opinions": reading.opinions}
-        return self(units, evidence, effects.sum(-1), **facts), evidence
+    def _known(self, reading: Reading, evidence: Evidence) -> Float[Tensor, "b n a"]:
+        """The facts about every unit."""
+        units, visible = reading.units, reading.visible
+        assert evidence.signed is not None
+        uncertainty = torch.zeros_like(evidence.signed) if reading.uncertainty is None else reading.uncertainty
+        facts = [
+            (~units.observed).float(),
+            uncertainty.to(evidence.signed.dtype),
+            normalize_scores(evidence.scores, visible=visible),
+            normalize_scores(evidence.signed, visible=visible),
+        ]
+        known = torch.stack(facts, -1)
+        if reading.opinions is not None:
+            available = units.observed if visible is None else units.observed & visible
+            agreement = _agreement(reading.opinions, evidence.logits, available, units.modality)
+            known = torch.cat([known, agreement], -1)
+        return known.detach()
 
     @torch.enable_grad()
     def calibrate(

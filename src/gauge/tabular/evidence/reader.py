@@ -56,7 +56,7 @@ class Reader:
     def network(self) -> GaugePlus | None:
         """The network, if it has gates."""
         network = self.ensemble.experts.get("network")
-        if not isinstance(network, Network) or network.model.gating.granularity == "none":
+        if not isinstance(network, Network) or not network.model.gating.gates_units:
             return None
         return network.model
 
