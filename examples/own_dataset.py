@@ -34,7 +34,7 @@ torch.manual_seed(0)
 encoder = UnitEncoder({"mean": Columns((10,), 16), "error": Mlp((10,), 16), "worst": Columns((10,), 16)}, dim=16)
 backbone = AnySubset(encoder, Network(Transformer(16, heads=2, depth=2), 16, num_classes=2), subsets_per_step=2)
 fit(backbone, train, settings=TrainSettings(epochs=8, batch_size=32, learning_rate=3e-3))
-model = Gauge(backbone.encoder, backbone.classifier, Mean.of(train))
+model = Gauge(backbone.encoder, backbone.classifier, Mean.from_dataset(train))
 fit(model, train, settings=TrainSettings(epochs=4, batch_size=32, masks=AnyModalities()))
 for protocol in ("complete", "gamma-per-sample=0.5", "missing=mean", "missing=mean+worst"):
     print(f"{protocol:22} accuracy {predict_split(model, test, protocol).score(ACCURACY):.3f}")

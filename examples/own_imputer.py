@@ -28,7 +28,7 @@ labels = (causes[:, 0] * causes[:, 1] > 0).long()
 train = Dataset("train", {"left": left[:500], "right": right[:500]}, labels[:500])
 test = Dataset("test", {"left": left[500:], "right": right[500:]}, labels[500:])
 left_only = test.batch(torch.arange(300), keep={"left": torch.ones(300).bool(), "right": torch.zeros(300).bool()})
-for imputer in (Mean.of(train), Regression(train)):
+for imputer in (Mean.from_dataset(train), Regression(train)):
     error = imputer.complete(left_only).inputs["right"] - right[500:]
     print(f"{type(imputer).__name__:10} is off by {error.abs().mean():.2f}")
 torch.manual_seed(0)

@@ -168,9 +168,9 @@ def imputers() -> list[str]:
 
 
 def imputer(name: str, train: Dataset) -> Imputer:
-    """Any registered imputer for any data: `of(train)`, or for MoPoE, whose `of` wants images, linear maps."""
+    """Any registered imputer for any data; MoPoE, whose `from_dataset` wants images, from linear maps."""
     with seeded(0, "imputer"):
-        return linear_mopoe(train) if name == "mopoe" else IMPUTERS.get(name).of(train)
+        return linear_mopoe(train) if name == "mopoe" else IMPUTERS.get(name).from_dataset(train)
 
 
 def linear_mopoe(train: Dataset, latent: int = 4, **options: object) -> MoPoE:

@@ -395,9 +395,9 @@ class SupportsComplete(Protocol):
 
 
 class Imputer(Trainable):
-    """A registered imputer: `of(train, **options)` makes one for a training split (a `Dataset`). The shapes of its tensors
-    depend only on the options and on the shapes and size of the split, so a saved imputer is restored by loading its
-    tensors into `blank(like, **options)`, for any such split."""
+    """A registered imputer: `from_dataset(train, **options)` makes one for a training split (a `Dataset`). The shapes of its
+    tensors depend only on the options and on the shapes and size of the split, so a saved imputer is restored by loading
+    its tensors into `blank(like, **options)`, for any such split."""
 
     needs_table: ClassVar[bool] = False
     needs_image: ClassVar[bool] = False
@@ -425,11 +425,11 @@ class Imputer(Trainable):
         return None
 
     @classmethod
-    def of(cls, *args: Any, **options: Any) -> Self:
+    def from_dataset(cls, *args: Any, **options: Any) -> Self:
         """The imputer for a training split; each class declares its own options."""
         return cls()
 
     @classmethod
     def blank(cls, *args: Any, **options: Any) -> Self:
-        """The same with its tensors still to be loaded; override it where `of` computes what loading overwrites."""
-        return cls.of(*args, **options)
+        """The same with its tensors still to be loaded; override it where `from_dataset` computes them in vain."""
+        return cls.from_dataset(*args, **options)

@@ -146,7 +146,7 @@ class Imputers(nn.Module):
         photos = {name: values for name, values in train.inputs.items() if name != "signal"}
         sizes = {"width": 8, "depth": 1, "heads": 2, "resnet": 0, "projection": 4}
         complete = Dataset("train", photos, train.labels, {"table": train.observed["table"]})
-        self.tip = TIP.of(complete, **sizes)
+        self.tip = TIP.from_dataset(complete, **sizes)
         self.modalities = list(batch.inputs)
         self.names = [f"{name} {modality}" for name in self.parts for modality in self.modalities] + ["tip table"]
 

@@ -99,7 +99,7 @@ def method(row):
 def batch(train):
     index = torch.arange(8)
     key = sample_keys(index, 0)
-    return train.batch(index, keep=AnyModalities().keep(train.layout, key), key=key)
+    return train.batch(index, keep=AnyModalities().keep(train.feature_counts, key), key=key)
 
 
 def test_loss_is_finite_and_trains_what_is_not_frozen(method, batch):
@@ -183,7 +183,7 @@ def test_the_contract_holds_for_tables_text_and_single_modalities(data, name, va
 def other_data(data: str) -> tuple[Dataset, Batch]:
     train, index = samples(OTHERS[data]), torch.arange(8)
     key = sample_keys(index, 0)
-    return train, train.batch(index, keep=UpTo(1.0).keep(train.layout, key), key=key)
+    return train, train.batch(index, keep=UpTo(1.0).keep(train.feature_counts, key), key=key)
 
 
 @pytest.mark.parametrize("data", GRIDLESS)

@@ -127,7 +127,7 @@ def model(train) -> Gauge:
 def batch_of(train: Dataset, count: int) -> Batch:
     index = torch.arange(count, device=train.device) % len(train)
     key = sample_keys(index, 0)
-    return train.batch(index, keep=AnyModalities().keep(train.layout, key), key=key)
+    return train.batch(index, keep=AnyModalities().keep(train.feature_counts, key), key=key)
 
 
 @pytest.mark.parametrize("compile", [False, True])

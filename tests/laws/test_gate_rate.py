@@ -16,7 +16,7 @@ ONE_STEP = SETTINGS.model_copy(update={"epochs": 1, "batch_size": 16, "selection
 
 def moved(rate: float, **gating) -> dict[str, torch.Tensor]:
     """How far each parameter goes in the first step of Adam, which is its learning rate wherever there is a gradient."""
-    model = gauge(Mean.of(TRAIN), **gating)
+    model = gauge(Mean.from_dataset(TRAIN), **gating)
     before = {name: value.detach().clone() for name, value in model.named_parameters()}
     fit(model, TRAIN, settings=ONE_STEP.model_copy(update={"gate_rate": rate}))
     return {name: (value.detach() - before[name]).abs() for name, value in model.named_parameters()}
@@ -56,4 +56,4 @@ def test_the_start_of_informed_gates_is_a_setting():
     assert stage("gauge-informed", distrust=2.0).identity == stage("gauge-informed").identity
     assert stage("gauge-informed", distrust=0.0).identity != stage("gauge-informed").identity
     assert stage("gauge", distrust=0.0).identity == stage("gauge").identity
-    assert gauge(Mean.of(TRAIN), informed=True, distrust=0.5).gate.distrust.item() == 0.5
+    assert gauge(Mean.from_dataset(TRAIN), informed=True, distrust=0.5).gate.distrust.item() == 0.5

@@ -119,7 +119,7 @@ def test_an_imputer_never_looks_at_labels(train, batch, name):
 
 
 def test_mean_is_the_mean_of_what_was_observed(train, batch):
-    completed = complete(Mean.of(train), with_hidden(batch, "nan"))
+    completed = complete(Mean.from_dataset(train), with_hidden(batch, "nan"))
     for row, column in (~batch.observed["table"]).nonzero().tolist():
         seen = train.inputs["table"][train.observed["table"][:, column], column]
         torch.testing.assert_close(completed.inputs["table"][row, column], seen.mean())
@@ -147,13 +147,13 @@ def test_nearest_finds_an_identical_donor_and_takes_its_values(train):
         index=rows + len(train),  # of another split
     )
     assert train.observed["image"][rows].all()
-    imputer = Nearest.of(train)
+    imputer = Nearest.from_dataset(train)
     assert torch.equal(complete(imputer, hidden).inputs["image"], train.inputs["image"][rows])
     assert torch.equal(imputer.donor_rows[imputer.copied(hidden)["image"]], rows)
 
 
 def test_nearest_returns_values_of_real_donors(train, batch):
-    completed = complete(Nearest.of(train), with_hidden(batch, "nan"))
+    completed = complete(Nearest.from_dataset(train), with_hidden(batch, "nan"))
     donors = train.inputs["image"][train.observed["image"]]
     for row in (~batch.observed["image"]).nonzero()[:, 0]:
         assert (donors == completed.inputs["image"][row]).flatten(1).all(1).any()
@@ -191,9 +191,9 @@ def test_nearest_counts_integers_as_equal_or_different():
 
 
 def test_nearest_does_not_change_with_the_number_of_rows_at_once(train, batch, monkeypatch):
-    whole = complete(Nearest.of(train), batch)
+    whole = complete(Nearest.from_dataset(train), batch)
     monkeypatch.setattr("gauge.imputers.nearest.DISTANCES_AT_ONCE", 1)
-    for name, values in complete(Nearest.of(train), batch).inputs.items():
+    for name, values in complete(Nearest.from_dataset(train), batch).inputs.items():
         torch.testing.assert_close(values, whole.inputs[name])
 
 
@@ -201,7 +201,7 @@ def test_nearest_gives_byte_images_back_as_numbers_from_zero_to_one():
     photos = torch.tensor([0, 255], dtype=torch.uint8)[:, None, None, None].expand(2, 1, 2, 2)
     data = Dataset("train", {"photo": photos, "x": torch.tensor([[0.0], [1.0]])}, torch.zeros(2).long())
     batch = data.batch(torch.arange(2), keep={"photo": torch.zeros(2).bool(), "x": torch.ones(2).bool()})
-    assert complete(Nearest.of(data), batch).inputs["photo"].flatten(1).tolist() == [[1.0] * 4, [0.0] * 4]
+    assert complete(Nearest.from_dataset(data), batch).inputs["photo"].flatten(1).tolist() == [[1.0] * 4, [0.0] * 4]
 
 
 @pytest.mark.parametrize("name", ["nearest", "masked_columns", "iterative", "contrastive"])
@@ -220,14 +220,14 @@ def test_the_place_of_a_sample_to_predict_does_not_matter():
     data = Dataset("train", {"photo": noise(2, 1, 2, 2), "x": torch.zeros(2, 1)}, torch.zeros(2).long())
     seen = {"photo": torch.zeros(2).bool(), "x": torch.ones(2).bool()}
     alike = Batch({"photo": torch.zeros(2, 1, 2, 2), "x": torch.zeros(2, 1)}, seen)  # equal to both donors
-    first, second = complete(Nearest.of(data), alike).inputs["photo"]
+    first, second = complete(Nearest.from_dataset(data), alike).inputs["photo"]
     assert torch.equal(first, second)
 
 
 def test_the_only_donor_gives_to_itself():
     data = Dataset("train", {"photo": torch.ones(1, 1, 2, 2), "x": torch.zeros(1, 1)}, torch.zeros(1).long())
     batch = data.batch(torch.arange(1), keep={"photo": torch.zeros(1).bool(), "x": torch.ones(1).bool()})
-    assert (complete(Nearest.of(data), batch).inputs["photo"] == 1).all()
+    assert (complete(Nearest.from_dataset(data), batch).inputs["photo"] == 1).all()
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ def without_right(data):
 
 def test_contrastive_borrows_from_a_sample_with_the_same_shared_part(pairs):
     with seeded(0):
-        imputer = Contrastive.of(pairs, width=8)
+        imputer = Contrastive.from_dataset(pairs, width=8)
     fit(imputer, pairs, settings=TrainSettings(epochs=30, batch_size=60, learning_rate=1e-2))
     borrowed = complete(imputer, without_right(pairs)).inputs["right"]
     assert (borrowed[:, :4].argmax(1) == pairs.labels).float().mean() > 0.95
@@ -254,7 +254,7 @@ def test_contrastive_borrows_from_a_sample_with_the_same_shared_part(pairs):
 
 def test_contrastive_never_gives_a_sample_its_own_values(pairs):
     with seeded(0):
-        imputer = Contrastive.of(pairs, width=8)
+        imputer = Contrastive.from_dataset(pairs, width=8)
     borrowed = complete(imputer, without_right(pairs)).inputs["right"]
     assert not (borrowed == pairs.inputs["right"]).all(1).any()
     known = {tuple(row) for row in pairs.inputs["right"].tolist()}
@@ -347,7 +347,7 @@ def test_mopoe_draws_follow_the_posterior(mopoe, batch):
 
 def test_mopoe_made_for_images_gives_images_back():
     data = Dataset("train", {f"m{view}": noise(6, 3, 12, 12, seed=view) for view in range(2)}, torch.zeros(6).long())
-    mopoe = MoPoE.of(data, latent=3, channels=(4, 5), hidden=6)
+    mopoe = MoPoE.from_dataset(data, latent=3, channels=(4, 5), hidden=6)
     batch = data.batch(torch.arange(6), keep={"m0": torch.arange(6) < 3, "m1": torch.arange(6) > 1})
     completed = complete(mopoe, with_hidden(batch, "nan"))
     assert completed.inputs["m0"].shape == (6, 3, 12, 12)
@@ -391,7 +391,7 @@ def speaking(kind: str, **options) -> MoPoE:
             }
             return MoPoE(coders, style=2, **options).eval()
         style = 2 if kind == "style" else 0
-        return MoPoE.of(data, 3, {"text": "conv_text"}, style=style, channels=(4, 5), hidden=6, **options)
+        return MoPoE.from_dataset(data, 3, {"text": "conv_text"}, style=style, channels=(4, 5), hidden=6, **options)
 
 
 def half_spoken(kind: str) -> Batch:
@@ -634,16 +634,16 @@ def test_a_batch_of_another_layout_is_an_error_that_says_what_differs():
 def test_a_coder_that_does_not_exist_or_does_not_fit_is_told_before_training():
     data = spoken("plain")
     with pytest.raises(ValueError, match="there is no coder 'conv_txt'; did you mean 'conv_text'?"):
-        MoPoE.of(data, 3, {"text": "conv_txt"})
+        MoPoE.from_dataset(data, 3, {"text": "conv_txt"})
     with pytest.raises(ValueError, match="there is no modality 'txt'; did you mean 'text'?"):
-        MoPoE.of(data, 3, {"txt": "conv_text"})
+        MoPoE.from_dataset(data, 3, {"txt": "conv_text"})
     with pytest.raises(
         ValueError, match="coder of modality 'text' does not fit: a convolution stack reads square images"
     ):
-        MoPoE.of(data, 3)
+        MoPoE.from_dataset(data, 3)
     with pytest.raises(
         ValueError, match=r"'image' does not fit: conv_vector reads \[channels, 32, 32\], not \[1, 8, 8\]"
     ):
-        MoPoE.of(data, 3, {"image": "conv_vector", "text": "conv_text"})
+        MoPoE.from_dataset(data, 3, {"image": "conv_vector", "text": "conv_text"})
     with pytest.raises(ValueError, match="there is no modality 'sound'"):
         MoPoE({}, balance=Balance(weights={"sound": 1.0}))

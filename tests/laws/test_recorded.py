@@ -31,8 +31,8 @@ def assert_same(fast, own):
     "model",
     [
         lambda train: gauge(),
-        lambda train: gauge(Mean.of(train), granularity="modality"),
-        lambda train: gauge(Mean.of(train), granularity="imputed"),
+        lambda train: gauge(Mean.from_dataset(train), granularity="modality"),
+        lambda train: gauge(Mean.from_dataset(train), granularity="imputed"),
         lambda train: plus(gating=Gating(granularity="trust")),
     ],
     ids=["units", "modalities", "imputed", "trust"],

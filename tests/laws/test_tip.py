@@ -37,7 +37,7 @@ def cars(rows: int = 12, seed: int = 0) -> Dataset:
 def small(train: Dataset | None = None, **options: object) -> TIP:
     with seeded(0, "tip"):
         sizes = {"width": 16, "depth": 1, "heads": 2, "resnet": 18} | options
-        return TIP.of(train or cars(), cardinalities=CARDINALITIES, **sizes).eval()
+        return TIP.from_dataset(train or cars(), cardinalities=CARDINALITIES, **sizes).eval()
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_cross_attention_is_the_mean_of_values_weighed_by_the_softmax_of_product
 @pytest.mark.parametrize(("columns", "masked", "corrupted"), [(DVM, 8, 5), (UKBB, 38, 22)])
 def test_as_many_columns_are_hidden_and_corrupted_as_published(columns, masked, corrupted):
     inputs = {"photo": torch.zeros(3, 1, 8, 8), "data": torch.zeros(3, columns)}
-    tip = TIP.of(Dataset("train", inputs, torch.zeros(3).long()), width=8, depth=1, heads=2, resnet=18)
+    tip = TIP.from_dataset(Dataset("train", inputs, torch.zeros(3).long()), width=8, depth=1, heads=2, resnet=18)
     everything = torch.ones(3, columns, dtype=torch.bool)
     assert choose(torch.arange(3), everything, tip.masked).sum(1).tolist() == [masked] * 3
     table = noise(200, columns)  # hardly a sample draws from itself
@@ -363,7 +363,7 @@ def test_neither_training_nor_a_gpu_imputing_ever_waits_for_a_value(gaps, monkey
 
 def test_a_state_dict_brings_the_imputer_back(tip, gaps):
     with seeded(1, "other"):
-        other = TIP.of(cars(), cardinalities=CARDINALITIES, width=16, depth=1, heads=2, resnet=18).eval()
+        other = TIP.from_dataset(cars(), cardinalities=CARDINALITIES, width=16, depth=1, heads=2, resnet=18).eval()
     assert not torch.equal(other.complete(gaps).inputs["data"], tip.complete(gaps).inputs["data"])
     other.load_state_dict(tip.state_dict())
     helpers.assert_equal(other.complete(gaps).inputs, tip.complete(gaps).inputs)
@@ -384,7 +384,7 @@ def test_data_that_is_no_table_beside_an_image_is_an_error_that_says_so(tip, gap
     data = cars()
 
     def made_of(**inputs: torch.Tensor) -> TIP:
-        return TIP.of(Dataset("train", inputs, data.labels), width=16, depth=1, heads=2, resnet=18)
+        return TIP.from_dataset(Dataset("train", inputs, data.labels), width=16, depth=1, heads=2, resnet=18)
 
     photo, table = data.inputs.values()
     with pytest.raises(ValueError, match="TIP needs one image, found 0"):
@@ -394,7 +394,7 @@ def test_data_that_is_no_table_beside_an_image_is_an_error_that_says_so(tip, gap
     with pytest.raises(ValueError, match=r"TIP reads one table and one image; the data also has \['text'\]"):
         made_of(photo=photo, data=table, text=torch.zeros(12, 3, 4))
     with pytest.raises(ValueError, match="there is no modality 'foto'; did you mean 'photo'?"):
-        TIP.of(data, image="foto")
+        TIP.from_dataset(data, image="foto")
     with pytest.raises(
         ValueError, match=r"the batch has {'data': \(4,\)}, .* was made for {'photo': \(1, 8, 8\), 'data': "
     ):

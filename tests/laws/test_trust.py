@@ -11,7 +11,7 @@ from gauge import Dataset, Gating, TrainSettings, fit
 from gauge.experiments.plans import last_stage
 from gauge.imputers.mean import Mean
 from gauge.masks import Corruption, parse_protocol
-from gauge.methods._taught import Taught
+from gauge.methods._distilled import Distilled
 from gauge.model.combination import Combination
 from gauge.model.explain import explain, unit_names
 from gauge.model.frozen import Frozen
@@ -47,7 +47,7 @@ def method(request, train):
 def known(train):
     """A training batch of which a third is swapped and half is hidden, with its truth."""
     index = torch.arange(12)
-    keep = parse_protocol("up-to=1").keep(train.layout, index)
+    keep = parse_protocol("up-to=1").keep(train.feature_counts, index)
     return train.batch(index, keep=keep, corrupt=SWAPS)
 
 
@@ -118,7 +118,7 @@ def test_samples_keep_the_image_that_their_imputer_needs_when_votes_are_weighed(
         needs_image = True
 
     for imputer, complete in ((NeedsImage, True), (Mean, False)):
-        batches = trusting(imputer.of(train))._masked(train, 20)
+        batches = trusting(imputer.from_dataset(train))._masked(train, 20)
         assert all(torch.equal(each.observed["image"], train.observed["image"][:20]) for each in batches) == complete
 
 
@@ -228,7 +228,7 @@ def test_a_category_is_as_uncertain_as_it_is_improbable():
 
 
 def test_objects_that_only_complete_batches_know_no_uncertainty(train, batch):
-    assert Frozen(Mean.of(train)).uncertainty(batch) is None
+    assert Frozen(Mean.from_dataset(train)).uncertainty(batch) is None
     assert Frozen(type("Own", (), {"complete": lambda self, batch: batch})()).uncertainty(batch) is None
 
 
@@ -282,7 +282,7 @@ def test_audits_judge_imputed_modalities_by_a_judge_and_as_trust_was_taught(trai
     method, data = trusting(helpers.imputer("mean", train)), helpers.dataset("test", 60, seed=9)
 
     def own(batch):
-        return method.read(batch).opinions
+        return method.read(batch).head_logits
 
     def always_wrong(batch):
         return torch.eye(CLASSES)[(batch.labels + 1) % CLASSES][:, None].expand(-1, 3, -1)
@@ -307,7 +307,7 @@ def test_an_explanation_tells_how_far_a_unit_is_used_and_trusted_apart(batch):
 
 def test_a_student_never_reads_the_labels_of_its_samples(known):
     answers = torch.eye(CLASSES)[torch.arange(60) % CLASSES]
-    method = Taught(plus(), answers)
+    method = Distilled(plus(), answers)
     other = replace(known, labels=(known.labels + 1) % CLASSES)
     assert torch.equal(method.loss(known)["task"], method.loss(other)["task"])
     told = plus().loss(replace(known, labels=known.index % CLASSES))
@@ -315,7 +315,7 @@ def test_a_student_never_reads_the_labels_of_its_samples(known):
 
 
 def test_a_student_learns_from_the_rows_of_the_imputer_and_its_teacher_from_labelled_ones():
-    stage = last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus-taught", 0)
+    stage = last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus-distilled", 0)
     (teacher,) = stage.needs
     assert (stage.split, teacher.split) == ("imputer", "train")
     assert teacher.key("data") == last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus", 0).key("data")
@@ -323,7 +323,7 @@ def test_a_student_learns_from_the_rows_of_the_imputer_and_its_teacher_from_labe
 
 def test_a_student_believes_its_teacher_as_far_as_that_is_sure(known):
     sure_of, unsure = (torch.tensor([[p, *[(1 - p) / 2] * 2]]).expand(60, CLASSES) for p in (1.0, 0.5))
-    losses = [Taught(plus(), answers).loss(known) for answers in (sure_of, unsure)]
+    losses = [Distilled(plus(), answers).loss(known) for answers in (sure_of, unsure)]
     for name, term in losses[0].items():
         torch.testing.assert_close(losses[1][name], 0.5 * term)
 

@@ -299,7 +299,7 @@ class RegisteredSevens(Imputer):
         self.register_buffer("value", torch.tensor(value))
 
     @classmethod
-    def of(cls, train):
+    def from_dataset(cls, train):
         return cls(7.0)
 
     @classmethod

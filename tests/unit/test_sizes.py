@@ -40,7 +40,7 @@ def test_an_encoder_has_the_published_size(name, shape, width, options, size):
 
 
 def test_the_imputer_of_polymnist_has_the_published_size():
-    mopoe = MoPoE.of(zeros({f"m{view}": (3, 28, 28) for view in range(5)}), latent=512)
+    mopoe = MoPoE.from_dataset(zeros({f"m{view}": (3, 28, 28) for view in range(5)}), latent=512)
     assert parameters(mopoe.encoders["m0"]) == 1_667_648
     assert parameters(mopoe.decoders["m0"]) == 1_143_747
     assert parameters(mopoe) == 14_056_975
@@ -49,11 +49,11 @@ def test_the_imputer_of_polymnist_has_the_published_size():
 def test_the_imputer_of_mst_has_the_published_size():
     coders = {"mnist": "mlp", "svhn": "conv_vector", "text": "conv_text"}
     weights = {"mnist": 3072 / 784, "svhn": 1.0, "text": 384.0}
-    assert parameters(MoPoE.of(zeros(MST), latent=20, coders=coders, weights=weights)) == 1_411_826
+    assert parameters(MoPoE.from_dataset(zeros(MST), latent=20, coders=coders, weights=weights)) == 1_411_826
 
 
 def test_the_imputer_of_celeba_has_the_published_size():
-    mopoe = MoPoE.of(
+    mopoe = MoPoE.from_dataset(
         zeros(CELEBA),
         latent=32,
         style=32,

@@ -176,7 +176,7 @@ def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, la
         model = GaugeClassifier(**OPTIONS).fit(frame.mask(frame["age"] > 1), labels)
         rows = model.explain(frame[:2].assign(dose=[None, 1.0])).to_frame()
     assert "3 columns are numbers and categories, more than 2; the network reads them as one unit" in caplog.text
-    assert model.model_.encoder.layout == {"table": 1}
+    assert model.model_.encoder.unit_counts == {"table": 1}
     second = rows[rows["row"] == rows["row"].iloc[-1]]
     assert second["gate"].nunique() == 1
     assert len(second) == 3

@@ -99,7 +99,7 @@ def imputer_stage(benchmark: Benchmark) -> Stage:
 
 
 def make_imputer(train: Dataset, *, imputer: type[Imputer], options: Mapping[str, Any]) -> Imputer:
-    return imputer.of(train, **options)
+    return imputer.from_dataset(train, **options)
 
 
 def seeded_with(settings: TrainSettings, seed: int) -> TrainSettings:

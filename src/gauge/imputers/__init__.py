@@ -1,1 +1,1 @@
-"""One file for each imputer: `complete(batch)` imputes missing values. Made by `Imputer.of(train, **options)`."""
+"""One file for each imputer: `complete(batch)` imputes missing values. Made by `Imputer.from_dataset(train, **options)`."""

@@ -36,7 +36,7 @@ class Contrastive(Imputer):
     otherwise find them again. `looks_across_batch` is False, as only the loss compares samples.
 
     >>> data = Dataset("train", {"photo": torch.rand(4, 1, 8, 8), "pulse": torch.rand(4, 6)}, torch.zeros(4).long())
-    >>> imputer = Contrastive.of(data, donors=3, width=8)
+    >>> imputer = Contrastive.from_dataset(data, donors=3, width=8)
     >>> list(imputer.loss(data.batch(torch.arange(4))))
     ['contrast']
     """
@@ -59,7 +59,7 @@ class Contrastive(Imputer):
         self.codes = nn.Buffer(torch.zeros(len(rows), len(donors), width))
 
     @classmethod
-    def of(
+    def from_dataset(
         cls,
         train: Dataset,
         donors: int = 1000,

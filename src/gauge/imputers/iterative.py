@@ -38,7 +38,7 @@ class Iterative(TableImputer):
     >>> inputs = {"blood": torch.tensor([[1.0, 2.0], [2, 4], [3, 6], [4, 8]])}
     >>> train = Dataset("train", inputs, torch.zeros(4).long(), {"blood": torch.ones(4, 2).bool()})
     >>> batch = Batch({"blood": torch.tensor([[torch.nan, 5.0]])}, {"blood": torch.tensor([[False, True]])})
-    >>> Iterative.of(train).complete(batch).inputs["blood"]
+    >>> Iterative.from_dataset(train).complete(batch).inputs["blood"]
     tensor([[2.5000, 5.0000]])
     """
 
@@ -56,7 +56,7 @@ class Iterative(TableImputer):
         self.intercepts = nn.Buffer(torch.zeros(rounds, count).double())
 
     @classmethod
-    def of(
+    def from_dataset(
         cls,
         train: Dataset,
         cardinalities: Sequence[int] | None = None,

@@ -22,7 +22,7 @@ class MaskedColumns(TableImputer):
 
     >>> inputs = {"blood": torch.tensor([[0.0, 0.3], [2, 0.1], [1, 0.7], [2, 0.5]])}
     >>> train = Dataset("train", inputs, torch.zeros(4).long(), {"blood": torch.ones(4, 2).bool()})
-    >>> list(MaskedColumns.of(train, cardinalities=(3, 1)).loss(train.batch(torch.arange(4))))
+    >>> list(MaskedColumns.from_dataset(train, cardinalities=(3, 1)).loss(train.batch(torch.arange(4))))
     ['reconstruction']
     """
 
@@ -45,7 +45,7 @@ class MaskedColumns(TableImputer):
         self.masked = nn.Buffer(share_of(masked, len(cardinalities)), persistent=False)
 
     @classmethod
-    def of(
+    def from_dataset(
         cls,
         train: Dataset,
         cardinalities: Sequence[int] | None = None,

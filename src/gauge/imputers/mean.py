@@ -21,7 +21,7 @@ class Mean(Imputer):
             self.register_buffer(f"mean_{name}", values)
 
     @classmethod
-    def of(cls, train: Dataset) -> Self:
+    def from_dataset(cls, train: Dataset) -> Self:
         sums = {name: torch.zeros(shape, device=train.device) for name, shape in train.shapes.items()}
         counts = {name: torch.zeros_like(values) for name, values in sums.items()}
         for batch in train.batches(1024):

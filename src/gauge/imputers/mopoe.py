@@ -85,7 +85,7 @@ class MoPoE(Imputer):
     sample and epoch, so that every method sees the same completed input.
 
     >>> data = Dataset("train", {"photo": torch.rand(4, 1, 8, 8), "pulse": torch.rand(4, 6)}, torch.zeros(4).long())
-    >>> imputer = MoPoE.of(data, 3, {"pulse": "mlp"}, hidden=16, weights={"pulse": 10.0})
+    >>> imputer = MoPoE.from_dataset(data, 3, {"pulse": "mlp"}, hidden=16, weights={"pulse": 10.0})
     >>> list(imputer.loss(data.batch(torch.arange(4))))
     ['reconstruction', 'kl']
     """
@@ -106,7 +106,7 @@ class MoPoE(Imputer):
         self.subsets = nn.Buffer(subsets(len(coders)), persistent=False)
 
     @classmethod
-    def of(
+    def from_dataset(
         cls,
         train: Dataset,
         latent: int = 512,

@@ -40,7 +40,7 @@ class Nearest(Imputer):
             self.register_buffer(f"scale_{name}", _scale(as_values(values), observed[name]))
 
     @classmethod
-    def of(cls, train: Dataset, donors: int = 1000, seed: int = 0) -> Self:
+    def from_dataset(cls, train: Dataset, donors: int = 1000, seed: int = 0) -> Self:
         rows = draw_donors(train, donors, seed)
         return cls(
             {name: values[rows] for name, values in train.inputs.items()},

@@ -14,7 +14,7 @@ class Oracle(Imputer):
     reads_hidden_values = True
 
     @classmethod
-    def of(cls, train: Dataset) -> Self:
+    def from_dataset(cls, train: Dataset) -> Self:
         return cls()
 
     def complete(self, batch: Batch) -> Batch:

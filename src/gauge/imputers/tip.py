@@ -69,7 +69,7 @@ class TIP(Imputer):
 
     >>> inputs = {"photo": torch.rand(4, 3, 8, 8), "data": torch.tensor([[0.0, 0.3], [2, 0.1], [1, 0.7], [2, 0.5]])}
     >>> train = Dataset("train", inputs, torch.zeros(4).long())
-    >>> imputer = TIP.of(train, cardinalities=(3, 1), width=16, depth=1, heads=2, resnet=18)
+    >>> imputer = TIP.from_dataset(train, cardinalities=(3, 1), width=16, depth=1, heads=2, resnet=18)
     >>> list(imputer.loss(train.batch(torch.arange(4))))
     ['contrast', 'matching', 'reconstruction']
     """
@@ -100,7 +100,7 @@ class TIP(Imputer):
         self.masked = nn.Buffer(share_of(self.pretraining.masked, len(cardinalities)), persistent=False)
 
     @classmethod
-    def of(
+    def from_dataset(
         cls,
         train: Dataset,
         table: str | None = None,
@@ -195,7 +195,7 @@ def _tokens(features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n c"]:
 
 
 def _roles(train: Dataset, table: str | None, image: str | None) -> Roles:
-    flags = train.layout
+    flags = train.feature_counts
     tables = [name for name, shape in train.shapes.items() if flags[name] is not None or len(shape) == 1]
     images = [name for name, shape in train.shapes.items() if len(shape) == 3 and flags[name] is None]
     for name in filter(None, (table, image)):

@@ -12,7 +12,7 @@ class Zero(Imputer):
     """The simplest imputer."""
 
     @classmethod
-    def of(cls, train: Dataset) -> Self:
+    def from_dataset(cls, train: Dataset) -> Self:
         return cls()
 
     def complete(self, batch: Batch) -> Batch:

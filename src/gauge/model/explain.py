@@ -89,7 +89,7 @@ def part_names(count: int) -> list[str]:
 def unit_names(encoder: UnitEncoder, columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The names of all units: the columns of a modality where they are given, its parts otherwise; a whole unit is "all"."""
     names = {}
-    for name, count in encoder.layout.items():
+    for name, count in encoder.unit_counts.items():
         whole = ["all"] if encoder.has_whole(name) else []
         parts = count - len(whole)
         names[name] = [*((parts and columns.get(name)) or part_names(parts)), *whole]

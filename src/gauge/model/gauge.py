@@ -65,8 +65,9 @@ class Gating:
         """Whether the gates depend on evidence scores, or on trust that reads them."""
         return self.granularity not in ("none", "imputed")
 
-    def build(self, units: int, dim: int, *, opinions: int = 0) -> Gates:
-        """The gates of a model with that many units. `opinions`: the classes of the heads that trust may listen to."""
+    def build(self, units: int, dim: int, *, head_classes: int = 0) -> Gates:
+        """The gates of a model with that many units. `head_classes` is the number of classes of the heads whose logits trust
+        reads, 0 without heads."""
         score = SCORERS.get(self.score) if isinstance(self.score, str) else self.score
         distrust = self.distrust if self.informed else None
         match self.granularity:
@@ -77,7 +78,7 @@ class Gating:
             case "imputed":
                 return ImputedGates(units, self.normalization)
             case "trust":
-                return TrustHead(dim, opinions=opinions)
+                return TrustHead(dim, head_classes=head_classes)
             case "none":
                 return NoGates()
 
@@ -100,15 +101,15 @@ class Gauge(Method):
         imputer: SupportsComplete | None = None,
         *,
         gating: Gating | None = None,
-        opinions: int = 0,
+        head_classes: int = 0,
     ) -> None:
-        """`opinions`: the classes of the heads whose opinions readings carry, if they do."""
+        """`head_classes`: the number of classes of the heads whose logits readings carry, 0 if they carry none."""
         super().__init__()
         self.encoder, self.classifier = encoder, classifier
         self.imputer = None if imputer is None else Frozen(imputer)
         self.gating = gating or Gating()
-        units, dim = sum(encoder.layout.values()), classifier.head.in_features
-        self.gate = self.gating.build(units, dim, opinions=opinions)
+        units, dim = sum(encoder.unit_counts.values()), classifier.head.in_features
+        self.gate = self.gating.build(units, dim, head_classes=head_classes)
         self.register_load_state_dict_pre_hook(_follow_renames)
 
     @property

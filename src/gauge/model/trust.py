@@ -46,14 +46,14 @@ def signed_taylor_evidence(classifier: Classifier, tokens: Tokens, **options: Un
 
 
 class TrustHead(Gates):
-    """One attention block over the units of a sample; the trust in a unit is its gate. `opinions` is the number of classes
+    """One attention block over the units of a sample; the trust in a unit is its gate. `head_classes` is the number of classes
     of the heads that the modalities have of their own, 0 without such heads."""
 
     score = staticmethod(signed_taylor_evidence)
 
-    def __init__(self, dim: int, *, heads: int = 4, opinions: int = 0) -> None:
+    def __init__(self, dim: int, *, heads: int = 4, head_classes: int = 0) -> None:
         super().__init__()
-        self.facts = nn.Linear(4 + (opinions + 2 if opinions else 0), dim)
+        self.facts = nn.Linear(4 + (head_classes + 2 if head_classes else 0), dim)
         self.block = Block(dim, heads)
         self.norm, self.answer = nn.LayerNorm(dim), nn.Linear(dim, 1)
         nn.init.constant_(self.answer.bias, START)
@@ -84,9 +84,9 @@ class TrustHead(Gates):
             normalize_scores(evidence.signed, visible=visible),
         ]
         known = torch.stack(facts, -1)
-        if reading.opinions is not None:
+        if reading.head_logits is not None:
             available = units.observed if visible is None else units.observed & visible
-            agreement = _agreement(reading.opinions, evidence.logits, available, units.modality)
+            agreement = _agreement(reading.head_logits, evidence.logits, available, units.modality)
             known = torch.cat([known, agreement], -1)
         return known.detach()
 
@@ -123,14 +123,14 @@ class TrustHead(Gates):
 
 
 def _agreement(
-    opinions: Float[Tensor, "b m k"],
+    head_logits: Float[Tensor, "b m k"],
     logits: Float[Tensor, "b k"],
     available: Bool[Tensor, "b n"],
     modality: Int[Tensor, "n"],
 ) -> Float[Tensor, "b n a"]:
     """For every unit the class probabilities p of its modality, log Σ_k p_k q_k with the mean q of the other available
     modalities (uniform if there are none), and the same with the network's answer."""
-    own, answer = opinions.float().softmax(-1), logits.float().softmax(-1)
+    own, answer = head_logits.float().softmax(-1), logits.float().softmax(-1)
     member = modality == torch.arange(own.shape[1], device=modality.device)[:, None]
     there = (available[:, None] & member).any(-1, keepdim=True).float()
     total, count = (own * there).sum(1, keepdim=True), there.sum(1, keepdim=True)
@@ -153,13 +153,13 @@ def known_rightness(
     encoder: UnitEncoder, batch: Batch, reading: Reading
 ) -> tuple[Float[Tensor, "b n"], Bool[Tensor, "b n"]]:
     """How right the units of a training batch are, and for which of those that are seen it is known. What an imputed
-    modality shows is the opinion of its head or, without heads, the network's answer from that modality alone."""
+    modality shows is the answer of its head or, without heads, the network's answer from that modality alone."""
     assert batch.labels is not None
     if reading.visible is not None:
         right, known = rightness(encoder, batch)
         return right, known & reading.visible
-    opinions = _answers_alone(reading) if reading.opinions is None else reading.opinions
-    return rightness(encoder, batch, reading.completed, opinions.argmax(-1) == batch.labels[:, None])
+    head_logits = _answers_alone(reading) if reading.head_logits is None else reading.head_logits
+    return rightness(encoder, batch, reading.completed, head_logits.argmax(-1) == batch.labels[:, None])
 
 
 def _answers_alone(reading: Reading) -> Float[Tensor, "b m k"]:
@@ -198,7 +198,7 @@ def rightness(
 def per_unit(encoder: UnitEncoder, values: Mapping[str, Float[Tensor, "b *f"]]) -> Float[Tensor, "b n"]:
     """Numbers for each modality, or each of its features, as numbers for each unit; the whole of a table has their mean."""
     parts = []
-    for name, count in encoder.layout.items():
+    for name, count in encoder.unit_counts.items():
         each = values[name]
         if each.ndim == 1:
             each = each[:, None].expand(-1, count)

@@ -249,8 +249,8 @@ def _errors(method: Gauge, batch: Batch, completed: Batch | None) -> Float[Tenso
             error = (completed.inputs[name] - batch.inputs[name]).abs().reshape(*observed.shape, -1).mean(-1)
             errors[name] = torch.where(imputed, error.float(), torch.nan)
     found = per_unit_values(method.encoder, errors)
-    ends = torch.tensor(list(method.encoder.layout.values())).cumsum(0) - 1
-    for end, name in zip(ends.tolist(), method.encoder.layout, strict=True):
+    ends = torch.tensor(list(method.encoder.unit_counts.values())).cumsum(0) - 1
+    for end, name in zip(ends.tolist(), method.encoder.unit_counts, strict=True):
         if method.encoder.has_whole(name):
             found[:, end] = torch.nan
     return found

@@ -264,7 +264,7 @@ class Benchmark:
             return changed
         imputer, options = overrides.imputer_options.name or self.imputer, dict(self.imputer_options)
         if imputer != self.imputer:  # only what describes the data, if the other imputer takes it
-            accepted = {"cardinalities"} & inspect.signature(IMPUTERS.get(imputer).of).parameters.keys()
+            accepted = {"cardinalities"} & inspect.signature(IMPUTERS.get(imputer).from_dataset).parameters.keys()
             options = {name: options[name] for name in accepted & options.keys()}
         options |= overrides.imputer_options.model_extra or {}
         return replace(changed, imputer=imputer, imputer_options=options)

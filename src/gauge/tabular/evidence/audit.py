@@ -127,7 +127,7 @@ def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:
         return {}
     gates = np.zeros(rows.cells.shape)
     start = 0
-    for name, count in network.encoder.layout.items():
+    for name, count in network.encoder.unit_counts.items():
         if name == "table":
             break
         start += count

@@ -260,7 +260,7 @@ def make_imputer(train: Dataset, *, imputer: str | SupportsComplete, schema: Sch
     if not isinstance(imputer, str):
         return imputer if isinstance(imputer, Imputer) else Given(imputer)
     kind, options = imputer_for(imputer, schema, donors=donors, seed=seed)
-    return kind.of(train, **options)
+    return kind.from_dataset(train, **options)
 
 
 def make_gated(
@@ -281,7 +281,7 @@ def imputer_for(name: str, schema: Schema, **known: Any) -> tuple[type[Imputer],
     if kind.needs_table and not schema.table:
         kind = IMPUTERS.get("nearest")
     known = {"cardinalities": schema.cardinalities, **known}
-    return kind, {name: known[name] for name in inspect.signature(kind.of).parameters if name in known}
+    return kind, {name: known[name] for name in inspect.signature(kind.from_dataset).parameters if name in known}
 
 
 def build(
