@@ -46,8 +46,8 @@ def signed_taylor_evidence(classifier: Classifier, tokens: Tokens, **options: Un
 
 
 class TrustHead(Gates):
-    """One attention block over the units of a sample; the trust in a unit is its gate. `head_classes` is the number of classes
-    of the heads that the modalities have of their own, 0 without such heads."""
+    """One attention block over the units of a sample; the trust in a unit is its gate. `head_classes` is the number of
+    classes of the heads that the modalities have of their own, 0 without such heads."""
 
     score = staticmethod(signed_taylor_evidence)
 
