@@ -42,6 +42,13 @@ class GaugePlus(Method):
     none, the mean of its observed units.
 
     Without `heads`, or without `combines`, the network's answer is the answer.
+
+    >>> from gauge.model.encoders.mlp import Mlp
+    >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
+    >>> model = GaugePlus(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
+    >>> flags = {"scan": torch.tensor([True]), "blood": torch.tensor([False])}
+    >>> model.predict(Batch({"scan": torch.rand(1, 3), "blood": torch.rand(1, 5)}, flags)).logits.shape
+    torch.Size([1, 3])
     """
 
     def __init__(
