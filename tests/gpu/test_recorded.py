@@ -65,7 +65,7 @@ def losses(row, train, *, record: bool) -> list[float]:
 @pytest.mark.parametrize("row", ROWS, ids=":".join)
 def test_a_recorded_step_is_the_eager_step(row, train):
     if not build(last_stage(SMALL, *row, 0), train).is_trainable:
-        return
+        pytest.skip("the method has nothing to train")
     torch.testing.assert_close(
         torch.tensor(losses(row, train, record=True)),
         torch.tensor(losses(row, train, record=False)),
