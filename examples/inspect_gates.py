@@ -20,7 +20,7 @@ model = Gauge(encoder, Network(Transformer(16, heads=2, depth=2), 16, num_classe
 protocol = parse_protocol("gamma-per-sample=0.4")
 fit(model, data, settings=TrainSettings(epochs=15, batch_size=32, learning_rate=5e-3, masks=protocol))
 
-keep = mask_split(protocol, data.layout, len(data), seed=1, split="train")
+keep = mask_split(protocol, data.feature_counts, len(data), seed=1, split="train")
 explained = explain(model, data.batch(torch.arange(len(data)), keep=keep))
 right = (explained.logits.argmax(1) == data.labels).float().mean()
 print(f"{right:.0%} of the training wines are right with 5 of 13 cells imputed; the first wine, unit by unit:")

@@ -127,7 +127,7 @@ def main() -> None:
     assert isinstance(method, Gauge)
     chosen = torch.linspace(0, len(job.test) - 1, arguments.samples).long()
     (batch,) = masked_batches(job.test, parse_protocol(arguments.protocol), arguments.samples, chosen)
-    names, modality = list(method.encoder.layout), method.encoder.modality
+    names, modality = list(method.encoder.unit_counts), method.encoder.modality
     units = torch.linspace(0, len(modality) - 1, min(arguments.units, len(modality))).long().tolist()
     records = [each | {"modality": names[int(modality[each["unit"]])]} for each in measured(method, batch, units)]
     groups = {

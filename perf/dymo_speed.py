@@ -121,8 +121,8 @@ def main() -> None:
     device, rows = pick_device(arguments.device), arguments.samples
     method = network(device)
     method.prepare(Dataset("train", images(300, device), torch.arange(300, device=device) % 10))
-    layout = dict.fromkeys(NAMES)
-    keep = mask_split(parse_protocol("eta=0.8"), layout, rows, seed=2025, split="test")
+    feature_counts = dict.fromkeys(NAMES)
+    keep = mask_split(parse_protocol("eta=0.8"), feature_counts, rows, seed=2025, split="test")
     flags = {name: values.to(device) for name, values in keep.items()}
     labels, index = torch.zeros(rows, dtype=torch.long, device=device), torch.arange(rows, device=device)
     batch, loop = Batch(images(rows, device), flags, labels, index), Loop(method)

@@ -37,7 +37,7 @@ def shown(method: Gauge, data: Dataset, protocol: str, samples: int) -> list[dic
     (batch,) = masked_batches(data, parse_protocol(protocol), samples, torch.arange(samples))
     found = explain(method, batch)
     columns = {"gate": found.gates, "before": found.attention_before, "after": found.attention_after}
-    names = list(method.encoder.layout)
+    names = list(method.encoder.unit_counts)
     return [
         {
             "sample": sample,

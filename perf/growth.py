@@ -39,7 +39,7 @@ def measured(columns: int, rows: int) -> dict[str, float]:
     started = time.perf_counter()
     model.predict(batch)
     seconds = time.perf_counter() - started
-    units = sum(model.encoder.layout.values())
+    units = sum(model.encoder.unit_counts.values())
     return {
         "columns": columns,
         "units": units,

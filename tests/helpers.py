@@ -54,7 +54,7 @@ SHAPES = {"image": (1, 8, 8), "signal": (7,), "table": (5,)}
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 @contextmanager

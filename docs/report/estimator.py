@@ -38,9 +38,9 @@ def when() -> str:
         for each in read_records("polymnist/trust", "audit.json")
         if (each["variant"], each["protocol"]) == ("gauge_plus-trust", "swapped=0.2")
     )
-    taught, alone = (
+    distilled, alone = (
         100 * mean(each.value for each, _ in seeds("polymnist/unlabelled256", row, "eta=0.8").values())
-        for row in ("gauge_plus:gauge_plus-taught", "gauge_plus")
+        for row in ("gauge_plus:gauge_plus-distilled", "gauge_plus")
     )
     rows = {
         "a table, with or without texts and images, cells blank or not": (
@@ -58,8 +58,8 @@ def when() -> str:
             f"it finds swapped views with an AUC of {found:.3f}",
         ),
         "few labels, and many samples without one": (
-            "[`gauge_plus-taught`](docs/trust.md#samples-without-a-label)",
-            f"{taught:.1f} % with 256 labels and one view of five, {alone:.1f} without the other samples",
+            "[`gauge_plus-distilled`](docs/trust.md#samples-without-a-label)",
+            f"{distilled:.1f} % with 256 labels and one view of five, {alone:.1f} without the other samples",
         ),
         "a fine-tuned Transformer whose units you want to weigh": (
             "[`gauge.wrap(model)`](docs/own-transformer.md)",

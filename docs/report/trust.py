@@ -47,7 +47,7 @@ def trust_imputed() -> str:
 
 def unlabelled(count: int) -> str:
     """Few labels, with an imputer or a teacher that reads all samples: masking minus each of them."""
-    rows = ("gauge_plus", "gauge_plus:gauge_plus-informed", IMPUTED, "gauge_plus:gauge_plus-taught")
+    rows = ("gauge_plus", "gauge_plus:gauge_plus-informed", IMPUTED, "gauge_plus:gauge_plus-distilled")
     folders = measured(dict.fromkeys(rows, f"polymnist/unlabelled{count}"))
     return beside(folders, ETA) if folders else NOT_MEASURED
 

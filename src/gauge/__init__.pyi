@@ -7,6 +7,7 @@ from .experiments.results import evaluate as evaluate
 from .imputers.mopoe import MoPoE as MoPoE
 from .methods.any_subset import AnySubset as AnySubset
 from .methods.dymo import DyMo as DyMo
+from .methods.gauge_plus import GaugePlus as GaugePlus
 from .model import attribution as attribution
 from .model.backbones.adapters import FromFunction as FromFunction
 from .model.backbones.adapters import FromHuggingFace as FromHuggingFace

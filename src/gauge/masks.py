@@ -23,7 +23,7 @@ from torch import Tensor
 from gauge.choices import did_you_mean
 from gauge.randomness import derive, sample_keys, uniform
 
-Layout = Mapping[str, int | None]
+FeatureCounts = Mapping[str, int | None]
 """For each modality, in order, the number of feature flags; None for one flag per sample."""
 
 GAMMA_SEEDS = {"train": 2021, "val": 2022, "test": 2023}  # TIP's mask files
@@ -64,8 +64,8 @@ class Complete:
     def __str__(self) -> str:
         return "complete"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        return {name: torch.ones(len(key), dtype=torch.bool, device=key.device) for name in layout}
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        return {name: torch.ones(len(key), dtype=torch.bool, device=key.device) for name in feature_counts}
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Missing:
     def __str__(self) -> str:
         return f"missing={'+'.join(self.modalities)}"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        unknown = set(self.modalities) - set(layout)
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        unknown = set(self.modalities) - set(feature_counts)
         if unknown:
-            raise ValueError(f"{self} names {sorted(unknown)}, but the modalities are {list(layout)}")
-        if set(self.modalities) == set(layout):
-            raise ValueError(f"{self} leaves nothing observed; keep at least one of {list(layout)}")
-        complete = Complete().keep(layout, key)
+            raise ValueError(f"{self} names {sorted(unknown)}, but the modalities are {list(feature_counts)}")
+        if set(self.modalities) == set(feature_counts):
+            raise ValueError(f"{self} leaves nothing observed; keep at least one of {list(feature_counts)}")
+        complete = Complete().keep(feature_counts, key)
         return {name: ~flags if name in self.modalities else flags for name, flags in complete.items()}
 
 
@@ -96,8 +96,8 @@ class RandomModalities:
     def __str__(self) -> str:
         return f"eta={self.rate:g}"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        return _without_share(str(self), self.rate, layout, key)
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        return _without_share(str(self), self.rate, feature_counts, key)
 
 
 @dataclass(frozen=True)
@@ -110,19 +110,25 @@ class EverySubset:
     def __str__(self) -> str:
         return f"every={self.rate:g}"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        return _without_share(str(self), self.rate, layout, key)
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        return _without_share(str(self), self.rate, feature_counts, key)
 
 
-def _without_share(protocol: str, rate: float, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+def _without_share(
+    protocol: str, rate: float, feature_counts: FeatureCounts, key: Int[Tensor, "b"]
+) -> dict[str, Tensor]:
     """Flags that leave out exactly `rate` of the modalities of each sample."""
-    missing = rate * len(layout)
+    missing = rate * len(feature_counts)
     if abs(missing - round(missing)) > 1e-6:
-        raise ValueError(f"{protocol} of {len(layout)} modalities is {missing:g}; choose a rate that is a whole number")
-    if round(missing) >= len(layout):
-        raise ValueError(f"{protocol} leaves nothing observed; keep at least one of the {len(layout)} modalities")
-    ranks = uniform(key, len(layout)).argsort(1).argsort(1)
-    return dict(zip(layout, (ranks >= round(missing)).unbind(1), strict=True))
+        raise ValueError(
+            f"{protocol} of {len(feature_counts)} modalities is {missing:g}; choose a rate that is a whole number"
+        )
+    if round(missing) >= len(feature_counts):
+        raise ValueError(
+            f"{protocol} leaves nothing observed; keep at least one of the {len(feature_counts)} modalities"
+        )
+    ranks = uniform(key, len(feature_counts)).argsort(1).argsort(1)
+    return dict(zip(feature_counts, (ranks >= round(missing)).unbind(1), strict=True))
 
 
 @dataclass(frozen=True)
@@ -135,10 +141,10 @@ class AnyModalities:
     def __str__(self) -> str:
         return "any-subset"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        table = subsets(len(layout), key.device)
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        table = subsets(len(feature_counts), key.device)
         chosen = (uniform(key, 1)[:, 0] * len(table)).long().clamp_max(len(table) - 1)
-        return dict(zip(layout, table[chosen].unbind(1), strict=True))
+        return dict(zip(feature_counts, table[chosen].unbind(1), strict=True))
 
 
 @dataclass(frozen=True)
@@ -155,9 +161,9 @@ class RandomCells:
     def __str__(self) -> str:
         return f"gamma{'-per-sample' if self.per_sample else ''}={self.rate:g}"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        kept = Complete().keep(layout, key)
-        for name, features in _tables(self, layout).items():
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        kept = Complete().keep(feature_counts, key)
+        for name, features in _tables(self, feature_counts).items():
             draws = uniform(derive(key, name), features)
             if self.per_sample:
                 kept[name] = draws.argsort(1).argsort(1) >= round(self.rate * features)
@@ -178,11 +184,11 @@ class AnyCells:
     def __str__(self) -> str:
         return "any-gamma"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        kept = Complete().keep(layout, key)
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        kept = Complete().keep(feature_counts, key)
         chosen = (uniform(derive(key, "rate"), 1)[:, 0] * len(self.rates)).long().clamp_max(len(self.rates) - 1)
         rate = _on(key.device, self.rates)[chosen]
-        for name, features in _tables(self, layout).items():
+        for name, features in _tables(self, feature_counts).items():
             ranks = uniform(derive(key, name), features).argsort(1).argsort(1)
             kept[name] = ranks >= (rate * features).round()[:, None]
         return kept
@@ -198,11 +204,11 @@ class UpTo:
     def __str__(self) -> str:
         return f"up-to={self.rate:g}"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
         share = self.rate * uniform(derive(key, "share"), 1)
-        draws = {name: uniform(derive(key, name), features or 1) for name, features in layout.items()}
+        draws = {name: uniform(derive(key, name), features or 1) for name, features in feature_counts.items()}
         kept = {name: each >= share for name, each in draws.items()}
-        return {name: kept[name][:, 0] if features is None else kept[name] for name, features in layout.items()}
+        return {name: kept[name][:, 0] if features is None else kept[name] for name, features in feature_counts.items()}
 
 
 @dataclass(frozen=True)
@@ -240,8 +246,8 @@ class Corrupted:
         missing = str(self.protocol)
         return str(self.corruption) if missing == "complete" else f"{missing},{self.corruption}"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        return self.protocol.keep(layout, key)
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        return self.protocol.keep(feature_counts, key)
 
 
 Protocol = (
@@ -254,21 +260,21 @@ CORRUPTIONS = tuple(vars(Corruption()))
 RATED |= {"gamma-per-sample": partial(RandomCells, per_sample=True), "up-to": UpTo}
 
 
-def passes(protocol: Protocol, layout: Layout) -> tuple[Protocol, ...]:
+def passes(protocol: Protocol, feature_counts: FeatureCounts) -> tuple[Protocol, ...]:
     """The protocols to evaluate a split under: the protocol itself, or one for each subset of `every`.
 
     >>> [str(each) for each in passes(EverySubset(0.5), {"image": None, "text": None})]
     ['missing=image', 'missing=text']
     """
     if isinstance(protocol, Corrupted):
-        return tuple(Corrupted(each, protocol.corruption) for each in passes(protocol.protocol, layout))
+        return tuple(Corrupted(each, protocol.corruption) for each in passes(protocol.protocol, feature_counts))
     if not isinstance(protocol, EverySubset):
         return (protocol,)
-    protocol.keep(layout, torch.zeros(1, dtype=torch.long))  # checks the rate
-    missing = round(protocol.rate * len(layout))
+    protocol.keep(feature_counts, torch.zeros(1, dtype=torch.long))  # checks the rate
+    missing = round(protocol.rate * len(feature_counts))
     if not missing:
         return (Complete(),)
-    return tuple(Missing(names) for names in itertools.combinations(layout, missing))
+    return tuple(Missing(names) for names in itertools.combinations(feature_counts, missing))
 
 
 def parse_protocol(text: str) -> Protocol:
@@ -317,17 +323,19 @@ def parse_protocols(*texts: str) -> tuple[Protocol, ...]:
     return tuple(map(parse_protocol, texts))
 
 
-def mask_split(protocol: Protocol, layout: Layout, rows: int, *, seed: int, split: str) -> dict[str, Tensor]:
+def mask_split(
+    protocol: Protocol, feature_counts: FeatureCounts, rows: int, *, seed: int, split: str
+) -> dict[str, Tensor]:
     """The flags of a whole split for evaluation, the same for every method, whether values are corrupted or not."""
     if isinstance(protocol, Corrupted):
-        return mask_split(protocol.protocol, layout, rows, seed=seed, split=split)
+        return mask_split(protocol.protocol, feature_counts, rows, seed=seed, split=split)
     if isinstance(protocol, RandomCells) and not protocol.per_sample:
-        kept = Complete().keep(layout, torch.arange(rows))
-        for index, (name, features) in enumerate(_tables(protocol, layout).items()):
+        kept = Complete().keep(feature_counts, torch.arange(rows))
+        for index, (name, features) in enumerate(_tables(protocol, feature_counts).items()):
             missing = gamma_mask(rows, features, protocol.rate, seed=GAMMA_SEEDS.get(split, seed) + 100 * index)
             kept[name] = torch.from_numpy(~missing)
         return kept
-    return protocol.keep(layout, sample_keys(torch.arange(rows), seed, "masks", split, str(protocol)))
+    return protocol.keep(feature_counts, sample_keys(torch.arange(rows), seed, "masks", split, str(protocol)))
 
 
 def gamma_mask(rows: int, columns: int, rate: float, *, seed: int) -> np.ndarray:
@@ -348,8 +356,10 @@ def _on(device: torch.device, numbers: tuple[float, ...]) -> Tensor:
     return torch.tensor(numbers, device=device)
 
 
-def _tables(protocol: RandomCells | AnyCells, layout: Layout) -> dict[str, int]:
-    tables = {name: features for name, features in layout.items() if features is not None}
+def _tables(protocol: RandomCells | AnyCells, feature_counts: FeatureCounts) -> dict[str, int]:
+    tables = {name: features for name, features in feature_counts.items() if features is not None}
     if not tables:
-        raise ValueError(f"{protocol} drops single features, but no modality of {list(layout)} has feature flags")
+        raise ValueError(
+            f"{protocol} drops single features, but no modality of {list(feature_counts)} has feature flags"
+        )
     return tables

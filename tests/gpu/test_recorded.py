@@ -65,7 +65,7 @@ def losses(row, train, *, record: bool) -> list[float]:
 @pytest.mark.parametrize("row", ROWS, ids=":".join)
 def test_a_recorded_step_is_the_eager_step(row, train):
     if not build(last_stage(SMALL, *row, 0), train).is_trainable:
-        return
+        pytest.skip("the method has nothing to train")
     torch.testing.assert_close(
         torch.tensor(losses(row, train, record=True)),
         torch.tensor(losses(row, train, record=False)),
@@ -127,7 +127,7 @@ def model(train) -> Gauge:
 def batch_of(train: Dataset, count: int) -> Batch:
     index = torch.arange(count, device=train.device) % len(train)
     key = sample_keys(index, 0)
-    return train.batch(index, keep=AnyModalities().keep(train.layout, key), key=key)
+    return train.batch(index, keep=AnyModalities().keep(train.feature_counts, key), key=key)
 
 
 @pytest.mark.parametrize("compile", [False, True])

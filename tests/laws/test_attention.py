@@ -140,5 +140,5 @@ def test_a_block_has_the_published_number_of_parameters(dim, heads, count):
 def test_the_polymnist_network_has_the_published_number_of_parameters():
     encoder = UnitEncoder({f"m{view}": ConvGrid((3, 28, 28), 128) for view in range(5)}, 128)
     classifier = Network(Transformer(128, heads=4, depth=2), 128, 10)
-    assert sum(encoder.layout.values()) == 20
+    assert sum(encoder.unit_counts.values()) == 20
     assert parameters(encoder) + parameters(classifier) == 950_602

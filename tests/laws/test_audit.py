@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from helpers import CLASSES, dataset, gauge, imputer, unit_encoder
+from helpers import CLASSES, dataset, enlarged, gauge, imputer, unit_encoder
 from scipy.stats import spearmanr
 from torch import nn
 
@@ -69,13 +69,31 @@ def test_units_are_hidden_as_the_judge_says(test_split):
     assert found[()]["imputed hidden"] == pytest.approx(alone), "as the network without an imputer answers"
 
 
-def test_exact_scores_correlate_perfectly_with_exact_effects(test_split):
-    method = gauge(imputer("zero", dataset("train", 40)), score="exact")
-    found = audit(method, test_split, "missing=image")
-    assert found.imputed_right is None  # nobody was asked
-    assert -1 <= found.rank_correlation <= 1
-    assert found.changed >= found.better + found.worse
-    assert found.samples == 60
+@pytest.mark.parametrize("objective", ["logit", "nll"])
+def test_exact_scores_correlate_perfectly_with_exact_effects(test_split, objective):
+    method = gauge(imputer("zero", dataset("train", 40)), score="exact", objective=objective)
+    findings = audit(method, test_split, "missing=image")
+    assert findings.rank_correlation == pytest.approx(1, abs=1e-9)
+    assert findings.imputed_right is None, "there was no judge"
+    assert findings.samples == 60
+
+
+def test_the_correlation_is_that_of_the_model_scores(test_split):
+    planted = [float(unit) for unit in range(10)]
+    rising, falling = (
+        audit(scored_by(scores), test_split, "missing=image").rank_correlation for scores in (planted, planted[::-1])
+    )
+    assert rising == pytest.approx(-falling, abs=1e-9)
+    assert abs(rising) > 1e-3
+
+
+def test_changed_predictions_are_better_worse_or_wrong_both_times(test_split):
+    method = enlarged(gauge(imputer("zero", dataset("train", 40))))
+    findings = audit(method, test_split, "missing=image")
+    accuracy = findings.accuracy
+    assert findings.changed > 0
+    gained = (accuracy["with gates"] - accuracy["without gates"]) * findings.samples
+    assert findings.better - findings.worse == pytest.approx(gained, abs=1e-4)
 
 
 def test_the_rank_correlation_counts_ties_as_spearman_does():
@@ -105,7 +123,7 @@ def test_a_method_without_scores_cannot_be_audited(test_split):
 
 def test_late_fusion_adds_up_the_observed_opinions_only(batch):
     fused = LateFusion(dict(unit_encoder().encoders), CLASSES).eval()
-    logits = fused.opinions(batch.filled({name: torch.zeros_like(x) for name, x in batch.inputs.items()}))
+    logits = fused.head_logits(batch.filled({name: torch.zeros_like(x) for name, x in batch.inputs.items()}))
     expected = torch.stack(
         [logits[row, there].log_softmax(-1).sum(0) for row, there in enumerate(batch.any_observed())]
     )

@@ -103,8 +103,8 @@ def test_text_forms_come_back(text):
 
 
 def test_every_subset_is_corrupted_alike():
-    layout = {"image": None, "text": None}
-    assert [str(each) for each in passes(parse_protocol("every=0.5,swapped=0.2"), layout)] == [
+    feature_counts = {"image": None, "text": None}
+    assert [str(each) for each in passes(parse_protocol("every=0.5,swapped=0.2"), feature_counts)] == [
         "missing=image,swapped=0.2",
         "missing=text,swapped=0.2",
     ]

@@ -47,7 +47,7 @@ def dymo(distance="cosine", calibration="log", tail="erfc", seed=1, prepared=Tru
 def batch():
     """Thirty samples with all kinds of gaps, tables that are observed in part among them."""
     data = double_data("test", 30, seed=60)
-    keep = mask_split(AnyModalities(), data.layout, 30, seed=1, split="test")
+    keep = mask_split(AnyModalities(), data.feature_counts, 30, seed=1, split="test")
     return data.batch(torch.arange(30), keep=keep)
 
 

@@ -27,7 +27,7 @@ from gauge.experiments.plans import last_stage
 from gauge.masks import AnyModalities
 from gauge.methods.concat import Concat
 from gauge.methods.dynmm import DynMM
-from gauge.methods.late_fusion import LateFusion, Opinions
+from gauge.methods.late_fusion import HeadOutputs, LateFusion
 from gauge.methods.pdf import PDF, fusion_weights, reliability
 from gauge.methods.qmf import QMF, confidence, fuse, ranking
 from gauge.model.encoders.mlp import Mlp
@@ -67,10 +67,10 @@ def complete():
     return TRAIN.batch(torch.arange(6)).as_observed()
 
 
-def opinions_of(seed=0, rows=5, count=COUNT, there=None):
+def outputs_of(seed=0, rows=5, count=COUNT, there=None):
     there = torch.ones(rows, count, dtype=torch.bool) if there is None else there
     logits = 2 * noise(rows, count, CLASSES, seed=seed).double()
-    return Opinions((), logits, there)
+    return HeadOutputs((), logits, there)
 
 
 SOME = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 1]]).bool()
@@ -173,7 +173,7 @@ def test_the_opinions_are_averaged_over_the_samples_that_have_them(batch):
 
 def test_unimodal_votes_with_all_modalities_also_the_recovered_ones(batch):
     method = make("unimodal")
-    logits = method.opinions(method.imputer.complete(batch))
+    logits = method.head_logits(method.imputer.complete(batch))
     torch.testing.assert_close(method.predict(batch).logits, logits.log_softmax(-1).sum(1))
 
 
@@ -242,14 +242,14 @@ def test_confidence_is_the_energy_and_never_overflows():
 
 
 def test_qmf_fuses_by_confidence_and_keeps_its_gradient_out():
-    opinions = opinions_of(there=SOME)
-    logits = opinions.logits.clone().requires_grad_()
-    fused = fuse(replace(opinions, logits=logits))
+    outputs = outputs_of(there=SOME)
+    logits = outputs.logits.clone().requires_grad_()
+    fused = fuse(replace(outputs, logits=logits))
     for row in range(5):
         parts = [logits[row, m].logsumexp(0) / 10 * logits[row, m] for m in range(3) if SOME[row, m]]
         torch.testing.assert_close(fused[row], torch.stack(parts).sum(0))
     fused.sum().backward()
-    weights = torch.where(SOME, confidence(opinions.logits), 0.0)
+    weights = torch.where(SOME, confidence(outputs.logits), 0.0)
     torch.testing.assert_close(logits.grad, weights[..., None].expand_as(logits))
 
 
@@ -258,12 +258,12 @@ def test_history_adds_up_the_losses_of_what_is_there():
     expected = torch.zeros(len(TRAIN), COUNT)
     for rows in (torch.tensor([7, 3, 5]), torch.tensor([5, 30, 2])):
         key = sample_keys(rows, 3)
-        batch = TRAIN.batch(rows, keep=AnyModalities().keep(TRAIN.layout, key), key=key)
-        opinions = method.classifiers.read(batch)
+        batch = TRAIN.batch(rows, keep=AnyModalities().keep(TRAIN.feature_counts, key), key=key)
+        outputs = method.classifiers.read(batch)
         for place, row in enumerate(rows.tolist()):
             for m in range(COUNT):
-                if opinions.available[place, m]:
-                    expected[row, m] += F.cross_entropy(opinions.logits[place, m], batch.labels[place]).detach()
+                if outputs.available[place, m]:
+                    expected[row, m] += F.cross_entropy(outputs.logits[place, m], batch.labels[place]).detach()
         method.loss(batch)
     torch.testing.assert_close(method.history, expected)
     before = method.history.clone()
@@ -303,17 +303,17 @@ def weights_by_hand(confidence, members, reliability=None):
 
 
 def test_pdf_weights_follow_their_definition():
-    opinions, sure = opinions_of(there=SOME), noise(5, 3, seed=2).double().sigmoid()
+    outputs, sure = outputs_of(there=SOME), noise(5, 3, seed=2).double().sigmoid()
     sound = noise(5, 3, seed=3).double().sigmoid()
     for row in range(5):
         members = SOME[row].nonzero()[:, 0].tolist()
-        plain, corrected = fusion_weights(sure, opinions)[row], fusion_weights(sure, opinions, sound)[row]
+        plain, corrected = fusion_weights(sure, outputs)[row], fusion_weights(sure, outputs, sound)[row]
         assert plain.tolist() == pytest.approx(weights_by_hand(sure[row], members))
         assert corrected.tolist() == pytest.approx(weights_by_hand(sure[row], members, sound[row]))
 
 
 def test_reliability_follows_its_definition():
-    logits = opinions_of(seed=5).logits
+    logits = outputs_of(seed=5).logits
     found = reliability(logits)
     for row in range(5):
         u = [float((logits[row, m].softmax(0) - 1 / CLASSES).abs().mean()) for m in range(3)]
@@ -322,26 +322,26 @@ def test_reliability_follows_its_definition():
 
 
 def test_pdf_of_two_modalities_is_the_published_closed_form():
-    opinions, sure = opinions_of(count=2), noise(5, 2, seed=2).double().sigmoid()
+    outputs, sure = outputs_of(count=2), noise(5, 2, seed=2).double().sigmoid()
     first, second = (sure + 1e-8).log().unbind(1)
     holo = torch.stack([second, first], 1) / (first + second + 1e-8)[:, None]
-    distance = (opinions.logits.softmax(-1) - 1 / CLASSES).abs().mean(-1)
+    distance = (outputs.logits.softmax(-1) - 1 / CLASSES).abs().mean(-1)
     sound = torch.stack([distance[:, 0] / (distance[:, 1] + 1e-8), distance[:, 1] / (distance[:, 0] + 1e-8)], 1)
     expected = ((sure + holo) * sound.clamp_max(1)).softmax(1)
-    torch.testing.assert_close(fusion_weights(sure, opinions, reliability(opinions.logits)), expected)
+    torch.testing.assert_close(fusion_weights(sure, outputs, reliability(outputs.logits)), expected)
 
 
 def test_pdf_loss_follows_its_definition(batch):
     method = make("pdf").double().train()
     batch = double(batch)
-    opinions = method.classifiers.read(batch)
-    sure = method.confidence(opinions)
-    weights = fusion_weights(sure, opinions)
-    fused = torch.stack([sum(weights[i, m] * opinions.logits[i, m] for m in range(3)) for i in range(6)])
+    outputs = method.classifiers.read(batch)
+    sure = method.confidence(outputs)
+    weights = fusion_weights(sure, outputs)
+    fused = torch.stack([sum(weights[i, m] * outputs.logits[i, m] for m in range(3)) for i in range(6)])
     off = 0.0
     for m in range(3):
-        rows = opinions.available[:, m]
-        right = opinions.logits[rows, m].softmax(-1).gather(1, batch.labels[rows, None])[:, 0]
+        rows = outputs.available[:, m]
+        right = outputs.logits[rows, m].softmax(-1).gather(1, batch.labels[rows, None])[:, 0]
         off = off + (sure[rows, m] - right).abs().mean()
     terms = method.loss(batch)
     torch.testing.assert_close(terms["task"], F.cross_entropy(fused, batch.labels))
@@ -364,7 +364,7 @@ def test_confidence_trains_its_own_networks_only_and_the_task_leaves_them_alone(
 def test_dynmm_answers_with_exactly_one_branch(batch):
     method = make("dynmm")
     completed = method.imputer.complete(batch).as_observed()
-    branches = torch.cat([method.unimodal.opinions(completed), method.concat(completed)[:, None]], 1)
+    branches = torch.cat([method.unimodal.head_logits(completed), method.concat(completed)[:, None]], 1)
     vectors = torch.cat(method.unimodal.read(completed).vectors, 1)
     chosen = method.gate(vectors).argmax(1)
     expected = torch.stack([branches[row, branch] for row, branch in enumerate(chosen.tolist())])
@@ -377,9 +377,9 @@ def test_the_gate_learns_as_if_it_were_soft(complete):
     terms = method.loss(batch)
     found = gradients(method, terms["task"] + terms["cost"])
     assert set(found) == {name for name, _ in method.named_parameters() if name.startswith("gate")}
-    opinions = method.unimodal.read(batch)
-    branches = torch.cat([opinions.logits, method.concat(batch)[:, None]], 1).detach()
-    soft = method.gate(torch.cat(opinions.vectors, 1)).softmax(1)
+    outputs = method.unimodal.read(batch)
+    branches = torch.cat([outputs.logits, method.concat(batch)[:, None]], 1).detach()
+    soft = method.gate(torch.cat(outputs.vectors, 1)).softmax(1)
     hard = F.one_hot(soft.argmax(1), COUNT + 1).double()
     fused = torch.einsum("bi,bik->bk", hard, branches)
     pull = fused.softmax(-1) - F.one_hot(batch.labels, CLASSES)

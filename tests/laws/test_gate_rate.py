@@ -24,7 +24,7 @@ def moved(rate: float, **gating) -> dict[str, torch.Tensor]:
 
 def test_gates_move_by_their_own_rate_and_everything_else_as_before():
     usual, fast = moved(1.0, informed=True), moved(50.0, informed=True)
-    gates = {"gate.threshold", "gate.log_temperature", "distrust"}
+    gates = {"gate.threshold", "gate.log_temperature", "gate.distrust"}
     assert gates < usual.keys()
     for name in gates:
         assert float(usual[name]) == pytest.approx(1e-3, rel=0.01)
@@ -55,4 +55,4 @@ def test_the_start_of_informed_gates_is_a_setting():
     assert stage("gauge-informed", distrust=2.0).identity == stage("gauge-informed").identity
     assert stage("gauge-informed", distrust=0.0).identity != stage("gauge-informed").identity
     assert stage("gauge", distrust=0.0).identity == stage("gauge").identity
-    assert gauge(Mean.from_dataset(TRAIN), informed=True, distrust=0.5).distrust.item() == 0.5
+    assert gauge(Mean.from_dataset(TRAIN), informed=True, distrust=0.5).gate.distrust.item() == 0.5

@@ -22,15 +22,15 @@ PROTOCOLS = [
     ("gamma=0.3", CLINIC),
     ("gamma-per-sample=0.5", CLINIC),
 ]
-RANDOM = [(text, layout) for text, layout in PROTOCOLS if text not in ("complete", "missing=m1+m3")]
+RANDOM = [(text, feature_counts) for text, feature_counts in PROTOCOLS if text not in ("complete", "missing=m1+m3")]
 
 
-def keep(text, layout, index, seed=0, epoch=0):
-    return parse_protocol(text).keep(layout, sample_keys(torch.as_tensor(index), seed, "train", epoch))
+def keep(text, feature_counts, index, seed=0, epoch=0):
+    return parse_protocol(text).keep(feature_counts, sample_keys(torch.as_tensor(index), seed, "train", epoch))
 
 
-def table_of(text, layout, rows, **where):
-    return torch.stack(list(keep(text, layout, torch.arange(rows), **where).values()), 1)
+def table_of(text, feature_counts, rows, **where):
+    return torch.stack(list(keep(text, feature_counts, torch.arange(rows), **where).values()), 1)
 
 
 # T:data/create_missing_mask.ipynb, test split (seed 2023); SHA-1 of the bit-packed mask, row-major
@@ -136,30 +136,36 @@ def test_gamma_one_leaves_no_cell_and_gamma_zero_leaves_all(text, split):
 @pytest.mark.parametrize("text", ["gamma=0.5", "gamma-per-sample=0.5"])
 @pytest.mark.parametrize("split", [True, False])
 def test_two_tables_lose_their_cells_independently(text, split):
-    layout, protocol = {"blood": 8, "vitals": 8}, parse_protocol(text)
+    feature_counts, protocol = {"blood": 8, "vitals": 8}, parse_protocol(text)
     keys = sample_keys(torch.arange(500), 0)
-    kept = mask_split(protocol, layout, 500, seed=0, split="test") if split else protocol.keep(layout, keys)
+    kept = (
+        mask_split(protocol, feature_counts, 500, seed=0, split="test")
+        if split
+        else protocol.keep(feature_counts, keys)
+    )
     assert abs((kept["blood"] == kept["vitals"]).float().mean() - 0.5) < 0.05
 
 
-@pytest.mark.parametrize(("text", "layout"), PROTOCOLS)
-def test_flags_of_a_row_do_not_depend_on_the_other_rows(text, layout):
-    whole, rows = keep(text, layout, torch.arange(100)), torch.tensor([93, 4, 41])
-    for name, flags in keep(text, layout, rows).items():
+@pytest.mark.parametrize(("text", "feature_counts"), PROTOCOLS)
+def test_flags_of_a_row_do_not_depend_on_the_other_rows(text, feature_counts):
+    whole, rows = keep(text, feature_counts, torch.arange(100)), torch.tensor([93, 4, 41])
+    for name, flags in keep(text, feature_counts, rows).items():
         assert torch.equal(flags, whole[name][rows])
 
 
-@pytest.mark.parametrize(("text", "layout"), [case for case in PROTOCOLS if case[0] != "gamma=0.3"])
-def test_flags_of_a_row_do_not_depend_on_the_size_of_the_split(text, layout):
-    long, short = (mask_split(parse_protocol(text), layout, rows, seed=0, split="test") for rows in (100, 40))
+@pytest.mark.parametrize(("text", "feature_counts"), [case for case in PROTOCOLS if case[0] != "gamma=0.3"])
+def test_flags_of_a_row_do_not_depend_on_the_size_of_the_split(text, feature_counts):
+    long, short = (mask_split(parse_protocol(text), feature_counts, rows, seed=0, split="test") for rows in (100, 40))
     for name, flags in short.items():
         assert torch.equal(flags, long[name][:40])
 
 
-@pytest.mark.parametrize(("text", "layout"), RANDOM)
-def test_masks_repeat_with_seed_and_epoch_and_change_with_either(text, layout):
+@pytest.mark.parametrize(("text", "feature_counts"), RANDOM)
+def test_masks_repeat_with_seed_and_epoch_and_change_with_either(text, feature_counts):
     def flags(**where):
-        return torch.cat([part.reshape(200, -1) for part in keep(text, layout, torch.arange(200), **where).values()], 1)
+        return torch.cat(
+            [part.reshape(200, -1) for part in keep(text, feature_counts, torch.arange(200), **where).values()], 1
+        )
 
     first = flags()
     assert torch.equal(flags(), first)
@@ -189,8 +195,8 @@ def test_subsets_come_by_size_and_then_in_lexicographic_order():
     assert len({tuple(row) for row in members}) == 31
 
 
-@pytest.mark.parametrize(("text", "layout"), PROTOCOLS)
-def test_text_forms_round_trip(text, layout):
+@pytest.mark.parametrize(("text", "feature_counts"), PROTOCOLS)
+def test_text_forms_round_trip(text, feature_counts):
     assert str(parse_protocol(text)) == text
     assert parse_protocol(str(parse_protocol(text))) == parse_protocol(text)
 
@@ -212,7 +218,7 @@ def test_a_misspelled_protocol_is_answered_with_the_nearest():
 
 
 @pytest.mark.parametrize(
-    ("text", "layout", "message"),
+    ("text", "feature_counts", "message"),
     [
         ("eta=1", VIEWS, "eta=1 leaves nothing observed; keep at least one of the 5 modalities"),
         ("eta=0.5", VIEWS, "eta=0.5 of 5 modalities is 2.5; choose a rate that is a whole number"),
@@ -222,16 +228,16 @@ def test_a_misspelled_protocol_is_answered_with_the_nearest():
         ("gamma-per-sample=0.5", VIEWS, "gamma-per-sample=0.5 drops single features, but no modality"),
     ],
 )
-def test_a_protocol_that_does_not_fit_the_modalities_says_why(text, layout, message):
+def test_a_protocol_that_does_not_fit_the_modalities_says_why(text, feature_counts, message):
     with pytest.raises(ValueError, match=message):
-        keep(text, layout, torch.arange(3))
+        keep(text, feature_counts, torch.arange(3))
     with pytest.raises(ValueError, match=message):
-        mask_split(parse_protocol(text), layout, 3, seed=0, split="test")
+        mask_split(parse_protocol(text), feature_counts, 3, seed=0, split="test")
 
 
 def test_large_masks_are_drawn():
-    layout = {"image": None, "table": 75}
+    feature_counts = {"image": None, "table": 75}
     for protocol in (RandomCells(0.9), RandomCells(0.9, per_sample=True)):
-        kept = mask_split(protocol, layout, 100_000, seed=0, split="test")
+        kept = mask_split(protocol, feature_counts, 100_000, seed=0, split="test")
         assert len(kept["table"]) == 100_000
         assert abs(missing_rates(kept)["table"] - 0.9) < 0.01

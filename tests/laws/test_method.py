@@ -43,7 +43,7 @@ def test_the_prediction_is_algorithm_1(train, batch):
     method = helpers.gauge(helpers.imputer("mean", train))
     tokens = method.encoder(helpers.imputer("mean", train).complete(batch), hide_missing=False).tokens
     evidence = taylor_evidence(method.classifier, tokens)
-    gates = method.gate(normalize_scores(evidence.scores))
+    gates = method.gate.open(normalize_scores(evidence.scores))
     prediction = method(batch)
     torch.testing.assert_close(prediction.evidence.scores, evidence.scores)
     torch.testing.assert_close(prediction.gates, gates)
@@ -136,7 +136,7 @@ def test_one_gate_for_each_modality_is_shared_by_its_units(train, batch):
     prediction = method.predict(batch)
     normalized = normalize_scores(prediction.evidence.scores)
     for units in (slice(0, 4), slice(4, 5), slice(5, 10)):
-        mean = method.gate(normalized[:, units].mean(1, keepdim=True))
+        mean = method.gate.open(normalized[:, units].mean(1, keepdim=True))
         torch.testing.assert_close(prediction.gates[:, units], mean.expand(-1, units.stop - units.start))
     assert not torch.allclose(prediction.gates[:, 0], prediction.gates[:, 4])
 
@@ -148,10 +148,24 @@ def test_informed_gates_distrust_what_was_imputed_and_nothing_else(train, batch)
     assert torch.equal(after[observed], before[observed])
     assert (after[~observed] < before[~observed]).all()
     with torch.no_grad():
-        informed.distrust.fill_(0.0)
+        informed.gate.distrust.fill_(0.0)
     assert torch.equal(informed.predict(batch).gates, before)
     informed.loss(batch)["task"].backward()
-    assert informed.distrust.grad is not None
+    assert informed.gate.distrust.grad is not None
+
+
+@pytest.mark.parametrize(
+    ("gating", "rename"),
+    [
+        ({"informed": True}, lambda name: name.replace("gate.distrust", "distrust")),
+        ({"granularity": "trust"}, lambda name: name.replace("gate.", "trust.")),
+    ],
+)
+def test_models_load_that_were_saved_before_their_parts_moved_into_the_gate(train, batch, gating, rename):
+    saved = helpers.enlarged(helpers.gauge(helpers.imputer("mean", train), **gating)).eval()
+    loaded = helpers.gauge(helpers.imputer("mean", train), **gating).eval()
+    loaded.load_state_dict({rename(name): value for name, value in saved.state_dict().items()})
+    assert torch.equal(loaded.predict(batch).logits, saved.predict(batch).logits)
 
 
 def test_without_gates_the_prediction_is_the_ungated_one(imputer, batch):
@@ -226,7 +240,7 @@ def test_read_at_the_encoder_adds_a_given_reference_to_the_embeddings(train, bat
 @pytest.mark.parametrize("score", ["taylor", "attention"])
 def test_unobserved_values_never_change_logits_or_gradients(method, batch, filling, score):
     if isinstance(method, Gauge):
-        method.score = SCORERS.get(score)
+        method.gate.score = SCORERS.get(score)
     first, second = with_hidden(batch, 0.0), with_hidden(batch, filling)
     torch.testing.assert_close(method.predict(second).logits, method.predict(first).logits, rtol=0, atol=0)
     found = gradients(method, method.loss(second)["task"])

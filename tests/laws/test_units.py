@@ -31,8 +31,8 @@ def test_an_enlarged_image_gives_the_units_of_the_grid(kind, grid):
 def test_only_the_positions_of_images_start_anew():
     before = unit_encoder()
     after = before.regrid(5)
-    assert before.layout == {"image": 4, "signal": 1, "table": 5}
-    assert after.layout == {"image": 25, "signal": 1, "table": 5}
+    assert before.unit_counts == {"image": 4, "signal": 1, "table": 5}
+    assert after.unit_counts == {"image": 25, "signal": 1, "table": 5}
     assert torch.equal(after.position_embedding[25:], before.position_embedding[4:])
     assert after.norms is before.norms
     assert after.modality_embedding is before.modality_embedding

@@ -98,7 +98,7 @@ def test_the_imputer_learns_from_all_rows_or_from_the_balanced_ones(data, tmp_pa
 
 def test_gamma_1_takes_the_table_and_leaves_the_face(data):
     test = celeba_table.BENCHMARK.load("test", data)
-    keep = mask_split(parse_protocol("gamma=1"), test.layout, len(test), seed=0, split="test")
+    keep = mask_split(parse_protocol("gamma=1"), test.feature_counts, len(test), seed=0, split="test")
     batch = next(test.batches(10, keep=keep)).check()
     assert not bool(batch.observed["table"].any())
     assert bool(batch.observed["image"].all())

@@ -35,7 +35,7 @@ def test_every_row_has_its_image_its_facts_and_its_label(data):
         assert part.inputs["table"][:, 0].tolist() == [21.0] * rows
         assert part.labels.tolist() == [285 - row for row in range(rows)]
         assert bool(part.observed["table"].all())
-        assert part.layout == {"image": None, "table": 17}
+        assert part.feature_counts == {"image": None, "table": 17}
 
 
 def test_an_empty_cell_is_missing_and_holds_no_nan(data):
@@ -50,7 +50,7 @@ def test_the_published_masks_fit_and_gamma_1_leaves_the_image(data):
     test = dvm.read("test", data)
     assert str(dvm.BENCHMARK.protocols[-1]) == "gamma=1"
     for text, missing in (("complete", 0), ("gamma=0.9", int(4 * 17 * 0.9)), ("gamma=1", 4 * 17)):
-        keep = mask_split(parse_protocol(text), test.layout, len(test), seed=0, split="test")
+        keep = mask_split(parse_protocol(text), test.feature_counts, len(test), seed=0, split="test")
         batch = next(test.batches(4, keep=keep))
         assert int((~batch.observed["table"]).sum()) == missing
         assert bool(batch.observed["image"].all())

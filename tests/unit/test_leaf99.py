@@ -82,7 +82,7 @@ def test_no_leaf_is_in_two_splits_and_reading_again_gives_the_same(whole):
 def test_gamma_1_takes_the_whole_table_and_leaves_the_image(whole):
     test = leaf99.read("test", whole)
     for text, least, most in (("complete", 1.0, 1.0), ("gamma=0.5", 0.4, 0.6), ("gamma=1", 0.0, 0.0)):
-        keep = mask_split(parse_protocol(text), test.layout, len(test), seed=0, split="test")
+        keep = mask_split(parse_protocol(text), test.feature_counts, len(test), seed=0, split="test")
         for batch in test.batches(40, keep=keep):
             assert bool(batch.observed["image"].all())
             assert least <= float(batch.observed["table"].float().mean()) <= most
@@ -151,7 +151,7 @@ def test_an_empty_cell_is_missing_whatever_the_protocol(data):
     test = leaf99.read("test", data)
     assert test.observed["table"].float().mean(0)[:3].tolist() == [1, 0, 1]
     assert bool(torch.isfinite(test.inputs["table"]).all())
-    keep = mask_split(parse_protocol("gamma=0.1"), test.layout, len(test), seed=0, split="test")
+    keep = mask_split(parse_protocol("gamma=0.1"), test.feature_counts, len(test), seed=0, split="test")
     assert not any(batch.observed["table"][:, 1].any() for batch in test.batches(64, keep=keep))
 
 
@@ -192,7 +192,7 @@ def test_each_fold_trains_stages_of_its_own(whole, tmp_path):
 def test_units_are_read_cell_by_cell_and_the_vector_by_a_small_transformer():
     parts = Parts.of(leaf99.BENCHMARK)
     units, _ = parts.unit_network()
-    assert units.layout == {"image": 16, "table": 192}
+    assert units.unit_counts == {"image": 16, "table": 192}
     assert not any("blocks" in name for name, _ in units.encoders["table"].named_parameters())
     vectors = parts.vector_encoder()
     assert vectors.encoders["table"].layers.blocks[0].attention.heads == 4

@@ -113,7 +113,7 @@ def test_only_the_projection_of_a_pretrained_encoder_is_trained(fitted):
 @pytest.mark.parametrize("strategy", ["mask", "impute"])
 def test_every_token_and_every_part_of_an_image_is_a_unit(fitted, table, strategy):
     model = fitted[strategy]
-    assert model.model_.encoder.layout == {"table": 4, "text0": 10, "image0": 17}  # each with a whole unit
+    assert model.model_.encoder.unit_counts == {"table": 4, "text0": 10, "image0": 17}  # each with a whole unit
     assert np.allclose(model.predict_proba(table).sum(1), 1)
 
 

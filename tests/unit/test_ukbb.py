@@ -66,7 +66,7 @@ def test_the_target_decides_the_learning_rate_and_nothing_else_of_the_settings(n
 
 def test_gamma_1_takes_all_75_measures_and_leaves_the_heart(data):
     test = cad.read("test", data)
-    keep = mask_split(parse_protocol("gamma=1"), test.layout, len(test), seed=0, split="test")
+    keep = mask_split(parse_protocol("gamma=1"), test.feature_counts, len(test), seed=0, split="test")
     batch = next(test.batches(3, keep=keep)).check()
     assert not bool(batch.observed["table"].any())
     assert bool(batch.observed["image"].all())

@@ -65,7 +65,7 @@ def test_nan_that_is_marked_observed_is_named_and_nan_that_is_not_is_fine():
 
 def test_an_encoder_that_emits_other_units_than_it_says_is_named():
     encoder = unit_encoder()
-    encoder.layout["signal"] = 2
+    encoder.unit_counts["signal"] = 2
     with pytest.raises(
         ValueError, match=r"encoder 'signal' says it emits 2 units but gave a tensor of shape \[6, 1, 8\]"
     ):

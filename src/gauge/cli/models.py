@@ -143,7 +143,7 @@ def _audited(
             single = {"method": "late_fusion", "variant": "late_fusion", "seed": 0}
             experts, _ = workspace.method(workspace.job(job.experiment.model_copy(update=single)))
             assert isinstance(experts, LateFusion)
-            judge = experts.opinions
+            judge = experts.head_logits
         return job, [audit_split(method, job.test, text, judge=judge, samples=samples) for text in protocols]
 
 
@@ -151,8 +151,8 @@ def _hides_modalities(data: "Dataset", protocol: str) -> bool:
     """Whether modalities without flags for their features can be missing under the protocol."""
     from gauge.masks import mask_split, parse_protocol
 
-    keep = mask_split(parse_protocol(protocol), data.layout, len(data), seed=0, split=data.split)
-    return not all(bool(keep[name].all()) for name, features in data.layout.items() if features is None)
+    keep = mask_split(parse_protocol(protocol), data.feature_counts, len(data), seed=0, split=data.split)
+    return not all(bool(keep[name].all()) for name, features in data.feature_counts.items() if features is None)
 
 
 def gates(

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from gauge.data.corruption import corrupted
-from gauge.masks import Corruption, Layout
+from gauge.masks import Corruption, FeatureCounts
 from gauge.randomness import derive, sample_keys, uniform
 from gauge.types import Batch
 
@@ -77,7 +77,7 @@ class Dataset:
         return all(each.device == self.device for each in (*self.inputs.values(), *self.observed.values()))
 
     @property
-    def layout(self) -> Layout:
+    def feature_counts(self) -> FeatureCounts:
         """The number of feature flags of each modality; None for one flag per sample."""
         return {name: None if flags.ndim == 1 else flags.shape[1] for name, flags in self.observed.items()}
 

@@ -54,9 +54,8 @@ class Flat(nn.Module):
     def __init__(self, model: Gauge | GaugePlus, names: Sequence[str]) -> None:
         super().__init__()
         self.model, self.names = model, tuple(names)
-        granularity = model.gating.granularity
-        scored = () if granularity in ("none", "imputed") else ("scores",)
-        self.outputs = ("logits", "probabilities", *scored, *(() if granularity == "none" else ("gates",)))
+        offered = {"scores": model.gating.scores_units, "gates": model.gating.gates_units}
+        self.outputs = ("logits", "probabilities", *(name for name, given in offered.items() if given))
 
     @torch.no_grad()
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:

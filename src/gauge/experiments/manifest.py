@@ -20,7 +20,7 @@ PARTS = (
     *(f"gauge_plus:gauge_plus-{name}" for name in ("no-whole", "no-heads", "no-combination", "old-encoders", "gated")),
 )
 TRUST = ("gauge_plus:gauge_plus-trust", "gauge_plus:gauge_plus-trust-imputed")
-UNLABELLED = ("gauge_plus", "gauge_plus:gauge_plus-informed", TRUST[1], "gauge_plus:gauge_plus-taught")
+UNLABELLED = ("gauge_plus", "gauge_plus:gauge_plus-informed", TRUST[1], "gauge_plus:gauge_plus-distilled")
 SWAPPED = (*ETA, "swapped=0.2", "swapped=0.4")
 LABELS = (256, 1024, 4096)
 ORACLE = ("gauge:v1", "gauge:v2", "gauge")

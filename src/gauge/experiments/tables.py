@@ -1,7 +1,7 @@
 """Results as tables: rows and columns in the order of the results, with the paper's numbers."""
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -45,26 +45,27 @@ def gate_note(columns: Mapping[str, Sequence[Result]]) -> str:
     recorded."""
     seeds = {result.seed: result.config for results in columns.values() for result in results}
     configs = [config for config in seeds.values() if config.get("scalars")]
-    names = {
-        name: symbol
-        for name in (configs[0]["scalars"]["end"] if configs else ())
-        for end, symbol in GATES.items()
-        if name.endswith(end)
-    }
-    if not names:
+    values = {(when, end): _scalars(configs, when, end) for when in ("start", "end") for end in GATES}
+    if not any(values.values()):
         return ""
 
-    def mean(*path: str) -> float:
-        return float(np.mean([reduce(lambda value, name: value[name], path, config) for config in configs]))
+    def mean(name: str) -> float:
+        return float(np.mean([config[name] for config in configs]))
 
     moved = [
-        f"{symbol} {mean('scalars', 'start', name):.3f} to {mean('scalars', 'end', name):.3f}"
-        for name, symbol in names.items()
+        f"{symbol} {np.mean(values['start', end]):.3f} to {np.mean(values['end', end]):.3f}"
+        for end, symbol in GATES.items()
+        if values["end", end]
     ]
     rates = np.mean([config["sum_of_rates"] * config["settings"].get("gate_rate", 1) for config in configs])
     spent = f"{mean('steps'):,.0f} steps, sum of the gates' rates {rates:.3g}, kept epoch {mean('best'):.0f}"
     row = next(result.row for results in columns.values() for result in results)
     return f"{row}: {', '.join(moved)}; {spent}."
+
+
+def _scalars(configs: Sequence[Mapping[str, Any]], when: str, end: str) -> list[float]:
+    """A learned number of every run that has one, by the end of its name: the start of the name depends on the model."""
+    return [value for config in configs for name, value in config["scalars"][when].items() if name.endswith(end)]
 
 
 def _differs(pair: Paired) -> bool:

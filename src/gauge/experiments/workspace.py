@@ -52,7 +52,7 @@ class Job:
         chosen = tuple(parse_protocol(str(each)) for each in protocols or self.benchmark.protocols)
         settings = [stage.settings for stage in self.stage.all()]
         for protocol in {*chosen, *(each for one in settings for each in (one.masks, *one.selection))}:
-            protocol.keep(self.test.layout, torch.zeros(1, dtype=torch.long))
+            protocol.keep(self.test.feature_counts, torch.zeros(1, dtype=torch.long))
         return chosen
 
 

@@ -31,7 +31,7 @@ class TableImputer(Imputer):
 
 def find_table(train: Dataset, imputer: str) -> str:
     """The modality whose cells have their own flags."""
-    tables = [name for name, features in train.layout.items() if features is not None]
+    tables = [name for name, features in train.feature_counts.items() if features is not None]
     if len(tables) != 1:
         raise UnsupportedError(f"{imputer} fills one table with a flag for each cell; the data has {len(tables)}")
     return tables[0]
@@ -39,7 +39,7 @@ def find_table(train: Dataset, imputer: str) -> str:
 
 def find_donors(train: Dataset, count: int = 1000, seed: int = 0) -> Nearest | None:
     """Training samples from which whole modalities are imputed; None where the table is the only modality."""
-    return Nearest.from_dataset(train, count, seed) if len(train.layout) > 1 else None
+    return Nearest.from_dataset(train, count, seed) if len(train.feature_counts) > 1 else None
 
 
 def cells_of(batch: Batch, table: str) -> tuple[Float[Tensor, "b f"], Bool[Tensor, "b f"]]:

@@ -195,7 +195,7 @@ def _tokens(features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n c"]:
 
 
 def _roles(train: Dataset, table: str | None, image: str | None) -> Roles:
-    flags = train.layout
+    flags = train.feature_counts
     tables = [name for name, shape in train.shapes.items() if flags[name] is not None or len(shape) == 1]
     images = [name for name, shape in train.shapes.items() if len(shape) == 3 and flags[name] is None]
     for name in filter(None, (table, image)):

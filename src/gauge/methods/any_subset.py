@@ -75,7 +75,7 @@ class AnySubset(Method):
         self.projection = nn.Linear(classifier.head.in_features, projection)
         self.subsets_per_step, self.distance = subsets_per_step, distance
         classes = classifier.head.out_features
-        self.subsets = nn.Buffer(subsets(len(encoder.layout)), persistent=False)
+        self.subsets = nn.Buffer(subsets(len(encoder.unit_counts)), persistent=False)
         self.prototypes = nn.Buffer(torch.zeros(classes, projection))
         self.epochs = nn.Buffer(torch.tensor(0))
         self.sums = nn.Buffer(torch.zeros(classes, projection))

@@ -46,10 +46,10 @@ class DynMM(Method):
     def forward(self, batch: Batch) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b branches"]]:
         """The logits of the chosen branches, and the choice: one-hot, with the gradient of a softmax."""
         with torch.no_grad():
-            opinions = self.unimodal.read(batch)
-            branches = torch.cat([opinions.logits, self.concat(batch)[:, None]], 1)
-        scores = self.gate(torch.cat(opinions.vectors, 1))
-        possible = F.pad(opinions.available, (0, 1), value=True)
+            outputs = self.unimodal.read(batch)
+            branches = torch.cat([outputs.logits, self.concat(batch)[:, None]], 1)
+        scores = self.gate(torch.cat(outputs.vectors, 1))
+        possible = F.pad(outputs.available, (0, 1), value=True)
         soft = scores.masked_fill(~possible, -torch.inf).softmax(1)
         hard = torch.zeros_like(soft).scatter(1, soft.argmax(1, keepdim=True), 1.0)
         choice = hard + (soft - soft.detach())

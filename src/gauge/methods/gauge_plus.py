@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from gauge.data import Dataset
 from gauge.masks import AnyCells, AnyModalities, Corruption, Protocol, draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
-from gauge.methods.late_fusion import Opinions
+from gauge.methods.late_fusion import HeadOutputs
 from gauge.model.combination import Combination
 from gauge.model.frozen import Frozen
 from gauge.model.gates import Biased, hiding_bias
@@ -42,6 +42,13 @@ class GaugePlus(Method):
     none, the mean of its observed units.
 
     Without `heads`, or without `combines`, the network's answer is the answer.
+
+    >>> from gauge.model.encoders.mlp import Mlp
+    >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
+    >>> model = GaugePlus(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
+    >>> flags = {"scan": torch.tensor([True]), "blood": torch.tensor([False])}
+    >>> model.predict(Batch({"scan": torch.rand(1, 3), "blood": torch.rand(1, 5)}, flags)).logits.shape
+    torch.Size([1, 3])
     """
 
     def __init__(
@@ -59,8 +66,8 @@ class GaugePlus(Method):
         """`corrupt`: what is wrong in training batches, so that the combination is learned from such samples too. With an
         imputer, `subsets_per_step=0` trains the network on imputed inputs alone."""
         super().__init__()
-        modalities, dim, classes = len(encoder.layout), classifier.head.in_features, classifier.head.out_features
-        self.gauge = Gauge(encoder, classifier, imputer, gating=gating, opinions=classes if heads else 0)
+        modalities, dim, classes = len(encoder.unit_counts), classifier.head.in_features, classifier.head.out_features
+        self.gauge = Gauge(encoder, classifier, imputer, gating=gating, head_classes=classes if heads else 0)
         self.subsets_per_step, self.corrupt = subsets_per_step, corrupt
         self.heads = nn.ModuleList(nn.Linear(dim, classes) for _ in range(modalities)) if heads else None
         self.combination = Combination(1 + modalities, modalities) if heads and combines else None
@@ -90,8 +97,8 @@ class GaugePlus(Method):
         if reading.visible is None and self.subsets_per_step:
             masked = self._under_subsets(reading)
             terms["masked"] = batch.cross_entropy(masked.classifier(masked.units.tokens, None), weights)
-        if reading.opinions is not None:
-            heads = Opinions((), reading.opinions, _right_modalities(batch))
+        if reading.head_logits is not None:
+            heads = HeadOutputs((), reading.head_logits, _right_modalities(batch))
             losses = heads.losses(batch)
             terms["heads"] = heads.total(losses if weights is None else losses * weights[:, None])
         if prediction.trust is not None:
@@ -106,7 +113,7 @@ class GaugePlus(Method):
 
     def read(self, batch: Batch) -> Reading:
         reading = self.gauge.read(batch)
-        return reading if self.heads is None else replace(reading, opinions=self._head_logits(reading.units))
+        return reading if self.heads is None else replace(reading, head_logits=self._head_logits(reading.units))
 
     def reference(self, units: Units) -> Tensor | None:
         return self.gauge.reference(units)
@@ -155,12 +162,12 @@ class GaugePlus(Method):
         """The first samples under masks of every kind: any subset of the modalities, unless the imputer needs some of them,
         and of a table any share of its cells."""
         protocols: list[Protocol] = [] if self.gauge.imputer and self.gauge.imputer.needs_image else [AnyModalities()]
-        protocols += [AnyCells()] if any(val.layout.values()) else []
+        protocols += [AnyCells()] if any(val.feature_counts.values()) else []
         for number in range(MASKS):
             for index in torch.arange(rows, device=val.device).split(512):
                 key = sample_keys(index, number, "combination")
-                draws = [protocol.keep(val.layout, key) for protocol in protocols]
-                keep = {name: _both(*(draw[name] for draw in draws)) for name in val.layout}
+                draws = [protocol.keep(val.feature_counts, key) for protocol in protocols]
+                keep = {name: _both(*(draw[name] for draw in draws)) for name in val.feature_counts}
                 yield val.batch(index, keep=keep, key=key, corrupt=self.corrupt)
 
     def _head_logits(self, units: Units) -> Float[Tensor, "b m k"]:
@@ -181,9 +188,9 @@ class GaugePlus(Method):
     ) -> tuple[Float[Tensor, "b j k"], Bool[Tensor, "b j"], Float[Tensor, "b m"], Float[Tensor, "b j"] | None]:
         """All answers, the network's first; which of them are present; the observed share of each modality; the trust in
         what each answer reads, 1 for the network, which weighs its units itself."""
-        assert reading.opinions is not None
+        assert reading.head_logits is not None
         batch = reading.completed
-        logits = torch.cat([prediction.logits[:, None], reading.opinions], 1)
+        logits = torch.cat([prediction.logits[:, None], reading.head_logits], 1)
         present = batch.any_observed()
         share = torch.stack([flags.reshape(flags.shape[0], -1).float().mean(1) for flags in batch.observed.values()], 1)
         trust = None
@@ -199,16 +206,16 @@ class GaugePlus(Method):
         chosen = draw_subsets(reading.completed.key, self.subsets, self.subsets_per_step)
         units, visible = under_subsets(reading.units, chosen)
         classifier = Biased(self.gauge.classifier, hiding_bias(visible))
-        opinions = None if reading.opinions is None else reading.opinions.repeat(len(chosen), 1, 1)
+        head_logits = None if reading.head_logits is None else reading.head_logits.repeat(len(chosen), 1, 1)
         completed = _repeated(reading.completed, len(chosen))
-        return Reading(completed, units.keep(visible), classifier, visible, opinions=opinions)
+        return Reading(completed, units.keep(visible), classifier, visible, head_logits=head_logits)
 
 
 def head_pooling(encoder: UnitEncoder) -> Float[Tensor, "m n"]:
     """Ones for the units that the head of each modality reads: its whole unit, or all where it has none."""
-    own = encoder.modality == torch.arange(len(encoder.layout))[:, None]
+    own = encoder.modality == torch.arange(len(encoder.unit_counts))[:, None]
     last = own & F.pad(encoder.modality.diff() != 0, (0, 1), value=True)
-    has_whole = torch.tensor([encoder.has_whole(name) for name in encoder.layout])
+    has_whole = torch.tensor([encoder.has_whole(name) for name in encoder.unit_counts])
     return torch.where(has_whole[:, None], last, own).float()
 
 

@@ -17,7 +17,7 @@ __all__ = ["LateFusion"]
 
 
 @dataclass(frozen=True)
-class Opinions:
+class HeadOutputs:
     """The vectors and logits of every modality's own classifier, and which modalities are available."""
 
     vectors: tuple[Float[Tensor, "b _"], ...]
@@ -66,31 +66,31 @@ class LateFusion(Method):
         self.imputer = None if imputer is None else Frozen(imputer)
         self.rectify = rectify
 
-    def opinions(self, batch: Batch) -> Float[Tensor, "b m k"]:
+    def head_logits(self, batch: Batch) -> Float[Tensor, "b m k"]:
         """The logits of every modality's own classifier, whether its values were observed or imputed."""
         return self._judge(batch).logits
 
-    def read(self, batch: Batch) -> Opinions:
+    def read(self, batch: Batch) -> HeadOutputs:
         """The vectors and logits of every modality, from zeros where nothing was observed."""
         return self._judge(batch.blanked())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The cross-entropy of every classifier over the samples that have its modality."""
-        opinions = self.read(batch)
-        return {"task": opinions.total(opinions.losses(batch))}
+        outputs = self.read(batch)
+        return {"task": outputs.total(outputs.losses(batch))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
         batch = batch.check()
-        opinions = self.read(batch if self.imputer is None else self.imputer.complete(batch).as_observed())
-        return Prediction((opinions.logits.log_softmax(-1) * opinions.available[..., None]).sum(1))
+        outputs = self.read(batch if self.imputer is None else self.imputer.complete(batch).as_observed())
+        return Prediction((outputs.logits.log_softmax(-1) * outputs.available[..., None]).sum(1))
 
-    def _judge(self, batch: Batch) -> Opinions:
-        pairs = side_by_side([partial(self._opinion, name, batch) for name in self.encoders])
+    def _judge(self, batch: Batch) -> HeadOutputs:
+        pairs = side_by_side([partial(self._output, name, batch) for name in self.encoders])
         vectors, logits = zip(*pairs, strict=True)
-        return Opinions(vectors, torch.stack(logits, 1), batch.any_observed())
+        return HeadOutputs(vectors, torch.stack(logits, 1), batch.any_observed())
 
-    def _opinion(self, name: str, batch: Batch) -> tuple[Float[Tensor, "b _"], Float[Tensor, "b k"]]:
+    def _output(self, name: str, batch: Batch) -> tuple[Float[Tensor, "b _"], Float[Tensor, "b k"]]:
         vector = self.encoders[name](batch.inputs[name], batch.observed[name]).flatten(1)
         if self.rectify:
             vector = torch.relu(vector)

@@ -57,8 +57,8 @@ class MAP(Method):
             )
         self.encoder, self.classifier = encoder, classifier
         self.subsets_per_step = subsets_per_step
-        self.subsets = nn.Buffer(subsets(len(encoder.layout)), persistent=False)
-        length, blocks = length or prompt_length(sum(encoder.layout.values())), len(classifier.backbone.blocks)
+        self.subsets = nn.Buffer(subsets(len(encoder.unit_counts)), persistent=False)
+        length, blocks = length or prompt_length(sum(encoder.unit_counts.values())), len(classifier.backbone.blocks)
         self.prompts = small_parameter(len(self.subsets), blocks, length, len(classifier.cls_token))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -72,7 +72,7 @@ class MAP(Method):
 
     def classify(self, units: Units, visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b k"]:
         """The logits of the visible units. Prompts have no position, so they can come last and CLS stays first."""
-        prompts = self.prompts[subset_code(visible, units.modality, len(self.encoder.layout))]
+        prompts = self.prompts[subset_code(visible, units.modality, len(self.encoder.unit_counts))]
         filled = replace(units, content=torch.where(visible[..., None], units.content, FILLING))
         sequence = self.classifier.sequence(filled.tokens)
         assert isinstance(self.classifier.backbone, Transformer)

@@ -30,8 +30,8 @@ class MTL(Method):
         self.encoder = encoder
         self.backbone, self.head = classifier.backbone, classifier.head
         self.cls_position = classifier.cls_position
-        self.cls_tokens = small_parameter(2 ** len(encoder.layout) - 1, len(classifier.cls_token))
-        self.subsets = nn.Buffer(subsets(len(encoder.layout)), persistent=False)
+        self.cls_tokens = small_parameter(2 ** len(encoder.unit_counts) - 1, len(classifier.cls_token))
+        self.subsets = nn.Buffer(subsets(len(encoder.unit_counts)), persistent=False)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy over all subsets, each with what it leaves of a sample's observed modalities."""
@@ -44,7 +44,7 @@ class MTL(Method):
 
     def classify(self, units: Units, visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b k"]:
         """The logits of the visible units, by the CLS token of their subset."""
-        task = subset_code(visible, units.modality, len(self.encoder.layout))
+        task = subset_code(visible, units.modality, len(self.encoder.unit_counts))
         cls = (self.cls_tokens[task] + self.cls_position)[:, None]
         sequence = torch.cat([cls, units.keep(visible).tokens], 1)
         return self.head(self.backbone.cls(sequence, cls_hiding_bias(visible)))

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.methods.late_fusion import LateFusion, Opinions
+from gauge.methods.late_fusion import HeadOutputs, LateFusion
 from gauge.model.frozen import Frozen
 from gauge.types import Batch, Method, Prediction, SupportsComplete
 
@@ -33,36 +33,36 @@ class PDF(Method):
         )
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        opinions = self.classifiers.read(batch)
-        confidence, losses = self.confidence(opinions), opinions.losses(batch)
-        weights = fusion_weights(confidence, opinions).detach()
+        outputs = self.classifiers.read(batch)
+        confidence, losses = self.confidence(outputs), outputs.losses(batch)
+        weights = fusion_weights(confidence, outputs).detach()
         right = (-losses.detach()).exp()
         return {
-            "task": batch.cross_entropy((weights[..., None] * opinions.logits).sum(1)),
-            "modalities": opinions.total(losses),
-            "confidence": opinions.total((confidence - right).abs()),
+            "task": batch.cross_entropy((weights[..., None] * outputs.logits).sum(1)),
+            "modalities": outputs.total(losses),
+            "confidence": outputs.total((confidence - right).abs()),
         }
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
-        opinions = self.classifiers.read(self.imputer.complete(batch.check()).as_observed())
-        weights = fusion_weights(self.confidence(opinions), opinions, reliability(opinions.logits))
-        return Prediction((weights[..., None] * opinions.logits).sum(1))
+        outputs = self.classifiers.read(self.imputer.complete(batch.check()).as_observed())
+        weights = fusion_weights(self.confidence(outputs), outputs, reliability(outputs.logits))
+        return Prediction((weights[..., None] * outputs.logits).sum(1))
 
-    def confidence(self, opinions: Opinions) -> Float[Tensor, "b m"]:
+    def confidence(self, outputs: HeadOutputs) -> Float[Tensor, "b m"]:
         """c: the predicted probability that each modality's classifier is right, from its vector."""
-        pairs = zip(self.confidences.values(), opinions.vectors, strict=True)
+        pairs = zip(self.confidences.values(), outputs.vectors, strict=True)
         return torch.cat([network(vector.detach()) for network, vector in pairs], 1)
 
 
 def fusion_weights(
-    confidence: Float[Tensor, "b m"], opinions: Opinions, reliability: Float[Tensor, "b m"] | float = 1.0
+    confidence: Float[Tensor, "b m"], outputs: HeadOutputs, reliability: Float[Tensor, "b m"] | float = 1.0
 ) -> Float[Tensor, "b m"]:
     """The softmax of c_m + holo_m, times the reliability, over the available modalities."""
-    logs = torch.where(opinions.available, (confidence + FLOOR).log(), 0.0)
+    logs = torch.where(outputs.available, (confidence + FLOOR).log(), 0.0)
     total = logs.sum(1, keepdim=True)
     support = (confidence + (total - logs) / (total + FLOOR)) * reliability
-    return support.masked_fill(~opinions.available, -torch.inf).softmax(1)
+    return support.masked_fill(~outputs.available, -torch.inf).softmax(1)
 
 
 def reliability(logits: Float[Tensor, "b m k"]) -> Float[Tensor, "b m"]:

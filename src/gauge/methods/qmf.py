@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.methods.late_fusion import LateFusion, Opinions, masked_mean
+from gauge.methods.late_fusion import HeadOutputs, LateFusion, masked_mean
 from gauge.model.frozen import Frozen
 from gauge.types import Batch, Method, Prediction, SupportsComplete
 
@@ -34,15 +34,15 @@ class QMF(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """In training mode a step first adds its losses to the history, then ranks by it, as published."""
-        opinions = self.classifiers.read(batch)
-        losses = opinions.losses(batch)
+        outputs = self.classifiers.read(batch)
+        losses = outputs.losses(batch)
         if self.training:
-            gathered = self.history[batch.index] + torch.where(opinions.available, losses.detach(), 0.0)
+            gathered = self.history[batch.index] + torch.where(outputs.available, losses.detach(), 0.0)
             self.history.index_copy_(0, batch.index, gathered.to(self.history.dtype))
         return {
-            "task": batch.cross_entropy(fuse(opinions)),
-            "modalities": opinions.total(losses),
-            "ranking": ranking(confidence(opinions.logits), self._difficulty(batch.index), opinions.available),
+            "task": batch.cross_entropy(fuse(outputs)),
+            "modalities": outputs.total(losses),
+            "ranking": ranking(confidence(outputs.logits), self._difficulty(batch.index), outputs.available),
         }
 
     @torch.no_grad()
@@ -59,10 +59,10 @@ def confidence(logits: Float[Tensor, "b m k"]) -> Float[Tensor, "b m"]:
     return logits.logsumexp(-1) / TEMPERATURE
 
 
-def fuse(opinions: Opinions) -> Float[Tensor, "b k"]:
+def fuse(outputs: HeadOutputs) -> Float[Tensor, "b k"]:
     """The logits of the available modalities, weighted by confidence; no gradient reaches the confidence here."""
-    weights = torch.where(opinions.available, confidence(opinions.logits).detach(), 0.0)
-    return (weights[..., None] * opinions.logits).sum(1)
+    weights = torch.where(outputs.available, confidence(outputs.logits).detach(), 0.0)
+    return (weights[..., None] * outputs.logits).sum(1)
 
 
 def ranking(

@@ -9,7 +9,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gauge.model.gates import attention_bias
-from gauge.model.gauge import Gating
 from gauge.model.reading import Reading
 from gauge.model.scoring.exact import exact_effects
 from gauge.model.units import UnitEncoder
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 @runtime_checkable
 class Explainable(Protocol):
     """All that `explain` asks of a method: a `Gauge`, or a method around one."""
-
-    @property
-    def gating(self) -> Gating: ...
 
     def eval(self) -> object: ...
 
@@ -93,7 +89,7 @@ def part_names(count: int) -> list[str]:
 def unit_names(encoder: UnitEncoder, columns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The names of all units: the columns of a modality where they are given, its parts otherwise; a whole unit is "all"."""
     names = {}
-    for name, count in encoder.layout.items():
+    for name, count in encoder.unit_counts.items():
         whole = ["all"] if encoder.has_whole(name) else []
         parts = count - len(whole)
         names[name] = [*((parts and columns.get(name)) or part_names(parts)), *whole]
@@ -109,7 +105,7 @@ def explain(method: Explainable, batch: Batch) -> BatchExplanation:
     prediction = method.decide(reading)
     if prediction.evidence is None or prediction.gates is None:
         raise ValueError(
-            f"granularity {method.gating.granularity!r} scores no units, so there is nothing to explain; use 'unit', "
+            "the gates of this model do not depend on scores, so there is nothing to explain; use the granularity 'unit', "
             "'modality' or 'trust'"
         )
 

@@ -55,20 +55,27 @@ def pool_by_modality(scores: Scores, modality: Int[Tensor, "n"], *, visible: Vis
     return ((scores * weight) @ same) / (weight @ same).clamp_min(1)
 
 
-class Gate(nn.Module):
-    """sigmoid((s - τ) / exp(ρ)): the two parameters that GAUGE adds to a model.
-
-    >>> Gate(threshold=0.5)(torch.tensor([[0.5]])).item()
-    0.5
-    """
+class LearnedGate(nn.Module):
+    """τ and ρ of Eq. 7: the two parameters that GAUGE adds to a model."""
 
     def __init__(self, threshold: float = 0.0) -> None:
         super().__init__()
         self.threshold = nn.Parameter(torch.tensor(float(threshold)))
         self.log_temperature = nn.Parameter(torch.tensor(0.0))
 
-    def forward(self, scores: Scores) -> Scores:
+    def open(self, scores: Scores) -> Scores:
         return torch.sigmoid((scores - self.threshold) / self.log_temperature.exp())
+
+
+class Gate(LearnedGate):
+    """sigmoid((s - τ) / exp(ρ)), for models that bring their own scores.
+
+    >>> Gate(threshold=0.5)(torch.tensor([[0.5]])).item()
+    0.5
+    """
+
+    def forward(self, scores: Scores) -> Scores:
+        return self.open(scores)
 
 
 def attention_bias(gates: Scores) -> Float[Tensor, "b 1 1 s"]:

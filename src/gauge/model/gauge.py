@@ -8,16 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from gauge.model.frozen import Frozen
-from gauge.model.gates import (
-    Biased,
-    Gate,
-    Normalization,
-    attention_bias,
-    hiding_bias,
-    normalize_scores,
-    pool_by_modality,
-    uses_zscore,
-)
+from gauge.model.gates import Biased, Normalization, hiding_bias
+from gauge.model.gating import Gates, ImputedGates, ModalityGates, NoGates, UnitGates
 from gauge.model.network import Network
 from gauge.model.passes import Passes
 from gauge.model.reading import Reading
@@ -62,6 +54,33 @@ class Gating:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} {getattr(self, name)!r} is unknown; use one of {', '.join(allowed)}")
 
+    @property
+    def gates_units(self) -> bool:
+        """Whether units have gates."""
+        return self.granularity != "none"
+
+    @property
+    def scores_units(self) -> bool:
+        """Whether the gates depend on evidence scores, or on trust that reads them."""
+        return self.granularity not in ("none", "imputed")
+
+    def build(self, units: int, dim: int, *, head_classes: int = 0) -> Gates:
+        """The gates of a model with that many units. `head_classes` is the number of classes of the heads whose logits trust
+        reads, 0 without heads."""
+        score = SCORERS.get(self.score) if isinstance(self.score, str) else self.score
+        distrust = self.distrust if self.informed else None
+        match self.granularity:
+            case "unit":
+                return UnitGates(score, units, self.normalization, distrust=distrust)
+            case "modality":
+                return ModalityGates(score, units, self.normalization, distrust=distrust)
+            case "imputed":
+                return ImputedGates(units, self.normalization)
+            case "trust":
+                return TrustHead(dim, head_classes=head_classes)
+            case "none":
+                return NoGates()
+
 
 UNGATED = Gating(granularity="none")
 
@@ -81,28 +100,23 @@ class Gauge(Method):
         imputer: SupportsComplete | None = None,
         *,
         gating: Gating | None = None,
-        opinions: int = 0,
+        head_classes: int = 0,
     ) -> None:
-        """`opinions`: the classes of the heads whose opinions readings carry, if they do."""
+        """`head_classes`: the number of classes of the heads whose logits readings carry, 0 if they carry none."""
         super().__init__()
         self.encoder, self.classifier = encoder, classifier
         self.imputer = None if imputer is None else Frozen(imputer)
         self.gating = gating or Gating()
-        score = self.gating.score
-        self.score: Scorer = SCORERS.get(score) if isinstance(score, str) else score
-        self.trust = None
-        if self.gating.granularity == "trust":
-            self.trust = TrustHead(classifier.head.in_features, opinions=opinions)
-        elif self.gating.granularity != "none":
-            raw = not uses_zscore(sum(encoder.layout.values()), self.gating.normalization)
-            self.gate = Gate(threshold=0.5 if raw else 0.0)  # app. B.3
-        if self.gating.informed:
-            self.distrust = nn.Parameter(torch.tensor(float(self.gating.distrust)))
+        units, dim = sum(encoder.unit_counts.values()), classifier.head.in_features
+        self.gate = self.gating.build(units, dim, head_classes=head_classes)
+
+    @property
+    def trust(self) -> TrustHead | None:
+        """The gate, if it is learned trust."""
+        return self.gate if isinstance(self.gate, TrustHead) else None
 
     def gate_parameters(self) -> list[nn.Parameter]:
-        if self.gating.granularity in ("none", "trust"):
-            return []
-        return [*self.gate.parameters(), *([self.distrust] if self.gating.informed else [])]
+        return self.gate.gate_parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy of the gated prediction (Eq. 10), and of the trust in its units if they have any."""
@@ -137,26 +151,20 @@ class Gauge(Method):
 
     def decide(self, reading: Reading) -> Prediction:
         """Phases 2 and 3: score and gate, then predict."""
-        units, classifier, visible = reading.units, reading.classifier, reading.visible
-        if self.gating.granularity == "none":
-            return Prediction(classifier(units.tokens, None))
-        if self.trust is not None:
-            trust, evidence = self.trust.assess(reading, self.reference(units), self.gating.objective)
-            gates = trust.detach()  # the task teaches the network to live with trust, not trust to please it
-            return Prediction(classifier(units.tokens, attention_bias(gates)), evidence, gates, trust)
-        if self.gating.granularity == "imputed":
-            gates = torch.where(units.observed, 1.0, self.gate(torch.zeros_like(units.observed, dtype=torch.float32)))
-            return Prediction(classifier(units.tokens, attention_bias(gates)), None, gates)
-        reference, objective, key = self.reference(units), self.gating.objective, reading.completed.key
-        passes = Passes(classifier, units.tokens)
-        evidence = self.score(passes, passes.tokens, reference=reference, objective=objective, key=key)
-        scores = normalize_scores(evidence.scores, self.gating.normalization, visible=visible)
-        if self.gating.granularity == "modality":
-            scores = pool_by_modality(scores, units.modality, visible=visible)
-        if self.gating.informed:
-            scores = scores - self.distrust * ~units.observed
-        gates = self.gate(scores)
-        return Prediction(passes.gated(attention_bias(gates)), evidence, gates)
+        passes = Passes(reading.classifier, reading.units.tokens)
+        evidence = self.score(passes, reading)
+        gates, trust = gated = self.gate(reading, evidence)
+        logits = passes.gated(gated.bias)
+        return Prediction(logits, evidence, gates, trust)
+
+    def score(self, passes: Passes, reading: Reading) -> Evidence | None:
+        """The evidence of one ungated pass; None for gates that do not depend on any."""
+        if self.gate.score is None:
+            return None
+        reference, objective = self.reference(reading.units), self.gating.objective
+        return self.gate.score(
+            passes, passes.tokens, reference=reference, objective=objective, key=reading.completed.key
+        )
 
     def reference(self, units: Units) -> Tensor | None:
         """The replacement of a unit, as the backbone sees it."""

@@ -1,5 +1,7 @@
 """Passes: the ungated and the gated pass of a classifier over the same tokens."""
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -17,9 +19,14 @@ class Passes:
     """
 
     def __init__(self, classifier: Network | Biased, tokens: Tokens) -> None:
-        self.classifier, self.attached, self.tokens = classifier, tokens, as_leaf(tokens.detach())
+        self.classifier, self.attached = classifier, tokens
         self.shares = not torch.is_grad_enabled()
         self.entry: tuple[Tensor, ...] | None = None
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """The tokens as scorers read them: a leaf that gradients can be asked for."""
+        return as_leaf(self.attached.detach())
 
     def __call__(self, tokens: Tokens, attn_bias: Tensor | None = None) -> Tensor:
         if not self.shares or tokens is not self.tokens:
@@ -28,8 +35,8 @@ class Passes:
         self.entry = tuple(part.detach() for part in entry)
         return self.classifier.logits_from(entry, attn_bias)
 
-    def gated(self, attn_bias: Tensor) -> Tensor:
-        """The logits of the gated pass."""
+    def gated(self, attn_bias: Tensor | None) -> Tensor:
+        """The logits of the gated pass, or of the only one if there are no gates."""
         if self.entry is None:
             return self.classifier(self.attached, attn_bias)
         return self.classifier.logits_from(self.entry, attn_bias)

@@ -13,15 +13,15 @@ from gauge.types import Batch, Units
 @dataclass(frozen=True)
 class Reading:
     """A batch as the network reads it: the completed input, its units, and the classifier that sees the units in `visible`
-    (all when None). What trust may know besides: the imputer's `uncertainty` about each unit, and the `opinions` of heads
-    that read single modalities, as logits."""
+    (all when None). What trust may know besides: the imputer's `uncertainty` about each unit, and the `head_logits` of
+    heads that read single modalities."""
 
     completed: Batch
     units: Units
     classifier: Network | Biased
     visible: Tensor | None = None
     uncertainty: Tensor | None = None
-    opinions: Tensor | None = None
+    head_logits: Tensor | None = None
 
     @property
     def seen(self) -> Tensor:

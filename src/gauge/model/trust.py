@@ -16,6 +16,7 @@ b = 0 until `calibrate` fits them, for observed and for imputed units apart.
 """
 
 from collections.abc import Mapping
+from typing import Unpack
 
 import torch
 import torch.nn.functional as F
@@ -23,11 +24,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.model.gates import hiding_bias, normalize_scores
+from gauge.model.gating import Gated, Gates
 from gauge.model.nn.attention import Block
 from gauge.model.reading import Reading
 from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Evidence, Objective, Units
+from gauge.types import Batch, Classifier, Evidence, ScoreOptions, Tokens
 
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 START = 2.0  # of the logits: units are trusted until training knows better
@@ -36,62 +38,57 @@ LEAST = 1e-3  # agreement that counts
 STEPS = 50
 
 
-class TrustHead(nn.Module):
-    """One attention block over the units of a sample. `opinions` is the number of classes of the heads that the modalities
-    have of their own, 0 without such heads.
+def signed_taylor_evidence(classifier: Classifier, tokens: Tokens, **options: Unpack[ScoreOptions]) -> Evidence:
+    """The Taylor scores (Eq. 4), and the same with cancellation."""
+    logits, gradient = ungated_gradient(classifier, tokens, options.get("objective", "logit"))
+    effects = (gradient * displacement(tokens, options.get("reference"))).float()
+    return Evidence(effects.abs().sum(-1), logits, effects.sum(-1))
 
-    >>> units = Units(torch.zeros(5, 4, 16), torch.zeros(4, 16), torch.arange(4), torch.ones(5, 4, dtype=torch.bool))
-    >>> TrustHead(16)(units, Evidence(torch.zeros(5, 4), torch.zeros(5, 3)), torch.zeros(5, 4)).shape
-    torch.Size([5, 4])
-    """
 
-    def __init__(self, dim: int, *, heads: int = 4, opinions: int = 0) -> None:
+class TrustHead(Gates):
+    """One attention block over the units of a sample; the trust in a unit is its gate. `head_classes` is the number of
+    classes of the heads that the modalities have of their own, 0 without such heads."""
+
+    score = staticmethod(signed_taylor_evidence)
+
+    def __init__(self, dim: int, *, heads: int = 4, head_classes: int = 0) -> None:
         super().__init__()
-        self.facts = nn.Linear(4 + (opinions + 2 if opinions else 0), dim)
+        self.facts = nn.Linear(4 + (head_classes + 2 if head_classes else 0), dim)
         self.block = Block(dim, heads)
         self.norm, self.answer = nn.LayerNorm(dim), nn.Linear(dim, 1)
         nn.init.constant_(self.answer.bias, START)
         self.scale, self.shift = nn.Buffer(torch.ones(2)), nn.Buffer(torch.zeros(2))
 
-    def forward(
-        self,
-        units: Units,
-        evidence: Evidence,
-        signed: Float[Tensor, "b n"],
-        *,
-        visible: Bool[Tensor, "b n"] | None = None,
-        uncertainty: Float[Tensor, "b n"] | None = None,
-        opinions: Float[Tensor, "b m k"] | None = None,
-    ) -> Float[Tensor, "b n"]:
-        """The trust in every unit, 0 in those that are not visible."""
-        imputed = ~units.observed
-        facts = [
-            imputed.float(),
-            torch.zeros_like(signed) if uncertainty is None else uncertainty.to(signed.dtype),
-            normalize_scores(evidence.scores, visible=visible),
-            normalize_scores(signed, visible=visible),
-        ]
-        known = torch.stack(facts, -1)
-        if opinions is not None:
-            available = units.observed if visible is None else units.observed & visible
-            known = torch.cat([known, _agreement(opinions, evidence.logits, available, units.modality)], -1)
+    def forward(self, reading: Reading, evidence: Evidence | None) -> Gated:
+        """Every unit is gated by the trust in it, 0 for units that are not visible. The task teaches the network to use the
+        gates, but does not teach the trust: the gates are detached."""
+        assert evidence is not None
+        units, visible, imputed = reading.units, reading.visible, ~reading.units.observed
         bias = None if visible is None else hiding_bias(visible)[..., 1:]
-        state = self.block(units.tokens.detach() + self.facts(known.detach()), bias)
+        state = self.block(units.tokens.detach() + self.facts(self._known(reading, evidence)), bias)
         logits = self.answer(self.norm(state))[..., 0].float()
         group = imputed.long()
         trust = torch.sigmoid(self.scale[group] * logits + self.shift[group])
-        return trust if visible is None else torch.where(visible, trust, 0.0)
+        trust = trust if visible is None else torch.where(visible, trust, 0.0)
+        return Gated(trust.detach(), trust)
 
-    def assess(
-        self, reading: Reading, reference: Tensor | None, objective: Objective
-    ) -> tuple[Float[Tensor, "b n"], Evidence]:
-        """The trust in the units of a reading, and the Taylor scores that it was told."""
-        units = reading.units
-        logits, gradient = ungated_gradient(reading.classifier, units.tokens, objective)
-        effects = (gradient * displacement(units.tokens, reference)).float()
-        evidence = Evidence(effects.abs().sum(-1), logits)
-        facts = {"visible": reading.visible, "uncertainty": reading.uncertainty, "opinions": reading.opinions}
-        return self(units, evidence, effects.sum(-1), **facts), evidence
+    def _known(self, reading: Reading, evidence: Evidence) -> Float[Tensor, "b n a"]:
+        """The facts about every unit."""
+        units, visible = reading.units, reading.visible
+        assert evidence.signed is not None
+        uncertainty = torch.zeros_like(evidence.signed) if reading.uncertainty is None else reading.uncertainty
+        facts = [
+            (~units.observed).float(),
+            uncertainty.to(evidence.signed.dtype),
+            normalize_scores(evidence.scores, visible=visible),
+            normalize_scores(evidence.signed, visible=visible),
+        ]
+        known = torch.stack(facts, -1)
+        if reading.head_logits is not None:
+            available = units.observed if visible is None else units.observed & visible
+            agreement = _agreement(reading.head_logits, evidence.logits, available, units.modality)
+            known = torch.cat([known, agreement], -1)
+        return known.detach()
 
     @torch.enable_grad()
     def calibrate(
@@ -126,14 +123,14 @@ class TrustHead(nn.Module):
 
 
 def _agreement(
-    opinions: Float[Tensor, "b m k"],
+    head_logits: Float[Tensor, "b m k"],
     logits: Float[Tensor, "b k"],
     available: Bool[Tensor, "b n"],
     modality: Int[Tensor, "n"],
 ) -> Float[Tensor, "b n a"]:
     """For every unit the class probabilities p of its modality, log Σ_k p_k q_k with the mean q of the other available
     modalities (uniform if there are none), and the same with the network's answer."""
-    own, answer = opinions.float().softmax(-1), logits.float().softmax(-1)
+    own, answer = head_logits.float().softmax(-1), logits.float().softmax(-1)
     member = modality == torch.arange(own.shape[1], device=modality.device)[:, None]
     there = (available[:, None] & member).any(-1, keepdim=True).float()
     total, count = (own * there).sum(1, keepdim=True), there.sum(1, keepdim=True)
@@ -156,13 +153,13 @@ def known_rightness(
     encoder: UnitEncoder, batch: Batch, reading: Reading
 ) -> tuple[Float[Tensor, "b n"], Bool[Tensor, "b n"]]:
     """How right the units of a training batch are, and for which of those that are seen it is known. What an imputed
-    modality shows is the opinion of its head or, without heads, the network's answer from that modality alone."""
+    modality shows is the answer of its head or, without heads, the network's answer from that modality alone."""
     assert batch.labels is not None
     if reading.visible is not None:
         right, known = rightness(encoder, batch)
         return right, known & reading.visible
-    opinions = _answers_alone(reading) if reading.opinions is None else reading.opinions
-    return rightness(encoder, batch, reading.completed, opinions.argmax(-1) == batch.labels[:, None])
+    head_logits = _answers_alone(reading) if reading.head_logits is None else reading.head_logits
+    return rightness(encoder, batch, reading.completed, head_logits.argmax(-1) == batch.labels[:, None])
 
 
 def _answers_alone(reading: Reading) -> Float[Tensor, "b m k"]:
@@ -201,7 +198,7 @@ def rightness(
 def per_unit(encoder: UnitEncoder, values: Mapping[str, Float[Tensor, "b *f"]]) -> Float[Tensor, "b n"]:
     """Numbers for each modality, or each of its features, as numbers for each unit; the whole of a table has their mean."""
     parts = []
-    for name, count in encoder.layout.items():
+    for name, count in encoder.unit_counts.items():
         each = values[name]
         if each.ndim == 1:
             each = each[:, None].expand(-1, count)

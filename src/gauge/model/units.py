@@ -71,31 +71,33 @@ class UnitEncoder(nn.Module):
 
     >>> from gauge.model.encoders.mlp import Mlp
     >>> encode = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
-    >>> encode.layout
+    >>> encode.unit_counts
     {'scan': 1, 'blood': 1}
     """
 
     def __init__(self, encoders: Mapping[str, Encoder], dim: int, *, shared_embedding: bool = False) -> None:
         super().__init__()
         self.encoders, self.shared_embedding = nn.ModuleDict(encoders), shared_embedding
-        self.layout = {name: encoder.units for name, encoder in encoders.items()}
+        self.unit_counts = {name: encoder.units for name, encoder in encoders.items()}
         self.project = nn.ModuleDict(
             {name: nn.Linear(encoder.width, dim) for name, encoder in encoders.items() if encoder.width != dim}
         )
         self.norms = nn.ModuleDict({name: nn.LayerNorm(dim) for name in encoders})
         self.modality_embedding = nn.Embedding(len(encoders), dim)
-        self.position_embedding = small_parameter(sum(self.layout.values()), dim)
-        counts = torch.tensor(list(self.layout.values()))
+        self.position_embedding = small_parameter(sum(self.unit_counts.values()), dim)
+        counts = torch.tensor(list(self.unit_counts.values()))
         self.modality = nn.Buffer(torch.arange(len(counts)).repeat_interleave(counts), persistent=False)
 
     def forward(self, batch: Batch, *, hide_missing: bool = True) -> Units:
         """The units of a batch. Missing values are hidden, unless the batch was completed, before the encoders read them:
         afterwards a NaN would already be in the gradient."""
-        if set(batch.modalities) != set(self.layout):
-            raise ValueError(f"the batch has modalities {sorted(batch.modalities)}, the encoder {sorted(self.layout)}")
+        if set(batch.modalities) != set(self.unit_counts):
+            raise ValueError(
+                f"the batch has modalities {sorted(batch.modalities)}, the encoder {sorted(self.unit_counts)}"
+            )
         read = batch.blanked() if hide_missing else batch.as_observed()
-        contents = side_by_side([partial(self._content, name, read) for name in self.layout])
-        flags = [self._unit_flags(name, batch.observed[name]) for name in self.layout]
+        contents = side_by_side([partial(self._content, name, read) for name in self.unit_counts])
+        flags = [self._unit_flags(name, batch.observed[name]) for name in self.unit_counts]
         named = self.modality.clamp_max(1) if self.shared_embedding else self.modality
         embedding = self.modality_embedding(named) + self.position_embedding
         units = Units(torch.cat(contents, 1), embedding, self.modality, torch.cat(flags, 1))
@@ -121,7 +123,7 @@ class UnitEncoder(nn.Module):
         width, shared = self.modality_embedding.embedding_dim, self.shared_embedding
         other = UnitEncoder(encoders, width, shared_embedding=shared)  # type: ignore[arg-type]
         other.project, other.norms, other.modality_embedding = self.project, self.norms, self.modality_embedding
-        positions = [each.position_embedding.split(list(each.layout.values())) for each in (self, other)]
+        positions = [each.position_embedding.split(list(each.unit_counts.values())) for each in (self, other)]
         with torch.no_grad():
             for name, old, new in zip(encoders, *positions, strict=True):
                 if name not in changed:
@@ -130,17 +132,17 @@ class UnitEncoder(nn.Module):
 
     def _content(self, name: str, batch: Batch) -> Tensor:
         emitted = self.encoders[name](batch.inputs[name], batch.observed[name])
-        if emitted.ndim != 3 or emitted.shape[1] != self.layout[name]:
+        if emitted.ndim != 3 or emitted.shape[1] != self.unit_counts[name]:
             raise ValueError(
-                f"encoder {name!r} says it emits {self.layout[name]} units but gave a tensor of shape "
-                f"{list(emitted.shape)}; it must be [batch, {self.layout[name]}, width]"
+                f"encoder {name!r} says it emits {self.unit_counts[name]} units but gave a tensor of shape "
+                f"{list(emitted.shape)}; it must be [batch, {self.unit_counts[name]}, width]"
             )
         if name in self.project:
             emitted = self.project[name](emitted)
         return self.norms[name](emitted)
 
     def _unit_flags(self, name: str, observed: Tensor) -> Tensor:
-        count = self.layout[name]
+        count = self.unit_counts[name]
         if observed.ndim == 1:
             return observed[:, None].expand(-1, count)
         if self.has_whole(name):

@@ -1,6 +1,6 @@
 """audit(): compare the scores, gates and trust of a trained GAUGE with the truth.
 
-Six questions, on test samples under one protocol: do Taylor scores rank units as exact effects do; are imputed units
+Six questions, on test samples under one protocol: do the model's scores rank units as exact effects do; are imputed units
 gated lower than observed ones; are imputed units of the wrong class gated lower than those of the right one, as judged by a
 classifier trained on real values; are swapped or noised units gated lower than sound ones; when the learned trust in a unit
 is 0.8, is it right in 80 % of the cases; and does the gate improve predictions?
@@ -20,7 +20,7 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.masks import parse_protocol
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.gates import hiding_bias, normalize_scores
+from gauge.model.gates import LearnedGate, hiding_bias, normalize_scores
 from gauge.model.gauge import Gauge
 from gauge.model.reading import Reading
 from gauge.model.scoring._ungated import displacement, ungated_gradient
@@ -30,7 +30,7 @@ from gauge.model.trust import per_unit as per_unit_values
 from gauge.registry import SCORERS
 from gauge.training.inference import masked_batches
 from gauge.training.metrics import reliability
-from gauge.types import Batch, Prediction
+from gauge.types import Batch, Prediction, ScoreOptions
 
 Judge = Callable[[Batch], Tensor]  # a completed batch -> [b, m, k]
 Tensors = dict[str, Tensor]
@@ -92,7 +92,7 @@ class Audit:
         lines = [
             f"{self.samples} samples under {self.protocol}; "
             f"τ = {_shown(self.threshold)}, ρ = {_shown(self.log_temperature)}",
-            f"rank correlation of Taylor scores with exact effects: {self.rank_correlation:.3f} (mean over samples)",
+            f"rank correlation of the scores with exact effects: {self.rank_correlation:.3f} (mean over samples)",
             f"mean gate of observed units {self.gate_observed:.3f}, of imputed ones {_shown(self.gate_imputed)}",
             f"the gate changes {self.changed} predictions: {self.better} for the better, {self.worse} for the worse",
             "accuracy: " + ", ".join(f"{name} {100 * value:.2f} %" for name, value in self.accuracy.items()),
@@ -134,7 +134,7 @@ def audit(
     """The findings on `samples` of the split (all when None). `judge` gives class logits for each modality of a completed
     batch; without it, imputed modalities are not judged. Of a GAUGE+ the network is audited, not the votes of its heads."""
     gauge = method.gauge if isinstance(method, GaugePlus) else method
-    if gauge.gating.granularity not in ("unit", "modality", "trust"):
+    if not gauge.gating.scores_units:
         raise ValueError(f"granularity {gauge.gating.granularity!r} gives no scored gates to audit; train gauge or v3")
     method.eval()
     chosen = torch.arange(len(data))
@@ -147,13 +147,13 @@ def audit(
     gates, labels = values["gate"], per_sample.pop("labels")
     correct = {name: classes == labels for name, classes in per_sample.items()}
     before, after = correct["without gates"], correct["with gates"]
-    learned = gauge.gating.granularity != "trust"
+    gate = gauge.gate if isinstance(gauge.gate, LearnedGate) else None
     findings = Audit(
         protocol=protocol,
         samples=len(chosen),
-        threshold=float(gauge.gate.threshold) if learned else None,
-        log_temperature=float(gauge.gate.log_temperature) if learned else None,
-        rank_correlation=_rank_correlation(values["taylor"], values["exact, signed"].abs()),
+        threshold=None if gate is None else float(gate.threshold),
+        log_temperature=None if gate is None else float(gate.log_temperature),
+        rank_correlation=_rank_correlation(facts.scores, values["exact, signed"].abs()),
         gate_observed=float(gates[facts.observed].mean()),
         gate_imputed=float(gates[~facts.observed].mean()) if bool((~facts.observed).any()) else None,
         changed=int((per_sample["without gates"] != per_sample["with gates"]).sum()),
@@ -168,10 +168,11 @@ def audit(
 
 
 class Facts(NamedTuple):
-    """What is known of every unit: whether it was observed and is seen by the network, how right it is and whether that is
-    known, the same as trust was taught it, by the heads of the network instead of a judge, and the error of an imputed cell
-    (NaN elsewhere)."""
+    """What is known of every unit: the model's score, whether the unit was observed and is seen by the network, how right it
+    is and whether that is known, the same as trust learned it, by the heads of the network instead of a judge, and the
+    error of an imputed cell (NaN elsewhere)."""
 
+    scores: Float[Tensor, "s n"]
     observed: Bool[Tensor, "s n"]
     seen: Bool[Tensor, "s n"]
     right: Float[Tensor, "s n"]
@@ -200,7 +201,13 @@ def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | 
     completed = None if gauge.imputer is None else reading.completed
     right, known = rightness(gauge.encoder, batch, completed, shown)
     per_unit = {name: values.float() for name, values in _values(gauge, reading, prediction).items()}
-    per_unit |= {"observed": observed, "seen": reading.seen, "right": right, "known": known}
+    per_unit |= {
+        "scores": prediction.evidence.scores,
+        "observed": observed,
+        "seen": reading.seen,
+        "right": right,
+        "known": known,
+    }
     per_unit["taught"] = right if shown is None else known_rightness(gauge.encoder, batch, reading)[0]
     per_unit["error"] = _errors(gauge, batch, completed)
     per_sample = {
@@ -220,17 +227,17 @@ def _values(method: Gauge, reading: Reading, prediction: Prediction) -> Tensors:
     """The gate, the trust, every registered score, and two of them with their sign: positive where a unit supports the
     prediction."""
     assert prediction.gates is not None
-    tokens, reference = reading.units.tokens, method.reference(reading.units)
+    tokens, reference, objective = reading.units.tokens, method.reference(reading.units), method.gating.objective
+    options: ScoreOptions = {"reference": reference, "objective": objective, "key": reading.completed.key}
     values = {"gate": prediction.gates}
     for name in ("taylor", *(name for name in SCORERS.names() if name != "taylor")):
-        score = SCORERS.get(name)
-        values[name] = score(reading.classifier, tokens, reference=reference, key=reading.completed.key).scores
+        values[name] = SCORERS.get(name)(reading.classifier, tokens, **options).scores
     if prediction.trust is not None:
         values["gate"] = torch.sigmoid(normalize_scores(values["taylor"], visible=reading.visible))
         values["trust"] = prediction.trust
-    _, gradient = ungated_gradient(reading.classifier, tokens, "logit")
+    _, gradient = ungated_gradient(reading.classifier, tokens, objective)
     values["taylor, signed"] = (gradient * displacement(tokens, reference)).sum(-1)
-    values["exact, signed"] = exact_effects(reading.classifier, tokens, reference=reference)
+    values["exact, signed"] = exact_effects(reading.classifier, tokens, **options)
     return values
 
 
@@ -245,8 +252,8 @@ def _errors(method: Gauge, batch: Batch, completed: Batch | None) -> Float[Tenso
             error = (completed.inputs[name] - batch.inputs[name]).abs().reshape(*observed.shape, -1).mean(-1)
             errors[name] = torch.where(imputed, error.float(), torch.nan)
     found = per_unit_values(method.encoder, errors)
-    ends = torch.tensor(list(method.encoder.layout.values())).cumsum(0) - 1
-    for end, name in zip(ends.tolist(), method.encoder.layout, strict=True):
+    ends = torch.tensor(list(method.encoder.unit_counts.values())).cumsum(0) - 1
+    for end, name in zip(ends.tolist(), method.encoder.unit_counts, strict=True):
         if method.encoder.has_whole(name):
             found[:, end] = torch.nan
     return found

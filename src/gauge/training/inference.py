@@ -40,7 +40,7 @@ def masked_batches(
     """The split, or the chosen samples of it, each with the mask, the wrong values and the noise that all methods share;
     with their `truth` only for an audit. Masks that come with the data take precedence."""
     keep = data.masks.get(str(protocol)) or mask_split(
-        protocol, data.layout, len(data), seed=MASK_SEED, split=data.split
+        protocol, data.feature_counts, len(data), seed=MASK_SEED, split=data.split
     )
     keep = {name: flags.to(data.device) for name, flags in keep.items()}
     corrupt = protocol.corruption if isinstance(protocol, Corrupted) else Corruption()
@@ -63,7 +63,7 @@ def predict_split(
     """
     method.eval()
     large = data.device.type == "cuda" and not method.looks_across_batch
-    protocols = passes(parse_protocol(protocol) if isinstance(protocol, str) else protocol, data.layout)
+    protocols = passes(parse_protocol(protocol) if isinstance(protocol, str) else protocol, data.feature_counts)
     logits, observed = [], []
     for each in protocols:
         for batch in masked_batches(data, each, batch_size or (MAX_GPU_BATCH if large else 512)):

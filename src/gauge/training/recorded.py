@@ -61,7 +61,7 @@ class Call:
     run: Callable[[], dict[str, Tensor]]
 
 
-class _Layout:
+class _Packing:
     """Packs the results of a prediction into one tensor of each type, so that a few copies take all of them, and back."""
 
     def __init__(self) -> None:
@@ -164,10 +164,10 @@ class Recorded:
         return {name: values[:count] for name, values in call.run().items()}
 
     def _make(self, modalities: tuple[str, ...], inputs: list[Tensor]) -> Call:
-        predict, layout = self._predict(modalities), _Layout()
+        predict, packing = self._predict(modalities), _Packing()
 
         def packed(*tensors: Tensor) -> list[Tensor]:
-            return layout.pack(predict(*tensors))
+            return packing.pack(predict(*tensors))
 
         if self.compile:
             packed = torch.compile(make_fx(packed)(*inputs), dynamic=False)
@@ -177,7 +177,7 @@ class Recorded:
             return packed(*inputs)
 
         if not inputs[0].is_cuda:
-            return Call(inputs, lambda: layout.unpack(run()))
+            return Call(inputs, lambda: packing.unpack(run()))
         for _ in range(WARM_UP_CALLS):
             warm_up(run)
         try:
@@ -185,11 +185,11 @@ class Recorded:
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             logger.warning("this prediction cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
-            return Call(inputs, lambda: layout.unpack(run()))
+            return Call(inputs, lambda: packing.unpack(run()))
 
         def replay() -> dict[str, Tensor]:
             graph.replay()
-            return layout.unpack([tensor.clone() for tensor in results])
+            return packing.unpack([tensor.clone() for tensor in results])
 
         return Call(inputs, replay)
 

@@ -108,7 +108,7 @@ class Step:
     def batch(self, index: Tensor, key: Tensor) -> Batch:
         """What this process learns from."""
         index, key = shard(index), shard(key)
-        keep = self.settings.masks.keep(self.train.layout, key)
+        keep = self.settings.masks.keep(self.train.feature_counts, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
         return augment(batch, self.settings.augment) if self.settings.augment else batch
 

@@ -83,7 +83,7 @@ def twin(benchmark: Benchmark, variant: str) -> str:
     """The first variant that is the same model on this benchmark: with more than three units GAUGE takes z-scores anyway,
     with fewer raw scores. Two rows that are twins differ by the order in which a GPU adds: a measure of noise."""
     gating = VARIANTS[variant].gating
-    if gating.granularity == "none" or gating.normalization == "adaptive":
+    if not gating.gates_units or gating.normalization == "adaptive":
         return variant
     with torch.device("meta"):
         units = sum(part.build(benchmark.dim).units for part in Parts.of(benchmark).units.values())

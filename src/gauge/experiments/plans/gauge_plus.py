@@ -10,7 +10,7 @@ from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.parts import EncoderPart, Parts, imputer_stage, seeded_with, with_swaps
 from gauge.experiments.plans import Plan
 from gauge.masks import Complete
-from gauge.methods._taught import Taught
+from gauge.methods._distilled import Distilled
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.deep_grid import DeepGrid
@@ -36,7 +36,7 @@ class PlusVariant:
     deep: bool = True
     corrupts: bool = False
     imputes: bool = False
-    taught: bool = False
+    distilled: bool = False
 
 
 TRUST = Gating(granularity="trust")
@@ -54,7 +54,9 @@ VARIANTS = {
     "gauge_plus-informed": PlusVariant(
         "on imputed inputs, with gates that know what is imputed", gating=Gating(informed=True), imputes=True
     ),
-    "gauge_plus-taught": PlusVariant("taught by GAUGE+ on all training samples, with and without labels", taught=True),
+    "gauge_plus-distilled": PlusVariant(
+        "distilled from GAUGE+ on all training samples, with and without labels", distilled=True
+    ),
     "gauge_plus-old-encoders": PlusVariant("with the encoders of the paper's backbone", deep=False),
 }
 RESNETS = ("resnet_grid", "resnet_vector")  # encoders of images that stay; `deep_grid` takes the place of all others
@@ -82,9 +84,9 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     if chosen.imputes:
         masks = benchmark.settings.finetune.masks  # imputed inputs are encoded once, under one mask for each sample
         settings, needs = settings.model_copy(update={"masks": masks}), (imputer_stage(benchmark),)
-    if chosen.taught:
+    if chosen.distilled:
         settings, teacher = seeded_with(benchmark.settings.student, seed), stage(benchmark, "gauge_plus", seed)
-        return Stage(f"{variant}-s{seed}", make_taught, arguments, settings, (teacher,), split="imputer")
+        return Stage(f"{variant}-s{seed}", make_distilled, arguments, settings, (teacher,), split="imputer")
     return Stage(f"{variant}-s{seed}", make_gauge_plus, arguments, settings, needs)
 
 
@@ -119,10 +121,10 @@ def make_uncombined(train: Dataset, trained: GaugePlus) -> GaugePlus:
     return trained
 
 
-def make_taught(train: Dataset, teacher: GaugePlus, *, parts: Parts, **options: Any) -> Taught:
+def make_distilled(train: Dataset, teacher: GaugePlus, *, parts: Parts, **options: Any) -> Distilled:
     """The teacher answers once, from all that was observed of each sample."""
     answers = predict_split(teacher.to(train.device), train, Complete()).probabilities
-    return Taught(GaugePlus(*parts.unit_network(), **options), torch.from_numpy(answers))
+    return Distilled(GaugePlus(*parts.unit_network(), **options), torch.from_numpy(answers))
 
 
 PLAN = Plan(VARIANTS, stage)

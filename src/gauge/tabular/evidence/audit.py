@@ -123,11 +123,11 @@ def _imputed(trust: Trust, rows: Rows, network: GaugePlus | None) -> np.ndarray:
 
 def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:
     """The gate of every cell, if the network has gates."""
-    if network is None or network.gating.granularity == "none":
+    if network is None or not network.gating.gates_units:
         return {}
     gates = np.zeros(rows.cells.shape)
     start = 0
-    for name, count in network.encoder.layout.items():
+    for name, count in network.encoder.unit_counts.items():
         if name == "table":
             break
         start += count

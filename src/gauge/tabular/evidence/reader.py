@@ -56,7 +56,7 @@ class Reader:
     def network(self) -> GaugePlus | None:
         """The network, if it has gates."""
         network = self.ensemble.experts.get("network")
-        if not isinstance(network, Network) or network.model.gating.granularity == "none":
+        if not isinstance(network, Network) or not network.model.gating.gates_units:
             return None
         return network.model
 
@@ -177,7 +177,7 @@ class Reader:
             else:
                 parts += [Part(first, name, "", bool(flags)) for name in part_names(count)]
             if count and self.network is not None:
-                parts += [None] * (self.network.encoder.layout[modality] - count)
+                parts += [None] * (self.network.encoder.unit_counts[modality] - count)
         return parts
 
     def _words(self, column: Words, text: str) -> list[str]:
@@ -210,7 +210,7 @@ class Reader:
             words = columns[0].length if isinstance(columns[0], Words) else GRID**2
             return len(columns) if modality == "table" else words
         encoder = self.network.encoder
-        return encoder.layout[modality] - encoder.has_whole(modality)
+        return encoder.unit_counts[modality] - encoder.has_whole(modality)
 
     def _believed(self, cells: np.ndarray, completed: np.ndarray | None) -> np.ndarray:
         """The trust in the cells of the table, observed or imputed."""

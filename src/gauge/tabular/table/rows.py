@@ -72,8 +72,8 @@ class Rows:
     def hide(self, protocol: Protocol, number: int) -> "Rows":
         """The same rows with further values missing; each number is another draw."""
         flags = self.encoded.observed
-        layout = {name: None if each.ndim == 1 else each.shape[1] for name, each in flags.items()}
-        keep = protocol.keep(layout, sample_keys(torch.arange(len(self)), number, "hide"))
+        feature_counts = {name: None if each.ndim == 1 else each.shape[1] for name, each in flags.items()}
+        keep = protocol.keep(feature_counts, sample_keys(torch.arange(len(self)), number, "hide"))
         observed = {name: each & keep[name] for name, each in flags.items()}
         modalities = self.schema.modalities
         texts = {
