@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import mean, stdev
 
-from gauge.experiments.manifest import PARTS
+from gauge.experiments.manifest import Manifest
 from report.results import (
     DIGITS,
     ETA,
     FACES,
     GAMMA,
     PAPER_ETA,
+    ROOT,
     SHARED,
     beside,
     difference,
@@ -97,6 +98,7 @@ def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) 
     return "\n".join(lines) + "\n"
 
 
+PARTS = Manifest.from_folder(ROOT / "results").groups["parts"]
 CALIBRATION = ("calibration_error", "log_loss")
 HEADLINE = {  # column -> folder of GAUGE+, folder of the rows on one backbone, folder of late fusion, protocol
     "PolyMNIST, one view of five": ("polymnist/plus", "polymnist/cosine", "polymnist/cosine", "eta=0.8"),
