@@ -36,7 +36,7 @@ NAMES = list(BENCHMARK.modalities)
 def network(device: torch.device) -> DyMo:
     """A random network, with weights large enough that samples differ in what they accept."""
     torch.manual_seed(0)
-    backbone = AnySubset(*Parts.of(BENCHMARK).unit_network(), subsets_per_step=5, projection=64)
+    backbone = AnySubset(*Parts.from_benchmark(BENCHMARK).unit_network(), subsets_per_step=5, projection=64)
     with torch.no_grad():
         for values in backbone.parameters():
             scale = 1.5 * values[0].numel() ** -0.5 if values.ndim > 1 else 0.45

@@ -28,7 +28,7 @@ def a_batch(rows):
 
 def a_gauge():
     torch.manual_seed(0)
-    return Gauge(*Parts.of(BENCHMARK).unit_network()).eval()
+    return Gauge(*Parts.from_benchmark(BENCHMARK).unit_network()).eval()
 
 
 def test_curvature_is_the_operator_norm_of_the_hessian():
