@@ -14,6 +14,7 @@ from gauge.experiments.tables import result_table
 from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parents[2]
+TIMINGS, STUDIES = ROOT / "perf" / "results", ROOT / "studies" / "results"
 
 
 def is_measured(folder: str, variant: str = "") -> bool:

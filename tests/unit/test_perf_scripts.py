@@ -1,4 +1,4 @@
-"""What the scripts in perf/ measure is what they say."""
+"""What the scripts in perf/ and studies/ measure is what they say."""
 
 import runpy
 from pathlib import Path
@@ -12,11 +12,12 @@ from gauge.experiments.parts import Parts
 from gauge.model.gauge import Gauge
 from gauge.reports.figures import draw_gates
 
-PERF = Path(__file__).parents[2] / "perf"
+ROOT = Path(__file__).parents[2]
 
 
 def script(name):
-    return runpy.run_path(str(PERF / f"{name}.py"))
+    (path,) = (path for folder in ("perf", "studies") if (path := ROOT / folder / f"{name}.py").is_file())
+    return runpy.run_path(str(path))
 
 
 def a_batch(rows):
