@@ -11,7 +11,7 @@ LATENCIES = ("p50_ms", "p99_ms", "requests_per_second")
 
 def scoring_cost() -> str:
     """Times at batch 1 and ratios at batch 256 on each machine that was measured."""
-    header = ("machine", "layout", "N", "Taylor, ms", "exact sequential, ms", "exact batched, ms")
+    header: tuple[str, ...] = ("machine", "layout", "N", "Taylor, ms", "exact sequential, ms", "exact batched, ms")
     header += ("Taylor recorded, ms", "exact batched recorded, ms", "Taylor / forward", "prediction / forward")
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for path in sorted(TIMINGS.glob("scoring_cost-*.json")):
@@ -50,7 +50,14 @@ def prediction_cost() -> str:
 
 def bound() -> str:
     """How much of the bounds of Theorem 1 and its corollary the effects of units use, by benchmark and kind of unit."""
-    head = ("benchmark", "units", "measured", "remainder / its bound", "effect / its bound", "remainder / effect")
+    head: tuple[str, ...] = (
+        "benchmark",
+        "units",
+        "measured",
+        "remainder / its bound",
+        "effect / its bound",
+        "remainder / effect",
+    )
     head += ("signed term / score", "effect below the score")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for path in sorted(STUDIES.glob("bound-*.json")):

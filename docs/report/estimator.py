@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from statistics import mean
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -120,7 +121,8 @@ def rivals() -> str:
         "gauge is better in AUC, log loss",
     )
     blocks = []
-    for (several, rate), part in records.groupby(["several", "missing"], sort=False):
+    for key, part in records.groupby(["several", "missing"], sort=False):
+        several, rate = cast("tuple[bool, float]", key)
         seeds = part.groupby("table")["seed"].nunique()
         count = f"{len(seeds)} tables, {seeds.sum()} divisions"
         what = f"{100 * rate:.0f} % blank" if several else "a text or an image"
@@ -166,7 +168,8 @@ def _behind(records: pd.DataFrame) -> str:
     """How the best single rival of each table and rate, by mean AUC, compares with `gauge`, over seeds."""
     ahead, behind = 0, []
     ours = records[records["model"] == "gauge"]
-    for (table, rate), part in ours.groupby(["table", "missing"]):
+    for key, part in ours.groupby(["table", "missing"]):
+        table, rate = cast("tuple[str, float]", key)
         others = records[(records["table"] == table) & (records["missing"] == rate) & (records["model"] != "gauge")]
         best = others.groupby("model")["auc"].mean().idxmax()
         differences, errors = np.array([each[best] for each in part["auc_minus"]]).T

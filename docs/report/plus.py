@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import mean, stdev
+from typing import Any
 
 from gauge.experiments.manifest import Manifest
 from report.results import (
@@ -42,7 +43,7 @@ PLUS: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {  # table of GAUGE
     "plus-celeba-table": (dict.fromkeys(("gauge_plus", "late_fusion", *SHARED[:2]), "celeba_table"), GAMMA),
     "plus-ham10000": (_with_plus("ham10000"), GAMMA),
 }
-GOALS = {  # table of GAUGE+ -> protocol -> percent
+GOALS: dict[str, dict[str, float]] = {  # table of GAUGE+ -> protocol -> percent
     "plus-polymnist": {"eta=0.6": 99.95, "eta=0.8": 99.0},
     "plus-labels256": {"eta=0.8": 78},
     "plus-labels1024": {"eta=0.8": 92},
@@ -100,10 +101,12 @@ def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) 
 
 PARTS = Manifest.from_folder(ROOT / "results").groups["parts"]
 CALIBRATION = ("calibration_error", "log_loss")
-HEADLINE = {  # column -> folder of GAUGE+, folder of the rows on one backbone, folder of late fusion, protocol
+HEADLINE: dict[
+    str, tuple[str, str | None, str, str]
+] = {  # column -> folder of GAUGE+, folder of the rows on one backbone, folder of late fusion, protocol
     "PolyMNIST, one view of five": ("polymnist/plus", "polymnist/cosine", "polymnist/cosine", "eta=0.8"),
     "the same, 256 labels": ("polymnist/labels256", None, "polymnist/labels256", "eta=0.8"),
-    "leaf99, one cell of ten": (*["leaf99/disjoint"] * 3, "gamma=0.9"),
+    "leaf99, one cell of ten": ("leaf99/disjoint", "leaf99/disjoint", "leaf99/disjoint", "gamma=0.9"),
     "MST, only SVHN": ("mst/plus", "mst", "mst/plus", "missing=mnist+text"),
     "CelebA, no text": ("celeba/plus", "celeba", "celeba/plus", "missing=text"),
     "ham10000, complete": ("ham10000/plus", "ham10000", "ham10000/plus", "complete"),
@@ -117,7 +120,7 @@ def headline() -> str:
     lines = [f"| % | {' | '.join(HEADLINE)} |", "|---" * (len(HEADLINE) + 1) + "|"]
     for row, (index, name) in names.items():
         cells = []
-        for *folders, protocol in HEADLINE.values():
+        for *folders, protocol in map(list[Any], HEADLINE.values()):
             values = (
                 [100 * each.value for each, _ in seeds(folders[index], row, protocol).values()]
                 if folders[index]

@@ -133,8 +133,8 @@ def _print_list(manifest: "Manifest", results: Path) -> None:
         print(title)
         for name, entry in getattr(manifest, section).items():
             needs = ", ".join((*entry.runs, *entry.scripts))
-            state = f": {_completeness(coverage(entry, manifest.runs, states))}" if entry.runs else ""
-            print(f"  {name:26} {entry.title} ({needs}){state}")
+            covered = f": {_completeness(coverage(entry, manifest.runs, states))}" if entry.runs else ""
+            print(f"  {name:26} {entry.title} ({needs}){covered}")
     print("runs")
     for name, state in sorted(states.items()):
         print(f"  {name:26} {_progress(state)}")

@@ -75,7 +75,7 @@ class Manifest(Settings):
     @model_validator(mode="before")
     @classmethod
     def _without_groups(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Every name of a group is replaced by its members, and every run gets its name."""
+        """The content with the members of groups in place of their names, and with the name of each run."""
         members = _without_groups(content, content.get("groups", {}))
         runs = {name: {"name": name, **run} for name, run in members.get("runs", {}).items()}
         return {**members, "runs": runs}
