@@ -80,8 +80,8 @@ def plus_goals() -> str:
     shown = "; ".join(below) or "never"
     lines.append(f"| below no other row beyond chance | {shown} | {'no' if below else 'yes'} |")
     share = f"{ahead} of {conditions}"
-    goal = f"the highest mean in half of the conditions whose best other row is under {EASY} %"
-    lines.append(f"| {goal} | {share} | {'yes' if 2 * ahead >= conditions else 'no'} |")
+    highest = f"the highest mean in half of the conditions whose best other row is under {EASY} %"
+    lines.append(f"| {highest} | {share} | {'yes' if 2 * ahead >= conditions else 'no'} |")
     return "\n".join(lines) + "\n"
 
 
