@@ -4,10 +4,8 @@ python perf/classifier.py [--rows 10000] [--columns 10] [--no-gates] [--out perf
 """
 
 import argparse
-import json
 import resource
 import time
-from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +13,8 @@ import pandas as pd
 from sklearn.datasets import make_classification
 
 from gauge import GaugeClassifier
+from gauge.experiments.recording import origin, write_record
 from gauge.training.device import pick_device
-from gauge.training.provenance import commit, hardware
 
 ROWS = 10_000
 CATEGORICAL = 3  # of the columns
@@ -52,13 +50,11 @@ def main() -> None:
         "predicted_rows_per_second": round(len(frame) / (done - fitted)),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
-    about = {"date": str(date.today()), "commit": commit(), "hardware": hardware(pick_device(None))}
-    content = about | {"rows": options.rows, "columns": options.columns, "gates": not options.no_gates, **cost}
-    options.out.mkdir(parents=True, exist_ok=True)
+    sizes = {"rows": options.rows, "columns": options.columns, "gates": not options.no_gates}
     size = "" if options.rows == ROWS else f"-{options.rows}"
     gates = "-no-gates" if options.no_gates else ""
     path = options.out / f"classifier-{pick_device(None).type}{size}{gates}.json"
-    path.write_text(json.dumps(content, indent=2) + "\n")
+    write_record(path, origin(options, pick_device(None)) | sizes | cost)
     print(cost, f"written to {path}")
 
 

@@ -22,13 +22,12 @@ from torch import Tensor
 from gauge import Batch, Dataset
 from gauge.experiments.benchmarks.polymnist import BENCHMARK
 from gauge.experiments.parts import Parts
+from gauge.experiments.recording import origin, write_record
 from gauge.imputers.oracle import Oracle
 from gauge.masks import mask_split, parse_protocol
 from gauge.methods.any_subset import TEMPERATURE, AnySubset
 from gauge.methods.dymo import DyMo
-from gauge.training.checkpoint import write_text
 from gauge.training.device import pick_device
-from gauge.training.provenance import commit, hardware
 
 NAMES = list(BENCHMARK.modalities)
 
@@ -36,7 +35,7 @@ NAMES = list(BENCHMARK.modalities)
 def network(device: torch.device) -> DyMo:
     """A random network, with weights large enough that samples differ in what they accept."""
     torch.manual_seed(0)
-    backbone = AnySubset(*Parts.of(BENCHMARK).unit_network(), subsets_per_step=5, projection=64)
+    backbone = AnySubset(*Parts.from_benchmark(BENCHMARK).unit_network(), subsets_per_step=5, projection=64)
     with torch.no_grad():
         for values in backbone.parameters():
             scale = 1.5 * values[0].numel() ** -0.5 if values.ndim > 1 else 0.45
@@ -131,9 +130,7 @@ def main() -> None:
         "stacked": seconds(lambda: method.select(batch), device),
         "loop": seconds(lambda: loop.select(batch), device),
     }
-    content = {
-        "commit": commit(),
-        "hardware": hardware(device),
+    content = origin(arguments, device) | {
         "samples": rows,
         "same_selections": same,
         "accepted": float(method.select(batch).accepted.sum(1).float().mean()),
@@ -141,7 +138,7 @@ def main() -> None:
         "ratio": timed["loop"] / timed["stacked"],
     }
     path = Path(__file__).parent / "results" / f"dymo_speed-{device.type}.json"
-    write_text(path, json.dumps(content, indent=2) + "\n")
+    write_record(path, content)
     print(json.dumps(content, indent=2))
 
 

@@ -6,21 +6,19 @@ Above 500 columns the network reads all numbers and categories as one unit.
 """
 
 import argparse
-import json
 import time
-from datetime import date
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
+from gauge.experiments.recording import origin, write_record
 from gauge.masks import UpTo
 from gauge.model.gauge import Gating
 from gauge.tabular.experts.network import SIZES, Weighted, build
 from gauge.tabular.table.schema import Schema
 from gauge.training.loop import seconds_per_step
-from gauge.training.provenance import commit, hardware
 from gauge.training.settings import TrainSettings
 
 
@@ -59,9 +57,7 @@ def main() -> None:
     for columns in options.columns:
         runs.append(measured(columns, options.rows))
         print(runs[-1], flush=True)
-    about = {"date": str(date.today()), "commit": commit(), "hardware": hardware(torch.device("cpu"))}
-    record = about | {"rows": options.rows, "runs": runs}
-    (options.out / "growth-cpu.json").write_text(json.dumps(record, indent=1) + "\n")
+    write_record(options.out / "growth-cpu.json", origin(options) | {"rows": options.rows, "runs": runs})
 
 
 if __name__ == "__main__":

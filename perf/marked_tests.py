@@ -3,14 +3,13 @@
 `python perf/marked_tests.py timm` writes timm-tests.json.
 """
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from gauge.training.provenance import commit, hardware
+from gauge.experiments.recording import origin, write_record
 
 ROOT = Path(__file__).parent
 
@@ -30,9 +29,7 @@ def main(marker: str) -> int:
     outcomes = Outcomes()
     code = pytest.main(["-m", marker, "-p", "no:cacheprovider", str(ROOT.parent / "tests")], plugins=[outcomes])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    record = {"commit": commit(), "hardware": hardware(device), "tests": outcomes.tests}
-    out = ROOT / "results" / f"{marker}-tests.json"
-    out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_record(ROOT / "results" / f"{marker}-tests.json", origin(device=device) | {"tests": outcomes.tests})
     return int(code)
 
 

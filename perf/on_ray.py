@@ -8,14 +8,13 @@ it, reading and writing included. Ratios are within this one run. `load` is the 
 """
 
 import argparse
-import json
 import os
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -24,9 +23,9 @@ from streaming import CATEGORIES, MODEL, NUMBERS, write
 from gauge import GaugeClassifier
 from gauge.deploy.cluster import Predictor, predict_on_ray
 from gauge.deploy.scoring import answers_file
+from gauge.experiments.recording import origin, write_record
 from gauge.tabular.table.arrays import ROWS_AT_ONCE
 from gauge.tabular.table.files import read_rows
-from gauge.training.provenance import commit, hardware
 
 Work = Callable[[Path, Path, Path], None]
 """Predicts with a model, from files, to a file."""
@@ -72,7 +71,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    about = {"date": str(date.today()), "commit": commit(), "load": round(os.getloadavg()[0], 1)}
+    record: dict[str, Any] = {"load": round(os.getloadavg()[0], 1)}
     forms: dict[str, Work] = {
         "one process": alone,
         "Ray, one worker": partial(on_ray, 1),
@@ -92,13 +91,9 @@ def main() -> None:
     rates = [line["rows_per_second"] for line in lines]
     for line in lines:
         line["over_one_process"] = round(line["rows_per_second"] / rates[0], 2)
-    record = about | {
-        "hardware": hardware(torch.device("cpu")),
-        "cpus": os.cpu_count(),
-        "columns": NUMBERS + CATEGORIES,
-    }
+    record |= {"cpus": os.cpu_count(), "columns": NUMBERS + CATEGORIES}
     record |= {"rows": options.rows, "two_workers_over_one": round(rates[2] / rates[1], 2), "runs": lines}
-    (options.out / "ray-cpu.json").write_text(json.dumps(record, indent=1) + "\n")
+    write_record(options.out / "ray-cpu.json", origin(options) | record)
 
 
 if __name__ == "__main__":

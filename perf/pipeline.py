@@ -7,11 +7,9 @@ recording it as a CUDA graph saves. On a CPU a few steps are timed and nothing i
 """
 
 import argparse
-import json
 import math
 import statistics
 import time
-from datetime import date
 from pathlib import Path
 
 import torch
@@ -21,9 +19,9 @@ from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.experiment import Row
 from gauge.experiments.parts import imputer_stage
 from gauge.experiments.plans import last_stage
+from gauge.experiments.recording import origin, write_record
 from gauge.masks import Protocol
 from gauge.training.inference import predict_split
-from gauge.training.provenance import commit, hardware
 from gauge.training.stages import Stage
 from gauge.training.step import training_step
 from gauge.types import Method, Trainable
@@ -105,10 +103,8 @@ def main() -> None:
     predict_split(dymo, test, benchmark.protocols[-1])
     rows["dymo"]["selection"] = time.perf_counter() - started
     print("dymo", rows["dymo"], flush=True)
-    content = {"date": str(date.today()), "commit": commit(), "hardware": hardware(device), "rows": rows}
-    options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"pipeline-{benchmark.name}-{device.type}.json"
-    path.write_text(json.dumps(content, indent=2) + "\n")
+    write_record(path, origin(options, device) | {"rows": rows})
     print(f"written to {path}")
 
 

@@ -7,7 +7,6 @@ import argparse
 import json
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,11 @@ import pandas as pd
 import torch
 
 from gauge import TrainSettings, fit
+from gauge.experiments.recording import origin, write_record
 from gauge.masks import UpTo
 from gauge.tabular.experts.network import SIZES, Weighted, build
 from gauge.tabular.table.schema import Schema
 from gauge.training.distributed import is_main
-from gauge.training.provenance import commit, hardware
 
 ROWS, COLUMNS = 1024, 20
 
@@ -53,11 +52,15 @@ def main() -> None:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         command = [*torchrun, __file__, "--train", "--batch", str(options.batch), "--epochs", str(options.epochs)]
         speeds[processes] = max(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
-    about = {"date": str(date.today()), "commit": commit(), "hardware": hardware(torch.device("cpu"))}
     ratio = round(speeds[2] / speeds[1], 2)
-    record = about | {"batch": options.batch, "columns": COLUMNS, "samples_per_second": speeds, "ratio": ratio}
+    record = origin(options) | {
+        "batch": options.batch,
+        "columns": COLUMNS,
+        "samples_per_second": speeds,
+        "ratio": ratio,
+    }
     print(record)
-    (options.out / "processes-cpu.json").write_text(json.dumps(record, indent=1) + "\n")
+    write_record(options.out / "processes-cpu.json", record)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from gauge.experiments.recording import origin, write_record
 from gauge.imputers.mean import Mean
 from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders.columns import Columns
@@ -37,7 +37,6 @@ from gauge.model.passes import Passes
 from gauge.model.scoring.exact import exact_effects
 from gauge.model.scoring.taylor import taylor_evidence
 from gauge.model.units import UnitEncoder
-from gauge.training.provenance import commit, hardware
 from gauge.training.recorded import Precision, Recorded
 from gauge.types import Batch, Prediction
 
@@ -227,15 +226,12 @@ def main() -> None:
     rows = {name: measure(name, device, options.samples) for name in LAYOUTS}
     print(json.dumps(rows["CAD"]), flush=True)
     whole = predictions(device, options.samples, compiled=not options.no_compile)
-    result = {"commit": commit(), "date": str(date.today()), "hardware": hardware(device), "samples": options.samples}
-    result |= {"rows": rows, "prediction": whole}
+    result = origin(options, device) | {"samples": options.samples, "rows": rows, "prediction": whole}
     if device.type == "cuda":
         result["goals"] = goals(rows["CAD"], whole)
-    text = json.dumps(result, indent=2)
-    print(text)
+    print(json.dumps(result, indent=2))
     if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / f"scoring_cost-{device.type}.json").write_text(text + "\n")
+        write_record(options.out / f"scoring_cost-{device.type}.json", result)
 
 
 if __name__ == "__main__":

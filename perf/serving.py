@@ -20,16 +20,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from gauge import ExportedClassifier, GaugeClassifier, export
-from gauge.training.provenance import commit, hardware
+from gauge.experiments.recording import origin, write_record
 
 ROWS, COLUMNS = 500, 12
 BATCHES = {"batched": 1024, "one by one": 1}  # rows that the server predicts together
@@ -121,8 +119,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
-    record: dict[str, Any] = {"date": date.today().isoformat(), "commit": commit(), "load": os.getloadavg()[0]}
-    record |= {"hardware": hardware(torch.device("cpu")), "columns": COLUMNS, "rows_per_request": 1}
+    record = origin(options) | {"load": os.getloadavg()[0], "columns": COLUMNS, "rows_per_request": 1}
     with tempfile.TemporaryDirectory() as folder:
         saved, file = Path(folder, "model"), Path(folder, "model.onnx")
         model, table = train(saved)
@@ -142,10 +139,8 @@ def main() -> None:
                     row = {"engine": engine, "mode": mode, **load(port, body, options.seconds, clients)}
                     record["serving"].append(row)
                     print(row, flush=True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(_rounded(record), indent=2) + "\n"
-    (options.out / "serving.json").write_text(text, encoding="utf-8")
-    print(text)
+    write_record(options.out / "serving.json", _rounded(record))
+    print(json.dumps(_rounded(record), indent=2))
 
 
 def _rounded(value: Any) -> Any:

@@ -16,7 +16,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ import torch
 
 from gauge import GaugeClassifier
 from gauge.deploy.scoring import answers_file, predict_table
-from gauge.training.provenance import commit, hardware
+from gauge.experiments.recording import origin, write_record
 
 NUMBERS, CATEGORIES = 6, 4
 PART = 50_000  # rows of a file
@@ -110,9 +109,8 @@ def main() -> None:
                 result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
                 lines.append({"form": form, "rows": rows, **result, "rows_per_second": round(rows / result["seconds"])})
                 print(lines[-1], flush=True)
-    about = {"date": str(date.today()), "commit": commit(), "hardware": hardware(torch.device("cpu"))}
-    record = about | {"columns": NUMBERS + CATEGORIES, "task": options.task, "runs": lines}
-    (options.out / f"streaming-{options.task}-cpu.json").write_text(json.dumps(record, indent=1) + "\n")
+    record = origin(options) | {"columns": NUMBERS + CATEGORIES, "task": options.task, "runs": lines}
+    write_record(options.out / f"streaming-{options.task}-cpu.json", record)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def cell_audit(folder: str) -> str:
     if not has_audit(folder):
         return NOT_MEASURED
     scores = ("gate", "taylor", "exact", "random")
-    head = ("protocol", "seeds", "rank correlation with exact effects", "gate: observed", "imputed")
+    head: tuple[str, ...] = ("protocol", "seeds", "rank correlation with exact effects", "gate: observed", "imputed")
     head += (*(f"AUC of {name}" for name in scores), "accuracy without gates", "with gates", "imputed hidden")
     lines = [f"| {' | '.join((*head, 'predictions changed: better, worse'))} |", "|---" * (len(head) + 1) + "|"]
     for protocol, records in read_audits(folder).items():

@@ -1,20 +1,20 @@
-"""What things cost, from the files in perf/results."""
+"""What things cost, from the files in perf/results, and the tightness of the bounds."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from report.results import NOT_MEASURED, ROOT
+from report.results import NOT_MEASURED, STUDIES, TIMINGS
 
 LATENCIES = ("p50_ms", "p99_ms", "requests_per_second")
 
 
 def scoring_cost() -> str:
     """Times at batch 1 and ratios at batch 256 on each machine that was measured."""
-    header = ("machine", "layout", "N", "Taylor, ms", "exact sequential, ms", "exact batched, ms")
+    header: tuple[str, ...] = ("machine", "layout", "N", "Taylor, ms", "exact sequential, ms", "exact batched, ms")
     header += ("Taylor recorded, ms", "exact batched recorded, ms", "Taylor / forward", "prediction / forward")
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
-    for path in sorted((ROOT / "perf" / "results").glob("scoring_cost-*.json")):
+    for path in sorted(TIMINGS.glob("scoring_cost-*.json")):
         content = json.loads(path.read_text())
         threads = content["hardware"]["threads"]
         machine = content["hardware"].get("gpu") or f"CPU, {threads} thread{'s' * (threads > 1)}"
@@ -31,7 +31,7 @@ def scoring_cost() -> str:
 def prediction_cost() -> str:
     """Whole predictions, eager and recorded, on each machine that was measured."""
     lines = ["| machine | batch | precision | how | ms a batch | predictions a second |", "|---" * 6 + "|"]
-    for path in sorted((ROOT / "perf" / "results").glob("scoring_cost-*.json")):
+    for path in sorted(TIMINGS.glob("scoring_cost-*.json")):
         content = json.loads(path.read_text())
         if "prediction" not in content:
             continue
@@ -50,10 +50,17 @@ def prediction_cost() -> str:
 
 def bound() -> str:
     """How much of the bounds of Theorem 1 and its corollary the effects of units use, by benchmark and kind of unit."""
-    head = ("benchmark", "units", "measured", "remainder / its bound", "effect / its bound", "remainder / effect")
+    head: tuple[str, ...] = (
+        "benchmark",
+        "units",
+        "measured",
+        "remainder / its bound",
+        "effect / its bound",
+        "remainder / effect",
+    )
     head += ("signed term / score", "effect below the score")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for path in sorted((ROOT / "perf" / "results").glob("bound-*.json")):
+    for path in sorted(STUDIES.glob("bound-*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
         for name, row in ({"all": content["all"]} | content["groups"]).items():
             ratios = " | ".join(f"{row[key]:.1e}" for key in ("theorem", "corollary"))
@@ -68,7 +75,7 @@ def dymo_speed() -> str:
     """Seconds of DyMo's selection, all candidates stacked and candidate by candidate, on each machine that was measured."""
     head = "| machine | samples | selected alike | stacked, s | candidate by candidate, s | ratio |"
     lines = [head, "|---" * 6 + "|"]
-    for path in sorted((ROOT / "perf" / "results").glob("dymo_speed-*.json")):
+    for path in sorted(TIMINGS.glob("dymo_speed-*.json")):
         row = json.loads(path.read_text(encoding="utf-8"))
         machine = row["hardware"].get("gpu") or f"CPU, {row['hardware']['threads']} thread"
         times = f"{row['seconds']['stacked']:.2f} | {row['seconds']['loop']:.2f} | {row['ratio']:.1f}"
@@ -135,14 +142,14 @@ def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _perf(name: str) -> dict[str, Any]:
-    return json.loads((ROOT / "perf" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((TIMINGS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def pipeline_cost() -> str:
     """Seconds an epoch of every stage, launched kernel by kernel and recorded, and samples a second."""
     head = ("benchmark", "stage", "s an epoch, eager", "s an epoch, recorded", "launch overhead", "samples a second")
     lines = [f"| {' | '.join(head)} | peak, GiB |", "|---" * (len(head) + 1) + "|"]
-    for path in sorted((ROOT / "perf" / "results").glob("pipeline-*-cuda.json")):
+    for path in sorted(TIMINGS.glob("pipeline-*-cuda.json")):
         for name, row in json.loads(path.read_text())["rows"].items():
             if "recorded" in row:
                 speed = f"{row['samples_per_second']:,.0f}" if "samples_per_second" in row else "–"
@@ -158,7 +165,7 @@ def classifier_cost() -> str:
         "| machine | rows x columns | gates | fit, CPU s | rows answered a CPU second | peak memory, MB |",
         "|---" * 6 + "|",
     ]
-    for path in sorted((ROOT / "perf" / "results").glob("classifier-*.json")):
+    for path in sorted(TIMINGS.glob("classifier-*.json")):
         row = json.loads(path.read_text())
         machine = row["hardware"].get("gpu") or f"CPU, threads: {row['hardware']['threads']}"
         cost = f"{row['fit_seconds']:.0f} | {row['predicted_rows_per_second']:,} | {row['peak_mb']}"

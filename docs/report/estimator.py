@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable
 from statistics import mean
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
 from gauge.reports.tables import Cell, Table
-from report.results import ROOT, read_records, seeds
+from report.results import ROOT, STUDIES, read_records, seeds
 
 
 def own_data() -> str:
@@ -73,7 +74,7 @@ def when() -> str:
 
 def table_networks() -> str:
     """The network of GaugeClassifier beside TabM: means over the tables, and on how many each has the better score."""
-    records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "table_networks.json").read_text(encoding="utf-8")))
+    records = pd.DataFrame(json.loads((STUDIES / "table_networks.json").read_text(encoding="utf-8")))
     lines = ["| cells blank | tables | network: AUC, % / log loss / CPU s | TabM | network better in AUC, log loss |"]
     lines.append("|---" * 5 + "|")
     for rate, each in records.groupby("missing"):
@@ -89,8 +90,8 @@ def table_networks() -> str:
 
 
 def _beside_rivals() -> pd.DataFrame:
-    """The fits of perf/tables.py that all models have, with their scores; `several` is False for a single text or image."""
-    records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "tables.json").read_text(encoding="utf-8")))
+    """The fits of studies/tables.py that all models have, with scores; `several` is False for a single text or image."""
+    records = pd.DataFrame(json.loads((STUDIES / "tables.json").read_text(encoding="utf-8")))
     for name in ("accuracy", "log_loss", "auc", "calibration_error"):
         records[name] = [each[name] for each in records["plain"]]
     records["tempered"] = [
@@ -120,7 +121,8 @@ def rivals() -> str:
         "gauge is better in AUC, log loss",
     )
     blocks = []
-    for (several, rate), part in records.groupby(["several", "missing"], sort=False):
+    for key, part in records.groupby(["several", "missing"], sort=False):
+        several, rate = cast("tuple[bool, float]", key)
         seeds = part.groupby("table")["seed"].nunique()
         count = f"{len(seeds)} tables, {seeds.sum()} divisions"
         what = f"{100 * rate:.0f} % blank" if several else "a text or an image"
@@ -144,7 +146,7 @@ def rivals() -> str:
 
 def cell_trust() -> str:
     """How well the trust in cells tells right from wrong, on each table."""
-    records = pd.DataFrame(json.loads((ROOT / "perf" / "results" / "cell_trust.json").read_text(encoding="utf-8")))
+    records = pd.DataFrame(json.loads((STUDIES / "cell_trust.json").read_text(encoding="utf-8")))
     heads = (
         "AUC, swapped cells",
         "AUC, imputed cells",
@@ -166,7 +168,8 @@ def _behind(records: pd.DataFrame) -> str:
     """How the best single rival of each table and rate, by mean AUC, compares with `gauge`, over seeds."""
     ahead, behind = 0, []
     ours = records[records["model"] == "gauge"]
-    for (table, rate), part in ours.groupby(["table", "missing"]):
+    for key, part in ours.groupby(["table", "missing"]):
+        table, rate = cast("tuple[str, float]", key)
         others = records[(records["table"] == table) & (records["missing"] == rate) & (records["model"] != "gauge")]
         best = others.groupby("model")["auc"].mean().idxmax()
         differences, errors = np.array([each[best] for each in part["auc_minus"]]).T

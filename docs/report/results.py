@@ -14,6 +14,7 @@ from gauge.experiments.tables import result_table
 from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parents[2]
+TIMINGS, STUDIES = ROOT / "perf" / "results", ROOT / "studies" / "results"
 
 
 def is_measured(folder: str, variant: str = "") -> bool:
@@ -22,7 +23,7 @@ def is_measured(folder: str, variant: str = "") -> bool:
     return path.exists() and f'"variant": "{variant}{quote}' in path.read_text(encoding="utf-8")
 
 
-DRAWING = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
+DRAWING: Any = {"svg.hashsalt": "gauge", "svg.fonttype": "none", "font.size": 11}
 ROWS = {
     "any_subset": "backbone as trained, missing units masked",
     "gauge:masked": "the same, fine-tuned: no imputer",
@@ -72,7 +73,14 @@ NOT_MEASURED = "*Not measured yet.*\n"
 GAMMA = ("complete", "gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
 GRIDS = tuple(f"gauge:gauge-grid{side}" for side in (3, 4, 5, 6, 8))
 FACES = ("complete", "missing=img", "missing=text")
-DIGITS = ("complete", "missing=svhn", "missing=text", "missing=svhn+text", "missing=mnist", "missing=mnist+svhn")
+DIGITS: tuple[str, ...] = (
+    "complete",
+    "missing=svhn",
+    "missing=text",
+    "missing=svhn+text",
+    "missing=mnist",
+    "missing=mnist+svhn",
+)
 DIGITS += ("missing=mnist+text",)
 REFERENCES = ("gauge:v2", "dymo", "gauge:masked")
 SHARED = ("gauge:masked", "gauge:v2", "gauge", "dymo")  # rows on one backbone that GAUGE+ is compared with

@@ -25,7 +25,7 @@ from gauge.types import Batch, Method
 ROWS = [(method, variant) for method in METHODS.names() for variant in plan_of(method).variants]
 IMAGE = replace(polymnist5k.BENCHMARK.modalities["m0"], options={"channels": (2, 4, 4)})
 CODERS = {"latent": 4, "channels": (2, 4, 4), "hidden": 8}
-SIZES = {"dim": 16, "projection": 4, "vector_dim": 16, "expert_options": {"channels": (2, 4)}}
+SIZES = {"dim": 16, "vector_dim": 16, "method_options": {"any_subset": {"projection": 4}}}
 SMALL = replace(
     polymnist5k.BENCHMARK,
     **SIZES,

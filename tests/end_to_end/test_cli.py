@@ -18,7 +18,6 @@ from gauge.cli.reproduce import reproduce
 from gauge.experiments import demo
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
-from gauge.experiments.manifest import MANIFEST, RUNS, Entry, Run
 from gauge.experiments.results import read_results
 from gauge.experiments.workspace import Workspace
 from gauge.registry import load_plugin
@@ -152,14 +151,18 @@ def test_processes_side_by_side_use_what_one_has_trained(runs):
     assert (workspace / "results.json").read_text() == before
 
 
-def test_reproduce_runs_what_is_missing_only_and_keeps_the_rest(tmp_path, monkeypatch):
+MANIFEST = """
+runs: {digits: {rows: [any_subset, gauge], seeds: 1, settings: settings.yaml, protocols: [eta=0.8], audits: [eta=0.8]}}
+docs: {digits: {title: two rows, runs: [digits]}}
+"""
+
+
+def test_reproduce_runs_what_is_missing_only_and_keeps_the_rest(tmp_path):
     load_plugin(DIGITS)
-    run = Run("digits", ("any_subset", "gauge"), 1, "settings.yaml", ("eta=0.8",), audits=("eta=0.8",))
-    monkeypatch.setitem(RUNS, "digits", run)
-    monkeypatch.setitem(MANIFEST, "digits", Entry("two rows", ("digits",)))
     stages = ("imputer", "backbone", "finetune", "experts")
     results, models = tmp_path / "results" / "digits", tmp_path / "runs" / "digits" / "stages"
     results.mkdir(parents=True)
+    (tmp_path / "results" / "manifest.yaml").write_text(MANIFEST)
     (tmp_path / "results" / "settings.yaml").write_text("\n".join(f"{each}: {{epochs: 1}}" for each in stages))
     reproduce("digits", results=tmp_path / "results", out=tmp_path / "runs")
     backbone, gated = read_results(results / "results.json")

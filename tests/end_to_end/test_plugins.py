@@ -96,7 +96,7 @@ BENCHMARKS.register("my_benchmark", "My benchmark: two shifted signals")(
         heads=2,
         depth=1,
         subsets_per_step=2,
-        projection=4,
+        method_options={"any_subset": {"projection": 4}},
         imputer="mean",
         imputer_options={},
         protocols=PROTOCOLS,

@@ -43,7 +43,7 @@ def images(count, seed):
 
 
 def dymo(shared_embedding=True, tail="float32"):
-    parts = Parts.of(replace(BENCHMARK, shared_embedding=shared_embedding))
+    parts = replace(Parts.from_benchmark(BENCHMARK), shared_embedding=shared_embedding)
     backbone = AnySubset(*parts.unit_network(), subsets_per_step=5, projection=64)
     draw = np.random.RandomState(7)
     with torch.no_grad():

@@ -48,11 +48,21 @@ def test_the_rate_of_gates_tells_stages_apart_and_its_default_keeps_their_keys()
 
 
 def test_the_start_of_informed_gates_is_a_setting():
-    def stage(variant, **overrides):
-        return last_stage(BENCHMARK.with_overrides(Overrides(**overrides)), "gauge", variant, 0)
+    def stage(variant, **options):
+        overrides = Overrides(method_options={"gauge": options})
+        return last_stage(BENCHMARK.with_overrides(overrides), "gauge", variant, 0)
 
     assert stage("gauge-informed", distrust=0.0).arguments["gating"] == Gating(informed=True, distrust=0.0)
     assert stage("gauge-informed", distrust=2.0).identity == stage("gauge-informed").identity
     assert stage("gauge-informed", distrust=0.0).identity != stage("gauge-informed").identity
     assert stage("gauge", distrust=0.0).identity == stage("gauge").identity
     assert gauge(Mean.from_dataset(TRAIN), informed=True, distrust=0.5).gate.distrust.item() == 0.5
+
+
+def test_options_that_no_plan_has_are_errors():
+    for options, message in (
+        ({"gauge": {"distrsut": 0.0}}, "there is no option of gauge 'distrsut'; did you mean 'distrust'?"),
+        ({"guage": {"distrust": 0.0}}, "there is no method 'guage'; did you mean 'gauge'?"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            last_stage(BENCHMARK.with_overrides(Overrides(method_options=options)), "gauge", "gauge", 0)

@@ -184,5 +184,5 @@ def test_the_plan_names_distance_and_width_in_stage_and_cache():
     stages = [last_stage(BENCHMARK, "any_subset", variant, 2) for variant in plan_of("any_subset").variants]
     assert [stage.name for stage in stages] == ["backbone-s2", "backbone-euclidean-s2"]
     assert [stage.arguments["distance"] for stage in stages] == list(METRICS)
-    assert {stage.arguments["projection"] for stage in stages} == {BENCHMARK.projection}
+    assert {stage.arguments["projection"] for stage in stages} == {BENCHMARK.dim // 2}
     assert len({stage.key("data") for stage in stages}) == 2

@@ -65,8 +65,9 @@ def test_shared_embeddings_are_one_for_all_modalities_but_the_first_and_change_n
 
 
 def test_shared_embeddings_are_a_setting_that_tells_stages_apart():
-    def backbone(**overrides):
-        return last_stage(BENCHMARK.with_overrides(Overrides(**overrides)), "any_subset", "any_subset", 0)
+    def backbone(**options):
+        overrides = Overrides(method_options={"any_subset": options})
+        return last_stage(BENCHMARK.with_overrides(overrides), "any_subset", "any_subset", 0)
 
     assert backbone(shared_embedding=True).arguments["parts"].unit_network()[0].shared_embedding
     assert not backbone().arguments["parts"].unit_network()[0].shared_embedding

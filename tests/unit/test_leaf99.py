@@ -190,7 +190,7 @@ def test_each_fold_trains_stages_of_its_own(whole, tmp_path):
 
 
 def test_units_are_read_cell_by_cell_and_the_vector_by_a_small_transformer():
-    parts = Parts.of(leaf99.BENCHMARK)
+    parts = Parts.from_benchmark(leaf99.BENCHMARK)
     units, _ = parts.unit_network()
     assert units.unit_counts == {"image": 16, "table": 192}
     assert not any("blocks" in name for name, _ in units.encoders["table"].named_parameters())

@@ -1,4 +1,4 @@
-"""What the scripts in perf/ measure is what they say."""
+"""What the scripts in perf/ and studies/ measure is what they say."""
 
 import runpy
 from pathlib import Path
@@ -14,11 +14,12 @@ from gauge.model.gauge import Gauge
 from gauge.reports.figures import draw_gates
 from gauge.training.inference import masked_batches
 
-PERF = Path(__file__).parents[2] / "perf"
+ROOT = Path(__file__).parents[2]
 
 
 def script(name):
-    return runpy.run_path(str(PERF / f"{name}.py"))
+    (path,) = (path for folder in ("perf", "studies") if (path := ROOT / folder / f"{name}.py").is_file())
+    return runpy.run_path(str(path))
 
 
 def a_batch(rows):
@@ -30,7 +31,7 @@ def a_batch(rows):
 
 def a_gauge():
     torch.manual_seed(0)
-    return Gauge(*Parts.of(BENCHMARK).unit_network()).eval()
+    return Gauge(*Parts.from_benchmark(BENCHMARK).unit_network()).eval()
 
 
 def test_curvature_is_the_operator_norm_of_the_hessian():

@@ -3,42 +3,65 @@
 import json
 import re
 import runpy
+import shutil
 from pathlib import Path
 
 import pytest
 
 from gauge.cli import reproduce as cli
-from gauge.experiments import manifest, reproduce
+from gauge.experiments import reproduce
 from gauge.experiments.benchmarks import BENCHMARKS, Overrides
 from gauge.experiments.experiment import Experiment
-from gauge.experiments.manifest import DOCS, MANIFEST, PAPER, RUNS, Run
+from gauge.experiments.manifest import Entry, Manifest, Run, Shown
 from gauge.experiments.plans import plan_of
 from gauge.experiments.published import PUBLISHED
 from gauge.masks import parse_protocol
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
+MANIFEST = Manifest.from_folder(RESULTS)
+RUNS = MANIFEST.runs
+MADE = """
+runs: {polymnist5k/made: {rows: [gauge], seeds: %d, protocols: [eta=0.8]}}
+docs: {made: {title: made, runs: [polymnist5k/made]}}
+"""
 
 
 def test_every_generated_table_names_its_entry_of_the_manifest(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     tables = runpy.run_path(str(ROOT / "docs" / "generate.py"))["TABLES"]
-    assert set(tables) == set(DOCS)
+    assert set(tables) == set(MANIFEST.docs)
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     shown = {name for page in pages for name in re.findall(r"<!-- table: ([\w-]+) -->", page.read_text("utf-8"))}
-    assert shown == set(DOCS)
+    assert shown == set(MANIFEST.docs)
 
 
 def test_the_manifest_covers_the_paper():
-    assert {"table-1", "table-2", "table-3", "scoring", "normalization"} <= PAPER.keys()
-    assert {"figure-gates", "figure-missing-rate", "figure-units"} <= PAPER.keys()
-    tried = {RUNS[run].benchmark for run in PAPER["table-1"].runs}
-    assert tried == set(PUBLISHED), "Table 1 has all six benchmarks"
+    tables = ("table-1", "table-2", "scoring", "normalization")
+    assert {*tables, "table-3", "figure-gates", "figure-missing-rate", "figure-units"} <= MANIFEST.paper.keys()
+    published = {(benchmark, row) for benchmark, rows in PUBLISHED.items() for row in rows}
+    shown = {
+        (benchmark, row)
+        for name in tables
+        for benchmark, part in MANIFEST.paper[name].shows.items()
+        for row in part.rows
+    }
+    assert shown == published
+
+
+@pytest.mark.parametrize("name", [name for name, entry in MANIFEST.entries.items() if entry.shows])
+def test_the_runs_of_an_entry_have_the_rows_seeds_and_protocols_that_it_shows(name):
+    entry = MANIFEST.entries[name]
+    states = {run: reproduce.status(RUNS[run], RESULTS) for run in entry.runs}
+    assert reproduce.coverage(entry, RUNS, states).unplanned == {}
+    for benchmark, shown in entry.shows.items():
+        columns = {protocol for row in shown.rows for protocol in PUBLISHED[benchmark].get(row, ())}
+        assert columns >= {*shown.protocols} or name.startswith("figure"), "the columns of a table are published ones"
 
 
 def test_every_entry_needs_runs_and_scripts_that_exist():
-    assert {run for entry in MANIFEST.values() for run in entry.runs} == RUNS.keys()
-    for entry in MANIFEST.values():
+    assert {run for entry in MANIFEST.entries.values() for run in entry.runs} == RUNS.keys()
+    for entry in MANIFEST.entries.values():
         assert entry.runs or entry.scripts
         assert all((ROOT / script.split()[0]).is_file() for script in entry.scripts)
 
@@ -49,7 +72,6 @@ def test_a_run_has_settings_rows_and_protocols_that_exist(name):
     BENCHMARKS.get(run.benchmark).with_overrides(reproduce.settings_of(run, RESULTS))
     assert all(row.variant in plan_of(row.method).variants for row in reproduce.rows_of(run.rows))
     assert [str(parse_protocol(each)) for each in (*run.protocols, *run.audits)] == [*run.protocols, *run.audits]
-    assert name.partition("/")[0] == run.benchmark
 
 
 def test_every_folder_of_results_is_in_the_manifest():
@@ -58,37 +80,70 @@ def test_every_folder_of_results_is_in_the_manifest():
 
 
 @pytest.fixture
-def two_of_three(tmp_path, monkeypatch):
+def two_of_three(tmp_path):
     """A run of three results, of which one is missing."""
-    monkeypatch.setitem(RUNS, "polymnist5k/made", Run("polymnist5k", ("gauge",), 3, protocols=("eta=0.8",)))
-    monkeypatch.setitem(manifest.MANIFEST, "made", manifest.Entry("made", ("polymnist5k/made",)))
     records = json.loads((RESULTS / "polymnist5k" / "results.json").read_text())
     kept = [r for r in records if r["variant"] == "gauge" and r["protocol"] == "eta=0.8" and r["seed"] < 2]
     (tmp_path / "polymnist5k" / "made").mkdir(parents=True)
     (tmp_path / "polymnist5k" / "made" / "results.json").write_text(json.dumps(kept))
+    (tmp_path / "manifest.yaml").write_text(MADE % 3)
     return tmp_path, kept
 
 
-def test_status_names_what_is_missing(two_of_three):
-    state = reproduce.status("polymnist5k/made", two_of_three[0])
-    assert (state.expected, state.missing) == (3, (("gauge", 2, "eta=0.8"),))
+@pytest.fixture
+def made(two_of_three) -> Run:
+    return Manifest.from_folder(two_of_three[0]).runs["polymnist5k/made"]
+
+
+def test_status_names_what_is_missing(made, two_of_three):
+    state = reproduce.status(made, two_of_three[0])
+    assert (len(state.cells), state.missing) == (3, (("gauge", 2, "eta=0.8"),))
     assert state.machines == ("CPU",)
     assert state.minutes > 0
-    assert state.more is None, "older files do not have the number of training rows"
 
 
-def test_what_is_missing_has_an_estimate_by_the_speed_of_the_benchmark(two_of_three):
+@pytest.mark.parametrize(
+    ("shown", "missing", "unplanned"),
+    [
+        ({"rows": ["gauge"], "seeds": 2, "protocols": ["eta=0.8"]}, 0, ()),
+        ({"rows": ["gauge"], "seeds": 3, "protocols": ["eta=0.8"]}, 1, ()),
+        ({"rows": ["gauge"], "seeds": 4, "protocols": ["eta=0.8"]}, 1, ("gauge",)),
+        ({"rows": ["gauge"], "seeds": 2}, 0, ("gauge",)),
+        ({"rows": ["gauge", "dymo"], "seeds": 2, "protocols": ["eta=0.8"]}, 0, ("dymo",)),
+    ],
+)
+def test_an_entry_is_complete_if_all_that_it_shows_was_measured(made, two_of_three, shown, missing, unplanned):
+    entry = Entry(title="made", runs=(made.name,), shows={"polymnist5k": Shown(**shown)})
+    covered = reproduce.coverage(entry, {made.name: made}, {made.name: reproduce.status(made, two_of_three[0])})
+    assert len(covered.missing.get("polymnist5k", ())) == missing
+    assert covered.unplanned.get("polymnist5k", ()) == unplanned
+    assert covered.is_complete == (not missing and not unplanned)
+
+
+def test_the_list_says_what_an_entry_lacks(two_of_three, capsys):
+    folder = two_of_three[0]
+    shows = "{polymnist5k: {rows: [gauge, dymo], protocols: [eta=0.8]}}"
+    (folder / "manifest.yaml").write_text((MADE % 3).replace("title: made", f"title: made, shows: {shows}"))
+    cli.reproduce(listed=True, results=folder)
+    listed = capsys.readouterr().out
+    assert "incomplete, 2 of 3 results; missing in polymnist5k: gauge; in no run of polymnist5k: dymo" in listed
+    (folder / "manifest.yaml").write_text(MADE % 2)
+    cli.reproduce(listed=True, results=folder)
+    assert "made (polymnist5k/made): complete" in capsys.readouterr().out
+
+
+def test_what_is_missing_has_an_estimate_by_the_speed_of_the_benchmark(made, two_of_three):
     folder, records = two_of_three
     for record in records:
         record["config"] |= {"epochs": 10, "train_rows": 6000, "train_seconds": 60.0}
     (folder / "polymnist5k" / "made" / "results.json").write_text(json.dumps(records))
     missing = Experiment(benchmark="polymnist5k", seed=2)
     epochs = sum(stage.settings.epochs for stage in missing.stage(missing.configured()).all())
-    estimate = reproduce.status("polymnist5k/made", folder).more
+    estimate = reproduce.status(made, folder).estimate
     assert (estimate.minutes, estimate.machine) == (pytest.approx(epochs / 10), "CPU")
 
 
-def test_results_are_older_if_the_code_of_their_training_has_changed(two_of_three):
+def test_results_are_older_if_the_code_of_their_training_has_changed(made, two_of_three):
     folder, records = two_of_three
     experiment = Experiment(benchmark="polymnist5k", seed=1)
     code = experiment.stage(experiment.configured()).code
@@ -96,7 +151,7 @@ def test_results_are_older_if_the_code_of_their_training_has_changed(two_of_thre
     records[1] |= {"seed": 1, "trained": {"commit": "a" * 40, "code": code}}
     records.append({**records[1], "trained": {"commit": "not recorded"}})
     (folder / "polymnist5k" / "made" / "results.json").write_text(json.dumps(records))
-    assert reproduce.ages("polymnist5k/made", folder) == {"older": 1, "current": 1, "not recorded": 1}
+    assert reproduce.ages(made, folder) == {"older": 1, "current": 1, "not recorded": 1}
 
 
 def test_what_is_missing_is_run_as_the_manifest_says(two_of_three, monkeypatch):
@@ -107,22 +162,35 @@ def test_what_is_missing_is_run_as_the_manifest_says(two_of_three, monkeypatch):
     assert [(str(each.row), each.seed) for each in experiments] == [("gauge", 2)]
     assert given == [("eta=0.8",), folder / "runs" / "polymnist5k", folder / "polymnist5k" / "made"]
     assert [each.cell for each in named["kept"]] == [("gauge", 0, "eta=0.8"), ("gauge", 1, "eta=0.8")]
-    monkeypatch.setitem(RUNS, "polymnist5k/made", Run("polymnist5k", ("gauge",), 2, protocols=("eta=0.8",)))
+    (folder / "manifest.yaml").write_text(MADE % 2)
     cli.reproduce("made", results=folder, out=folder / "runs")
     assert len(asked) == 1, "nothing is missing"
 
 
 def test_mistakes_are_explained(tmp_path):
-    with pytest.raises(ValueError, match="say what to reproduce; `gauge reproduce --list`"):
+    with pytest.raises(ValueError, match="name what to reproduce; `gauge reproduce --list`"):
         cli.reproduce()
+    with pytest.raises(
+        ValueError, match=r"manifest.yaml does not exist: .* not in the installed package; .* --results DIR"
+    ):
+        cli.reproduce("table-1", results=tmp_path)
     with pytest.raises(ValueError, match="there is no entry of the manifest 'table-9'"):
-        cli.reproduce("table-9")
-    with pytest.raises(ValueError, match=r"perf/gates.py needs data; give --data DIR"):
+        cli.reproduce("table-9", results=RESULTS)
+    shutil.copy(RESULTS / "manifest.yaml", tmp_path)
+    with pytest.raises(ValueError, match=r"gates.py needs data; give --data DIR"):
         cli.reproduce("figure-gates", results=tmp_path)
     with pytest.raises(ValueError, match=r"the settings .*cosine.yaml do not exist; run this in a checkout"):
         cli.reproduce("polymnist", results=tmp_path)
-    with pytest.raises(ValueError, match=r"perf/imputation.py needs data; give --data DIR"):
+    with pytest.raises(ValueError, match=r"imputation.py needs data; give --data DIR"):
         cli.reproduce("leaf99-imputation", results=tmp_path)
+    (tmp_path / "manifest.yaml").write_text("groups: {few: [gauge]}\nruns: {polymnist5k: {rows: [$fwe], seeds: 1}}")
+    with pytest.raises(ValueError, match="there is no group in the manifest 'fwe'; did you mean 'few'?"):
+        cli.reproduce("polymnist", results=tmp_path)
+    (tmp_path / "manifest.yaml").write_text(
+        "runs: {mst: {rows: [gauge], seeds: 1}}\ndocs: {a: {title: b, runs: [mts]}}"
+    )
+    with pytest.raises(ValueError, match="there is no run in the manifest 'mts'; did you mean 'mst'?"):
+        cli.reproduce("a", results=tmp_path)
 
 
 def test_settings_of_a_run_are_those_of_its_file():

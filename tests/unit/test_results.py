@@ -177,7 +177,7 @@ def test_published_numbers_are_of_rows_and_conditions_that_can_be_run():
 
 
 def test_what_training_costs_counts_steps_and_validations(tmp_path, monkeypatch):
-    monkeypatch.setattr(workspaces, "FEW_STEPS", 0)
+    monkeypatch.setattr(workspaces, "MAX_UNMEASURED_STEPS", 0)
     monkeypatch.setattr(stages, "seconds_per_step", lambda *_: 1.0)
     looked = []
     monkeypatch.setattr(stages, "seconds_per_validation", lambda *given: looked.append(given) or 100.0)

@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,11 @@ from gauge.cli.output import progress
 
 if TYPE_CHECKING:
     from gauge.experiments.experiment import Experiment
-    from gauge.experiments.manifest import Entry, Run
+    from gauge.experiments.manifest import Manifest, Run
+    from gauge.experiments.reproduce import Coverage, Status
+
+SECTIONS = {"paper": "the paper", "docs": "the documentation", "open": "not reported yet"}
+MAX_ROWS = 4  # that are named of those without results
 
 
 def reproduce(
@@ -29,7 +34,7 @@ def reproduce(
         bool, typer.Option("--check", help="Which results are older than the code that made them.")
     ] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with the files of the benchmarks.")] = None,
-    results: Annotated[Path, typer.Option(help="Folder of settings and results.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="Folder with the manifest, settings and results.")] = Path("results"),
     out: Annotated[Path, typer.Option(help="Workspaces for models, one for each benchmark.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(min=1, help="How many stages to train in parallel.")] = 1,
     time_limit: TimeLimit = None,
@@ -39,54 +44,57 @@ def reproduce(
 
     Results that exist are kept. You can interrupt it at any time: the same command continues.
     """
+    from gauge.experiments.manifest import Manifest
+
+    if not (listed or check or name):
+        raise ValueError("name what to reproduce; `gauge reproduce --list` shows all entries")
+    manifest = Manifest.from_folder(results)
     if listed:
-        _print_list(results)
+        _print_list(manifest, results)
     elif check:
-        _print_ages(results)
-    elif name is not None:
-        _make(name, data, results, out, jobs, time_limit, device)
+        _print_ages(manifest, results)
     else:
-        raise ValueError("say what to reproduce; `gauge reproduce --list` shows what there is")
-
-
-def _make(
-    name: str, data: Path | None, results: Path, out: Path, jobs: int, time_limit: str | None, device: str | None
-) -> None:
-    from gauge.experiments.manifest import MANIFEST
-
-    entry = pick(MANIFEST, name, "entry of the manifest")
-    for run in entry.runs:
-        _run(run, data, results, out, jobs, time_limit, device)
-    for script in entry.scripts:
-        _script(script, data, results, out)
+        entry = pick(manifest.entries, str(name), "entry of the manifest")
+        for run in entry.runs:
+            _run(manifest.runs[run], data, results, out, jobs=jobs, time_limit=time_limit, device=device)
+        for script in entry.scripts:
+            _script(script, data, results, out)
 
 
 def _run(
-    name: str, data: Path | None, results: Path, out: Path, jobs: int, time_limit: str | None, device: str | None
+    run: "Run",
+    data: Path | None,
+    results: Path,
+    out: Path,
+    *,
+    jobs: int,
+    time_limit: str | None,
+    device: str | None,
 ) -> None:
-    from gauge.experiments.manifest import RUNS
+    """Train and evaluate what is missing of a run, then audit it."""
     from gauge.experiments.reproduce import experiments_of, saved, status
 
-    run, workspace = RUNS[name], out / RUNS[name].benchmark
+    workspace = out / run.benchmark
     source = None if data is None else str(data.resolve())
-    if waiting := status(name, results, source).waiting:
+    if waiting := status(run, results, source).waiting:
         compare(
             waiting,
             run.protocols,
             workspace,
-            results / name,
-            kept=saved(name, results),
+            results / run.name,
+            kept=saved(run, results),
             jobs=jobs,
             time_limit=time_limit,
             device=device,
         )
     if run.audits:
-        gated = [each for each in experiments_of(run, results, source) if str(each.row) in run.audited]
-        _audit(run, gated, results / name, workspace, device)
+        experiments = experiments_of(run, results, source)
+        audited = [experiment for experiment in experiments if str(experiment.row) in run.audited]
+        _audit(run, audited, results / run.name, workspace, device)
 
 
-def _audit(run: "Run", gated: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:
-    """Audit every seed of these rows that is not audited yet, trained anew if its model is not here, and keep what was found
+def _audit(run: "Run", audited: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:
+    """Audit every seed of these rows that is not audited yet, trained anew if its model is not here, and write the audits
     beside the results."""
     from gauge.experiments.workspace import Workspace
     from gauge.training.checkpoint import write_text
@@ -94,11 +102,11 @@ def _audit(run: "Run", gated: "list[Experiment]", folder: Path, out: Path, devic
     path = folder / "audit.json"
     records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     done = {(record["method"], record["variant"], record["seed"]) for record in records}
-    for each in gated:
-        if (each.method, each.variant, each.seed) not in done:
+    for experiment in audited:
+        if (experiment.method, experiment.variant, experiment.seed) not in done:
             with progress() as on_epoch:
                 workspace = Workspace(out, device, on_epoch)
-                job = workspace.job(each)
+                job = workspace.job(experiment)
                 workspace.method(job)
             records += audits_of(job.model_path.parent, list(run.audits), None, device)
             write_text(path, "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n")
@@ -116,40 +124,56 @@ def _script(script: str, data: Path | None, results: Path, out: Path) -> None:
     subprocess.run([sys.executable, *words], check=True)
 
 
-def _print_list(results: Path) -> None:
-    from gauge.experiments.manifest import DOCS, OPEN, PAPER
-    from gauge.experiments.reproduce import status
+def _print_list(manifest: "Manifest", results: Path) -> None:
+    """Print every entry with what is missing of it, then every run with its cost."""
+    from gauge.experiments.reproduce import coverage, status
 
-    states = {
-        run: status(run, results)
-        for run in sorted({run for part in (PAPER, DOCS, OPEN) for e in part.values() for run in e.runs})
-    }
-    for title, part in (("the paper", PAPER), ("the documentation", DOCS), ("not reported yet", OPEN)):
+    states = {name: status(run, results) for name, run in manifest.runs.items()}
+    for section, title in SECTIONS.items():
         print(title)
-        for name, entry in part.items():
-            print(f"  {name:26} {entry.title}{_needs(entry)}")
+        for name, entry in getattr(manifest, section).items():
+            needs = ", ".join((*entry.runs, *entry.scripts))
+            covered = f": {_completeness(coverage(entry, manifest.runs, states))}" if entry.runs else ""
+            print(f"  {name:26} {entry.title} ({needs}){covered}")
     print("runs")
-    for run, state in states.items():
-        parts = [f"{state.expected - len(state.missing)} of {state.expected} results"]
-        if state.machines:
-            parts.append(f"{state.minutes:.0f} min of training on {', '.join(state.machines)}")
-        if state.more is not None:
-            share = "the rest" if state.machines else "all of it"
-            parts.append(f"{share} takes about {state.more.minutes:.0f} min on one {state.more.machine} at most")
-        elif state.missing:
-            parts.append("never run here")
-        print(f"  {run:26} {', '.join(parts)}{f'; needs {state.needs}' if state.missing and state.needs else ''}")
+    for name, state in sorted(states.items()):
+        print(f"  {name:26} {_progress(state)}")
 
 
-def _needs(entry: "Entry") -> str:
-    return f" ({', '.join((*entry.runs, *entry.scripts))})"
+def _completeness(covered: "Coverage") -> str:
+    """Whether all results of an entry exist, and the rows that are missing on each benchmark."""
+    if covered.is_complete:
+        return "complete"
+    missing = sum(map(len, covered.missing.values()))
+    parts = [f"incomplete, {covered.expected - missing} of {covered.expected} results"]
+    for place, cells in covered.missing.items():
+        parts.append(f"missing in {place}: {_shortened(dict.fromkeys(row for row, _, _ in cells))}")
+    for benchmark, rows in covered.unplanned.items():
+        parts.append(f"in no run of {benchmark}: {_shortened(rows)}")
+    return "; ".join(parts)
 
 
-def _print_ages(results: Path) -> None:
-    from gauge.experiments.manifest import RUNS
+def _shortened(rows: Iterable[str]) -> str:
+    first, rest = list(rows)[:MAX_ROWS], list(rows)[MAX_ROWS:]
+    return ", ".join(first) + (f" and {len(rest)} more" if rest else "")
+
+
+def _progress(state: "Status") -> str:
+    """How many results of a run exist, what they took, and what the others take and need."""
+    parts = [f"{len(state.cells) - len(state.missing)} of {len(state.cells)} results"]
+    if state.machines:
+        parts.append(f"{state.minutes:.0f} min of training on {', '.join(state.machines)}")
+    if state.estimate is not None:
+        share = "the rest" if state.machines else "all of it"
+        parts.append(f"{share} takes about {state.estimate.minutes:.0f} min on one {state.estimate.machine} at most")
+    elif state.missing:
+        parts.append("never run here")
+    return ", ".join(parts) + (f"; needs {state.files}" if state.missing and state.files else "")
+
+
+def _print_ages(manifest: "Manifest", results: Path) -> None:
     from gauge.experiments.reproduce import ages
 
-    for run in RUNS:
-        counted = ages(run, results)
-        found = ", ".join(f"{count} {age}" for age, count in sorted(counted.items()))
-        print(f"{run:26} {found or 'no results'}")
+    for name, run in manifest.runs.items():
+        counts = ", ".join(f"{count} {age}" for age, count in sorted(ages(run, results).items()))
+        print(f"{name:26} {counts or 'no results'}")

@@ -71,8 +71,8 @@ def corrected(pairs: Sequence[Paired]) -> list[Paired]:
             families.setdefault((pair.other, pair.protocol), []).append(pair)
     p_values: dict[tuple[str, str, str], float] = {}
     for (other, protocol), family in families.items():
-        found = holm([pair.p_over_seeds for pair in family if pair.p_over_seeds is not None])
-        p_values |= {(pair.row, other, protocol): p for pair, p in zip(family, found, strict=True)}
+        adjusted = holm([pair.p_over_seeds for pair in family if pair.p_over_seeds is not None])
+        p_values |= {(pair.row, other, protocol): p for pair, p in zip(family, adjusted, strict=True)}
     return [
         pair.model_copy(update={"p_corrected": p_values.get((pair.row, pair.other, pair.protocol))}) for pair in pairs
     ]

@@ -59,9 +59,9 @@ class Experiment(Settings):
 
 def distinct(experiments: Sequence[Experiment]) -> list[Experiment]:
     """The experiments without duplicates: different seeds of a row in which nothing varies."""
-    found: dict[tuple[str, str, str], Experiment] = {}
+    kept: dict[tuple[str, str, str], Experiment] = {}
     for experiment in experiments:
         benchmark = experiment.configured()
         rows = benchmark.division("train")
-        found.setdefault((experiment.stage(benchmark).identity, rows, experiment.method), experiment)
-    return list(found.values())
+        kept.setdefault((experiment.stage(benchmark).identity, rows, experiment.method), experiment)
+    return list(kept.values())

@@ -48,16 +48,17 @@ class Parts:
     shared_embedding: bool = False
 
     @staticmethod
-    def of(benchmark: Benchmark) -> "Parts":
+    def from_benchmark(benchmark: Benchmark) -> "Parts":
         units, vectors, experts = {}, {}, {}
         for name, modality in benchmark.modalities.items():
             shape = modality.shape
             options = modality.options if modality.vector_options is None else modality.vector_options
             units[name] = EncoderPart(ENCODERS.get(modality.encoder), shape, modality.options)
             vectors[name] = EncoderPart(ENCODERS.get(modality.vector or modality.encoder), shape, options)
-            deep = EncoderPart(ENCODERS.get("deep_image"), shape, benchmark.expert_options)
+            channels = {option: value for option, value in modality.options.items() if option == "channels"}
+            deep = EncoderPart(ENCODERS.get("deep_image"), shape, channels)
             experts[name] = deep if len(shape) == 3 else units[name]
-        copied = ("num_classes", "dim", "heads", "depth", "small_init", "shared_embedding")
+        copied = ("num_classes", "dim", "heads", "depth", "small_init")
         sizes = {name: getattr(benchmark, name) for name in copied}
         return Parts(units, vectors, experts, vector_dim=benchmark.vector_dim or benchmark.dim, **sizes)
 

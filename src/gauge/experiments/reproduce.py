@@ -1,7 +1,7 @@
 """Which results of the manifest exist, what they cost, and whether the code that made them has changed."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,10 +10,14 @@ from statistics import mean
 from gauge.experiments.benchmarks import BENCHMARKS, Overrides
 from gauge.experiments.comparison import experiment_of
 from gauge.experiments.experiment import Experiment, Row, distinct
-from gauge.experiments.manifest import RUNS, Run
+from gauge.experiments.manifest import Entry, Run
 from gauge.experiments.plans import plan_of
 from gauge.experiments.results import NOTHING, Result, read_results, training_speed
 from gauge.registry import METHODS
+
+Cell = tuple[str, int, str]
+"""Row, seed and protocol of a result."""
+RESULTS_FILE = "results.json"
 
 
 def rows_of(chosen: Sequence[str]) -> list[Row]:
@@ -29,16 +33,17 @@ def rows_of(chosen: Sequence[str]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Status:
-    """What is there of a run: results of how many that it has, the minutes and machines of their training, what is missing
-    as (row, seed, protocol) and as experiments, and what these would take, if the benchmark has been measured."""
+    """What exists of a run: all of its cells and those without a result, the experiments that would give these, the minutes
+    and machines of training so far, the files that the benchmark needs, and how long the rest takes, if the benchmark has
+    been measured."""
 
-    expected: int
-    missing: tuple[tuple[str, int, str], ...]
+    cells: tuple[Cell, ...]
+    missing: tuple[Cell, ...]
     waiting: tuple[Experiment, ...]
     minutes: float
     machines: tuple[str, ...]
-    needs: str
-    more: "Estimate | None"
+    files: str
+    estimate: "Estimate | None"
 
 
 @dataclass(frozen=True)
@@ -49,13 +54,27 @@ class Estimate:
     machine: str
 
 
+@dataclass(frozen=True)
+class Coverage:
+    """How much exists of what an entry shows: the number of its results, the missing ones by benchmark (by run, if the entry
+    shows all of its runs), and the rows of a benchmark that no run has with all seeds and protocols."""
+
+    expected: int
+    missing: Mapping[str, tuple[Cell, ...]]
+    unplanned: Mapping[str, tuple[str, ...]]
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.missing and not self.unplanned
+
+
 def settings_of(run: Run, results: Path) -> Overrides:
     if not run.settings:
         return Overrides()
     path = results / run.settings
     if not path.is_file():
         raise ValueError(
-            f"the settings {path} do not exist; run this in a checkout of the repository, or give --results"
+            f"the settings {path} do not exist; run this in a checkout of the repository, or give --results DIR"
         )
     return Overrides.load(path)
 
@@ -73,28 +92,56 @@ def experiments_of(run: Run, results: Path, data: str | None = None) -> list[Exp
     return distinct([experiment for experiment in made if experiment.unsupported() is None])
 
 
-def status(name: str, results: Path, data: str | None = None) -> Status:
-    """What is there of the run with that name."""
-    run = RUNS[name]
-    benchmark = BENCHMARKS.get(run.benchmark)
-    protocols = run.protocols or tuple(map(str, benchmark.protocols))
+def status(run: Run, results: Path, data: str | None = None) -> Status:
+    """What exists of a run."""
     experiments = experiments_of(run, results, data)
-    expected = [(str(each.row), each.seed, protocol) for each in experiments for protocol in protocols]
-    existing = saved(name, results)
-    found = {each.cell for each in existing}
-    stages = {each.config["stage"]: each.config["train_seconds"] for each in existing}
-    missing = tuple(each for each in expected if each not in found)
+    cells = [
+        (str(experiment.row), experiment.seed, protocol)
+        for experiment in experiments
+        for protocol in _protocols(run.benchmark, run.protocols)
+    ]
+    existing = saved(run, results)
+    measured = {result.cell for result in existing}
+    stages = {result.config["stage"]: result.config["train_seconds"] for result in existing}
+    missing = tuple(cell for cell in cells if cell not in measured)
     rows = {(row, seed) for row, seed, _ in missing}
-    waiting = tuple(each for each in experiments if (str(each.row), each.seed) in rows)
+    waiting = tuple(experiment for experiment in experiments if (str(experiment.row), experiment.seed) in rows)
     return Status(
-        len(expected),
+        tuple(cells),
         missing,
         waiting,
         sum(stages.values()) / 60,
         tuple(Counter(map(_machine, existing))),
-        benchmark.files,
+        BENCHMARKS.get(run.benchmark).files,
         _estimate(waiting, results),
     )
+
+
+def coverage(entry: Entry, runs: Mapping[str, Run], states: Mapping[str, Status]) -> Coverage:
+    """How much exists of what an entry shows, given all runs and the states of its own."""
+    if not entry.shows:
+        missing = {name: states[name].missing for name in entry.runs if states[name].missing}
+        return Coverage(sum(len(states[name].cells) for name in entry.runs), missing, {})
+    expected, missing, unplanned = 0, {}, {}
+    for benchmark, shown in entry.shows.items():
+        own = [runs[name] for name in entry.runs if runs[name].benchmark == benchmark]
+        chosen = {(row, protocol) for row in shown.rows for protocol in _protocols(benchmark, shown.protocols)}
+        planned: dict[Cell, bool] = {}  # whether there is a result
+        for run in own:
+            for cell in states[run.name].cells:
+                if cell[::2] in chosen and cell[1] < shown.seeds:
+                    planned[cell] = planned.get(cell, False) or cell not in states[run.name].missing
+        enough = {cell[::2] for run in own if run.seeds >= shown.seeds for cell in states[run.name].cells}
+        expected += len(planned)
+        if cells := tuple(cell for cell, exists in planned.items() if not exists):
+            missing[benchmark] = cells
+        if rows := tuple(dict.fromkeys(row for row, _ in sorted(chosen - enough))):
+            unplanned[benchmark] = rows
+    return Coverage(expected, missing, unplanned)
+
+
+def _protocols(benchmark: str, chosen: Sequence[str]) -> tuple[str, ...]:
+    return tuple(chosen) or tuple(map(str, BENCHMARKS.get(benchmark).protocols))
 
 
 def _machine(result: Result) -> str:
@@ -121,33 +168,30 @@ def _estimate(experiments: Sequence[Experiment], results: Path) -> Estimate | No
 
 @cache
 def _measured(benchmark: str, results: Path) -> list[Result]:
-    """All results of the benchmark with training of their own; older files do not have its rows."""
+    """All results of the benchmark with training of their own."""
     return [
-        each
-        for name, run in RUNS.items()
-        if run.benchmark == benchmark
-        for each in saved(name, results)
-        if each.config["train_seconds"] and "train_rows" in each.config
+        result
+        for path in sorted((results / benchmark).rglob(RESULTS_FILE))
+        for result in read_results(path)
+        if result.config["train_seconds"] and "train_rows" in result.config
     ]
 
 
-def saved(name: str, results: Path) -> list[Result]:
-    path = results / name / "results.json"
+def saved(run: Run, results: Path) -> list[Result]:
+    path = results / run.name / RESULTS_FILE
     return read_results(path) if path.is_file() else []
 
 
-def ages(name: str, results: Path) -> Counter[str]:
+def ages(run: Run, results: Path) -> Counter[str]:
     """How many results of a run were trained by the code as it is, by other code, or by code that was not recorded."""
-    counted: Counter[str] = Counter()
-    for result in saved(name, results):
-        recorded = result.trained.get("code", NOTHING)
-        if recorded == NOTHING:
-            counted["not recorded"] += 1
-        else:
-            counted[
-                "current" if recorded == _code(experiment_of(result).model_dump_json(exclude_unset=True)) else "older"
-            ] += 1
-    return counted
+    return Counter(map(_age, saved(run, results)))
+
+
+def _age(result: Result) -> str:
+    recorded = result.trained.get("code", NOTHING)
+    if recorded == NOTHING:
+        return NOTHING
+    return "current" if recorded == _code(experiment_of(result).model_dump_json(exclude_unset=True)) else "older"
 
 
 @cache

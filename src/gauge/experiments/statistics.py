@@ -8,8 +8,8 @@ from scipy.stats import t as student
 
 LEVEL = 0.05
 POWER = 0.8
-EQUAL = 1e-12  # shares that differ by less are equal but for rounding
-FEWEST = 3  # clusters that are tested
+TOLERANCE = 1e-12  # shares that differ by less are equal but for rounding
+MIN_CLUSTERS = 3  # that are tested
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Difference:
         )
         mean, count = float(means.mean()), len(means)
         deviation = float(means.std(ddof=1)) if count > 1 else 0.0
-        if count < FEWEST or np.ptp(means) < EQUAL:
+        if count < MIN_CLUSTERS or np.ptp(means) < TOLERANCE:
             return Difference(mean, deviation, count)
         error = deviation * (1 / count + overlap) ** 0.5
         half = float(student.ppf(1 - LEVEL / 2, count - 1)) * error

@@ -22,7 +22,7 @@ from gauge.types import Method, UnsupportedError
 
 # of a stage, in its results; `steps` and `sum_of_rates` are those until the epoch that was kept
 DETAILS = ("config", "settings", "epochs", "best", "steps", "sum_of_rates", "scalars", "train_seconds", "train_rows")
-FEW_STEPS = 1000  # whose cost is not worth measuring
+MAX_UNMEASURED_STEPS = 1000  # whose cost is not worth measuring
 EVALUATION = source.digest(source.code(evaluate, predict_split))  # the code that evaluates trained stages
 
 
@@ -132,7 +132,7 @@ class Workspace:
                     fold = f" fold {job.benchmark.fold}" if job.benchmark.folds > 1 else ""
                     waiting[stage.name + fold] = (stage, job.store)
         steps = [stage.settings.epochs * stage.steps_per_epoch(store.rows(stage)) for stage, store in waiting.values()]
-        if sum(steps) < FEW_STEPS:
+        if sum(steps) < MAX_UNMEASURED_STEPS:
             return {}
         measured: dict[str, float] = {}  # an epoch of each kind
         for stage, store in waiting.values():

@@ -213,7 +213,7 @@ def draw_lines(
 
 
 def draw_gates(content: Mapping[str, Any], path: Path) -> None:
-    """Write a figure of what `perf/gates.py` recorded: for each sample the gates of its units and the attention of CLS to
+    """Write a figure of what `studies/gates.py` recorded: for each sample the gates of its units and the attention of CLS to
     them without and with gates, and beside them how the gates of observed and imputed units are distributed."""
     import matplotlib
     from matplotlib.figure import Figure

@@ -69,8 +69,7 @@ class Overrides(Settings):
 
     `labels` keeps that many labelled training samples, drawn anew for each seed; the imputer still learns from all of them,
     which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint` gives
-    a benchmark with several divisions test splits that do not overlap. `distrust` is the start of `gauge-informed`.
-    `shared_embedding` gives all modalities but the first one embedding, as DyMo's code does.
+    a benchmark with several divisions test splits that do not overlap. `method_options` are options of plans, by method.
     """
 
     imputer: StageOverride | None = None
@@ -83,13 +82,12 @@ class Overrides(Settings):
     finetune: StageOverride | None = None
     imputer_options: ImputerOverride | None = None
     modality_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    method_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     backbones: int | None = Field(default=None, ge=1)
     imputers: int | None = Field(default=None, ge=1)
     labels: int | None = Field(default=None, ge=1)
     imputer_split: Literal["train"] | None = None
     folds: Literal["disjoint"] | None = None
-    distrust: float | None = Field(default=None, allow_inf_nan=False)
-    shared_embedding: bool | None = None
 
     @property
     def stages(self) -> dict[str, StageOverride]:
@@ -155,16 +153,14 @@ class Benchmark:
     """Data, sizes, training settings and protocols of one comparison.
 
     `read(split, data)` reads a split; `files` says what the folder `data` has to hold, where one is needed. `vector_dim` is
-    the width of a modality as one vector and `plus_dim` that of GAUGE+, both `dim` by default; `projection` is that of the
-    space of class prototypes, half of `dim` by default. The image encoders of `experts` take `expert_options`. Fine-tuning
+    the width of a modality as one vector, by default `dim`; `method_options` are options of plans, by method. Fine-tuning
     with seed s starts from backbone s mod `backbones` and imputer s mod `imputers`, on the division into splits s mod
     `folds`; their test splits overlap unless `disjoint`. `small_init` starts Linear and Embedding weights at N(0, 0.02²),
     as published, instead of torch's default, which learns sooner.
 
     The imputer learns from `imputer_split`: "all" training rows, also those without labels; those of the classifier
     ("train"); or, with "own", a split `imputer` that `read` has. `labels` is the number of labelled training rows, drawn
-    with the seed `draw`; None keeps all. `distrust` is the start of `gauge-informed`, by default that of `Gating`;
-    `shared_embedding` is that of `UnitEncoder`, `calibration` that of the row `dymo`.
+    with the seed `draw`; None keeps all.
     """
 
     name: str
@@ -180,26 +176,20 @@ class Benchmark:
     files: str = ""
     depth: int = 2
     subsets_per_step: int = 2
-    projection: int = 0
     metric: Metric = ACCURACY
     small_init: bool = False
     backbones: int = 3
     imputers: int = 1
-    expert_options: Mapping[str, Any] = field(default_factory=dict)
+    method_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     vector_dim: int = 0
-    plus_dim: int = 0
     folds: int = 1
     fold: int = 0
     disjoint: bool = False
     imputer_split: Literal["all", "train", "own"] = "all"
     labels: int | None = None
     draw: int = 0
-    distrust: float | None = None
-    shared_embedding: bool = False
-    calibration: Literal["log", "ratio"] = "log"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "projection", self.projection or self.dim // 2)
         object.__setattr__(self, "settings", self.settings.with_metric(self.metric))  # what is reported also selects
 
     def load(self, split: str, data: Path | None = None) -> Dataset:
@@ -258,8 +248,8 @@ class Benchmark:
             labels=overrides.labels or self.labels,
             imputer_split=overrides.imputer_split or self.imputer_split,
             disjoint=overrides.folds == "disjoint" or self.disjoint,
-            distrust=self.distrust if overrides.distrust is None else overrides.distrust,
-            shared_embedding=overrides.shared_embedding or self.shared_embedding,
+            method_options=dict(self.method_options)
+            | {name: {**self.method_options.get(name, {}), **own} for name, own in overrides.method_options.items()},
         )
         if overrides.imputer_options is None:
             return changed

@@ -33,5 +33,5 @@ BENCHMARK = Benchmark(
     metric=AUC,
     imputer_split="own",
     small_init=True,
-    calibration="ratio",  # as DyMo's code has it for these data sets
+    method_options={"dymo": {"calibration": "ratio"}},  # as DyMo's code has it for these data sets
 )

@@ -88,7 +88,7 @@ BENCHMARK = Benchmark(
         finetune=TrainSettings(epochs=20, masks=AnyModalities(), selection=PROTOCOLS, precision="tf32"),
     ),
     read=read,
-    plus_dim=128,
+    method_options={"gauge_plus": {"dim": 128}},
     files=f"{FACES}, list_attr_celeba and list_eval_partition (.csv or .txt)",
     small_init=True,
 )

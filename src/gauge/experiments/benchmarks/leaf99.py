@@ -68,6 +68,6 @@ BENCHMARK = Benchmark(
     read=read,
     files="leaf/train.csv and leaf/images",
     vector_dim=128,
-    plus_dim=128,
+    method_options={"gauge_plus": {"dim": 128}},
     folds=5,
 )

@@ -106,7 +106,7 @@ BENCHMARK = Benchmark(
         ),
     ),
     read=read,
-    plus_dim=128,
+    method_options={"gauge_plus": {"dim": 128}},
     files="MNIST/raw and SVHN/train_32x32.mat, test_32x32.mat, or what DyMo's preparation leaves in MNIST_SVHN_TEXT",
     small_init=True,
 )

@@ -60,5 +60,4 @@ BENCHMARK = Benchmark(
     ),
     read=read,
     vector_dim=128,
-    expert_options={"channels": (16, 32, 64)},
 )

@@ -31,12 +31,14 @@ class Variant:
 @dataclass(frozen=True)
 class Plan:
     """`stage(benchmark, variant, seed)` is the last stage of a variant; `rows` are the variants in the table of all methods,
-    by default the first; `unsupported` gives the reason why a benchmark is not supported."""
+    by default the first; `unsupported` gives the reason why a benchmark is not supported. `options` are those that a
+    benchmark can set in its `method_options`, with their defaults."""
 
     variants: Mapping[str, Any]
     stage: Callable[[Benchmark, str, int], Stage]
     rows: tuple[str, ...] = ()
     unsupported: Callable[[Benchmark], str | None] = lambda benchmark: None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", self.rows or (next(iter(self.variants)),))
@@ -49,7 +51,7 @@ def baseline_plan(
     variants: Mapping[str, Variant],
     make: Callable[..., Method],
     needs: Callable[[Benchmark, int], tuple[Stage, ...]] = lambda benchmark, seed: (),
-    arguments: Callable[[Benchmark], dict[str, Any]] = lambda benchmark: {"parts": Parts.of(benchmark)},
+    arguments: Callable[[Benchmark], dict[str, Any]] = lambda benchmark: {"parts": Parts.from_benchmark(benchmark)},
     **options: Any,
 ) -> Plan:
     """The plan of a method with its own network: `make(train, *needs, **arguments)`, trained with the settings `baseline`.
@@ -85,8 +87,21 @@ def plan_of(method: str) -> Plan:
     return baseline_plan({method: Variant(METHODS.describe(method))}, make, unsupported=unsupported)
 
 
+def options_of(benchmark: Benchmark, method: str) -> dict[str, Any]:
+    """The options of a method's plan: what the benchmark sets, and the defaults of the others."""
+    return {**plan_of(method).options, **benchmark.method_options.get(method, {})}
+
+
+def check_options(benchmark: Benchmark) -> None:
+    """Raise an error for methods and options that do not exist."""
+    for method, options in benchmark.method_options.items():
+        for name in options:
+            pick(plan_of(method).options, name, f"option of {method}")
+
+
 def last_stage(benchmark: Benchmark, method: str, variant: str, seed: int) -> Stage:
     """The stage that trains a variant of a method with a seed."""
+    check_options(benchmark)
     plan = plan_of(method)
     pick(plan.variants, variant, f"{method} variant")
     reason = plan.unsupported(benchmark)

@@ -1,11 +1,16 @@
-"""Plan of the any-subset backbone, which fine-tuned methods start from. There are `benchmark.backbones` of them."""
+"""Plan of the any-subset backbone, which fine-tuned methods start from. There are `benchmark.backbones` of them.
 
+Options: `projection` is the width of the space of class prototypes, by default half of `dim`, and `shared_embedding` that of
+`UnitEncoder`.
+"""
+
+from dataclasses import replace
 from typing import Any
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, seeded_with
-from gauge.experiments.plans import Plan, Variant
+from gauge.experiments.plans import Plan, Variant, options_of
 from gauge.methods.any_subset import AnySubset
 from gauge.model.nn.attention import initialise
 from gauge.training.stages import Stage
@@ -15,8 +20,10 @@ __all__ = ["PLAN", "backbone_stage"]
 
 def backbone_stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     seed %= benchmark.backbones
-    sizes = {"subsets_per_step": benchmark.subsets_per_step, "projection": benchmark.projection}
-    arguments = {"parts": Parts.of(benchmark), **sizes, **PLAN.variants[variant].options}
+    options = options_of(benchmark, "any_subset")
+    parts = replace(Parts.from_benchmark(benchmark), shared_embedding=options["shared_embedding"])
+    sizes = {"subsets_per_step": benchmark.subsets_per_step, "projection": options["projection"] or benchmark.dim // 2}
+    arguments = {"parts": parts, **sizes, **PLAN.variants[variant].options}
     name = variant.replace("any_subset", "backbone")
     return Stage(f"{name}-s{seed}", make_backbone, arguments, seeded_with(benchmark.settings.backbone, seed))
 
@@ -34,4 +41,5 @@ PLAN = Plan(
         "any_subset-euclidean": Variant("the same with Euclidean prototypes", options={"distance": "euclidean"}),
     },
     backbone_stage,
+    options={"projection": None, "shared_embedding": False},
 )

@@ -3,7 +3,7 @@
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import imputer_stage
-from gauge.experiments.plans import Plan, Variant
+from gauge.experiments.plans import Plan, Variant, options_of
 from gauge.experiments.plans.any_subset import backbone_stage
 from gauge.methods.any_subset import AnySubset
 from gauge.methods.dymo import Calibration, DyMo, Tail
@@ -31,7 +31,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     backbone = "any_subset-euclidean" if variant == "dymo-e" else "any_subset"
     needs = (backbone_stage(benchmark, backbone, seed), imputer_stage(benchmark))
     settings = benchmark.settings.finetune.model_copy(update={"epochs": 0, "seed": seed})
-    arguments = {"calibration": benchmark.calibration, "tail": "erfc", **VARIANTS[variant].options}
+    arguments = {**options_of(benchmark, "dymo"), "tail": "erfc", **VARIANTS[variant].options}
     return Stage(f"{variant}-s{seed}", make_dymo, arguments, settings, needs)
 
 
@@ -39,4 +39,4 @@ def make_dymo(train: Dataset, backbone: AnySubset, imputer: Imputer, *, calibrat
     return DyMo(backbone, imputer, calibration=calibration, tail=tail)
 
 
-PLAN = Plan(VARIANTS, stage)
+PLAN = Plan(VARIANTS, stage, options={"calibration": "log"})

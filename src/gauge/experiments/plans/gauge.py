@@ -7,7 +7,7 @@ import torch
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, imputer_stage, seeded_with, with_swaps
-from gauge.experiments.plans import Plan
+from gauge.experiments.plans import Plan, options_of
 from gauge.experiments.plans.any_subset import backbone_stage
 from gauge.methods.any_subset import AnySubset
 from gauge.model.gates import uses_zscore
@@ -66,8 +66,8 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     imputer = (imputer_stage(benchmark),) if chosen.imputes else ()
     needs = (backbone_stage(benchmark, "any_subset", seed), *imputer)
     gating = chosen.gating
-    if gating.informed and benchmark.distrust is not None:
-        gating = replace(gating, distrust=benchmark.distrust)
+    if gating.informed:
+        gating = replace(gating, **options_of(benchmark, "gauge"))
     arguments = {"gating": gating, "grid": chosen.grid}
     return Stage(f"{variant}-s{seed}", make_gauge, arguments, settings, needs)
 
@@ -86,11 +86,16 @@ def twin(benchmark: Benchmark, variant: str) -> str:
     if not gating.gates_units or gating.normalization == "adaptive":
         return variant
     with torch.device("meta"):
-        units = sum(part.build(benchmark.dim).units for part in Parts.of(benchmark).units.values())
+        units = sum(part.build(benchmark.dim).units for part in Parts.from_benchmark(benchmark).units.values())
     same = uses_zscore(units, gating.normalization) == uses_zscore(units)
     adaptive = replace(VARIANTS[variant], gating=replace(gating, normalization="adaptive"), note="")
     twins = [name for name, each in VARIANTS.items() if replace(each, note="") == adaptive]
     return twins[0] if same and twins else variant
 
 
-PLAN = Plan(VARIANTS, stage, rows=("masked", "v1", "v2", "v3", "gauge"))
+PLAN = Plan(
+    VARIANTS,
+    stage,
+    rows=("masked", "v1", "v2", "v3", "gauge"),
+    options={"distrust": Gating().distrust},  # where `gauge-informed` starts
+)

@@ -8,7 +8,7 @@ import torch
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.parts import EncoderPart, Parts, imputer_stage, seeded_with, with_swaps
-from gauge.experiments.plans import Plan
+from gauge.experiments.plans import Plan, options_of
 from gauge.masks import Complete
 from gauge.methods._distilled import Distilled
 from gauge.methods.gauge_plus import GaugePlus
@@ -66,9 +66,9 @@ TABLES = ("cells", "columns", "tabular")  # whose whole unit `flat_table` makes
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     chosen = VARIANTS[variant]
     units = {name: unit_part(modality, chosen) for name, modality in benchmark.modalities.items()}
-    dim = benchmark.plus_dim or benchmark.dim
+    dim = options_of(benchmark, "gauge_plus")["dim"] or benchmark.dim
     arguments = {
-        "parts": replace(Parts.of(benchmark), units=units, dim=dim, small_init=False),
+        "parts": replace(Parts.from_benchmark(benchmark), units=units, dim=dim, small_init=False),
         "subsets_per_step": benchmark.subsets_per_step,
         "gating": chosen.gating,
         "heads": chosen.heads,
@@ -127,4 +127,4 @@ def make_distilled(train: Dataset, teacher: GaugePlus, *, parts: Parts, **option
     return Distilled(GaugePlus(*parts.unit_network(), **options), torch.from_numpy(answers))
 
 
-PLAN = Plan(VARIANTS, stage)
+PLAN = Plan(VARIANTS, stage, options={"dim": None})

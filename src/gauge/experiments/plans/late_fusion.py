@@ -13,7 +13,7 @@ __all__ = ["PLAN", "make_unimodal"]
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     """The classifiers see real values only, so they can also judge imputed ones."""
-    arguments = {"parts": Parts.of(benchmark)}
+    arguments = {"parts": Parts.from_benchmark(benchmark)}
     if variant == "late_fusion":
         return Stage(f"{variant}-s{seed}", make_experts, arguments, seeded_with(benchmark.settings.experts, seed))
     settings = seeded_with(benchmark.settings.baseline, seed)

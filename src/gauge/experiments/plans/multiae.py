@@ -37,7 +37,7 @@ def pretraining(benchmark: Benchmark, seed: int) -> Stage:
     """The auto-encoder, with the decoders that the imputer's option `coders` names."""
     options = benchmark.imputer_options
     arguments = {
-        "parts": Parts.of(benchmark),
+        "parts": Parts.from_benchmark(benchmark),
         "subsets_per_step": benchmark.subsets_per_step,
         "decoders": {name: options.get("coders", {}).get(name, "conv_image") for name in benchmark.modalities},
         "channels": options.get("channels", CHANNELS),

@@ -27,7 +27,7 @@ VARIANTS = {
 def arguments(benchmark: Benchmark) -> dict[str, Any]:
     """NOTE[PAPER] online-mae-memory: memory tokens are set for each benchmark; here the number of modalities decides, and
     gives the published 6, 4 and 4."""
-    return {"parts": Parts.of(benchmark), "memory": max(MEMORY, len(benchmark.modalities) + 1)}
+    return {"parts": Parts.from_benchmark(benchmark), "memory": max(MEMORY, len(benchmark.modalities) + 1)}
 
 
 def needs(benchmark: Benchmark, seed: int) -> tuple[Stage, ...]:

@@ -1,13 +1,12 @@
 """Gates and attention of single samples, and mean gates of observed and imputed units, as in the paper's figure of gating.
 
-    python perf/gates.py leaf99 gamma=0.9 --data DIR --runs runs/leaf99 [--seeds 3] [--config FILE]
+    python studies/gates.py leaf99 gamma=0.9 --data DIR --runs runs/leaf99 [--seeds 3] [--config FILE]
 
-Models are taken from the workspace of `gauge benchmark`, or trained there. Writes perf/results/gates-BENCHMARK.json and the
-figure docs/gates-BENCHMARK.svg. The samples shown are the first two of the test split.
+Models are taken from the workspace of `gauge benchmark`, or trained there. Writes studies/results/gates-BENCHMARK.json and
+the figure docs/gates-BENCHMARK.svg. The samples shown are the first two of the test split.
 """
 
 import argparse
-import json
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -17,15 +16,14 @@ import torch
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
+from gauge.experiments.recording import origin, write_record
 from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
 from gauge.model.explain import explain
 from gauge.model.gauge import Gauge
 from gauge.reports.figures import draw_gates
-from gauge.training.checkpoint import write_text
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
-from gauge.training.provenance import commit, hardware
 
 ROOT = Path(__file__).parent.parent
 BINS = 20
@@ -102,11 +100,11 @@ def main() -> None:
         samples: list[dict[str, Any]] = []
         for seed in range(arguments.seeds):
             job = workspace.job(Experiment(benchmark=arguments.benchmark, seed=seed, data=source, overrides=overrides))
-            method, about = workspace.method(job)
+            method, record = workspace.method(job)
             assert isinstance(method, Gauge)
             samples = samples or shown(method, job.test, arguments.protocol, 2)
             records.append(
-                {"seed": seed, "scalars": about.get("scalars"), "trained": about["trained"]}
+                {"seed": seed, "scalars": record.get("scalars"), "trained": record["trained"]}
                 | means(method, job.test, arguments.protocol)
             )
     kinds = ("observed", "imputed")
@@ -114,15 +112,13 @@ def main() -> None:
         "benchmark": arguments.benchmark,
         "protocol": arguments.protocol,
         "overrides": overrides.model_dump(mode="json", exclude_unset=True),
-        "commit": commit(),
-        "hardware": hardware(job.test.device),
         "test_samples": len(job.test),
         "mean": {name: round(mean(each["mean"][name] for each in records), 4) for name in kinds},
         "seeds": records,
         "samples": samples,
     }
-    path = ROOT / "perf" / "results" / f"gates-{arguments.benchmark}.json"
-    write_text(path, json.dumps(content) + "\n")
+    path = ROOT / "studies" / "results" / f"gates-{arguments.benchmark}.json"
+    write_record(path, origin(arguments, job.test.device) | content)
     draw_gates(content, ROOT / "docs" / f"gates-{arguments.benchmark}.svg")
 
 

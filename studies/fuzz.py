@@ -1,6 +1,6 @@
 """Hostile tables, files, images and saved models, drawn at random: each is answered rightly or refused in one line.
 
-python perf/fuzz.py [--inputs 5000] [--mutations 1000] [--seed 0] [--out perf/results]
+python studies/fuzz.py [--inputs 5000] [--mutations 1000] [--seed 0] [--out studies/results]
 
 A refusal is a ValueError of one line that this package raises; those of other libraries are unclear. A traceback is any
 other error. A silent prior is an answer equal to the class prior without a warning. A silent load is a changed model that
@@ -30,11 +30,11 @@ import pandas as pd
 from PIL import Image
 
 from gauge import GaugeClassifier
+from gauge.experiments.recording import origin, write_record
 from gauge.tabular.table.files import read_rows
 from gauge.tabular.table.inspection import inspect_table
 from gauge.tabular.table.kinds import infer_kind
 from gauge.tabular.table.schema import Schema
-from gauge.training.provenance import commit
 
 ROWS = 80
 CELLS: list[Any] = [
@@ -404,9 +404,7 @@ def main() -> None:
             for outcome, count in counts.items():
                 for start, name in names.items():
                     bad[name] += count * outcome.startswith(start)
-        content = {
-            "date": str(date.today()),
-            "commit": commit(),
+        content = origin(options) | {
             "seed": options.seed,
             "inputs": options.inputs,
             "mutations": options.mutations,
@@ -414,8 +412,7 @@ def main() -> None:
             "outcomes": {kind: dict(sorted(counts.items())) for kind, counts in fuzz.counts.items()},
             "cpu_seconds": round(time.process_time() - started),
         }
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "fuzz.json").write_text(json.dumps(content, indent=2) + "\n")
+        write_record(options.out / "fuzz.json", content)
         print(json.dumps(content, indent=2))
 
 

@@ -1,6 +1,6 @@
 """How good imputers are at the cells of a benchmark's table: categories that are right, squared error of numbers.
 
-    python perf/imputation.py leaf99 --data DIR --runs runs/leaf99 [--config FILE] [--out FOLDER]
+    python studies/imputation.py leaf99 --data DIR --runs runs/leaf99 [--config FILE] [--out FOLDER]
 
 Imputers that train are taken from the workspace of `gauge benchmark`, or trained there. Numbers have unit variance in the
 training rows: an error of 1 is that of the mean.
@@ -16,13 +16,12 @@ from gauge.data import Dataset
 from gauge.experiments.benchmarks import BENCHMARKS, ImputerOverride, Overrides
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.parts import imputer_stage
+from gauge.experiments.recording import origin, write_record
 from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
 from gauge.model.nn.tabular import ColumnLayout
-from gauge.training.checkpoint import write_text
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
-from gauge.training.provenance import commit, hardware
 from gauge.types import Imputer, SupportsComplete
 
 PROTOCOLS = ("gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
@@ -73,14 +72,10 @@ def main() -> None:
                     record = {"imputer": name, "seed": seed, "protocol": protocol, **result}
                     print(json.dumps(record), flush=True)
                     records.append(record)
-    origin = {
-        "benchmark": options.benchmark,
-        "settings": overrides.model_dump(mode="json", exclude_unset=True),
-        "commit": commit(),
-        "hardware": hardware(job.test.device),
-    }
+    settings = overrides.model_dump(mode="json", exclude_unset=True)
+    content = {"benchmark": options.benchmark, "settings": settings, "rows": records}
     path = options.out / "imputation.json"
-    write_text(path, json.dumps(origin | {"rows": records}, indent=1) + "\n")
+    write_record(path, origin(options, job.test.device) | content)
     print(f"written to {path}")
 
 

