@@ -12,13 +12,13 @@ from torch import Tensor
 from gauge import Dataset, Gating, TrainSettings, UnitEncoder, fit
 from gauge.experiments.plans import last_stage
 from gauge.masks import subsets
-from gauge.methods.gauge_plus import head_pooling
 from gauge.model.combination import Combination
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.explain import explain, unit_names
+from gauge.model.heads import head_pooling
 from gauge.registry import BENCHMARKS
 from gauge.types import Encoder
 

@@ -13,7 +13,10 @@ INFORMED = "gauge:gauge-informed"
 ETA = ("complete", "eta=0.2", "eta=0.4", "eta=0.6", "eta=0.8")
 EVERY = tuple(f"every={rate}" for rate in (0.2, 0.4, 0.6, 0.8))
 SVHN = ("missing=text", "missing=mnist+text")
-PLUS = ("gauge_plus", "late_fusion")
+VOTES = "late_fusion:equal-votes"
+PLUS = ("gauge_plus", VOTES)
+FAIR = ("gauge_plus", "gauge_plus:gauge_plus-heads-only", "late_fusion")
+FAIR_DATA = ("polymnist", "mst", "celeba", "leaf99", "ham10000", "celeba_table")
 NO_HEADS, SWAPS = "gauge_plus:gauge_plus-no-heads", "gauge_plus:gauge_plus-swaps"
 PARTS = (
     "gauge_plus",
@@ -70,7 +73,7 @@ RUNS = {
     "polymnist5k/parts": Run("polymnist5k", PARTS, 3, "polymnist5k/parts.yaml"),
     "polymnist/cosine": Run(
         "polymnist",
-        (*CONTROLS, INFORMED, *SCORES, "late_fusion"),
+        (*CONTROLS, INFORMED, *SCORES, VOTES),
         5,
         "polymnist/cosine.yaml",
         (*ETA, *EVERY),
@@ -109,12 +112,12 @@ RUNS = {
         f"{name}/trust": Run(name, TRUST[1:], 3, f"{name}/trust.yaml", audits=("gamma=0.5", "gamma=0.9"), audited=TRUST)
         for name in ("leaf99", "ham10000", "celeba_table")
     },
-    "mst": Run("mst", (*CONTROLS, INFORMED, *NORMALIZATIONS, "late_fusion"), 5, "mst/subset.yaml", audits=SVHN),
+    "mst": Run("mst", (*CONTROLS, INFORMED, *NORMALIZATIONS, VOTES), 5, "mst/subset.yaml", audits=SVHN),
     "mst/reversed": Run("mst", ("gauge:v1", "dymo", "gauge:v2", "gauge"), 3, "mst/reversed.yaml"),
     "mst/plus": Run("mst", PLUS, 5, "mst/plus.yaml"),
     "mst/long": Run("mst", LONG, 3, "mst/long.yaml"),
     "mst/all": Run("mst", OTHERS, 3, "mst/all.yaml"),
-    "celeba": Run("celeba", (*CONTROLS, *NORMALIZATIONS, "late_fusion"), 5, "celeba/subset.yaml"),
+    "celeba": Run("celeba", (*CONTROLS, *NORMALIZATIONS, VOTES), 5, "celeba/subset.yaml"),
     "celeba/plus": Run("celeba", PLUS, 5, "celeba/plus.yaml"),
     "celeba/long": Run("celeba", LONG, 3, "celeba/long.yaml"),
     "celeba/reversed": Run("celeba", LONG, 3, "celeba/reversed.yaml"),
@@ -133,6 +136,7 @@ RUNS = {
     "ham10000/iterative": Run("ham10000", ("gauge",), 3, "ham10000/iterative.yaml"),
     "ham10000/plus": Run("ham10000", PLUS, 5, "ham10000/plus.yaml"),
     "ham10000/long": Run("ham10000", LONG, 3, "ham10000/long.yaml", audits=("gamma=0.5", "gamma=0.9")),
+    **{f"{name}/fair": Run(name, FAIR, 5, f"{name}/fair.yaml") for name in FAIR_DATA},
     "dvm": Run("dvm", HEARTS, 5),
     "cad": Run("cad", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
     "infarction": Run("infarction", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
@@ -324,6 +328,9 @@ DOCS = {
     "own-data": Entry("An image and a table, as 0.1.0 measured them", scripts=("perf/tables.py",)),
 }
 OPEN = {  # experiments that no page reports yet
+    "fair": Entry(
+        "GAUGE+ beside voters with its encoders and its training", tuple(f"{name}/fair" for name in FAIR_DATA)
+    ),
     "plus-parts-leaf99": Entry("GAUGE+ without one of its parts on leaf99", ("leaf99/parts",)),
     "face-tables": Entry("C: two more attributes as targets, like Infarction", ("celeba_chubby", "celeba_chin")),
 }
