@@ -39,8 +39,9 @@ class UnitExperts(nn.Module):
     def read(self, batch: Batch) -> Opinions:
         """The vectors and logits of every expert; those of missing modalities are meaningless."""
         units = self.encoder(batch)
-        vectors = states_alone(self.encoder, units, self.networks).unbind(1)  # type: ignore[arg-type]
-        logits = [network.head(vector) for network, vector in zip(self.networks, vectors, strict=True)]
+        networks: list[Network] = list(self.networks)  # type: ignore[arg-type]
+        vectors = states_alone(self.encoder, units, networks).unbind(1)
+        logits = [network.head(vector) for network, vector in zip(networks, vectors, strict=True)]
         return Opinions(vectors, torch.stack(logits, 1), batch.any_observed())
 
 
