@@ -1,0 +1,22 @@
+"""Every modality read alone: a network sees the units of one modality and nothing else."""
+
+from collections.abc import Iterable
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gauge.model.gates import hiding_bias
+from gauge.model.network import Network
+from gauge.model.nn.streams import side_by_side
+from gauge.model.units import UnitEncoder
+from gauge.types import Units
+
+
+def states_alone(encoder: UnitEncoder, units: Units, networks: Iterable[Network]) -> Float[Tensor, "b m c"]:
+    """The CLS state of each modality's network; missing units are hidden from it."""
+    counts = list(encoder.layout.values())
+    parts = zip(networks, units.tokens.split(counts, 1), units.observed.split(counts, 1), strict=True)
+    calls = [partial(network.features, tokens, hiding_bias(observed)) for network, tokens, observed in parts]
+    return torch.stack(side_by_side(calls), 1)
