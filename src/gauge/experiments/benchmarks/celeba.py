@@ -48,7 +48,7 @@ def read(split: str, data: Path) -> Dataset:
 
 
 def all_attributes(data: Path, label: str) -> tuple[Path, pd.DataFrame, pd.Series, str]:
-    """The folder of the files, the attributes of all faces in the order of the file names, the number of the official split of
+    """The folder of the files, the attributes of all faces in the order of the file names, the official split of
     each, and a note on the data."""
     folder = find_folder(data, ("CelebA", "."), FACES, "CelebA")
     attributes, partition = read_attributes(folder), read_partition(folder, label)
