@@ -68,8 +68,8 @@ class Overrides(Settings):
 
     `labels` keeps that many labelled training samples, drawn anew for each seed; the imputer still learns from all of them,
     which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint` gives
-    a benchmark with several divisions test splits that do not overlap. `distrust` is the start of `gauge-informed`.
-    `shared_embedding` gives all modalities but the first one embedding, as DyMo's code does.
+    a benchmark that can be divided in several ways test splits that do not overlap. `distrust` is the start of
+    `gauge-informed`. `shared_embedding` gives all modalities but the first one embedding, as DyMo's code does.
     """
 
     imputer: StageOverride | None = None
@@ -157,7 +157,8 @@ class Benchmark:
     the width of a modality as one vector and `plus_dim` that of GAUGE+, both `dim` by default; `projection` is that of the
     space of class prototypes, half of `dim` by default. The image encoders of `experts` take `expert_options`. Fine-tuning
     with seed s starts from backbone s mod `backbones` and imputer s mod `imputers`, on the division into splits s mod
-    `folds`; their test splits overlap unless `disjoint`. `small_init` starts Linear and Embedding weights at N(0, 0.02²),
+    `folds`; their test splits overlap unless `disjoint`. A benchmark with an official division has one fold, and
+    `disjoint_folds` in its place where that is asked for. `small_init` starts Linear and Embedding weights at N(0, 0.02²),
     as published, instead of torch's default, which learns sooner.
 
     The imputer learns from `imputer_split`: "all" training rows, also those without labels; those of the classifier
@@ -190,6 +191,7 @@ class Benchmark:
     folds: int = 1
     fold: int = 0
     disjoint: bool = False
+    disjoint_folds: int = 1
     imputer_split: Literal["all", "train", "own"] = "all"
     labels: int | None = None
     draw: int = 0
@@ -244,7 +246,8 @@ class Benchmark:
         for name, changes in overrides.modality_options.items():
             before = pick(modalities, name, f"modality of {self.name}")
             modalities[name] = replace(before, options={**before.options, **changes})
-        if overrides.folds and self.folds == 1:
+        folds = self.folds if overrides.folds is None or self.folds > 1 else self.disjoint_folds
+        if overrides.folds and folds == 1:
             raise ValueError(
                 f"folds: disjoint needs several divisions into splits, and {self.name} has one; leave it out"
             )
@@ -256,6 +259,7 @@ class Benchmark:
             imputers=overrides.imputers or self.imputers,
             labels=overrides.labels or self.labels,
             imputer_split=overrides.imputer_split or self.imputer_split,
+            folds=folds,
             disjoint=overrides.folds == "disjoint" or self.disjoint,
             distrust=self.distrust if overrides.distrust is None else overrides.distrust,
             shared_embedding=overrides.shared_embedding or self.shared_embedding,

@@ -13,14 +13,14 @@ from gauge.data.images import read_images
 from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.benchmarks._image_table import image_table, image_table_settings
 from gauge.experiments.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge.experiments.benchmarks.celeba import CROPS, FACES, attributes_of
+from gauge.experiments.benchmarks.celeba import CROPS, FACES, PARTS, all_attributes
 from gauge.experiments.benchmarks.readers.squares import find_images
-from gauge.experiments.benchmarks.readers.tables import SPLIT_SEED, image_table_dataset
+from gauge.experiments.benchmarks.readers.tables import SPLIT_SEED, divide, image_table_dataset
 from gauge.training.metrics import AUC
 
 __all__ = ["BENCHMARK", "attribute_values", "column_names", "face_table"]
 
-SIDE = 128
+SIDE, FOLDS = 128, 5
 CROPPED = {(64, 64): (0, 0, 64, 64)}  # faces that are cropped and resized already, as in `celeba`
 ATTRIBUTES = (
     *("5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs", "Big_Lips", "Big_Nose"),
@@ -33,10 +33,19 @@ ATTRIBUTES = (
 
 
 @cache
-def read(split: str, data: Path, *, target: str) -> Dataset:
+def read(split: str, data: Path, fold: int = 0, disjoint: bool = False, *, target: str) -> Dataset:
     """One split, in the order of the file names. Training rows are balanced: all faces of the rarer class and as many of the
-    other, drawn once. The imputer reads all training rows; val and test have their natural prevalence."""
-    folder, chosen, note = attributes_of("train" if split == "imputer" else split, data, target)
+    other, drawn once. The imputer reads all training rows; val and test have their natural prevalence.
+
+    The division is the official one. Few of its test faces have the attribute, so there are also `FOLDS` that are
+    `disjoint`: each tests a fifth of all faces, has a tenth of them for val and the others for train.
+    """
+    part = "train" if split == "imputer" else split
+    folder, attributes, partition, note = all_attributes(data, target)
+    chosen = attributes[partition == PARTS[part]]
+    if disjoint:
+        has_target = attributes[target].to_numpy()
+        chosen = attributes.iloc[divide(has_target, folder, val=0.1, test=1 / FOLDS, fold=fold, disjoint=True)[part]]
     if split == "train":
         chosen = chosen.iloc[balanced(chosen[target].to_numpy(), target)]
     images = read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops={**CROPS, **CROPPED})
@@ -87,6 +96,7 @@ def face_table(name: str, target: str) -> Benchmark:
         metric=AUC,
         imputer_split="own",
         backbones=10,
+        disjoint_folds=FOLDS,
     )
 
 
