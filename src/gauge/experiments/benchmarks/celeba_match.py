@@ -14,7 +14,7 @@ from gauge.data.images import read_images
 from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
 from gauge.experiments.benchmarks._image_table import image_table
 from gauge.experiments.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge.experiments.benchmarks.celeba import CROPS, FACES, PARTS, SIDE, attributes_of
+from gauge.experiments.benchmarks.celeba import CROPS, FACES, PARTS, SIDE, all_attributes
 from gauge.experiments.benchmarks.celeba_table import attribute_values, column_names
 from gauge.experiments.benchmarks.readers.squares import find_images
 from gauge.experiments.benchmarks.readers.tables import GAMMA_PROTOCOLS, image_table_dataset
@@ -36,7 +36,8 @@ def read(split: str, data: Path) -> Dataset:
 
     Every face and every description is as often in one class as in the other, so neither alone says anything about it.
     """
-    folder, faces, note = attributes_of(split, data, DESCRIBED[0])
+    folder, attributes, partition, note = all_attributes(data, DESCRIBED[0])
+    faces = attributes[partition == PARTS[split]]
     descriptions = attribute_values(faces, DESCRIBED, folder)
     images = read_images(find_images([folder / FACES], list(faces.index)), SIDE, crops=CROPS)
     own, other = np.arange(len(faces)), other_rows(descriptions, seed=SEED + PARTS[split])
