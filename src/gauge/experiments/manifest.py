@@ -136,6 +136,7 @@ RUNS = {
     "ham10000/iterative": Run("ham10000", ("gauge",), 3, "ham10000/iterative.yaml"),
     "ham10000/plus": Run("ham10000", PLUS, 5, "ham10000/plus.yaml"),
     "ham10000/long": Run("ham10000", LONG, 3, "ham10000/long.yaml", audits=("gamma=0.5", "gamma=0.9")),
+    "leaf99/equal": Run("leaf99", ("gauge:masked", "gauge:v2", "gauge", "mtl"), 5, "leaf99/equal.yaml"),
     **{f"{name}/fair": Run(name, FAIR, 5, f"{name}/fair.yaml") for name in FAIR_DATA},
     "dvm": Run("dvm", HEARTS, 5),
     "cad": Run("cad", HEARTS, 5, protocols=tuple(map(str, GAMMA_PROTOCOLS))),
@@ -331,6 +332,7 @@ OPEN = {  # experiments that no page reports yet
     "fair": Entry(
         "GAUGE+ beside voters with its encoders and its training", tuple(f"{name}/fair" for name in FAIR_DATA)
     ),
+    "equal": Entry("Rows on one backbone with the encoders and the training of GAUGE+", ("leaf99/equal",)),
     "plus-parts-leaf99": Entry("GAUGE+ without one of its parts on leaf99", ("leaf99/parts",)),
     "face-tables": Entry("C: two more attributes as targets, like Infarction", ("celeba_chubby", "celeba_chin")),
 }
