@@ -25,8 +25,8 @@ from gauge.types import Batch, Method, Prediction, Units
 
 __all__ = ["FlexMoE", "Router", "Experts"]
 
-EXPERTS, LARGEST = 16, 4  # published: at least one expert for each combination of four modalities, of which four answer
-ROUTING = 0.01  # published weight of all terms of the router
+EXPERTS, LARGEST = 16, 4  # published code, for the 15 combinations of four modalities (ADNI)
+ROUTING = 0.01  # weight of all terms of the router: published code
 NOISE_FLOOR = 0.01  # of the deviation of the router's noise
 VARIANCE_FLOOR = 1e-10  # of the squared coefficient of variation
 

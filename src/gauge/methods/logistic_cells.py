@@ -19,7 +19,7 @@ from gauge.methods._cells import CellClassifier, Rows
 
 __all__ = ["LogisticCells"]
 
-STRENGTHS = (0.01, 0.1, 1.0, 10.0)  # C
+STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)  # C
 WITHOUT_VALIDATION = 1.0
 STEPS = 300
 ABSENT = -30.0  # the offset of a class without training rows

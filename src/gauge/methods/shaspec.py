@@ -23,7 +23,7 @@ from gauge.types import Batch, Method, Prediction
 
 __all__ = ["ShaSpec"]
 
-ALIGNMENT, DOMAIN = 0.1, 0.02  # published weights of the two objectives
+ALIGNMENT, DOMAIN = 0.1, 0.02  # published code, for BraTS
 
 
 class ShaSpec(Method):
@@ -67,7 +67,7 @@ class ShaSpec(Method):
         """The shared and the specific features of all modalities, and which are available."""
         units = self.encoder(batch)
         shared = states_alone(self.encoder, units, [self.shared] * len(self.specific))
-        specific = states_alone(self.encoder, units, self.specific)  # type: ignore[arg-type]
+        specific = states_alone(self.encoder, units, list(self.specific))  # type: ignore[arg-type]
         return shared, specific, batch.any_observed()
 
     def fuse(

@@ -23,7 +23,7 @@ from gauge.types import Batch, Method, Prediction
 
 __all__ = ["SimMLM", "UnitExperts"]
 
-RANKING = 0.1  # published weight of the ranking loss, on every data set
+RANKING = 0.1  # weight of the ranking loss: published code, for BraTS
 GATE_WIDTH = 64  # of the gate's hidden layer; the published gate is a small convolutional network
 
 
