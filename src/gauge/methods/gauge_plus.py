@@ -52,14 +52,17 @@ class GaugePlus(Method):
         gating: Gating = UNGATED,
         heads: bool = True,
         combines: bool = True,
+        heads_train_encoders: bool = True,
         corrupt: Corruption = SOUND,
     ) -> None:
-        """`corrupt`: what is wrong in training batches, so that the combination is learned from such samples too. With an
+        """Unless `heads_train_encoders`, the loss of the heads trains the heads alone: where no modality knows the answer by
+        itself, heads that train encoders make them memorise training samples. `corrupt`: what is wrong in training batches, so that the combination is learned from such samples too. With an
         imputer, `subsets_per_step=0` trains the network on imputed inputs alone."""
         super().__init__()
         modalities, dim, classes = len(encoder.layout), classifier.head.in_features, classifier.head.out_features
         self.gauge = Gauge(encoder, classifier, imputer, gating=gating, opinions=classes if heads else 0)
         self.subsets_per_step, self.corrupt = subsets_per_step, corrupt
+        self.heads_train_encoders = heads_train_encoders
         self.heads = Heads(encoder, dim, classes) if heads else None
         self.combination = Combination(1 + modalities, modalities) if heads and combines else None
         self.subsets = nn.Buffer(subsets(modalities), persistent=False)
@@ -101,7 +104,12 @@ class GaugePlus(Method):
 
     def read(self, batch: Batch) -> Reading:
         reading = self.gauge.read(batch)
-        return reading if self.heads is None else replace(reading, opinions=self.heads.logits(reading.units))
+        if self.heads is None:
+            return reading
+        units = reading.units
+        if not self.heads_train_encoders:
+            units = replace(units, content=units.content.detach())
+        return replace(reading, opinions=self.heads.logits(units))
 
     def reference(self, units: Units) -> Tensor | None:
         return self.gauge.reference(units)

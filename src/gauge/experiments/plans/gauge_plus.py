@@ -32,6 +32,7 @@ class PlusVariant:
     gating: Gating = UNGATED
     whole: bool = True
     heads: bool = True
+    heads_train_encoders: bool = True
     answers: Callable[[Dataset, GaugePlus], Method] | None = None
     deep: bool = True
     corrupts: bool = False
@@ -56,6 +57,7 @@ VARIANTS = {
     "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
     "gauge_plus-gated": PlusVariant("the same with one gate per evidence unit", gating=Gating()),
     "gauge_plus-no-whole": PlusVariant("without whole units; heads read the mean of the fine ones", whole=False),
+    "gauge_plus-detached-heads": PlusVariant("with heads that do not train the encoders", heads_train_encoders=False),
     "gauge_plus-no-heads": PlusVariant("without heads, the network alone", heads=False),
     "gauge_plus-no-combination": PlusVariant("the network of GAUGE+ alone answers", answers=network_alone),
     "gauge_plus-heads-only": PlusVariant("the heads of GAUGE+ alone answer, combined anew", answers=heads_alone),
@@ -79,6 +81,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         "subsets_per_step": benchmark.subsets_per_step,
         "gating": chosen.gating,
         "heads": chosen.heads,
+        **({} if chosen.heads_train_encoders else {"heads_train_encoders": False}),
     }
     settings = seeded_with(benchmark.settings.plus, seed)
     if chosen.corrupts:
