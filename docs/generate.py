@@ -10,6 +10,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
+from gauge.experiments.manifest import VOTES
 from gauge.experiments.published import PUBLISHED
 from gauge.reports.figures import draw_lines
 from gauge.reports.tables import Table
@@ -77,7 +78,7 @@ def main() -> None:
             draw_lines(
                 table.rates(), table.metric, ROOT / "docs" / f"{name}.svg", across="share of the cells missing, γ"
             )
-        table = table_of("leaf99/disjoint", GAMMA, ("gauge_plus", "late_fusion", *SHARED))
+        table = table_of("leaf99/disjoint", GAMMA, ("gauge_plus", VOTES, *SHARED))
         path = ROOT / "docs" / "gauge-plus.svg"
         shown = {**ROWS, "gauge_plus": "GAUGE+", "gauge:masked": "missing units masked, no imputer"}
         named = {shown[row]: points for row, points in table.rates().items()}

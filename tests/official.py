@@ -1,5 +1,6 @@
-"""Small files in the official layouts of the benchmarks with image and table; every value tells where it belongs."""
+"""Small files in the official layouts of benchmarks; every value tells where it belongs."""
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,3 +101,31 @@ def write_leaves(root: Path) -> None:
     table.to_csv(folder / "train.csv", index=False)
     for number in LEAF_IDS:
         Image.new("L", (8, 4), int(number) % 200).save(folder / "images" / f"{number}.jpg", quality=95)
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes())
+
+
+def write_mnist(folder: Path, *, each: int = 10) -> None:
+    """As many digits of each class for training as for testing, no two alike: each carries its number in its ink."""
+    for index, part in enumerate(("train", "t10k")):
+        labels = np.tile(np.arange(10, dtype=np.uint8), each)
+        images = np.zeros((len(labels), 28, 28), np.uint8)
+        images[:, 0, 0] = 255 * index
+        images[:, 1, :16] = 255 * ((np.arange(len(labels))[:, None] >> np.arange(16)) & 1)
+        write_idx(folder / f"{part}-images-idx3-ubyte", images)
+        write_idx(folder / f"{part}-labels-idx1-ubyte", labels)
+
+
+def digit_numbers(view: torch.Tensor) -> torch.Tensor:
+    """The numbers of these digits in a view on a photo of a single colour; the class of a digit is its last decimal."""
+    red = view[:, 0]
+    return ((red[:, 1, :16] != red[:, 5, 5][:, None]) * 2 ** torch.arange(16)).sum(1)
+
+
+def write_photos(folder: Path, *, count: int = 5) -> None:
+    folder.mkdir(parents=True)
+    for number in range(count):
+        Image.new("RGB", (40, 50), (10 * number, 0, 0)).save(folder / f"{number}.png")

@@ -14,6 +14,7 @@ from report.results import (
     PAPER_ETA,
     ROOT,
     SHARED,
+    VOTES,
     beside,
     difference,
     minus_each,
@@ -23,24 +24,24 @@ from report.results import (
 
 def _with_plus(folder: str) -> dict[str, str]:
     """GAUGE+ and late fusion, and the rows on one backbone of the earlier comparison on the same benchmark."""
-    return dict.fromkeys(("gauge_plus", "late_fusion"), f"{folder}/plus") | dict.fromkeys(SHARED, folder)
+    return dict.fromkeys(("gauge_plus", VOTES), f"{folder}/plus") | dict.fromkeys(SHARED, folder)
 
 
 PLUS: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {  # table of GAUGE+ -> the folder of each row, protocols
     "plus-polymnist": (
         {"gauge_plus": "polymnist/plus"}
-        | dict.fromkeys(("late_fusion", *SHARED), "polymnist/cosine")
+        | dict.fromkeys((VOTES, *SHARED), "polymnist/cosine")
         | {"mtl": "polymnist/all"},
         ETA,
     ),
     **{
-        f"plus-labels{count}": (dict.fromkeys(("gauge_plus", "late_fusion", *more), f"polymnist/labels{count}"), ETA)
+        f"plus-labels{count}": (dict.fromkeys(("gauge_plus", VOTES, *more), f"polymnist/labels{count}"), ETA)
         for count, more in {256: ("gauge_plus:gauge_plus-no-heads",), 1024: (), 4096: ()}.items()
     },
-    "plus-leaf99": (dict.fromkeys(("gauge_plus", "late_fusion", *SHARED), "leaf99/disjoint"), GAMMA),
+    "plus-leaf99": (dict.fromkeys(("gauge_plus", VOTES, *SHARED), "leaf99/disjoint"), GAMMA),
     "plus-mst": (_with_plus("mst"), DIGITS),
     "plus-celeba": (_with_plus("celeba"), FACES),
-    "plus-celeba-table": (dict.fromkeys(("gauge_plus", "late_fusion", *SHARED[:2]), "celeba_table"), GAMMA),
+    "plus-celeba-table": (dict.fromkeys(("gauge_plus", VOTES, *SHARED[:2]), "celeba_table"), GAMMA),
     "plus-ham10000": (_with_plus("ham10000"), GAMMA),
 }
 GOALS: dict[str, dict[str, float]] = {  # table of GAUGE+ -> protocol -> percent
@@ -115,7 +116,7 @@ HEADLINE: dict[
 
 def headline() -> str:
     """GAUGE+, what it is compared with, and the paper's GAUGE in the hardest condition of each benchmark."""
-    names = {"gauge_plus": (0, "GAUGE+"), "late_fusion": (2, "classifiers of single modalities, voting")}
+    names = {"gauge_plus": (0, "GAUGE+"), VOTES: (2, "voting, trained on complete samples")}
     names |= {"gauge": (1, "GAUGE as published"), "gauge:masked": (1, "its network without imputer and gates")}
     lines = [f"| % | {' | '.join(HEADLINE)} |", "|---" * (len(HEADLINE) + 1) + "|"]
     for row, (index, name) in names.items():
@@ -135,6 +136,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "headline": headline,
     **{name: partial(beside, *given) for name, given in PLUS.items()},
     "plus-goals": plus_goals,
-    "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", "late_fusion", *SHARED), GAMMA),
+    "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", VOTES, *SHARED), GAMMA),
     "plus-parts": lambda: beside(dict.fromkeys(PARTS, "polymnist5k/parts"), PAPER_ETA),
 }

@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from gauge.experiments.manifest import VOTES
 from report.audits import spread
 from report.results import (
     DRAWING,
@@ -27,21 +28,19 @@ TRUST = "gauge_plus:gauge_plus-trust"
 IMPUTED, SWAPS = f"{TRUST}-imputed", "gauge_plus:gauge_plus-swaps"
 DYNAMIC = ("qmf", "pdf", "dynmm")  # methods that weigh modalities for each sample
 TRUST_ROWS = dict.fromkeys((TRUST, IMPUTED, SWAPS), "polymnist/trust")
-TRUST_ROWS |= dict.fromkeys(("gauge_plus", "late_fusion"), "polymnist/sound") | dict.fromkeys(
-    DYNAMIC, "polymnist/dynamic"
-)
+TRUST_ROWS |= dict.fromkeys(("gauge_plus", VOTES), "polymnist/sound") | dict.fromkeys(DYNAMIC, "polymnist/dynamic")
 
 
 def trust() -> str:
     """Accuracy with missing and with swapped modalities, and trust minus each other row."""
     folders = {TRUST: "polymnist/trust", SWAPS: "polymnist/trust"}
-    folders |= dict.fromkeys(("gauge_plus", "late_fusion"), "polymnist/sound")
+    folders |= dict.fromkeys(("gauge_plus", VOTES), "polymnist/sound")
     return beside(measured(folders | dict.fromkeys(DYNAMIC, "polymnist/dynamic")), (*ETA, *WRONG))
 
 
 def trust_imputed() -> str:
     """Accuracy on imputed inputs, gated by trust, minus that without an imputer."""
-    folders = measured({IMPUTED: "polymnist/trust", "gauge_plus": "polymnist/sound", "late_fusion": "polymnist/sound"})
+    folders = measured({IMPUTED: "polymnist/trust", "gauge_plus": "polymnist/sound", VOTES: "polymnist/sound"})
     return beside(folders, ETA) if IMPUTED in folders else NOT_MEASURED
 
 
@@ -99,7 +98,7 @@ def trust_goals() -> str:
         (TRUST, "gauge_plus", ETA, False),
         (IMPUTED, "gauge_plus", ETA, False),
         (TRUST, SWAPS, WRONG, False),
-        *((TRUST, other, WRONG, True) for other in ("gauge_plus", "late_fusion", *DYNAMIC)),
+        *((TRUST, other, WRONG, True) for other in ("gauge_plus", VOTES, *DYNAMIC)),
     ):
         lines.append(_accuracy_goal(row, other, protocols, above))
     return "\n".join(lines) + "\n"

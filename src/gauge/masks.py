@@ -3,8 +3,8 @@
 The text forms are `complete`, `missing=svhn+text`, `eta=0.6` (each sample misses exactly that share of its modalities),
 `every=0.6` (each sample is seen under every such subset), `any-subset` (each sample keeps a random non-empty subset),
 `gamma=0.9` (that share of all table cells, drawn over the whole split as published), `gamma-per-sample=0.9` (exactly that
-share of each row), `any-gamma` (each row draws its share) and `up-to=0.5` (each sample draws a share up to that and loses
-every cell or modality with that probability).
+share of each row), `any-gamma` (each row draws its share), `up-to=0.5` (each sample draws a share up to that and loses
+every cell or modality with that probability) and `views=2` (each sample keeps exactly two views of each object).
 
 A protocol may be followed by what is wrong with the values that are left: `eta=0.6,swapped=0.2` or `swapped=0.2,noisy=0.1`.
 """
@@ -132,6 +132,38 @@ def _without_share(
 
 
 @dataclass(frozen=True)
+class RandomViews:
+    """Each sample keeps exactly `count` views of each object, drawn independently for every sample. The views of an object
+    are the modalities whose names differ in their final number only.
+
+    >>> kept = RandomViews(1).keep({"a0": None, "a1": None, "b0": None, "b1": None}, torch.arange(3))
+    >>> [bool((kept[f"{name}0"] ^ kept[f"{name}1"]).all()) for name in "ab"]
+    [True, True]
+    """
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"views={self.count}"
+
+    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        draws = dict(zip(layout, uniform(key, len(layout)).unbind(1), strict=True))
+        kept: dict[str, Tensor] = {}
+        for name, views in itertools.groupby(sorted(layout, key=_viewed), _viewed):
+            names = list(views)
+            if len(names) < self.count:
+                raise ValueError(f"{self} keeps more views of {name!r} than {names}; keep at most {len(names)}")
+            ranks = torch.stack([draws[view] for view in names], 1).argsort(1).argsort(1)
+            kept |= dict(zip(names, (ranks < self.count).unbind(1), strict=True))
+        return {name: kept[name] for name in layout}
+
+
+def _viewed(modality: str) -> str:
+    """The object that a modality is a view of."""
+    return modality.rstrip("0123456789")
+
+
+@dataclass(frozen=True)
 class AnyModalities:
     """Each sample keeps one of the 2^M - 1 non-empty subsets of its modalities, all equally likely.
 
@@ -251,7 +283,16 @@ class Corrupted:
 
 
 Protocol = (
-    Complete | Missing | RandomModalities | EverySubset | AnyModalities | RandomCells | AnyCells | UpTo | Corrupted
+    Complete
+    | Missing
+    | RandomModalities
+    | EverySubset
+    | RandomViews
+    | AnyModalities
+    | RandomCells
+    | AnyCells
+    | UpTo
+    | Corrupted
 )
 
 PLAIN: dict[str, Protocol] = {str(each): each for each in (Complete(), AnyModalities(), AnyCells())}
@@ -293,14 +334,16 @@ def parse_protocol(text: str) -> Protocol:
         return PLAIN[name]
     if value and name == "missing":
         return Missing(tuple(value.split("+")))
+    if name == "views" and value.isdecimal() and int(value):
+        return RandomViews(int(value))
     with suppress(ValueError):  # of a rate that is not a number
         if name in RATED and 0 <= float(value) <= 1:
             return RATED[name](float(value))
-    hint = did_you_mean(name, ["missing", *PLAIN, *RATED])
+    hint = did_you_mean(name, ["missing", "views", *PLAIN, *RATED])
     raise ValueError(
         f"no missingness protocol {text!r}; {hint}{' ' if hint else ''}write complete, any-subset, any-gamma, "
-        "missing=NAME+NAME, eta=RATE, every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate from 0 to 1, "
-        "alone or before swapped=RATE or noisy=RATE, as in eta=0.6,swapped=0.2"
+        "missing=NAME+NAME, views=COUNT, eta=RATE, every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate "
+        "from 0 to 1, alone or before swapped=RATE or noisy=RATE, as in eta=0.6,swapped=0.2"
     )
 
 

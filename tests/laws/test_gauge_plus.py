@@ -13,13 +13,13 @@ from gauge import Dataset, Gating, TrainSettings, UnitEncoder, fit
 from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.plans import last_stage
 from gauge.masks import subsets
-from gauge.methods.gauge_plus import head_pooling
 from gauge.model.combination import Combination
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.explain import explain, unit_names
+from gauge.model.heads import head_pooling
 from gauge.types import Encoder
 
 GATED = Gating()
@@ -129,6 +129,17 @@ def test_heads_of_missing_modalities_say_nothing_in_loss_or_answer(batch):
     with torch.no_grad():
         method.heads[0].bias.copy_(torch.arange(3.0))
     assert not torch.allclose(method.predict(only).logits, before)
+
+
+def test_detached_heads_learn_and_train_no_encoder(batch):
+    for heads, moves in ((True, True), ("detached", False)):
+        method = plus(heads=heads)
+        method.loss(batch)["heads"].backward()
+        assert all(parameter.grad is not None for parameter in method.heads.parameters())
+        gradients = [parameter.grad for parameter in method.encoder.parameters()]
+        assert any(gradient is not None and gradient.any() for gradient in gradients) is moves
+    attached, detached = plus(), plus(heads="detached")
+    assert torch.equal(attached.predict(batch).logits, detached.predict(batch).logits)
 
 
 def test_without_combination_or_heads_the_answer_is_the_networks(batch):

@@ -11,12 +11,14 @@ from gauge.masks import AnyCells, RandomCells, gamma_mask, mask_split, missing_r
 from gauge.randomness import sample_keys
 
 VIEWS = {f"m{view}": None for view in range(5)}
+PAIRS = {f"{digit}{view}": None for view in range(3) for digit in "ab"}
 CLINIC = {"scan": None, "table": 8}
 PROTOCOLS = [
     ("complete", VIEWS),
     ("missing=m1+m3", VIEWS),
     ("eta=0.4", VIEWS),
     ("every=0.4", VIEWS),
+    ("views=2", PAIRS),
     ("any-subset", VIEWS),
     ("any-gamma", CLINIC),
     ("gamma=0.3", CLINIC),
@@ -86,6 +88,21 @@ def test_every_subset_is_equally_likely(text, count):
     found = codes.unique(return_counts=True)[1]
     assert len(found) == count
     assert stats.chisquare(found.numpy()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_views_keeps_exactly_that_many_of_each_object(count):
+    observed = keep(f"views={count}", PAIRS, torch.arange(500))
+    assert list(observed) == list(PAIRS)
+    for digit in "ab":
+        assert (sum(observed[f"{digit}{view}"].int() for view in range(3)) == count).all()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_views_of_two_objects_are_drawn_independently(count):
+    codes = (table_of(f"views={count}", PAIRS, 18_000) * 2 ** torch.arange(6)).sum(1).unique(return_counts=True)[1]
+    assert len(codes) == 9
+    assert stats.chisquare(codes.numpy()).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("rate", [0, 0.25, 0.5, 1])
@@ -202,6 +219,7 @@ def test_text_forms_round_trip(text, feature_counts):
 
 
 UNKNOWN = ["", "eat=0.2", "eta", "eta=", "eta=1.5", "eta=-0.1", "eta=x", "gamma=nan", "complete=1", "missing="]
+UNKNOWN += ["views", "views=0", "views=0.5", "views=-1", "views=all"]
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
@@ -222,6 +240,7 @@ def test_a_misspelled_protocol_is_answered_with_the_nearest():
     [
         ("eta=1", VIEWS, "eta=1 leaves nothing observed; keep at least one of the 5 modalities"),
         ("eta=0.5", VIEWS, "eta=0.5 of 5 modalities is 2.5; choose a rate that is a whole number"),
+        ("views=4", PAIRS, r"views=4 keeps more views of 'a' than \['a0', 'a1', 'a2'\]; keep at most 3"),
         ("missing=m1+text", VIEWS, r"names \['text'\], but the modalities are \['m0', 'm1', 'm2', 'm3', 'm4'\]"),
         ("missing=scan+table", CLINIC, r"leaves nothing observed; keep at least one of \['scan', 'table'\]"),
         ("gamma=0.5", VIEWS, "gamma=0.5 drops single features, but no modality of .* has feature flags"),

@@ -96,6 +96,24 @@ def test_the_imputer_learns_from_all_rows_or_from_the_balanced_ones(data, tmp_pa
     assert imputer_rows(imputer_split="train") == (8, 8)
 
 
+def test_disjoint_folds_test_every_face_once_and_the_official_division_stays(data):
+    official = celeba_table.BENCHMARK
+    divided = [official.with_overrides(Overrides(folds="disjoint")).for_seed(seed) for seed in range(5)]
+    assert [each.division("test") for each in divided] == [f"disjoint fold {fold}" for fold in range(5)]
+    tested = [each.load("test", data) for each in divided]
+    assert sorted(torch.cat([numbers(each) for each in tested]).tolist()) == list(range(FACES))
+    assert {int(each.labels.sum()) for each in tested} <= {1, 2}, "eight necklaces in five test splits"
+    for each, test in zip(divided, tested, strict=True):
+        parts = [each.load("imputer", data), each.load("val", data), test]
+        assert [len(part) for part in parts] == [28, 4, 8]
+        assert sorted(torch.cat([numbers(part) for part in parts]).tolist()) == list(range(FACES))
+        train = each.load("train", data)
+        assert len(set(train.labels.bincount().tolist())) == 1
+        assert set(numbers(train).tolist()) <= set(numbers(parts[0]).tolist())
+    assert official.for_seed(3).division("test") == "fold 0"
+    assert numbers(official.for_seed(3).load("test", data)).tolist() == list(range(30, 40))
+
+
 def test_gamma_1_takes_the_table_and_leaves_the_face(data):
     test = celeba_table.BENCHMARK.load("test", data)
     keep = mask_split(parse_protocol("gamma=1"), test.feature_counts, len(test), seed=0, split="test")

@@ -1,11 +1,11 @@
 """PolyMNIST in its published size: both layouts of its files, and what is said when they are not as they should be."""
 
 import logging
-import struct
 
 import numpy as np
 import pytest
 import torch
+from official import digit_numbers, write_mnist, write_photos
 from PIL import Image
 
 from gauge.experiments.benchmarks import polymnist
@@ -19,28 +19,6 @@ BUILT = "PolyMNIST built from photos of ordinary packages, not the published ima
 @pytest.fixture(autouse=True)
 def _nothing_said_yet():
     notes._warn_once.cache_clear()
-
-
-def write_idx(path, array):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes())
-
-
-def write_mnist(folder, *, each=10):
-    """As many digits of each class for training as for testing, no two alike: each carries its number in its ink."""
-    for index, part in enumerate(("train", "t10k")):
-        labels = np.tile(np.arange(10, dtype=np.uint8), each)
-        images = np.zeros((len(labels), 28, 28), np.uint8)
-        images[:, 0, 0] = 255 * index
-        images[:, 1, :8] = 255 * ((np.arange(len(labels))[:, None] >> np.arange(8)) & 1)
-        write_idx(folder / f"{part}-images-idx3-ubyte", images)
-        write_idx(folder / f"{part}-labels-idx1-ubyte", labels)
-
-
-def write_photos(folder, *, count=5):
-    folder.mkdir(parents=True)
-    for number in range(count):
-        Image.new("RGB", (40, 50), (10 * number, 0, 0)).save(folder / f"{number}.png")
 
 
 def write_published(
@@ -116,8 +94,7 @@ def test_views_built_from_mnist_show_one_class_each_with_another_handwriting(tmp
     for number, view in enumerate(VIEWS):
         red = data.inputs[view][:, 0]
         assert red[:, 5, 5].unique().tolist() == [10 * number]
-        ink = red[:, 1, :8] != red[:, 5, 5][:, None]
-        numbers.append((ink * 2 ** torch.arange(8)).sum(1))
+        numbers.append(digit_numbers(data.inputs[view]))
         assert torch.equal(numbers[-1] % 10, data.labels)
     assert len({tuple(order.tolist()) for order in numbers}) == 5
 

@@ -140,7 +140,7 @@ def _audited(
         workspace, job, method = _gated(model, device, on_epoch)
         protocols, judge = protocol or [str(each) for each in job.benchmark.protocols], None
         if method.imputer is not None and any(_hides_modalities(job.test, text) for text in protocols):
-            single = {"method": "late_fusion", "variant": "late_fusion", "seed": 0}
+            single = {"method": "late_fusion", "variant": "equal-votes", "seed": 0}
             experts, _ = workspace.method(workspace.job(job.experiment.model_copy(update=single)))
             assert isinstance(experts, LateFusion)
             judge = experts.head_logits

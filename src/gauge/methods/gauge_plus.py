@@ -10,31 +10,30 @@ but without trust, by the share that is sound. With an imputer L also has the CE
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from gauge.data import Dataset
-from gauge.masks import AnyCells, AnyModalities, Corruption, Protocol, draw_subsets, subsets
+from gauge.masks import Corruption, draw_subsets, subsets
+from gauge.methods._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, number_of_samples
 from gauge.methods.any_subset import under_subsets
-from gauge.methods.late_fusion import HeadOutputs
+from gauge.methods.late_fusion import head_loss
 from gauge.model.combination import Combination
 from gauge.model.frozen import Frozen
 from gauge.model.gates import Biased, hiding_bias
 from gauge.model.gauge import UNGATED, Gating, Gauge
+from gauge.model.heads import Heads
 from gauge.model.network import Network
 from gauge.model.reading import Reading
 from gauge.model.trust import TrustHead, known_rightness, trust_term
 from gauge.model.units import UnitEncoder
-from gauge.randomness import sample_keys
 from gauge.types import Batch, Method, Prediction, SupportsComplete, Units
 
 __all__ = ["GaugePlus"]
-
-MASKS, ROWS = 16, 4096  # masks of each validation sample that the weights are learned from, and samples at most
-SOUND = Corruption()
 
 
 class GaugePlus(Method):
@@ -59,20 +58,22 @@ class GaugePlus(Method):
         *,
         subsets_per_step: int = 2,
         gating: Gating = UNGATED,
-        heads: bool = True,
+        heads: bool | Literal["detached"] = True,
         combines: bool = True,
         corrupt: Corruption = SOUND,
     ) -> None:
-        """`corrupt`: what is wrong in training batches, so that the combination is learned from such samples too. With an
-        imputer, `subsets_per_step=0` trains the network on imputed inputs alone."""
+        """The loss of `detached` heads trains the heads alone: where no modality knows the answer by itself, heads that
+        train the encoders make them memorise training samples. `corrupt`: what is wrong in training batches, so that the
+        combination is learned from such samples too. With an imputer, `subsets_per_step=0` trains the network on imputed
+        inputs alone."""
         super().__init__()
         modalities, dim, classes = len(encoder.unit_counts), classifier.head.in_features, classifier.head.out_features
         self.gauge = Gauge(encoder, classifier, imputer, gating=gating, head_classes=classes if heads else 0)
         self.subsets_per_step, self.corrupt = subsets_per_step, corrupt
-        self.heads = nn.ModuleList(nn.Linear(dim, classes) for _ in range(modalities)) if heads else None
+        self.detached = heads == "detached"
+        self.heads = Heads(encoder, dim, classes) if heads else None
         self.combination = Combination(1 + modalities, modalities) if heads and combines else None
         self.subsets = nn.Buffer(subsets(modalities), persistent=False)
-        self.pooling = nn.Buffer(head_pooling(encoder), persistent=False)
 
     @property
     def encoder(self) -> UnitEncoder:
@@ -98,9 +99,7 @@ class GaugePlus(Method):
             masked = self._under_subsets(reading)
             terms["masked"] = batch.cross_entropy(masked.classifier(masked.units.tokens, None), weights)
         if reading.head_logits is not None:
-            heads = HeadOutputs((), reading.head_logits, _right_modalities(batch))
-            losses = heads.losses(batch)
-            terms["heads"] = heads.total(losses if weights is None else losses * weights[:, None])
+            terms["heads"] = head_loss(reading.head_logits, batch, weights)
         if prediction.trust is not None:
             right, known = known_rightness(self.encoder, batch, reading)
             times = len(prediction.trust) // len(batch)
@@ -113,7 +112,12 @@ class GaugePlus(Method):
 
     def read(self, batch: Batch) -> Reading:
         reading = self.gauge.read(batch)
-        return reading if self.heads is None else replace(reading, head_logits=self._head_logits(reading.units))
+        if self.heads is None:
+            return reading
+        units = reading.units
+        if self.detached:
+            units = replace(units, content=units.content.detach())
+        return replace(reading, head_logits=self.heads.logits(units))
 
     def reference(self, units: Units) -> Tensor | None:
         return self.gauge.reference(units)
@@ -132,21 +136,15 @@ class GaugePlus(Method):
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         """The calibration of the trust and the weights of the combination, from validation samples under masks of every
-        kind, corrupted as in training; no more of them than training samples, so that few labels are few in all."""
+        kind, corrupted as in training."""
         if val is None:
             return
         self.to(val.device)
-        rows = min(len(val), len(train), ROWS)
+        rows = number_of_samples(train, val)
         if self.gauge.trust is not None:
             self._calibrate(self.gauge.trust, val, rows)
-        if self.combination is None:
-            return
-        answers = []
-        for batch in self._masked(val, rows):
-            reading = self.read(batch)
-            logits, present, share, trust = self._all_answers(self.gauge.decide(reading), reading)
-            answers.append((logits, present, share, batch.labels, *([] if trust is None else [trust])))
-        self.combination.learn(*map(torch.cat, zip(*answers, strict=True)), rows=rows)
+        if self.combination is not None:
+            learn_weights(self.combination, self._answers, self._masked(val, rows), rows)
 
     def _calibrate(self, trust: TrustHead, val: Dataset, rows: int) -> None:
         trust.reset()
@@ -159,48 +157,26 @@ class GaugePlus(Method):
         trust.calibrate(*map(torch.cat, zip(*parts, strict=True)))
 
     def _masked(self, val: Dataset, rows: int) -> Iterator[Batch]:
-        """The first samples under masks of every kind: any subset of the modalities, unless the imputer needs some of them,
-        and of a table any share of its cells."""
-        protocols: list[Protocol] = [] if self.gauge.imputer and self.gauge.imputer.needs_image else [AnyModalities()]
-        protocols += [AnyCells()] if any(val.feature_counts.values()) else []
-        for number in range(MASKS):
-            for index in torch.arange(rows, device=val.device).split(512):
-                key = sample_keys(index, number, "combination")
-                draws = [protocol.keep(val.feature_counts, key) for protocol in protocols]
-                keep = {name: _both(*(draw[name] for draw in draws)) for name in val.feature_counts}
-                yield val.batch(index, keep=keep, key=key, corrupt=self.corrupt)
+        """Modalities stay where the imputer needs some of them."""
+        modalities = not (self.gauge.imputer and self.gauge.imputer.needs_image)
+        return masked_samples(val, rows, modalities=modalities, corrupt=self.corrupt)
 
-    def _head_logits(self, units: Units) -> Float[Tensor, "b m k"]:
-        """The logits of all heads; those of missing modalities judge what was imputed, or are meaningless."""
-        assert self.heads is not None
-        pooling = self._pooling(units)
-        vectors = pooling.to(units.content.dtype) @ units.content
-        return torch.stack([head(vector) for head, vector in zip(self.heads, vectors.unbind(1), strict=True)], 1)
+    def _answers(self, batch: Batch) -> Answers:
+        reading = self.read(batch)
+        return self._all_answers(self.gauge.decide(reading), reading)
 
-    def _pooling(self, units: Units) -> Float[Tensor, "b m n"]:
-        """The weight of each unit in what each head reads: equal for its observed units, or for all if none is."""
-        observed = self.pooling * units.observed[:, None]
-        pooling = torch.where(observed.any(-1, keepdim=True), observed, self.pooling)
-        return pooling / pooling.sum(-1, keepdim=True)
-
-    def _all_answers(
-        self, prediction: Prediction, reading: Reading
-    ) -> tuple[Float[Tensor, "b j k"], Bool[Tensor, "b j"], Float[Tensor, "b m"], Float[Tensor, "b j"] | None]:
-        """All answers, the network's first; which of them are present; the observed share of each modality; the trust in
-        what each answer reads, 1 for the network, which weighs its units itself."""
+    def _all_answers(self, prediction: Prediction, reading: Reading) -> Answers:
+        """The network's answer and those of the heads. The network weighs its units itself, so it is trusted; heads are
+        trusted as far as the units are that they read."""
         assert reading.head_logits is not None
-        batch = reading.completed
-        logits = torch.cat([prediction.logits[:, None], reading.head_logits], 1)
-        present = batch.any_observed()
-        share = torch.stack([flags.reshape(flags.shape[0], -1).float().mean(1) for flags in batch.observed.values()], 1)
-        trust = None
+        assert self.heads is not None
+        logits, present, share, trust = head_answers(reading.head_logits, reading.completed, self.corrupt)
         if prediction.trust is not None:
-            read = (self._pooling(reading.units) @ prediction.trust[..., None])[..., 0]
-            trust = F.pad(read, (1, 0), value=1.0)
+            trust = (self.heads.weights(reading.units) @ prediction.trust[..., None])[..., 0]
             present = present | (self.imputer is not None)
-        elif self.corrupt:
-            trust = F.pad(torch.full_like(share, self.corrupt.sound), (1, 0), value=1.0)
-        return logits.float(), F.pad(present, (1, 0), value=True), share, trust
+        logits = torch.cat([prediction.logits[:, None].float(), logits], 1)
+        trust = None if trust is None else F.pad(trust, (1, 0), value=1.0)
+        return Answers(logits, F.pad(present, (1, 0), value=True), share, trust)
 
     def _under_subsets(self, reading: Reading) -> Reading:
         chosen = draw_subsets(reading.completed.key, self.subsets, self.subsets_per_step)
@@ -209,28 +185,6 @@ class GaugePlus(Method):
         head_logits = None if reading.head_logits is None else reading.head_logits.repeat(len(chosen), 1, 1)
         completed = _repeated(reading.completed, len(chosen))
         return Reading(completed, units.keep(visible), classifier, visible, head_logits=head_logits)
-
-
-def head_pooling(encoder: UnitEncoder) -> Float[Tensor, "m n"]:
-    """Ones for the units that the head of each modality reads: its whole unit, or all where it has none."""
-    own = encoder.modality == torch.arange(len(encoder.unit_counts))[:, None]
-    last = own & F.pad(encoder.modality.diff() != 0, (0, 1), value=True)
-    has_whole = torch.tensor([encoder.has_whole(name) for name in encoder.unit_counts])
-    return torch.where(has_whole[:, None], last, own).float()
-
-
-def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
-    """The modalities with observed values, but for those that are known to be wrong as a whole."""
-    if batch.truth is None:
-        return batch.any_observed()
-    wrong = torch.stack([flags.reshape(len(batch), -1).all(1) for flags in batch.truth.wrong.values()], 1)
-    return batch.any_observed() & ~wrong
-
-
-def _both(first: Tensor, second: Tensor | None = None) -> Tensor:
-    if second is None:
-        return first
-    return first[:, None] & second if second.ndim == 2 else first & second
 
 
 def _repeated(batch: Batch, count: int) -> Batch:

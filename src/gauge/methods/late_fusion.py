@@ -1,4 +1,8 @@
-"""Late fusion: a separate classifier for each modality; those of the observed modalities vote."""
+"""Late fusion: a separate classifier for each modality; those of the observed modalities vote.
+
+L = Σ_m mean CE(head_m) over the samples that have modality m
+logits = Σ_m w_m(observed) · log p_m over the observed modalities, w = 1 for equal votes, or learned from validation data
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,11 +13,17 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from gauge.data import Dataset
+from gauge.masks import Corruption
+from gauge.methods._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, number_of_samples
+from gauge.model.combination import Combination
 from gauge.model.frozen import Frozen
+from gauge.model.heads import Heads
 from gauge.model.nn.streams import side_by_side
+from gauge.model.units import UnitEncoder
 from gauge.types import Batch, Encoder, Method, Prediction, SupportsComplete
 
-__all__ = ["LateFusion"]
+__all__ = ["LateFusion", "WeightedVote"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,24 @@ def masked_mean(values: Float[Tensor, "b m"], mask: Bool[Tensor, "b m"]) -> Floa
     """The mean over the masked samples of each column, zero where there are none."""
     weight = mask.to(values.dtype)
     return (values * weight).sum(0) / weight.sum(0).clamp_min(1)
+
+
+def head_loss(
+    logits: Float[Tensor, "b m k"], batch: Batch, weights: Float[Tensor, "b"] | None = None
+) -> Float[Tensor, ""]:
+    """The cross-entropy of every head, averaged over the samples that have its modality, summed over the heads. Each sample
+    counts `weights` times. Heads do not learn from modalities that are known to be wrong."""
+    heads = HeadOutputs((), logits, _right_modalities(batch))
+    losses = heads.losses(batch)
+    return heads.total(losses if weights is None else losses * weights[:, None])
+
+
+def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
+    """The modalities with observed values, but for those that are known to be wrong as a whole."""
+    if batch.truth is None:
+        return batch.any_observed()
+    wrong = torch.stack([flags.reshape(len(batch), -1).all(1) for flags in batch.truth.wrong.values()], 1)
+    return batch.any_observed() & ~wrong
 
 
 class LateFusion(Method):
@@ -95,3 +123,38 @@ class LateFusion(Method):
         if self.rectify:
             vector = torch.relu(vector)
         return vector, self.heads[name](vector)
+
+
+class WeightedVote(Method):
+    """An encoder and a linear head for each modality, and nothing that reads two of them: GAUGE+ without its network. The
+    votes of the observed modalities are calibrated and weighed on validation data, as the answers of GAUGE+ are.
+
+    `corrupt`: what is wrong in training batches, so that the weights are learned from such samples too.
+    """
+
+    def __init__(self, encoder: UnitEncoder, heads: Heads, *, corrupt: Corruption = SOUND) -> None:
+        super().__init__()
+        self.encoder, self.heads, self.corrupt = encoder, heads, corrupt
+        self.combination = Combination(len(heads), len(heads))
+        for embedding in (encoder.modality_embedding.weight, encoder.position_embedding):
+            embedding.requires_grad_(False)  # tokens have them, and there is no network that reads tokens
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        return {"task": head_loss(self.heads.logits(self.encoder(batch)), batch)}
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Prediction:
+        return Prediction(self.combination(*self.answers(batch.check())))
+
+    @torch.no_grad()
+    def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
+        """The weights of the votes, from validation samples under masks of every kind, corrupted as in training."""
+        if val is None:
+            return
+        self.to(val.device)
+        rows = number_of_samples(train, val)
+        learn_weights(self.combination, self.answers, masked_samples(val, rows, corrupt=self.corrupt), rows)
+
+    def answers(self, batch: Batch) -> Answers:
+        """The answer of every head; those of missing modalities are not present."""
+        return head_answers(self.heads.logits(self.encoder(batch)), batch, self.corrupt)

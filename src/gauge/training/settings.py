@@ -64,7 +64,9 @@ def _text_form(parse: Callable[[str], object]) -> BeforeValidator:
 ProtocolField = Annotated[Protocol, _text_form(parse_protocol), PlainSerializer(str)]
 CorruptionField = Annotated[Corruption, _text_form(parse_corruption), PlainSerializer(str)]
 MetricField = Annotated[Metric, _text_form(lambda name: pick(METRICS, name, "metric")), PlainSerializer(str)]
-Augment = Literal["", "cars", "hearts", "lesions", "leaves", "cars-tip", "hearts-tip", "lesions-tip", "leaves-tip"]
+Augment = Literal[
+    "", "cars", "hearts", "lesions", "leaves", "faces", "cars-tip", "hearts-tip", "lesions-tip", "leaves-tip"
+]
 
 
 class TrainSettings(Settings):

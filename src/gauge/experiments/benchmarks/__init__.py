@@ -10,9 +10,10 @@ from pydantic import ConfigDict, Field, model_validator
 
 from gauge.choices import pick
 from gauge.data import Dataset
+from gauge.data.incomplete import Pattern, incomplete
 from gauge.experiments.benchmarks.readers.labels import labelled_rows
 from gauge.masks import Protocol
-from gauge.registry import IMPUTERS, KINDS, Kind
+from gauge.registry import ENCODERS, IMPUTERS, KINDS, Kind
 from gauge.training.metrics import ACCURACY, Metric
 from gauge.training.settings import Settings, TrainSettings
 
@@ -63,13 +64,24 @@ class ImputerOverride(Settings):
     name: str | None = None
 
 
+class Incomplete(Settings):
+    """The share of the values that training and validation samples miss, and whether class and other values decide which
+    (see `gauge.data.incomplete`)."""
+
+    rate: float = Field(gt=0, lt=1)
+    pattern: Pattern = "random"
+
+
 class Overrides(Settings):
     """What a configuration file can change: settings of stages, options of the imputer and of the encoders of modalities,
     the number of backbones and imputers, and which rows are used.
 
     `labels` keeps that many labelled training samples, drawn anew for each seed; the imputer still learns from all of them,
     which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint` gives
-    a benchmark with several divisions test splits that do not overlap. `method_options` are options of plans, by method.
+    a benchmark that can be divided in several ways test splits that do not overlap. `method_options` are options of plans,
+    by method. `dim` is the width of the backbone and of all that stand on it, `encoders` names other encoders of
+    modalities. `incomplete` hides values of the training and validation samples, anew for each seed; every stage learns
+    from what is left.
     """
 
     imputer: StageOverride | None = None
@@ -83,6 +95,9 @@ class Overrides(Settings):
     imputer_options: ImputerOverride | None = None
     modality_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     method_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    encoders: dict[str, str] = Field(default_factory=dict)
+    dim: int | None = Field(default=None, ge=1)
+    incomplete: Incomplete | None = None
     backbones: int | None = Field(default=None, ge=1)
     imputers: int | None = Field(default=None, ge=1)
     labels: int | None = Field(default=None, ge=1)
@@ -155,12 +170,13 @@ class Benchmark:
     `read(split, data)` reads a split; `files` says what the folder `data` has to hold, where one is needed. `vector_dim` is
     the width of a modality as one vector, by default `dim`; `method_options` are options of plans, by method. Fine-tuning
     with seed s starts from backbone s mod `backbones` and imputer s mod `imputers`, on the division into splits s mod
-    `folds`; their test splits overlap unless `disjoint`. `small_init` starts Linear and Embedding weights at N(0, 0.02²),
+    `folds`; their test splits overlap unless `disjoint`. A benchmark with an official division has one fold, and
+    `disjoint_folds` in its place where that is asked for. `small_init` starts Linear and Embedding weights at N(0, 0.02²),
     as published, instead of torch's default, which learns sooner.
 
     The imputer learns from `imputer_split`: "all" training rows, also those without labels; those of the classifier
     ("train"); or, with "own", a split `imputer` that `read` has. `labels` is the number of labelled training rows, drawn
-    with the seed `draw`; None keeps all.
+    with the seed `draw`; None keeps all. `incomplete` is what training and validation samples miss, also drawn with `draw`.
     """
 
     name: str
@@ -185,9 +201,11 @@ class Benchmark:
     folds: int = 1
     fold: int = 0
     disjoint: bool = False
+    disjoint_folds: int = 1
     imputer_split: Literal["all", "train", "own"] = "all"
     labels: int | None = None
     draw: int = 0
+    incomplete: Incomplete | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "settings", self.settings.with_metric(self.metric))  # what is reported also selects
@@ -208,9 +226,11 @@ class Benchmark:
         return whole.take(labelled_rows(whole.labels, self.labels, seed=self.draw))
 
     def _read(self, split: str, data: Path | None) -> Dataset:
-        if self.folds == 1:
-            return self.read(split, data)
-        return self.read(split, data, self.fold, **({"disjoint": True} if self.disjoint else {}))
+        more = (self.fold,) if self.folds > 1 else ()
+        whole = self.read(split, data, *more, **({"disjoint": True} if self.disjoint else {}))
+        if self.incomplete is None or split == "test":
+            return whole
+        return incomplete(whole, self.incomplete.rate, self.incomplete.pattern, seed=self.draw)
 
     @property
     def imputer_reads_more(self) -> bool:
@@ -221,13 +241,18 @@ class Benchmark:
         """Which rows a split has, in words that are equal for two seeds if the rows are."""
         fold = f"{'disjoint ' if self.disjoint else ''}fold {self.fold}"
         drawn = split == "train" or (split == "imputer" and not self.imputer_reads_more)
-        return f"{fold}, {self.labels} labels of draw {self.draw}" if drawn and self.labels else fold
+        rows = f"{fold}, {self.labels} labels of draw {self.draw}" if drawn and self.labels else fold
+        if self.incomplete is None or split == "test":
+            return rows
+        return f"{rows}, {self.incomplete.rate:g} missing ({self.incomplete.pattern}) of draw {self.draw}"
 
     def for_seed(self, seed: int) -> "Benchmark":
         """The benchmark on the fold, with the imputer and with the labelled samples of that seed."""
         imputer = self.settings.imputer.model_copy(update={"seed": seed % self.imputers})
         settings = replace(self.settings, imputer=imputer)
-        return replace(self, fold=seed % self.folds, draw=seed if self.labels else 0, settings=settings)
+        return replace(
+            self, fold=seed % self.folds, draw=seed if self.labels or self.incomplete else 0, settings=settings
+        )
 
     def with_overrides(self, overrides: Overrides) -> "Benchmark":
         """The benchmark with some of its settings and options changed."""
@@ -235,9 +260,18 @@ class Benchmark:
         for name, changes in overrides.modality_options.items():
             before = pick(modalities, name, f"modality of {self.name}")
             modalities[name] = replace(before, options={**before.options, **changes})
-        if overrides.folds and self.folds == 1:
+        for name, encoder in overrides.encoders.items():
+            ENCODERS.get(encoder)
+            modalities[name] = replace(pick(modalities, name, f"modality of {self.name}"), encoder=encoder)
+        folds = self.folds if overrides.folds is None or self.folds > 1 else self.disjoint_folds
+        if overrides.folds and folds == 1:
             raise ValueError(
                 f"folds: disjoint needs several divisions into splits, and {self.name} has one; leave it out"
+            )
+        if overrides.incomplete and (overrides.imputer_split or self.imputer_split) == "own":
+            raise ValueError(
+                f"the imputer of {self.name} learns from rows of its own, which would show what is missing; set "
+                "imputer_split: train"
             )
         changed = replace(
             self,
@@ -247,9 +281,12 @@ class Benchmark:
             imputers=overrides.imputers or self.imputers,
             labels=overrides.labels or self.labels,
             imputer_split=overrides.imputer_split or self.imputer_split,
+            folds=folds,
             disjoint=overrides.folds == "disjoint" or self.disjoint,
             method_options=dict(self.method_options)
             | {name: {**self.method_options.get(name, {}), **own} for name, own in overrides.method_options.items()},
+            dim=overrides.dim or self.dim,
+            incomplete=overrides.incomplete or self.incomplete,
         )
         if overrides.imputer_options is None:
             return changed

@@ -36,7 +36,8 @@ CROPS = {(178, 218): (15, 35, 162, 182)}  # DyMo's: 147 pixels a side
 @cache
 def read(split: str, data: Path) -> Dataset:
     """One split, in the order of the file names; tables and images are aligned by image_id."""
-    folder, chosen, note = attributes_of(split, data, LABEL)
+    folder, attributes, partition, note = all_attributes(data, LABEL)
+    chosen = attributes[partition == PARTS[split]]
     texts = read_texts(folder, chosen.index) or attribute_texts(chosen)
     inputs = {
         "img": torch.from_numpy(read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops=CROPS)),
@@ -46,8 +47,9 @@ def read(split: str, data: Path) -> Dataset:
     return Dataset(split, inputs, labels, note=note)
 
 
-def attributes_of(split: str, data: Path, label: str) -> tuple[Path, pd.DataFrame, str]:
-    """The folder of the files, the attributes of a split in the order of the file names, and a note on the data."""
+def all_attributes(data: Path, label: str) -> tuple[Path, pd.DataFrame, pd.Series, str]:
+    """The folder of the files, the attributes of all faces in the order of the file names, the official split of
+    each, and a note on the data."""
     folder = find_folder(data, ("CelebA", "."), FACES, "CelebA")
     attributes, partition = read_attributes(folder), read_partition(folder, label)
     if label not in attributes:
@@ -57,7 +59,7 @@ def attributes_of(split: str, data: Path, label: str) -> tuple[Path, pd.DataFram
         name = f"{differing[0]} ({len(differing)} such)"
         raise ValueError(f"{folder}: {name} is in one of the two tables only; give tables of the same images")
     note = join_notes(part_note("CelebA subset", len(attributes), IMAGES, "images"))
-    return folder, attributes[partition == PARTS[split]], note
+    return folder, attributes, partition, note
 
 
 PROTOCOLS = parse_protocols("complete", "missing=img", "missing=text")

@@ -1,23 +1,26 @@
 """CelebA as image and table: does a face wear a necklace, from its image and 39 other attributes, on balanced rows."""
 
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+from jaxtyping import Float
 
 from gauge.data import Dataset
 from gauge.data.images import read_images
 from gauge.experiments.benchmarks import Benchmark, Modality
 from gauge.experiments.benchmarks._image_table import image_table, image_table_settings
 from gauge.experiments.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge.experiments.benchmarks.celeba import CROPS, FACES, attributes_of
+from gauge.experiments.benchmarks.celeba import CROPS, FACES, PARTS, all_attributes
 from gauge.experiments.benchmarks.readers.squares import find_images
-from gauge.experiments.benchmarks.readers.tables import SPLIT_SEED, image_table_dataset
+from gauge.experiments.benchmarks.readers.tables import SPLIT_SEED, divide, image_table_dataset
 from gauge.training.metrics import AUC
 
-__all__ = ["BENCHMARK", "face_table"]
+__all__ = ["BENCHMARK", "attribute_values", "column_names", "face_table"]
 
-SIDE = 128
+SIDE, FOLDS = 128, 5
 CROPPED = {(64, 64): (0, 0, 64, 64)}  # faces that are cropped and resized already, as in `celeba`
 ATTRIBUTES = (
     *("5_o_Clock_Shadow", "Arched_Eyebrows", "Attractive", "Bags_Under_Eyes", "Bald", "Bangs", "Big_Lips", "Big_Nose"),
@@ -30,21 +33,39 @@ ATTRIBUTES = (
 
 
 @cache
-def read(split: str, data: Path, *, target: str) -> Dataset:
+def read(split: str, data: Path, fold: int = 0, disjoint: bool = False, *, target: str) -> Dataset:
     """One split, in the order of the file names. Training rows are balanced: all faces of the rarer class and as many of the
-    other, drawn once. The imputer reads all training rows; val and test have their natural prevalence."""
-    folder, chosen, note = attributes_of("train" if split == "imputer" else split, data, target)
-    columns = [name for name in ATTRIBUTES if name != target]
-    missing = [name for name in columns if name not in chosen]
+    other, drawn once. The imputer reads all training rows; val and test have their natural prevalence.
+
+    The division is the official one. Few of its test faces have the attribute, so there are also `FOLDS` that are
+    `disjoint`: each tests a fifth of all faces, has a tenth of them for val and the others for train.
+    """
+    part = "train" if split == "imputer" else split
+    folder, attributes, partition, note = all_attributes(data, target)
+    chosen = attributes[partition == PARTS[part]]
+    if disjoint:
+        has_target = attributes[target].to_numpy()
+        chosen = attributes.iloc[divide(has_target, folder, val=0.1, test=1 / FOLDS, fold=fold, disjoint=True)[part]]
+    if split == "train":
+        chosen = chosen.iloc[balanced(chosen[target].to_numpy(), target)]
+    images = read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops={**CROPS, **CROPPED})
+    values = attribute_values(chosen, [name for name in ATTRIBUTES if name != target], folder)
+    return image_table_dataset(split, images, values, chosen[target].to_numpy(np.int64), note)
+
+
+def attribute_values(faces: pd.DataFrame, columns: Sequence[str], folder: Path) -> Float[np.ndarray, "n f"]:
+    """These attributes of the faces, 1 where present and 0 elsewhere."""
+    missing = [name for name in columns if name not in faces]
     if missing:
         raise ValueError(
             f"{folder}: the attributes have no {missing[0]} ({len(missing)} such); give the official table"
         )
-    if split == "train":
-        chosen = chosen.iloc[balanced(chosen[target].to_numpy(), target)]
-    images = read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops={**CROPS, **CROPPED})
-    values, labels = chosen[columns].to_numpy(np.float64), chosen[target].to_numpy(np.int64)
-    return image_table_dataset(split, images, values, labels, note)
+    return faces[list(columns)].to_numpy(np.float64)
+
+
+def column_names(attributes: Sequence[str]) -> dict[str, int]:
+    """The attributes in words, each with its number of categories."""
+    return {name.replace("_", " ").lower(): 2 for name in attributes}
 
 
 def balanced(present: np.ndarray, target: str) -> np.ndarray:
@@ -60,7 +81,7 @@ def balanced(present: np.ndarray, target: str) -> np.ndarray:
 def face_table(name: str, target: str) -> Benchmark:
     """The benchmark that asks for one attribute, given the others."""
     image = Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector")
-    columns = {name.replace("_", " ").lower(): 2 for name in ATTRIBUTES if name != target}
+    columns = column_names([name for name in ATTRIBUTES if name != target])
     return Benchmark(
         name=name,
         **image_table(image, columns, width=128, depth=2, heads=4, resnet=18),
@@ -75,6 +96,7 @@ def face_table(name: str, target: str) -> Benchmark:
         metric=AUC,
         imputer_split="own",
         backbones=10,
+        disjoint_folds=FOLDS,
     )
 
 

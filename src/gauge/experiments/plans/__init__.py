@@ -70,6 +70,11 @@ def baseline_plan(
     return Plan(variants, stage, **options)
 
 
+def with_subsets(benchmark: Benchmark) -> dict[str, Any]:
+    """The arguments of a method that trains on several random subsets in each step."""
+    return {"parts": Parts.from_benchmark(benchmark), "subsets_per_step": benchmark.subsets_per_step}
+
+
 def needs_imputer(benchmark: Benchmark, seed: int) -> tuple[Stage, ...]:
     return (imputer_stage(benchmark),)
 

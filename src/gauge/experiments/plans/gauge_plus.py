@@ -1,42 +1,54 @@
 """Plan of GAUGE+, trained from scratch in one stage, and of what is left when one of its parts is taken away."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import Benchmark, Modality
-from gauge.experiments.parts import EncoderPart, Parts, imputer_stage, seeded_with, with_swaps
-from gauge.experiments.plans import Plan, options_of
+from gauge.experiments.benchmarks import Benchmark
+from gauge.experiments.parts import Parts, imputer_stage, seeded_with, with_swaps
+from gauge.experiments.plans import Plan
+from gauge.experiments.plans._trunks import plus_parts
 from gauge.masks import Complete
 from gauge.methods._distilled import Distilled
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.encoders._with_whole import WithWhole
-from gauge.model.encoders.deep_grid import DeepGrid
-from gauge.model.encoders.flat_table import FlatTable
+from gauge.methods.late_fusion import WeightedVote
 from gauge.model.gauge import UNGATED, Gating
-from gauge.registry import ENCODERS
 from gauge.training.inference import predict_split
 from gauge.training.stages import Stage
-from gauge.types import Encoder, Imputer
+from gauge.types import Imputer, Method
 
 __all__ = ["PLAN", "PlusVariant"]
 
 
 @dataclass(frozen=True)
 class PlusVariant:
-    """One row of a table: GAUGE+ itself, with gates, or without one of its parts."""
+    """One row of a table: GAUGE+ itself, with gates, or without one of its parts. `answers` is what makes the row of a
+    trained GAUGE+ that answers with some of its parts."""
 
     note: str
     gating: Gating = UNGATED
     whole: bool = True
-    heads: bool = True
-    combines: bool = True
+    heads: bool | Literal["detached"] = True
+    answers: Callable[[Dataset, GaugePlus], Method] | None = None
     deep: bool = True
     corrupts: bool = False
     imputes: bool = False
     distilled: bool = False
+
+
+def network_alone(train: Dataset, trained: GaugePlus) -> GaugePlus:
+    """The combination is learned after training, so GAUGE+ without it is the same trained network."""
+    trained.combination = None
+    return trained
+
+
+def heads_alone(train: Dataset, trained: GaugePlus) -> WeightedVote:
+    """The votes of the trained heads, whose weights are learned anew."""
+    assert trained.heads is not None
+    return WeightedVote(trained.encoder, trained.heads, corrupt=trained.corrupt)
 
 
 TRUST = Gating(granularity="trust")
@@ -44,8 +56,10 @@ VARIANTS = {
     "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
     "gauge_plus-gated": PlusVariant("the same with one gate per evidence unit", gating=Gating()),
     "gauge_plus-no-whole": PlusVariant("without whole units; heads read the mean of the fine ones", whole=False),
+    "gauge_plus-detached-heads": PlusVariant("with heads that do not train the encoders", heads="detached"),
     "gauge_plus-no-heads": PlusVariant("without heads, the network alone", heads=False),
-    "gauge_plus-no-combination": PlusVariant("the network of GAUGE+ alone answers", combines=False),
+    "gauge_plus-no-combination": PlusVariant("the network of GAUGE+ alone answers", answers=network_alone),
+    "gauge_plus-heads-only": PlusVariant("the heads of GAUGE+ alone answer, combined anew", answers=heads_alone),
     "gauge_plus-swaps": PlusVariant("trained with swapped evidence", corrupts=True),
     "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating=TRUST, corrupts=True),
     "gauge_plus-trust-imputed": PlusVariant(
@@ -59,16 +73,12 @@ VARIANTS = {
     ),
     "gauge_plus-old-encoders": PlusVariant("with the encoders of the paper's backbone", deep=False),
 }
-RESNETS = ("resnet_grid", "resnet_vector")  # encoders of images that stay; `deep_grid` takes the place of all others
-TABLES = ("cells", "columns", "tabular")  # whose whole unit `flat_table` makes
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     chosen = VARIANTS[variant]
-    units = {name: unit_part(modality, chosen) for name, modality in benchmark.modalities.items()}
-    dim = options_of(benchmark, "gauge_plus")["dim"] or benchmark.dim
     arguments = {
-        "parts": replace(Parts.from_benchmark(benchmark), units=units, dim=dim, small_init=False),
+        "parts": plus_parts(benchmark, whole=chosen.whole, deep=chosen.deep),
         "subsets_per_step": benchmark.subsets_per_step,
         "gating": chosen.gating,
         "heads": chosen.heads,
@@ -78,9 +88,9 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         settings = with_swaps(settings)
     arguments["corrupt"] = settings.corrupt
     needs: tuple[Stage, ...] = ()
-    if not chosen.combines:
+    if chosen.answers is not None:
         trained = settings.model_copy(update={"epochs": 0})
-        return Stage(f"{variant}-s{seed}", make_uncombined, {}, trained, (stage(benchmark, "gauge_plus", seed),))
+        return Stage(f"{variant}-s{seed}", chosen.answers, {}, trained, (stage(benchmark, "gauge_plus", seed),))
     if chosen.imputes:
         masks = benchmark.settings.finetune.masks  # imputed inputs are encoded once, under one mask for each sample
         settings, needs = settings.model_copy(update={"masks": masks}), (imputer_stage(benchmark),)
@@ -90,35 +100,8 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     return Stage(f"{variant}-s{seed}", make_gauge_plus, arguments, settings, needs)
 
 
-def unit_part(modality: Modality, variant: PlusVariant) -> EncoderPart:
-    """A modality's encoder, a ResNet or a deep grid for images, and its whole unit."""
-    fine = EncoderPart(ENCODERS.get(modality.encoder), modality.shape, modality.options)
-    if variant.deep and len(modality.shape) == 3 and modality.encoder not in RESNETS:
-        channels = {name: value for name, value in modality.options.items() if name == "channels"}
-        fine = EncoderPart(DeepGrid, modality.shape, channels)
-    if not variant.whole:
-        return fine
-    whole = None
-    if modality.encoder in TABLES:
-        cells = {name: value for name, value in modality.options.items() if name == "cardinalities"}
-        whole = EncoderPart(FlatTable, modality.shape, cells)
-    return EncoderPart(fine_and_whole, modality.shape, {"fine": fine, "whole": whole})
-
-
-def fine_and_whole(shape: tuple[int, ...], width: int, *, fine: EncoderPart, whole: EncoderPart | None) -> Encoder:
-    """An encoder with a single unit reads all of the modality as it is."""
-    encoder = fine.build(width)
-    return encoder if encoder.units == 1 else WithWhole(encoder, None if whole is None else whole.build(width))
-
-
 def make_gauge_plus(train: Dataset, imputer: Imputer | None = None, *, parts: Parts, **options: Any) -> GaugePlus:
     return GaugePlus(*parts.unit_network(), imputer, **options)
-
-
-def make_uncombined(train: Dataset, trained: GaugePlus) -> GaugePlus:
-    """The combination is learned after training, so GAUGE+ without it is the same trained network."""
-    trained.combination = None
-    return trained
 
 
 def make_distilled(train: Dataset, teacher: GaugePlus, *, parts: Parts, **options: Any) -> Distilled:

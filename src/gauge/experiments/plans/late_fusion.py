@@ -1,10 +1,14 @@
-"""Plan of late fusion: strong classifiers of single modalities, and the paper's `unimodal` on completed inputs."""
+"""Plan of late fusion: GAUGE+ without its network, classifiers that vote alike, and the paper's `unimodal`."""
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, imputer_stage, seeded_with
 from gauge.experiments.plans import Plan, Variant
-from gauge.methods.late_fusion import LateFusion
+from gauge.experiments.plans._trunks import voter_parts
+from gauge.masks import Corruption
+from gauge.methods.late_fusion import LateFusion, WeightedVote
+from gauge.model.heads import Heads
+from gauge.model.units import UnitEncoder
 from gauge.training.stages import Stage
 from gauge.types import Imputer
 
@@ -12,12 +16,22 @@ __all__ = ["PLAN", "make_unimodal"]
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-    """The classifiers see real values only, so they can also judge imputed ones."""
-    arguments = {"parts": Parts.from_benchmark(benchmark)}
+    """The row `late_fusion` has the encoders, the width and the training of GAUGE+. The others see real values only, so they
+    can also judge imputed ones."""
     if variant == "late_fusion":
-        return Stage(f"{variant}-s{seed}", make_experts, arguments, seeded_with(benchmark.settings.experts, seed))
+        settings = seeded_with(benchmark.settings.plus, seed)
+        voters = {"parts": voter_parts(benchmark), "corrupt": settings.corrupt}
+        return Stage(f"weighted-vote-s{seed}", make_voters, voters, settings)
+    arguments = {"parts": Parts.from_benchmark(benchmark)}
+    if variant == "equal-votes":  # the name of the stage decides its initial weights: it stays
+        return Stage(f"late_fusion-s{seed}", make_experts, arguments, seeded_with(benchmark.settings.experts, seed))
     settings = seeded_with(benchmark.settings.baseline, seed)
     return Stage(f"{variant}-s{seed}", make_unimodal, arguments, settings, (imputer_stage(benchmark),))
+
+
+def make_voters(train: Dataset, *, parts: Parts, corrupt: Corruption) -> WeightedVote:
+    encoder = UnitEncoder({name: part.build(parts.dim) for name, part in parts.units.items()}, parts.dim)
+    return WeightedVote(encoder, Heads(encoder, parts.dim, parts.num_classes), corrupt=corrupt)
 
 
 def make_experts(train: Dataset, *, parts: Parts) -> LateFusion:
@@ -32,9 +46,12 @@ def make_unimodal(train: Dataset, imputer: Imputer | None = None, *, parts: Part
 
 PLAN = Plan(
     {
-        "late_fusion": Variant("a strong classifier for each modality alone; those of the observed ones vote"),
+        "late_fusion": Variant(
+            "GAUGE+ without its network: a classifier for each modality, calibrated and weighted votes"
+        ),
+        "equal-votes": Variant("classifiers of single modalities, trained on complete samples, equal votes"),
         "unimodal": Variant("a linear classifier on each modality's vector; all vote, on completed inputs"),
     },
     stage,
-    rows=("late_fusion", "unimodal"),
+    rows=("late_fusion", "equal-votes", "unimodal"),
 )

@@ -59,9 +59,14 @@ def photos(folder: Path) -> tuple[np.ndarray, ...]:
 
 
 def view_dataset(
-    split: str, views: Sequence[np.ndarray], labels: np.ndarray, *notes: str, masks: Masks | None = None
+    split: str,
+    views: Sequence[np.ndarray],
+    labels: np.ndarray,
+    *notes: str,
+    names: Sequence[str] = VIEWS,
+    masks: Masks | None = None,
 ) -> Dataset:
-    inputs = {name: torch.from_numpy(view) for name, view in zip(VIEWS, views, strict=True)}
+    inputs = {name: torch.from_numpy(view) for name, view in zip(names, views, strict=True)}
     return Dataset(split, inputs, torch.from_numpy(labels).long(), note=join_notes(*notes), masks=masks or {})
 
 

@@ -1,0 +1,55 @@
+"""The encoders of GAUGE+ and of the voters that it is compared with: fine units and, last, the whole of each modality."""
+
+from dataclasses import replace
+
+from gauge.experiments.benchmarks import Benchmark, Modality
+from gauge.experiments.parts import EncoderPart, Parts
+from gauge.experiments.plans import options_of
+from gauge.model.encoders._with_whole import WithWhole
+from gauge.model.encoders.deep_grid import DeepGrid
+from gauge.model.encoders.flat_table import FlatTable
+from gauge.registry import ENCODERS
+from gauge.types import Encoder
+
+RESNETS = ("resnet_grid", "resnet_vector")  # encoders of images that stay; `deep_grid` takes the place of all others
+TABLES = ("cells", "columns", "tabular")  # whose whole unit `flat_table` makes
+
+
+def plus_parts(benchmark: Benchmark, *, whole: bool = True, deep: bool = True) -> Parts:
+    """The networks of GAUGE+ on the benchmark."""
+    units = {name: unit_part(each, whole=whole, deep=deep) for name, each in benchmark.modalities.items()}
+    dim = options_of(benchmark, "gauge_plus")["dim"] or benchmark.dim
+    return replace(Parts.from_benchmark(benchmark), units=units, dim=dim, small_init=False)
+
+
+def voter_parts(benchmark: Benchmark) -> Parts:
+    """The same for classifiers of single modalities, which need of a table only the encoder of its whole unit."""
+    parts = plus_parts(benchmark)
+    return replace(
+        parts, units={name: whole_part(each) or parts.units[name] for name, each in benchmark.modalities.items()}
+    )
+
+
+def unit_part(modality: Modality, *, whole: bool = True, deep: bool = True) -> EncoderPart:
+    """A modality's encoder, a ResNet or a deep grid for images, and its whole unit."""
+    fine = EncoderPart(ENCODERS.get(modality.encoder), modality.shape, modality.options)
+    if deep and len(modality.shape) == 3 and modality.encoder not in RESNETS:
+        channels = {name: value for name, value in modality.options.items() if name == "channels"}
+        fine = EncoderPart(DeepGrid, modality.shape, channels)
+    if not whole:
+        return fine
+    return EncoderPart(fine_and_whole, modality.shape, {"fine": fine, "whole": whole_part(modality)})
+
+
+def whole_part(modality: Modality) -> EncoderPart | None:
+    """The encoder of a table's whole unit; the whole of another modality is made of its fine units."""
+    if modality.encoder not in TABLES:
+        return None
+    cells = {name: value for name, value in modality.options.items() if name == "cardinalities"}
+    return EncoderPart(FlatTable, modality.shape, cells)
+
+
+def fine_and_whole(shape: tuple[int, ...], width: int, *, fine: EncoderPart, whole: EncoderPart | None) -> Encoder:
+    """An encoder with a single unit reads all of the modality as it is."""
+    encoder = fine.build(width)
+    return encoder if encoder.units == 1 else WithWhole(encoder, None if whole is None else whole.build(width))

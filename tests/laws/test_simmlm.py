@@ -1,0 +1,133 @@
+"""SimMLM: gates over the experts of what is available, and the ranking of more against fewer modalities."""
+
+from dataclasses import replace
+
+import helpers
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import CLASSES, count_calls, gradients, noise, with_hidden
+
+from gauge.experiments.benchmarks import polymnist5k
+from gauge.experiments.plans import last_stage
+from gauge.masks import subsets
+from gauge.methods.late_fusion import LateFusion
+from gauge.methods.simmlm import RANKING, SimMLM, UnitExperts, draw_pairs, nested_pairs, ranking
+from gauge.model.encoders.mlp import Mlp
+
+MANY = torch.arange(20_000)
+
+
+def simmlm():
+    experts = UnitExperts(helpers.unit_encoder(), [helpers.network() for _ in helpers.SHAPES])
+    return helpers.enlarged(SimMLM(experts, CLASSES))
+
+
+def test_a_missing_modality_has_a_gate_of_exactly_zero_and_the_others_add_up_to_one(batch):
+    method = simmlm()
+    outputs = method.experts.read(batch)
+    gates = method.gates(outputs, outputs.available)
+    assert (gates[~outputs.available] == 0).all()
+    assert (gates[outputs.available] > 0).all()
+    torch.testing.assert_close(gates.sum(1), torch.ones(len(batch), CLASSES))
+
+
+def test_gates_differ_between_samples_and_classes(batch):
+    method = simmlm()
+    outputs = method.experts.read(batch)
+    gates = method.gates(outputs, torch.ones_like(outputs.available))
+    assert gates.std(0).min() > 0
+    assert gates.std(2).min() > 0
+
+
+def test_a_single_modality_answers_as_its_expert_does(batch):
+    method = simmlm()
+    outputs = method.experts.read(batch)
+    for place in range(len(helpers.SHAPES)):
+        alone = torch.zeros_like(outputs.available)
+        alone[:, place] = True
+        torch.testing.assert_close(method.mix(outputs, alone), outputs.logits[:, place])
+
+
+def test_an_expert_sees_nothing_of_the_other_modalities(batch):
+    method = simmlm()
+    before = method.experts.read(batch).logits
+    changed = dict(batch.inputs) | {"signal": noise(*batch.inputs["signal"].shape, seed=5)}
+    after = method.experts.read(type(batch)(changed, batch.observed, batch.labels)).logits
+    assert torch.equal(after[:, [0, 2]], before[:, [0, 2]])
+    assert not torch.equal(after[:, 1], before[:, 1])
+
+
+def test_the_ranking_loss_is_zero_where_more_has_less_loss_and_grows_with_the_excess_otherwise():
+    fewer = torch.tensor([1.0, 2.0])
+    assert ranking(fewer - 0.5, fewer) == 0
+    assert ranking(fewer, fewer) == 0
+    assert ranking(fewer + torch.tensor([0.5, -3.0]), fewer) == pytest.approx(0.25)
+    assert ranking(fewer + 0.5, fewer) == pytest.approx(0.5)
+
+
+def test_the_loss_is_that_of_both_subsets_and_their_ranking(batch):
+    method = simmlm()
+    outputs = method.experts.read(batch)
+    more, fewer = draw_pairs(batch.key, method.pairs, outputs.available).unbind(1)
+    rankings = []
+    for label in range(CLASSES):
+        labelled = replace(batch, labels=torch.full_like(batch.labels, label))
+        costs = [
+            F.cross_entropy(method.mix(outputs, each), labelled.labels, reduction="none") for each in (more, fewer)
+        ]
+        terms = method.loss(labelled)
+        torch.testing.assert_close(terms["task"], (costs[0].mean() + costs[1].mean()) / 2)
+        torch.testing.assert_close(terms["ranking"], RANKING * (costs[0] - costs[1]).clamp_min(0).mean())
+        rankings.append(terms["ranking"])
+    assert max(rankings) > 0
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_every_pair_is_a_set_and_a_smaller_one_inside_it_and_every_subset_occurs(count):
+    pairs = nested_pairs(count)
+    more, fewer = pairs.unbind(1)
+    assert ((more | fewer) == more).all()
+    assert (fewer.sum(1) < more.sum(1)).all()
+    assert fewer.any(1).all()
+    assert {tuple(row) for row in pairs.flatten(0, 1).tolist()} == {tuple(row) for row in subsets(count).tolist()}
+
+
+def test_a_pair_stays_nested_whatever_is_available():
+    available = subsets(4)[MANY % 15]
+    more, fewer = draw_pairs(MANY, nested_pairs(4), available).unbind(1)
+    assert ((more & available) == more).all()
+    assert ((fewer & more) == fewer).all()
+    assert fewer.any(1).all()
+    full = available.all(1)
+    assert (fewer[full].sum(1) < more[full].sum(1)).all()
+
+
+def test_a_single_modality_has_nothing_to_rank():
+    with helpers.seeded(0, "experts"):
+        method = SimMLM(LateFusion({"signal": Mlp((7,), 8)}, CLASSES), CLASSES)
+    batch = helpers.incomplete_batch()
+    inputs, observed = {"signal": batch.inputs["signal"]}, {"signal": torch.ones(6, dtype=torch.bool)}
+    assert method.loss(type(batch)(inputs, observed, batch.labels))["ranking"] == 0
+
+
+@pytest.mark.parametrize("filling", ["nan", "noise"])
+def test_what_is_missing_reaches_neither_loss_nor_gradient(batch, filling):
+    method = simmlm()
+    expected = gradients(method, sum(method.loss(batch).values()))
+    helpers.assert_equal(gradients(method, sum(method.loss(with_hidden(batch, filling)).values())), expected)
+
+
+def test_a_step_encodes_every_modality_once(batch):
+    method = simmlm()
+    calls = count_calls(*method.experts.encoder.encoders.values())
+    method.loss(batch)
+    assert calls == [len(batch)] * len(helpers.SHAPES)
+
+
+def test_the_pretrained_variant_starts_from_the_classifiers_of_late_fusion():
+    stage = last_stage(polymnist5k.BENCHMARK, "simmlm", "simmlm-pretrained", 1)
+    (need,) = stage.needs
+    assert need.identity == last_stage(polymnist5k.BENCHMARK, "late_fusion", "late_fusion", 1).identity
+    experts = LateFusion({"signal": Mlp((7,), 8), "other": Mlp((7,), 8)}, 10)
+    assert stage.make(helpers.zeros(polymnist5k.BENCHMARK), experts, **stage.arguments).experts is experts

@@ -1,0 +1,128 @@
+"""The weighted vote: GAUGE+ without its network, trained as GAUGE+ is and weighed as its answers are."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import helpers
+import pytest
+import torch
+from helpers import assert_equal, gradients, plus, with_hidden
+
+from gauge import Dataset, TrainSettings, fit
+from gauge.experiments.benchmarks import BENCHMARKS
+from gauge.experiments.plans import last_stage
+from gauge.masks import Corruption
+from gauge.methods.late_fusion import WeightedVote
+
+NAMES = list(helpers.SHAPES)
+NONE = {"image": torch.zeros(6).bool(), "signal": torch.zeros(6).bool(), "table": torch.zeros(6, 5).bool()}
+
+
+def vote(**options):
+    """The encoders and heads of a GAUGE+."""
+    whole = plus()
+    return WeightedVote(whole.encoder, whole.heads, **options).eval()
+
+
+def weighed(method):
+    """The method with weights that differ between heads and with what is observed."""
+    method.combination.offset.copy_(torch.tensor([0.3, -0.4, 0.1]))
+    method.combination.slope.copy_(0.2 * helpers.noise(3, 3))
+    return method
+
+
+def only(batch, *names):
+    """The batch with nothing observed but all of these modalities."""
+    return replace(batch, observed=NONE | {name: ~NONE[name] for name in names})
+
+
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_a_missing_modality_never_votes_and_never_teaches(batch, silent):
+    method = weighed(vote())
+    others = only(with_hidden(batch, 0.0), *(name for name in NAMES if name != NAMES[silent]))
+    before, cost = method.predict(others).logits, method.loss(others)["task"]
+    with torch.no_grad():
+        method.heads[silent].weight.fill_(50.0)
+        method.heads[silent].bias.copy_(torch.arange(3.0))
+    assert torch.equal(method.predict(others).logits, before)
+    assert torch.equal(method.loss(others)["task"], cost)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_with_one_modality_the_answer_is_its_calibrated_head(batch, name):
+    method, alone = weighed(vote()), only(with_hidden(batch, 0.0), name)
+    index = NAMES.index(name)
+    weight = (method.combination.offset[index] + method.combination.slope[index, index]).exp()
+    logits = method.heads.logits(method.encoder(alone))[:, index]
+    torch.testing.assert_close(method.predict(alone).logits.softmax(1), (weight * logits).softmax(1))
+
+
+@pytest.mark.parametrize("filling", ["noise", "nan"])
+def test_unobserved_values_never_change_votes_or_gradients(batch, filling):
+    method = weighed(vote())
+    first, second = with_hidden(batch, 0.0), with_hidden(batch, filling)
+    assert torch.equal(method.predict(second).logits, method.predict(first).logits)
+    found = gradients(method, method.loss(second)["task"])
+    assert all(gradient.isfinite().all() for gradient in found.values())
+    assert_equal(found, gradients(method, method.loss(first)["task"]))
+
+
+def test_heads_learn_alone_exactly_as_the_heads_of_gauge_plus(batch):
+    whole, method = plus(), vote()
+    assert torch.equal(method.loss(batch)["task"], whole.loss(batch)["heads"])
+    own, others = (gradients(each, each.loss(batch)[term]) for each, term in ((method, "task"), (whole, "heads")))
+    heads = {name: gradient for name, gradient in own.items() if name.startswith("heads")}
+    assert len(heads) == 6
+    assert_equal(heads, {name: others[name] for name in heads})
+
+
+def test_the_heads_of_gauge_plus_alone_are_gauge_plus_whose_network_has_no_weight(train, batch):
+    whole = plus()
+    stage, trained = (
+        last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", name, 0)
+        for name in ("gauge_plus-heads-only", "gauge_plus")
+    )
+    assert stage.settings.epochs == 0
+    assert [need.key("data") for need in stage.needs] == [trained.key("data")]
+    alone = weighed(stage.make(train, deepcopy(whole), **stage.arguments))
+    before = alone.predict(batch).logits
+    whole.combination.offset.copy_(torch.tensor([-torch.inf, *alone.combination.offset]))
+    whole.combination.slope[1:].copy_(alone.combination.slope)
+    torch.testing.assert_close(whole.predict(batch).logits, before)
+    with torch.no_grad():
+        whole.gauge.classifier.head.bias.copy_(torch.tensor([0.0, 5.0, -5.0]))
+    torch.testing.assert_close(whole.predict(batch).logits, before)
+
+
+def test_training_learns_and_validation_data_alone_decides_the_weights(train):
+    val, method = helpers.dataset("val", rows=60, seed=50), vote()
+    fit(method, train, settings=TrainSettings(epochs=12, batch_size=20, learning_rate=1e-2, masks="up-to=0.5"))
+    method.eval().prepare(train)
+    assert_equal(dict(method.combination.state_dict()), dict(vote().combination.state_dict()))
+    method.prepare(train, val)
+    answers = torch.cat([method.predict(batch).logits for batch in val.batches(20)])
+    assert (answers.argmax(1) == val.labels).float().mean() > 0.8
+    weights = {name: values.clone() for name, values in method.combination.state_dict().items()}
+    assert weights["offset"].abs().max() > 0
+    method.prepare(Dataset("train", train.inputs, train.labels.roll(1), train.observed), val)
+    assert_equal(dict(method.combination.state_dict()), weights)
+    method.prepare(train, Dataset("val", val.inputs, val.labels.roll(1), val.observed))
+    assert not torch.allclose(method.combination.offset, weights["offset"], atol=1e-2)
+
+
+def test_votes_on_corrupted_data_are_trusted_by_the_share_that_is_sound(batch):
+    assert vote().answers(batch).trust is None
+    answers = vote(corrupt=Corruption(swapped=0.2)).answers(batch)
+    torch.testing.assert_close(answers.trust, torch.full((6, 3), 0.8))
+
+
+@pytest.mark.parametrize("name", ["polymnist", "mst", "celeba", "leaf99", "ham10000", "celeba_table"])
+def test_voters_are_built_and_trained_as_gauge_plus_is(name):
+    """The same settings and the same encoder of every whole modality, in the same width."""
+    benchmark = BENCHMARKS.get(name)
+    ours, theirs = (last_stage(benchmark, row, row, 3) for row in ("late_fusion", "gauge_plus"))
+    assert ours.settings == theirs.settings
+    voters, network = ours.arguments["parts"], theirs.arguments["parts"]
+    assert voters.dim == network.dim
+    for modality, part in voters.units.items():
+        assert part in (network.units[modality], network.units[modality].options["whole"])
