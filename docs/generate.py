@@ -10,13 +10,12 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
-from gauge.experiments.manifest import VOTES
 from gauge.experiments.published import PUBLISHED
 from gauge.reports.figures import draw_lines
 from gauge.reports.tables import Table
 from report import audits, claims, comparisons, costs, estimator, plus, trust
 from report.comparisons import polymnist_methods
-from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, table_of
+from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, table_of
 from report.trust import draw_trust
 
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))

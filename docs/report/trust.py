@@ -9,13 +9,13 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from gauge.experiments.manifest import VOTES
 from report.audits import spread
 from report.results import (
     DRAWING,
     ETA,
     NOT_MEASURED,
     ROOT,
+    VOTES,
     beside,
     difference,
     measured,

@@ -146,16 +146,16 @@ class RandomViews:
     def __str__(self) -> str:
         return f"views={self.count}"
 
-    def keep(self, layout: Layout, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
-        draws = dict(zip(layout, uniform(key, len(layout)).unbind(1), strict=True))
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        draws = dict(zip(feature_counts, uniform(key, len(feature_counts)).unbind(1), strict=True))
         kept: dict[str, Tensor] = {}
-        for name, views in itertools.groupby(sorted(layout, key=_viewed), _viewed):
+        for name, views in itertools.groupby(sorted(feature_counts, key=_viewed), _viewed):
             names = list(views)
             if len(names) < self.count:
                 raise ValueError(f"{self} keeps more views of {name!r} than {names}; keep at most {len(names)}")
             ranks = torch.stack([draws[view] for view in names], 1).argsort(1).argsort(1)
             kept |= dict(zip(names, (ranks < self.count).unbind(1), strict=True))
-        return {name: kept[name] for name in layout}
+        return {name: kept[name] for name in feature_counts}
 
 
 def _viewed(modality: str) -> str:
