@@ -56,6 +56,7 @@ DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position
 MODERN = SPECIAL | {"global_attn_every_n_layers": 2, "local_attention": 8}
 TEXTS = {
     "BERT": text("Bert"),
+    "ALBERT": text("Albert", embedding_size=8),
     "BERT eager": lambda: model("Bert", "ForSequenceClassification", "eager", **WORDS),
     "RoBERTa": text("Roberta", pad_token_id=0),
     "DistilBERT": lambda: model("DistilBert", "ForSequenceClassification", num_labels=3, **DISTIL),
@@ -70,6 +71,34 @@ IMAGES = {
     "DeiT": image("DeiT"),
     "DINOv2": image("Dinov2"),
     "CLIP vision": clip_vision,
+}
+
+
+SOUND = {"conv_dim": (8, 8), "conv_stride": (4, 2), "conv_kernel": (8, 4), "num_feat_extract_layers": 2}
+POSITIONS = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "classifier_proj_size": 8}
+WHISPER = {"d_model": 16, "encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 32, "num_labels": 3}
+MEL = {"num_mel_bins": 8, "max_source_positions": 10, "classifier_proj_size": 8, "vocab_size": 20, "init_std": 0.3}
+VIDEO = {"num_frames": 2, "tubelet_size": 2}
+
+
+def siglip():
+    return model("Siglip", "ForImageClassification", vision_config=IMAGE, text_config=WORDS, num_labels=3)
+
+
+AVERAGING = {  # heads that average what the blocks return: build, inputs, positions that are never gated
+    "DINOv2": (image("Dinov2"), {"pixel_values": torch.ones(2, 3, 16, 16)}, 1),
+    "SigLIP": (siglip, {"pixel_values": torch.ones(2, 3, 16, 16)}, 0),
+    "Wav2Vec2": (text("Wav2Vec2", **SOUND, **POSITIONS), {"input_values": torch.ones(2, 400)}, 0),
+    "VideoMAE": (
+        lambda: model("VideoMAE", "ForVideoClassification", **IMAGE, **VIDEO),
+        {"pixel_values": torch.ones(2, 2, 3, 16, 16)},
+        0,
+    ),
+    "Whisper": (
+        lambda: model("Whisper", "ForAudioClassification", pad_token_id=0, **WHISPER, **MEL),
+        {"input_features": torch.ones(2, 8, 20)},
+        0,
+    ),
 }
 
 
@@ -301,6 +330,76 @@ def without_head():
 def test_what_cannot_be_gated_is_refused_by_name(build, inputs, message):
     with unchecked(), pytest.raises(ValueError, match=message):
         wrap(build()).predict(**inputs)
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_a_head_that_averages_tokens_does_not_read_closed_ones(name):
+    build, inputs, fixed = AVERAGING[name]
+    with seeded(0, name):
+        inputs = {key: torch.randn(values.shape) for key, values in inputs.items()}
+        wrapped = wrap(build().eval())
+    with torch.no_grad():
+        classifier = wrapped.read(**inputs)
+        assert (wrapped.pools, classifier.fixed) == (True, fixed)
+        moved = classifier.tokens.clone()
+        moved[:, 1] = moved[:, 1].flip(-1)
+        gates = torch.ones(classifier.visible.shape)
+        own = logits(wrapped.model(**inputs))
+        torch.testing.assert_close(classifier(classifier.tokens, attention_bias(gates)), own, rtol=1e-5, atol=1e-5)
+        assert (classifier(moved, attention_bias(gates)) - own).abs().max() > 1e-4
+        gates[:, 1] = 0.0
+        before, after = (classifier(tokens, attention_bias(gates)) for tokens in (classifier.tokens, moved))
+    torch.testing.assert_close(before, after, rtol=1e-5, atol=1e-5)
+    assert wrapped.leak == pytest.approx(0.0, abs=1e-3)
+
+
+CONVBERT = WORDS | {"embedding_size": 8, "conv_kernel_size": 3}
+
+
+def test_a_model_whose_tokens_meet_outside_of_attention_is_refused_with_the_share_that_passes():
+    with seeded(0, "ConvBERT"):
+        convolutional = model("ConvBert", "ForSequenceClassification", "eager", **CONVBERT).eval()
+    with pytest.raises(ValueError, match=r"\d+ % of a token's effect on the logits of ConvBert\w+ pass its"):
+        wrap(convolutional).predict(**batch("BERT"))
+    accepted = wrap(convolutional, max_leak=1.0)
+    accepted.predict(**batch("BERT"))
+    assert accepted.leak > 0.05
+
+
+class Skipping(nn.Module):
+    """A classifier whose head also reads its input past the blocks."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(4, 16)
+        layers = [nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0) for _ in range(2)]
+        self.blocks = nn.ModuleList(layers)
+        self.head = nn.Linear(16, 3)
+        self.passes = 0
+
+    def forward(self, x):
+        self.passes += 1  # something that is not the same in every pass
+        states = self.embed(x)
+        for block in self.blocks:
+            states = block(states)
+        return self.head(states[:, 0]) + self.passes
+
+
+def test_a_model_that_answers_differently_through_its_tokens_is_refused():
+    with (
+        unchecked(),
+        pytest.raises(ValueError, match="answers differently from the model itself, by up to 1 in a logit"),
+    ):
+        wrap(Skipping().eval()).predict(x=torch.randn(2, 5, 4))
+
+
+def test_checking_a_model_leaves_its_mode_as_it_was():
+    bert = TEXTS["BERT"]().train()
+    bert.bert.embeddings.eval()
+    wrap(bert)(**batch("BERT"))
+    assert bert.training
+    assert bert.bert.encoder.training
+    assert not bert.bert.embeddings.training
 
 
 def test_gradient_checkpointing_is_refused():

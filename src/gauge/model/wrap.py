@@ -18,31 +18,45 @@ from torch.utils.data import DataLoader
 from gauge.model.backbones.blocks import find_blocks
 from gauge.model.gates import Gate, attention_bias, normalize_scores
 from gauge.model.scoring.taylor import taylor_evidence
-from gauge.model.token_classifier import TokenClassifier, logits_of
+from gauge.model.token_classifier import TokenClassifier, check_logits, logits_of, measured_leak
 from gauge.types import Evidence, Prediction, Scorer
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+MAX_LEAK = 0.05  # share of a closed token's effect: beyond it gates do not do what they say
+
+
 def wrap(
-    model: nn.Module, *, fixed: int | None = None, gate: Gate | None = None, score: Scorer = taylor_evidence
+    model: nn.Module,
+    *,
+    fixed: int | None = None,
+    gate: Gate | None = None,
+    score: Scorer = taylor_evidence,
+    max_leak: float = MAX_LEAK,
 ) -> "Wrapped":
     """A fine-tuned classifier of Hugging Face, timm or your own, with gates.
 
     The first `fixed` positions are never gated: by default all that precede the patches of an image, and one position of a
     text. Gates start half open for a token of average score, as in the paper; `Wrapped.fit` trains their two parameters.
+
+    The first batch shows whether the model can be gated: read through its tokens it has to answer as it does by itself, and
+    of the effect of a token whose gate is closed at most the share `max_leak` may be left. Otherwise it is refused.
     """
-    return Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score)
+    return Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score, max_leak=max_leak)
 
 
 class Wrapped(nn.Module):
     """A gated classifier around `model`. All methods take the inputs of the model. Calling it returns what the model
-    returns, computed with gates, so that it can replace the model in a training loop."""
+    returns, computed with gates, so that it can replace the model in a training loop. `leak` is the share of a closed
+    token's effect that is left, None before the first batch; `pools` says whether the head reads an average of tokens,
+    which gates then weigh."""
 
-    def __init__(self, model: nn.Module, *, fixed: int | None, gate: Gate, score: Scorer) -> None:
+    def __init__(self, model: nn.Module, *, fixed: int | None, gate: Gate, score: Scorer, max_leak: float) -> None:
         super().__init__()
-        if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        decodes = any(name.rpartition(".")[2] == "decoder" for name, _ in model.named_modules())
+        if decodes and getattr(getattr(model, "config", None), "is_encoder_decoder", False):
             raise ValueError(
                 f"{type(model).__name__} is an encoder-decoder, which wrap does not support; use a classifier on the "
                 "encoder alone"
@@ -53,6 +67,8 @@ class Wrapped(nn.Module):
                 "nn.Sequential of blocks"
             )
         self.model, self.gate, self.fixed, self.score = model, gate, fixed, score
+        self.max_leak, self.pools = max_leak, False
+        self.leak: float | None = None
 
     def forward(self, *args: Any, **inputs: Any) -> Any:
         classifier = self.read(*args, **inputs)
@@ -119,7 +135,26 @@ class Wrapped(nn.Module):
             raise ValueError(
                 "gradient checkpointing repeats the forward pass without gates; call model.gradient_checkpointing_disable()"
             )
-        return TokenClassifier(self.model, args, inputs, self.fixed)
+        if self.leak is None:
+            self.leak = self._checked(args, inputs)
+        return TokenClassifier(self.model, args, inputs, self.fixed, pools=self.pools)
+
+    def _checked(self, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> float:
+        """The leak of a closed token, of a model that answers through its tokens as by itself."""
+        classifier = TokenClassifier(self.model, args, inputs, self.fixed)
+        check_logits(classifier)
+        leak = measured_leak(classifier)
+        if leak > self.max_leak:  # a head that averages tokens reads closed ones too, unless the average is weighted
+            classifier.pools = True
+            weighted = measured_leak(classifier)
+            self.pools, leak = (True, weighted) if weighted < leak else (False, leak)
+        if leak > self.max_leak:
+            raise ValueError(
+                f"{100 * leak:.0f} % of a token's effect on the logits of {type(self.model).__name__} pass its closed gate, "
+                f"more than {100 * self.max_leak:.0f} %; its tokens meet outside of full attention (convolutions, sparse "
+                "or windowed attention). Use another model, or accept it with max_leak=1"
+            )
+        return leak
 
     def _score(self, classifier: TokenClassifier) -> Evidence:
         evidence = self.score(classifier, classifier.tokens)
