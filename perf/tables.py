@@ -42,7 +42,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gauge import GaugeClassifier
 from gauge.tabular.scores import area_under_curve, scores
-from gauge.tabular.table.kinds import infer_kind
+from gauge.tabular.table.columns import infer_kind
 from gauge.training.checkpoint import write_text
 from gauge.training.provenance import commit, hardware
 
