@@ -27,6 +27,8 @@ WITHOUT_TORCH = (
     + """
 from gauge.deploy.exported import load_classifier
 from gauge.cli.tables import predict
+from gauge.tabular.table.columns import kinds
+assert len(kinds()) >= 4
 """
 )
 

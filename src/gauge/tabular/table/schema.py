@@ -147,8 +147,8 @@ class Schema:
         """The rows as tensors. A column that the table lacks counts as missing; most of them have to be there. In training
         many unreadable values are an error; afterwards every one of them counts as missing, however many rows there are."""
         encoded = encode_rows(self.columns, frame, files, training=training)
-        inputs = {modality: torch.from_numpy(values) for modality, (values, _) in encoded.items()}
-        observed = {modality: torch.from_numpy(flags) for modality, (_, flags) in encoded.items()}
+        inputs = {modality: _tensor(values) for modality, (values, _) in encoded.items()}
+        observed = {modality: _tensor(flags) for modality, (_, flags) in encoded.items()}
         empty = ~torch.cat([_per_column(flags) for flags in observed.values()], 1).any(1)
         return Encoded(inputs, observed, empty.numpy())
 
@@ -189,6 +189,11 @@ def _check_encoder(name: str, kind: str) -> None:
             f"pretrained encoders read columns of kind {' and '.join(readable)}, but {name!r} is of kind {kind!r}; remove "
             "it from encoders=, or set its kind in columns="
         )
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """Sharing memory with the array, unless that may not be written to, as some of pandas may not."""
+    return torch.from_numpy(np.require(array, requirements="W"))
 
 
 def _per_column(flags: Tensor) -> Tensor:
