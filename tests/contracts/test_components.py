@@ -1,4 +1,4 @@
-"""Every registered encoder, scorer, kind of column and benchmark keeps its contract; a new file is picked up by being there."""
+"""Every registered encoder, scorer, kind of column and benchmark keeps its contract; a new file is found by being there."""
 
 import inspect
 from dataclasses import is_dataclass

@@ -1,4 +1,4 @@
-"""A kind of column from a file of one's own: recognised, learned from, explained, saved, served, and nothing else changes."""
+"""A kind of column from a file of one's own: recognised, learned from, explained, saved and served without other edits."""
 
 import json
 
