@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain
-from gauge.reports.evidence import GridImage, RowEvidence, Unit
+from gauge.reports.evidence import GridImage, RowEvidence, State, Unit
 from gauge.tabular.evidence.cell_trust import Trust
 from gauge.tabular.evidence.effects import Piece, column_effects, missing_values, piece_effects
 from gauge.tabular.evidence.explanation import TITLE
@@ -159,8 +159,8 @@ class Reader:
     def _parts(
         self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]
     ) -> list[ColumnPart | None]:
-        """What every unit stands for, in the order of the units; None for the padding of a text
-        and for whole units."""
+        """What every unit stands for, in the order of the units; None for the padding of a text and for
+        whole units."""
         parts: list[ColumnPart | None] = []
         if self.schema.table:
             for cell, value, flag in zip(self.schema.table, inputs["table"], observed["table"], strict=True):
