@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:  # nothing here needs torch
     from gauge.experiments.benchmarks import Benchmark
     from gauge.experiments.plans import Plan
-    from gauge.tabular.table.columns import Column
     from gauge.types import Encoder, Imputer, Method, Scorer
 
 T = TypeVar("T")
@@ -87,7 +86,8 @@ PLANS: "Kind[Plan]" = Kind("plan", "gauge.experiments.plans")
 IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
 ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.model.encoders")
 SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.model.scoring")
-COLUMNS: "Kind[type[Column]]" = Kind("kind of column", "gauge.tabular.table.columns")
+COLUMNS: Kind[Any] = Kind("kind of column", "gauge.tabular.table.columns")
+"""Without their type, as trained stages depend on all that is imported here, also for type checkers."""
 
 KINDS: dict[str, Kind[Any]] = {f"{kind.noun}s": kind for kind in (BENCHMARKS, METHODS, IMPUTERS, ENCODERS, SCORERS)}
 """What `gauge list` shows."""

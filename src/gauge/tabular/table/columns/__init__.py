@@ -32,6 +32,7 @@ IGNORE = "ignore"  # in place of a kind
 IMAGE_SIDE = 64  # pixels
 MAX_UNREADABLE = 0.1  # share of unreadable values in a training column that count as missing; more are an error
 MAX_CHARACTERS = 100_000  # of a value in a request
+MIN_IDENTIFIERS = 20  # values; with fewer, that all are different means little
 FINE_COLUMNS = 500  # numbers and categories that have a unit each; more are one unit in all, as attention is quadratic
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from gauge.tabular.table.columns import (
     DEFAULT_OPTIONS,
+    MIN_IDENTIFIERS,
     Cell,
     Guess,
     ImageFiles,
@@ -26,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 MAX_CATEGORIES = 255  # per column; rarer ones count as missing
 MAX_CHARACTERS = 1000  # of a category in a request
-MIN_IDENTIFIERS = 20  # values; with fewer, that all are different means little
 
 
 @dataclass(frozen=True)

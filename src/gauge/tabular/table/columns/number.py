@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri
 from gauge.tabular.table.columns import (
     DEFAULT_OPTIONS,
     MAX_UNREADABLE,
+    MIN_IDENTIFIERS,
     Cell,
     Guess,
     ImageFiles,
@@ -26,7 +27,6 @@ __all__ = ["Number"]
 
 NUM_QUANTILES = 65  # that describe a column
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
-MIN_IDENTIFIERS = 20  # values; with fewer, that all are different means little
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
 
 
