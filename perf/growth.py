@@ -26,7 +26,7 @@ def measured(columns: int, rows: int) -> dict[str, float]:
     """A batch of `rows` rows of a table of numbers."""
     values = np.random.default_rng(0).normal(size=(rows, columns)).astype(np.float32)
     frame = pd.DataFrame(values, columns=[f"number{index}" for index in range(columns)])
-    schema = Schema.of(frame)
+    schema = Schema.from_frame(frame)
     encoded = schema.encode(frame)
     train = encoded.dataset("train", np.arange(rows), np.arange(rows) % 2)
     model = build(schema, 2, SIZES["small"], gating=Gating())

@@ -29,7 +29,7 @@ def train(batch: int, epochs: int) -> None:
     torch.manual_seed(0)
     values = np.random.default_rng(0).normal(size=(ROWS, COLUMNS))
     frame = pd.DataFrame(values, columns=[f"number{index}" for index in range(COLUMNS)])
-    schema = Schema.of(frame)
+    schema = Schema.from_frame(frame)
     split = schema.encode(frame).dataset("train", np.arange(ROWS), (values[:, 0] > 0).astype(int))
     model = Weighted(build(schema, 2, SIZES["small"]), torch.ones(ROWS))
     progress = fit(model, split, settings=TrainSettings(epochs=epochs, batch_size=batch, masks=UpTo(0.5)))

@@ -50,8 +50,8 @@ def measure(name: str, seed: int) -> dict[str, object]:
         frame = planted() if name == "planted" else read(name)[0]
     order = np.random.default_rng(seed).permutation(len(frame))
     learned, new = np.split(order, [round(LEARNED * len(frame))])
-    schema = Schema.of(frame.iloc[learned])
-    rows = Rows.of(schema, frame, schema.encode(frame))
+    schema = Schema.from_frame(frame.iloc[learned])
+    rows = Rows.from_frame(schema, frame, schema.encode(frame))
     started = time.process_time()
     trust = Trust.fit(rows.take(learned), seed)
     seconds = time.process_time() - started

@@ -31,9 +31,9 @@ from PIL import Image
 
 from gauge import GaugeClassifier
 from gauge.experiments.recording import origin, write_record
+from gauge.tabular.table.columns import infer_kind
 from gauge.tabular.table.files import read_rows
 from gauge.tabular.table.inspection import inspect_table
-from gauge.tabular.table.kinds import infer_kind
 from gauge.tabular.table.schema import Schema
 
 ROWS = 80
@@ -336,7 +336,7 @@ class Fuzz:
         values = [draw.choice(cells if draw.random() < 0.1 else usual) for _ in range(30)]
         frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "y": range(30, 0, -1)})
         infer_kind(frame["y"])
-        encoded = Schema.of(frame).encode(frame, training=True)
+        encoded = Schema.from_frame(frame).encode(frame, training=True)
         finite = all(values.float().isfinite().all() for values in encoded.inputs.values())
         return ("answered with a warning" if self.warned.count else "answered") if finite else "NaN"
 

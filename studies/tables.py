@@ -42,7 +42,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gauge import GaugeClassifier
 from gauge.experiments.recording import origin, write_lines
-from gauge.tabular.table.kinds import infer_kind
+from gauge.tabular.table.columns import infer_kind
 from gauge.training.metrics import area_under_curve, bootstrap, scores
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"

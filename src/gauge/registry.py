@@ -83,6 +83,8 @@ METHODS: "Kind[type[Method]]" = Kind("method", "gauge.methods")
 IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
 ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.model.encoders")
 SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.model.scoring")
+COLUMNS: Kind[Any] = Kind("kind of column", "gauge.tabular.table.columns")
+"""Without their type, as trained stages depend on all that is imported here, also for type checkers."""
 
 KINDS: dict[str, Kind[Any]] = {
     "benchmarks": Kind("benchmark", "gauge.experiments.benchmarks"),

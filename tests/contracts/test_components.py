@@ -1,6 +1,7 @@
-"""Every registered encoder, scorer and benchmark keeps its contract; a new file is picked up by being there."""
+"""Every registered encoder, scorer, kind of column and benchmark keeps its contract; a new file is found by being there."""
 
 import inspect
+from dataclasses import is_dataclass
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from helpers import DIM, network
 
 from gauge.experiments.benchmarks import BENCHMARKS, StageSettings
 from gauge.masks import parse_protocols
-from gauge.registry import ENCODERS, IMPUTERS, KINDS, METHODS, SCORERS
+from gauge.registry import COLUMNS, ENCODERS, IMPUTERS, KINDS, METHODS, SCORERS
+from gauge.tabular.table.columns import Cell, Content
 from gauge.training.metrics import METRICS
 from gauge.types import Encoder, Imputer, Method, Scorer
 
@@ -48,6 +50,15 @@ def test_a_scorer_takes_every_option_and_leaves_no_graph(name):
         assert evidence.scores.shape == (4, 7)
         assert not evidence.scores.requires_grad
         assert not evidence.logits.requires_grad
+
+
+@pytest.mark.parametrize("name", COLUMNS.names())
+def test_a_kind_of_column_has_its_name_and_is_a_cell_or_a_content_that_json_can_hold(name):
+    kind = COLUMNS.get(name)
+    assert kind.kind == name
+    assert issubclass(kind, Cell) != issubclass(kind, Content)
+    assert is_dataclass(kind)
+    assert 10 < len(COLUMNS.describe(name)) <= 130
 
 
 @pytest.mark.parametrize("name", BENCHMARKS.names())

@@ -24,19 +24,19 @@ def planted(rows: int = 600, seed: int = 0) -> pd.DataFrame:
 
 
 def cells_of(frame: pd.DataFrame, schema: Schema) -> np.ndarray:
-    return Rows.of(schema, frame, schema.encode(frame)).cells
+    return Rows.from_frame(schema, frame, schema.encode(frame)).cells
 
 
 @pytest.fixture(scope="module")
 def schema():
-    return Schema.of(planted())
+    return Schema.from_frame(planted())
 
 
 @pytest.fixture(scope="module")
 def trust(schema):
     frame = planted()
     with unchecked():
-        return Trust.fit(Rows.of(schema, frame, schema.encode(frame)), 0)
+        return Trust.fit(Rows.from_frame(schema, frame, schema.encode(frame)), 0)
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +97,9 @@ def test_saved_trust_is_the_same(trust, schema, fresh):
 
 def test_few_rows_and_a_single_column_have_no_trust(schema):
     frame = planted()[:40]
-    assert Trust.fit(Rows.of(schema, frame, schema.encode(frame)), 0) is None
-    one = Schema.of(planted()[["x"]])
-    assert Trust.fit(Rows.of(one, planted(), one.encode(planted())), 0) is None
+    assert Trust.fit(Rows.from_frame(schema, frame, schema.encode(frame)), 0) is None
+    one = Schema.from_frame(planted()[["x"]])
+    assert Trust.fit(Rows.from_frame(one, planted(), one.encode(planted())), 0) is None
 
 
 @pytest.fixture(scope="module")

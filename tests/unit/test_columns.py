@@ -10,10 +10,11 @@ import torch
 from helpers import unchecked
 from PIL import Image
 
-from gauge.tabular.table.columns import CATEGORIES, Category, ImageFiles, Number, missing
+from gauge.tabular.table.columns import ImageFiles, infer_kind, missing
+from gauge.tabular.table.columns.category import MAX_CATEGORIES, Category
+from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file
 from gauge.tabular.table.inspection import inspect_table
-from gauge.tabular.table.kinds import infer_kind
 from gauge.tabular.table.numbers import plain
 from gauge.tabular.table.schema import Schema
 
@@ -53,25 +54,25 @@ def test_nan_none_nat_blanks_and_words_for_unknown_are_missing_and_nothing_else_
 
 def test_a_number_comes_back_as_text_and_an_outlier_is_clipped():
     values = pd.Series(np.r_[np.arange(100.0), 1e9], name="dose")
-    column = Number.of(values)
-    codes = column.encode(values)
+    column = Number.from_column(values)
+    codes = column.numbers(values)
     assert np.abs(codes).max() < 4
     assert (np.diff(codes) >= 0).all()
     assert float(column.decode(codes[40])) == pytest.approx(40, abs=1)
-    assert np.isnan(column.encode(pd.Series([None, ""], dtype=object))).all()
+    assert np.isnan(column.numbers(pd.Series([None, ""], dtype=object))).all()
 
 
 def test_a_date_is_a_number_that_comes_back_as_a_date():
-    column = Number.of(pd.Series(["2020-01-01", "2020-01-31", "2020-03-01"], name="visit"))
-    assert column.decode(column.encode(pd.Series(["2020-01-31"]))[0]) == "2020-01-31"
+    column = Number.from_column(pd.Series(["2020-01-01", "2020-01-31", "2020-03-01"], name="visit"))
+    assert column.decode(column.numbers(pd.Series(["2020-01-31"]))[0]) == "2020-01-31"
     with pytest.raises(ValueError, match="row 0: 'soon' is not a date"):
-        column.encode(pd.Series(["soon"], name="visit"), training=True)
+        column.numbers(pd.Series(["soon"], name="visit"), training=True)
 
 
 def test_a_category_not_seen_in_training_is_missing_and_reported(caplog):
-    column = Category.of(pd.Series(["m", "f", "m"], name="sex"))
+    column = Category.from_column(pd.Series(["m", "f", "m"], name="sex"))
     with caplog.at_level(logging.WARNING):
-        codes = column.encode(pd.Series(["f", "x", None], name="sex"))
+        codes = column.numbers(pd.Series(["f", "x", None], name="sex"))
     assert codes[0] == 0
     assert np.isnan(codes[1:]).all()
     assert "'sex': 1 values were not seen in training" in caplog.text
@@ -79,18 +80,18 @@ def test_a_category_not_seen_in_training_is_missing_and_reported(caplog):
 
 
 def test_integers_as_categories_are_the_same_where_missing_cells_make_them_floats():
-    column = Category.of(pd.Series([1.0, 2.0, np.nan], name="ward"))
+    column = Category.from_column(pd.Series([1.0, 2.0, np.nan], name="ward"))
     assert column.words == ("1", "2")
-    assert column.encode(pd.Series([2, 1], name="ward")).tolist() == [1, 0]
+    assert column.numbers(pd.Series([2, 1], name="ward")).tolist() == [1, 0]
 
 
 def test_rare_categories_beyond_the_limit_count_as_missing(caplog):
-    values = [f"c{i}" for i in range(CATEGORIES + 10)] + ["c0", "c1"]
-    column = Category.of(pd.Series(values, name="city"))
-    assert len(column.words) == CATEGORIES
+    values = [f"c{i}" for i in range(MAX_CATEGORIES + 10)] + ["c0", "c1"]
+    column = Category.from_column(pd.Series(values, name="city"))
+    assert len(column.words) == MAX_CATEGORIES
     assert {"c0", "c1"} <= set(column.words)
     with caplog.at_level(logging.WARNING):
-        column.encode(pd.Series(values, name="city"), training=True)
+        column.numbers(pd.Series(values, name="city"), training=True)
     assert caplog.text.count("'city'") == 1, "the column was reported when it was learned"
 
 
@@ -98,11 +99,11 @@ def test_text_in_a_column_of_numbers_is_refused_with_column_row_and_cure():
     for value in ("old", np.inf):
         frame = pd.DataFrame({"age": [4, value]})
         with pytest.raises(ValueError, match=f"column 'age', row 1: '{value}' is not a number; fix them, leave"):
-            Schema.of(frame, {"age": "number"}).encode(frame, training=True)
+            Schema.from_frame(frame, {"age": "number"}).encode(frame, training=True)
 
 
 def test_an_unreadable_value_is_missing_and_reported_however_many_rows_are_asked(caplog):
-    schema = Schema.of(pd.DataFrame({"age": [1, 2, 3], "sex": ["f", "m", "f"]}))
+    schema = Schema.from_frame(pd.DataFrame({"age": [1, 2, 3], "sex": ["f", "m", "f"]}))
     for rows in (1, 2, 50):
         caplog.clear()
         ages: list = [*range(rows - 1), "old"]
@@ -113,7 +114,7 @@ def test_an_unreadable_value_is_missing_and_reported_however_many_rows_are_asked
 
 
 def test_dates_for_a_column_of_numbers_are_refused_and_so_are_numbers_for_dates():
-    schema = Schema.of(pd.DataFrame({"dose": [1, 2, 3], "day": ["2020-01-01", "2020-02-01", "2020-03-01"]}))
+    schema = Schema.from_frame(pd.DataFrame({"dose": [1, 2, 3], "day": ["2020-01-01", "2020-02-01", "2020-03-01"]}))
     days = ["2020-01-01", "2021-01-01"]
     for given in (pd.to_datetime(days), days, [pd.Timestamp(day).date() for day in days]):
         with pytest.raises(
@@ -133,7 +134,7 @@ def test_a_few_typos_among_numbers_and_a_few_broken_images_are_missing_and_repor
     frame = pd.DataFrame({"size": sizes, "photo": [f"{row % 20}.png" for row in range(30)]})
     assert infer_kind(frame["size"])[0] == "number"
     with caplog.at_level(logging.WARNING):
-        encoded = Schema.of(frame).encode(frame, ImageFiles(tmp_path), training=True)
+        encoded = Schema.from_frame(frame).encode(frame, ImageFiles(tmp_path), training=True)
     assert torch.nonzero(~encoded.observed["table"][:, 0]).flatten().tolist() == [5]
     assert torch.nonzero(~encoded.observed["image0"]).flatten().tolist() == [3, 23]
     assert "column 'size', row 5: '~5' is not a number; counted as missing" in caplog.text
@@ -141,7 +142,7 @@ def test_a_few_typos_among_numbers_and_a_few_broken_images_are_missing_and_repor
 
 
 def test_a_table_without_rows_is_no_rows(tmp_path):
-    schema = Schema.of(pd.DataFrame({"age": [1, 2], "photo": ["a.png", "b.png"]}))
+    schema = Schema.from_frame(pd.DataFrame({"age": [1, 2], "photo": ["a.png", "b.png"]}))
     assert len(schema.encode(pd.DataFrame({"age": []})).empty) == 0
 
 
@@ -150,7 +151,7 @@ def test_every_modality_has_its_flags_and_rows_without_values_are_found(tmp_path
     frame = pd.DataFrame(
         {"age": [30, None, 50], "photo": ["a.png", None, "b.png"], "note": ["red skin now", None, "no pain"]}
     )
-    schema = Schema.of(frame, {"note": "text"})
+    schema = Schema.from_frame(frame, {"note": "text"})
     encoded = schema.encode(frame, ImageFiles(tmp_path))
     assert encoded.observed["table"].tolist() == [[True], [False], [True]]
     assert encoded.observed["image0"].tolist() == [True, False, False]
@@ -161,7 +162,7 @@ def test_every_modality_has_its_flags_and_rows_without_values_are_found(tmp_path
 
 
 def test_an_image_without_a_file_is_missing_and_counted(tmp_path, caplog):
-    schema = Schema.of(pd.DataFrame({"photo": ["x.png", "y.png"]}))
+    schema = Schema.from_frame(pd.DataFrame({"photo": ["x.png", "y.png"]}))
     with caplog.at_level(logging.WARNING):
         encoded = schema.encode(pd.DataFrame({"photo": ["x.png", "y.png"]}), ImageFiles(tmp_path))
     assert encoded.empty.all()
@@ -174,7 +175,7 @@ def test_the_bytes_of_images_are_images_and_other_bytes_are_categories(form):
     for shade, file in enumerate(files):
         Image.new("RGB", (4, 4), (60 * shade, 0, 0)).save(file, form)
     frame = pd.DataFrame({"scan": [file.getvalue() for file in files], "code": [b"a", b"b", b"a"]})
-    schema = Schema.of(frame)
+    schema = Schema.from_frame(frame)
     assert [column.kind for column in schema.columns] == ["image", "category"]
     assert schema.encode(frame).observed["image0"].all()
     assert not inspect_table(frame).problems
@@ -190,7 +191,7 @@ def test_an_unreadable_image_is_reported_by_column_row_and_number(tmp_path):
     with pytest.raises(
         ValueError, match="column 'photo', row 7: .*cannot be read as an image.*, and 1 more cannot be read; fix them"
     ):
-        Schema.of(frame).encode(frame, ImageFiles(tmp_path), training=True)
+        Schema.from_frame(frame).encode(frame, ImageFiles(tmp_path), training=True)
 
 
 def test_a_schema_that_went_through_json_encodes_the_same():
@@ -202,7 +203,7 @@ def test_a_schema_that_went_through_json_encodes_the_same():
             "day": ["2020-01-02", "2021-03-04"] * 20,
         }
     )
-    schema = Schema.of(frame)
+    schema = Schema.from_frame(frame)
     again = Schema.from_json(schema.to_json())
     assert again == schema
     first, second = schema.encode(frame), again.encode(frame)
@@ -210,7 +211,7 @@ def test_a_schema_that_went_through_json_encodes_the_same():
 
 
 def test_a_column_that_the_table_lacks_is_missing_in_every_row(caplog):
-    schema = Schema.of(pd.DataFrame({"age": [1, 2], "sex": ["f", "m"]}))
+    schema = Schema.from_frame(pd.DataFrame({"age": [1, 2], "sex": ["f", "m"]}))
     with caplog.at_level(logging.WARNING):
         encoded = schema.encode(pd.DataFrame({"age": [1, 2]}))
     assert encoded.observed["table"].tolist() == [[True, False]] * 2
@@ -220,13 +221,13 @@ def test_a_column_that_the_table_lacks_is_missing_in_every_row(caplog):
 def test_a_wrong_kind_or_column_is_refused_before_anything_is_read():
     frame = pd.DataFrame({"age": [1, 2]})
     with pytest.raises(ValueError, match="there is no column 'agee'; did you mean 'age'"):
-        Schema.of(frame, {"agee": "number"})
+        Schema.from_frame(frame, {"agee": "number"})
     with pytest.raises(ValueError, match="there is no kind of column 'nmber'; did you mean 'number'"):
-        Schema.of(frame, {"age": "nmber"})
+        Schema.from_frame(frame, {"age": "nmber"})
     with unchecked(), pytest.raises(ValueError, match="there is no kind of column None; known: number, category"):
-        Schema.of(frame, {"age": None})
+        Schema.from_frame(frame, {"age": None})
     with pytest.raises(ValueError, match="no column can be used .'age': as specified.; give"):
-        Schema.of(frame, {"age": "ignore"})
+        Schema.from_frame(frame, {"age": "ignore"})
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl"])

@@ -156,7 +156,7 @@ def test_trees_whose_text_was_changed_are_refused(model, tmp_path):
 
 
 def test_experts_that_read_no_column_are_left_out_or_refused():
-    schema = Schema.of(pd.DataFrame({"notes": [f"as seen on day {number}" for number in range(30)]}))
+    schema = Schema.from_frame(pd.DataFrame({"notes": [f"as seen on day {number}" for number in range(30)]}))
     assert choose_experts("auto", schema) == ("network", "linear")
     with pytest.raises(ValueError, match="experts='trees' reads no column of this table .text.; add 'network'"):
         choose_experts("trees", schema)

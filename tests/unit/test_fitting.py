@@ -27,7 +27,7 @@ def stages():
         seed=0,
         seconds=None,
     )
-    return plan(Schema.of(frame), 2, recipe, recipe.settings(rows=4), torch.ones(4))
+    return plan(Schema.from_frame(frame), 2, recipe, recipe.settings(rows=4), torch.ones(4))
 
 
 def test_fine_tuning_has_a_quarter_of_the_rate_and_a_fifth_of_the_epochs_of_the_backbone(stages):

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gauge.tabular.table.columns import Number
+from gauge.tabular.table.columns import infer_kind
+from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.inspection import inspect_table
-from gauge.tabular.table.kinds import infer_kind
 from gauge.tabular.table.numbers import Writing, plain
 from gauge.tabular.table.schema import Schema
 
@@ -37,7 +37,7 @@ from gauge.tabular.table.schema import Schema
 def test_numbers_in_texts_are_read_and_the_guess_is_named(texts, numbers, note):
     column = pd.Series(texts)
     assert infer_kind(column) == ("number", note)
-    assert Writing.of(column).read(column).tolist() == numbers
+    assert Writing.from_values(column).read(column).tolist() == numbers
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_numbers_in_texts_are_read_and_the_guess_is_named(texts, numbers, note):
 def test_dates_are_read_in_their_order_of_day_and_month(texts, note):
     column = pd.Series(texts, name="day")
     assert infer_kind(column) == ("number", note)
-    assert Number.of(column).writing.read(column).tolist() == [18627, 18659]
+    assert Number.from_column(column).writing.read(column).tolist() == [18627, 18659]
 
 
 def test_iso_dates_are_read_in_any_column_of_dates_and_others_are_named_with_an_example(caplog):
-    column = Number.of(pd.Series(["31.12.2020", "1.2.2021"], name="day"))
+    column = Number.from_column(pd.Series(["31.12.2020", "1.2.2021"], name="day"))
     with caplog.at_level(logging.WARNING):
         days = column._read(pd.Series(["2020-12-31", "2021-02-01 00:00", "2021/02/01"], name="day"), training=False)
     np.testing.assert_array_equal(days, [18627, 18659, np.nan])
@@ -68,7 +68,7 @@ def test_iso_dates_are_read_in_any_column_of_dates_and_others_are_named_with_an_
 
 @pytest.mark.parametrize("period", ["2020-01", "2021", "2020-01-31", "2020-01-31 12:00"])
 def test_a_period_is_the_day_on_which_it_starts_as_its_text_is(period):
-    column = Number.of(pd.Series(["2019-01-01", "2022-01-01"], name="day"))
+    column = Number.from_column(pd.Series(["2019-01-01", "2022-01-01"], name="day"))
     (given,) = column._read(plain(pd.Series([pd.Period(period)], name="day")), training=False)
     (written,) = column._read(pd.Series([period], name="day"), training=False)
     assert given == np.floor(written)
@@ -79,9 +79,9 @@ def test_an_order_of_day_and_month_that_cannot_be_known_is_called_a_guess():
 
 
 def test_what_is_written_in_another_way_than_in_training_is_missing_not_misread(caplog):
-    column = Number.of(pd.Series(["1.200,50 €", "7,25 €", "8 €"], name="price"))
+    column = Number.from_column(pd.Series(["1.200,50 €", "7,25 €", "8 €"], name="price"))
     with caplog.at_level(logging.WARNING):
-        codes = column.encode(pd.Series(["7.25 €", "$8", "1.200 €", "9"], name="price"))
+        codes = column.numbers(pd.Series(["7.25 €", "$8", "1.200 €", "9"], name="price"))
     assert np.isnan(codes).tolist() == [True, True, False, False]
     assert "column 'price', row 0: '7.25 €' is not a number, and 1 more cannot be read" in caplog.text
 
@@ -92,7 +92,7 @@ def test_different_units_and_letters_here_and_there_are_not_one_number(texts):
 
 
 def test_a_unit_that_training_did_not_have_is_missing_not_misread(caplog):
-    column = Number.of(pd.Series(["12 kg", "80 kg", "95 kg"], name="weight"))
+    column = Number.from_column(pd.Series(["12 kg", "80 kg", "95 kg"], name="weight"))
     with caplog.at_level(logging.WARNING):
         assert np.isnan(column._read(pd.Series(["500 g"], name="weight"), training=False)).all()
     assert "'500 g' is not a number" in caplog.text
@@ -131,7 +131,7 @@ def test_inspect_and_fit_name_every_guess():
     printed = inspect_table(frame).text()
     for guess in ("running numbers", "decimal comma; 'unknown' counts as missing", "read as codes", "dates, day first"):
         assert guess in printed
-    assert "read as guessed: price (numbers with a decimal comma)" in Schema.of(frame).summary()
+    assert "read as guessed: price (numbers with a decimal comma)" in Schema.from_frame(frame).summary()
 
 
 def test_cells_of_any_type_are_texts_numbers_dates_or_missing():
@@ -171,7 +171,7 @@ def test_cells_of_any_type_are_texts_numbers_dates_or_missing():
 )
 def test_a_column_of_any_type_becomes_finite_codes(values):
     frame = pd.DataFrame({"x": values, "sex": ["f", "m"] * 15})
-    schema = Schema.of(frame)
+    schema = Schema.from_frame(frame)
     encoded = schema.encode(frame)
     assert [column.name for column in schema.columns] == ["x", "sex"]
     assert encoded.inputs["table"].isfinite().all()

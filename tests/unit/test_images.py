@@ -11,8 +11,8 @@ from PIL import Image
 
 from gauge.data.images import open_image
 from gauge.tabular.table.arrays import encode_rows
-from gauge.tabular.table.columns import Image as ImageColumn
 from gauge.tabular.table.columns import ImageFiles
+from gauge.tabular.table.columns.image import Image as ImageColumn
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from gauge import GaugeClassifier
 from gauge.cli.main import app
 from gauge.model.encoders._pretrained import AT_ONCE, PretrainedGrid, PretrainedTokens
-from gauge.tabular.table.columns import PretrainedText
+from gauge.tabular.table.columns import ReadOptions
+from gauge.tabular.table.columns.text import PretrainedText
 from gauge.tabular.table.pretrained import Pretrained
 from gauge.tabular.table.schema import Schema
 
@@ -90,7 +91,7 @@ def fitted(table, images, models):
 @pytest.fixture
 def texts(models):
     column = pd.Series(["Itches a lot", "grew fast , at night", None, "bleeds"], name="notes")
-    return PretrainedText.of(column, models["notes"])
+    return PretrainedText.from_column(column, ReadOptions(models["notes"]))
 
 
 def test_a_pretrained_encoder_is_not_changed_by_training(fitted, models):
@@ -167,10 +168,10 @@ def test_a_text_is_read_as_the_model_alone_would_read_it(texts, models):
 
 
 def test_a_tokenizer_without_special_tokens_gets_none_and_a_long_text_is_cut(models):
-    model = Pretrained.of_text(models["notes"])
+    model = Pretrained.for_texts(models["notes"])
     encoder = PretrainedTokens(model.network(weights=False), 3)
     assert encoder(torch.tensor([[5, 0, 0], [5, 6, 7]]), torch.ones(2).bool()).shape == (2, 3, 16)
-    assert PretrainedText.of(pd.Series(["a " * 90]), models["notes"]).length == 64
+    assert PretrainedText.from_column(pd.Series(["a " * 90]), ReadOptions(models["notes"])).length == 64
 
 
 def test_imputed_words_are_decoded_from_their_numbers(texts):
@@ -180,7 +181,7 @@ def test_imputed_words_are_decoded_from_their_numbers(texts):
 
 
 def test_parts_of_an_image_come_row_by_row_without_cls_and_normalised_as_the_model_expects(models):
-    model = Pretrained.of_image(models["photo"])
+    model = Pretrained.for_images(models["photo"])
     assert (model.side, model.mean, model.std) == (32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
     encoder = PretrainedGrid(model.network(weights=True), model.side, model.mean, model.std)
     pixels = torch.rand(2, 3, 32, 32)
@@ -193,7 +194,7 @@ def test_parts_of_an_image_come_row_by_row_without_cls_and_normalised_as_the_mod
 def test_networks_with_feature_maps_are_averaged_to_the_same_grid(tmp_path):
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 24], depths=[1, 1], layer_type="basic")
     transformers.ResNetModel(config).save_pretrained(tmp_path)
-    model = Pretrained.of_image(str(tmp_path))
+    model = Pretrained.for_images(str(tmp_path))
     assert (model.side, model.mean) == (224, (0.5, 0.5, 0.5))
     encoder = PretrainedGrid(model.network(weights=True), 72)
     many = torch.rand(1, 3, 72, 72).expand(AT_ONCE + 1, -1, -1, -1)
@@ -205,7 +206,7 @@ def test_networks_with_feature_maps_are_averaged_to_the_same_grid(tmp_path):
 
 def test_half_precision_weights_are_read_as_floats(models, tmp_path):
     transformers.AutoModel.from_pretrained(models["photo"]).half().save_pretrained(tmp_path)
-    model = Pretrained.of_image(str(tmp_path))
+    model = Pretrained.for_images(str(tmp_path))
     for weights in (True, False):
         assert {values.dtype for values in model.network(weights=weights).parameters()} == {torch.float32}
 
@@ -260,14 +261,14 @@ def test_code_that_comes_with_a_model_is_never_run(models, tmp_path):
     (tmp_path / "own" / "config.json").write_text(json.dumps(config))
     (tmp_path / "own" / "code.py").write_text("raise SystemExit('ran')")
     with pytest.raises(ValueError, match="no config can be read from"):
-        Pretrained.of_image(str(tmp_path / "own"))
+        Pretrained.for_images(str(tmp_path / "own"))
 
 
 def test_without_transformers_the_extra_is_named_and_other_tables_are_served(table, models, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ValueError, match=r"encoders need transformers; install it with: pip install 'gauge-ml\[hf\]'"):
         fit(table[["notes", "diagnosis"]], encoders={"notes": models["notes"]})
-    assert Schema.of(table[["notes"]]).columns[0].kind == "text"
+    assert Schema.from_frame(table[["notes"]]).columns[0].kind == "text"
 
 
 def test_the_command_line_names_encoders_by_column(table, models, tmp_path):
@@ -315,6 +316,6 @@ def test_loading_never_reaches_the_network(table, models, tmp_path, monkeypatch)
     ],
 )
 def test_configs_ask_for_nothing_from_elsewhere_and_for_bounded_sizes(models, change, message):
-    config = Pretrained.of_image(models["photo"]).config
+    config = Pretrained.for_images(models["photo"]).config
     with pytest.raises(ValueError, match=message):
         Pretrained("saved", {**config, **change}).network(weights=False)

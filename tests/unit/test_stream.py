@@ -113,9 +113,9 @@ def test_a_table_in_files_fits_the_classifier_that_memory_fits(frame, files, pat
 
 
 def test_the_network_learns_from_all_rows_and_everything_else_from_a_sample(frame, files, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.table.stream.SAMPLE", 60)
+    monkeypatch.setattr("gauge.tabular.table.stream.MAX_SAMPLE_ROWS", 60)
     monkeypatch.setattr("gauge.tabular.table.stream.ROWS_AT_ONCE", 11)
-    stream = Stream.of(files / "part-*.parquet", "ill", None, 3)
+    stream = Stream.from_files(files / "part-*.parquet", "ill", None, 3)
     assert stream.sample.equals(frame.loc[stream.sample.index])
     assert len(stream.sample) == 60
     assert stream.labels.iloc[stream.codes].tolist() == frame["ill"].tolist()
@@ -155,7 +155,7 @@ def test_labels_that_arrive_in_parts_are_the_classes_of_labels_in_memory(values,
     table = read_table_file(tmp_path)
     _, labels, _ = drop_unlabelled(table, table["y"], np.ones(len(table)))
     expected = class_numbers(labels)
-    classes, numbers = Stream.of(tmp_path, "y", None, 0).class_numbers()
+    classes, numbers = Stream.from_files(tmp_path, "y", None, 0).class_numbers()
     assert classes.dtype == expected[0].dtype
     assert (
         set(classes.tolist()) <= {value for part in values for value in part if value is not pd.NA} or suffix == ".csv"
@@ -184,7 +184,7 @@ def test_labels_that_are_no_classes_are_found_across_parts(lines, message, tmp_p
     for number, line in enumerate(lines):
         (tmp_path / f"part-{number}.jsonl").write_text(line)
     with pytest.raises(ValueError, match=message):
-        Stream.of(tmp_path, "y", None, 0)
+        Stream.from_files(tmp_path, "y", None, 0)
 
 
 def test_labels_of_a_table_in_files_are_one_of_its_columns(files):

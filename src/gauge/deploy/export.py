@@ -25,7 +25,6 @@ from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
 from gauge.tabular.estimator import GaugeClassifier
 from gauge.tabular.experts.ensemble import Ensemble
-from gauge.tabular.table.columns import PretrainedText
 from gauge.types import Batch, Imputer
 
 logger = logging.getLogger(__name__)
@@ -116,11 +115,8 @@ def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlu
             f"only networks can be exported, this classifier has {', '.join(model.experts_)}; fit it with 'network'"
         )
     for column in model.schema_.columns:
-        if isinstance(column, PretrainedText):
-            raise ValueError(
-                f"column {column.name!r} is read by the tokenizer of {column.model.source!r}, which cannot be exported; "
-                "fit without a pretrained encoder for it, or export `model_`, the network alone"
-            )
+        if column.export_problem:
+            raise ValueError(column.export_problem)
     about |= {
         "classes": model.classes_.tolist(),
         "class_prior": model.class_prior_.tolist(),

@@ -27,7 +27,7 @@ from gauge.tabular.options import check_options
 from gauge.tabular.reporting import Reporting
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
-from gauge.tabular.table.rows import Rows, cut_texts
+from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
@@ -151,17 +151,17 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         """
         check_options(self)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        stream = Stream.of(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
+        stream = Stream.from_files(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
         frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
         frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
         self.classes_, every = inputs.class_numbers(y) if stream is None else stream.class_numbers()
         labels = every if stream is None else every[frame.index].astype(int)
         self.class_weight_ = inputs.class_weights(self.class_weight, self.classes_, every)
         self.recipe_ = self._recipe(seed)
-        self.schema_ = Schema.of(frame, self.columns, self.encoders, self.image_size)
+        self.schema_ = Schema.from_frame(frame, self.columns, self.encoders, self.image_size)
         self.experts_ = choose_experts(self.experts, self.schema_)
         self._print(*self.schema_.summary())
-        cut = cut_texts(self.schema_, frame) if "network" in self.experts_ else []
+        cut = unread_contents(self.schema_, frame) if "network" in self.experts_ else []
         for problem in (*inputs.width_problems(len(self.schema_.table)), *cut):
             logger.warning(problem)
         encoded = self.schema_.encode(frame, self._image_files(), training=True)
@@ -179,7 +179,7 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         counts = shares if stream else np.bincount(labels[used], weights, len(self.classes_))
         self.class_prior_ = counts / counts.sum()
         self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
-        rows = Rows.of(self.schema_, frame, encoded).take(used)
+        rows = Rows.from_frame(self.schema_, frame, encoded).take(used)
         where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
         given = self.schema_, every, frame.index[used], self._image_files()
         streamed = None if stream is None else stream.encoded(*given, **where)
@@ -313,7 +313,7 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         encoded = self.schema_.encode(frame, self._image_files())
         if encoded.empty.any():
             logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
-        return frame, Rows.of(self.schema_, frame, encoded)
+        return frame, Rows.from_frame(self.schema_, frame, encoded)
 
     def _from_array(self, X: Any, y: Any = "no_validation", **options: Any) -> tuple[pd.DataFrame, Any]:
         """Rows and labels as scikit-learn validates them: only arrays of numbers pass."""

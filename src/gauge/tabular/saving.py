@@ -97,7 +97,7 @@ def save(model: "GaugeClassifier", folder: Path) -> None:
         tensors |= {f"model.{name}": tensor for name, tensor in model.model_.state_dict().items()}
         tensors |= {f"imputer.{name}": tensor for name, tensor in _imputer_state(model).items()}
     checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
-    model.schema_.save_tokenizers(folder / TOKENIZERS)
+    model.schema_.save_files(folder / TOKENIZERS)
     checkpoint.write_text(folder / HISTORY, "".join(f"{json.dumps(epoch)}\n" for epoch in model.history_))
     checkpoint.write_text(folder / CARD, card(model))
     about["files"] = _file_checksums(folder)

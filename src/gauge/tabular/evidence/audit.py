@@ -78,7 +78,8 @@ def audit_cells(trust: Trust, rows: Rows, network: GaugePlus | None, *, seed: in
     imputed = _imputed(trust, rows.with_cells(shown), network)
     swapped, wrong = swap(cells, SWAPPED, draw)
     believed = {"imputed": trust.imputed(shown, imputed), "observed": trust.observed(swapped)}
-    error, number = np.where(hidden, np.abs(imputed - cells), np.nan), [each.kind == "number" for each in trust.columns]
+    error = np.where(hidden, np.abs(imputed - cells), np.nan)
+    number = [not column.categorical for column in trust.columns]
     middle = pd.DataFrame(error).median().to_numpy()
     near, right = error <= np.where(number, middle, 0.5), trust.is_right(cells, imputed)
     found = {"trust": believed["observed"]} | _gates(rows.with_cells(swapped), network)

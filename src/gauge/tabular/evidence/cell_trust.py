@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from gauge.tabular.table.columns import Category, Cell, Number
+from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
@@ -69,7 +69,7 @@ class Bins:
     def of(cls, column: Cell, values: np.ndarray) -> Self:
         count = MANY_BINS if len(values) > SMALL else FEW_BINS
         values = values[~np.isnan(values)]
-        if isinstance(column, Number):
+        if not column.categorical:
             edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1])) if len(values) else np.zeros(0)
             number = np.searchsorted(edges, values, side="right")
             inside = [values[number == each] for each in range(len(edges) + 1)]
@@ -202,7 +202,7 @@ class Trust:
         """What the other cells of one row suggest for a cell, in words: "10 to 14" or "red or blue"."""
         column, bins = self.columns[index], self.bins[index]
         (given,) = self.distribution(cells[None], index)
-        if isinstance(column, Category):
+        if column.categorical:
             order = np.argsort(-given[: len(bins.values)], kind="stable")
             count = 1 + int((given[order].cumsum() < LIKELY).sum())
             names = [column.decode(float(bins.values[each])) for each in order[: min(count, 3)]]

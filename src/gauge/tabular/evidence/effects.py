@@ -3,7 +3,7 @@
 effect = p(predicted class | row) - p(predicted class | row without the piece): positive where it speaks for the prediction
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,12 +11,11 @@ import pandas as pd
 
 from gauge.tabular.evidence.cell_trust import Trust
 from gauge.tabular.experts.ensemble import Ensemble
-from gauge.tabular.table.columns import WORD, Image, Text
 from gauge.tabular.table.rows import Rows
 
-LEAST = 1e-12  # probability in a logarithm
-TRIED = 5  # values of a missing cell, the most likely ones
-NORMAL = 1.96  # quantile of a 95 % interval
+MIN_PROBABILITY = 1e-12  # in a logarithm
+MAX_VALUES = 5  # of a missing cell that are tried, the most likely ones
+NORMAL_QUANTILE = 1.96  # of a 95 % interval
 
 
 def column_effects(ensemble: Ensemble, rows: Rows, decided: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -43,11 +42,11 @@ def missing_values(
     if trust is not None:
         columns = [names.index(column.name) for column in trust.columns]
         expected[:, columns] = _expected_changes(ensemble, trust, rows, decided)
-    found = []
+    helpful = []
     for line in expected:
         order = [index for index in np.argsort(-line, kind="stable") if line[index] > 0]
-        found.append({names[index]: float(line[index]) for index in order})
-    return found
+        helpful.append({names[index]: float(line[index]) for index in order})
+    return helpful
 
 
 def _expected_changes(ensemble: Ensemble, trust: Trust, rows: Rows, decided: np.ndarray) -> np.ndarray:
@@ -57,20 +56,20 @@ def _expected_changes(ensemble: Ensemble, trust: Trust, rows: Rows, decided: np.
     missing, column = np.nonzero(np.isnan(cells))
     if not len(missing):
         return expected
-    values, weights = np.zeros((2, len(missing), TRIED))
+    values, weights = np.zeros((2, len(missing), MAX_VALUES))
     for index, bins in enumerate(trust.bins):
         here = column == index
         given = trust.distribution(cells[missing[here]], index)[:, : len(bins.values)]
-        likely = np.argsort(-given, 1, kind="stable")[:, :TRIED]
+        likely = np.argsort(-given, 1, kind="stable")[:, :MAX_VALUES]
         values[here, : likely.shape[1]] = bins.values[likely]
         weights[here, : likely.shape[1]] = np.take_along_axis(given, likely, 1)
-    copies = np.repeat(missing, TRIED)
+    copies = np.repeat(missing, MAX_VALUES)
     filled = cells[copies]
-    filled[np.arange(len(copies)), np.repeat(column, TRIED)] = values.ravel()
+    filled[np.arange(len(copies)), np.repeat(column, MAX_VALUES)] = values.ravel()
     before = ensemble.predict(rows)[missing, decided[missing]]
     after = ensemble.predict(rows.take(copies).with_cells(filled))[np.arange(len(copies)), decided[copies]]
     change = np.abs(after.reshape(values.shape) - before[:, None])
-    expected[missing, column] = (change * weights).sum(1) / weights.sum(1).clip(LEAST)
+    expected[missing, column] = (change * weights).sum(1) / weights.sum(1).clip(MIN_PROBABILITY)
     return expected
 
 
@@ -84,12 +83,17 @@ def importance(ensemble: Ensemble, rows: Rows, decided: np.ndarray, labels: np.n
         costs = column_effects(ensemble, rows, decided)[0].abs().to_numpy()
     else:
         chosen = np.arange(len(rows)), labels
-        before = np.log(ensemble.predict(rows)[chosen].clip(LEAST))
-        after = [np.log(ensemble.predict(rows.without(name))[chosen].clip(LEAST)) for name in names]
+        before = np.log(ensemble.predict(rows)[chosen].clip(MIN_PROBABILITY))
+        after = [np.log(ensemble.predict(rows.without(name))[chosen].clip(MIN_PROBABILITY)) for name in names]
         costs = (before[:, None] - np.stack(after, 1)) * rows.observed()
     mean, error = costs.mean(0), costs.std(0, ddof=1) / len(costs) ** 0.5 if len(costs) > 1 else np.inf
     table = pd.DataFrame(
-        {"column": names, "importance": mean, "low": mean - NORMAL * error, "high": mean + NORMAL * error}
+        {
+            "column": names,
+            "importance": mean,
+            "low": mean - NORMAL_QUANTILE * error,
+            "high": mean + NORMAL_QUANTILE * error,
+        }
     )
     return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
 
@@ -103,30 +107,19 @@ class Piece:
 
 
 def piece_effects(
-    ensemble: Ensemble, rows: Rows, row: int, decided: int, pieces: Sequence[Piece], grids: dict[str, int]
+    ensemble: Ensemble, rows: Rows, row: int, decided: int, pieces: Sequence[Piece], counts: Mapping[str, int]
 ) -> np.ndarray:
     """The effects of words and image parts of one row. A word is left out of its text; a part of an image takes its mean
-    colour. `grids` holds the parts along each side of an image column."""
+    colour. `counts` holds the number of parts of each column."""
     copies = rows.take(np.full(len(pieces) + 1, row))
-    inputs = {name: each.clone() for name, each in copies.encoded.inputs.items()}
-    texts = {name: each.copy() for name, each in copies.texts.items()}
-    modalities = {columns[0].name: (name, columns[0]) for name, columns in rows.schema.modalities.items()}
+    inputs = {name: tensor.clone() for name, tensor in copies.encoded.inputs.items()}
+    texts = {name: column.copy() for name, column in copies.texts.items()}
+    modalities = {column.name: (modality, column) for modality, column in rows.schema.contents.items()}
     for copy, piece in enumerate(pieces):
         modality, column = modalities[piece.column]
-        values = inputs[modality][copy]
-        if isinstance(column, Image):
-            side, grid = values.shape[-1], grids[piece.column]
-            top, left = (round(each * side / grid) for each in divmod(piece.index, grid))
-            height = width = round(side / grid)
-            mean = values.float().mean((1, 2), keepdim=True).to(values.dtype)
-            values[:, top : top + height, left : left + width] = mean
-        else:
-            values[piece.index : -1] = values[piece.index + 1 :].clone()
-            values[-1] = 0
-            if isinstance(column, Text):
-                word = list(WORD.finditer(texts[piece.column][copy]))[piece.index]
-                text = texts[piece.column][copy]
-                texts[piece.column][copy] = text[: word.start()] + text[word.end() :]
+        column.hide_part(inputs[modality][copy], piece.index, counts[piece.column])
+        if piece.column in texts:
+            texts[piece.column][copy] = column.text_without(texts[piece.column][copy], piece.index)
     encoded = replace(copies.encoded, inputs=inputs)
     probabilities = ensemble.predict(replace(copies, encoded=encoded, texts=texts))[:, decided]
     return probabilities[-1] - probabilities[:-1]

@@ -11,27 +11,25 @@ import torch
 from scipy.stats import spearmanr
 
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.explain import explain, part_names
+from gauge.model.explain import explain
 from gauge.reports.evidence import GridImage, RowEvidence, State, Unit
 from gauge.tabular.evidence.cell_trust import Trust
 from gauge.tabular.evidence.effects import Piece, column_effects, missing_values, piece_effects
 from gauge.tabular.evidence.explanation import TITLE
 from gauge.tabular.experts.ensemble import Ensemble, Network
-from gauge.tabular.table.columns import WORD, Column, Text, Words
+from gauge.tabular.table.columns import Column, Part
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.types import Batch, Prediction
 
-GRID = 4  # parts along a side of an image where no network divides it
 NOT_MEASURED = (None, None, 0.0, 0.0)  # score, gate and attention, without gates
 
 
-class Part(NamedTuple):
-    """What a unit stands for: its column, its name there, its value as text, and whether it was observed."""
+class ColumnPart(NamedTuple):
+    """What a unit stands for: a part of a column, and whether it was observed."""
 
     column: Column
-    name: str
-    value: str
+    part: Part
     observed: bool
 
 
@@ -118,7 +116,7 @@ class Reader:
         believed = self._believed(rows.cells[index], batch.inputs["table"].numpy() if self.schema.table else None)
         for position, row in enumerate(index):
             inputs, observed = (
-                {name: each[position].numpy() for name, each in tensors.items()}
+                {name: tensor[position].numpy() for name, tensor in tensors.items()}
                 for tensors in (batch.inputs, batch.observed)
             )
             parts = self._parts(frame.iloc[row], inputs, observed)
@@ -148,7 +146,7 @@ class Reader:
         believed = self._believed(chosen.cells, values.get("table"))
         copied = self._copied(batch)
         for position, row in enumerate(index.tolist()):
-            inputs, observed = ({name: each[position] for name, each in arrays.items()} for arrays in (values, flags))
+            inputs, observed = ({name: array[position] for name, array in arrays.items()} for arrays in (values, flags))
             parts = self._parts(frame.iloc[row], inputs, observed)
             sources = {column: names[position] for column, names in copied.items()}
             units = self._units(parts, self._per_part(numbers[position]).tolist(), believed[position], sources)
@@ -160,29 +158,29 @@ class Reader:
 
     def _parts(
         self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]
-    ) -> list[Part | None]:
-        """What every unit stands for, in the order of the units; None for the padding of a text
-        and for whole units."""
-        parts: list[Part | None] = []
-        for modality, (first, *_) in self.schema.modalities.items():
-            values, flags, count = inputs[modality], observed[modality], self._fine_units(modality)
-            if modality == "table":
-                parts += [
-                    Part(cell, cell.name, _shown(row[cell.name]) if flag else cell.decode(float(value)), bool(flag))
-                    for cell, value, flag in zip(self.schema.table, values, flags, strict=True)
-                ]
-            elif isinstance(first, Words):
-                words = self._words(first, str(row[first.name])) if flags else first.decode(values.tolist())
-                parts += [Part(first, word, word, bool(flags)) for word in words] + [None] * (count - len(words))
-            else:
-                parts += [Part(first, name, "", bool(flags)) for name in part_names(count)]
-            if count and self.network is not None:
-                parts += [None] * (self.network.encoder.unit_counts[modality] - count)
+    ) -> list[ColumnPart | None]:
+        """What every unit stands for, in the order of the units; None for the padding of a text and for
+        whole units."""
+        parts: list[ColumnPart | None] = []
+        if self.schema.table:
+            for cell, value, flag in zip(self.schema.table, inputs["table"], observed["table"], strict=True):
+                text = _shown(row[cell.name]) if flag else cell.decode(float(value))
+                parts.append(ColumnPart(cell, Part(cell.name, text), bool(flag)))
+            parts += self._padding("table", len(self.schema.table))
+        for modality, column in self.schema.contents.items():
+            flag = bool(observed[modality])
+            given = row[column.name] if flag else None
+            own = column.parts(given, inputs[modality], self._fine_units(modality))
+            parts += [ColumnPart(column, part, flag) for part in own]
+            parts += self._padding(modality, len(own))
         return parts
 
-    def _words(self, column: Words, text: str) -> list[str]:
-        """Those that the network reads, or else all."""
-        return WORD.findall(text) if self.network is None and isinstance(column, Text) else column.split(text)
+    def _padding(self, modality: str, parts: int) -> list[None]:
+        """As many as the network has units that stand for none of the parts."""
+        units = (
+            0 if self.network is None or not self._fine_units(modality) else self.network.encoder.unit_counts[modality]
+        )
+        return [None] * (units - parts)
 
     def _copied(self, batch: Batch) -> dict[str, list[str]]:
         """The training row that each text or image would be copied from, where that is known, for every row."""
@@ -190,7 +188,7 @@ class Reader:
             return {}
         copied = self.network.imputer.copied(batch)
         return {
-            self.schema.modalities[name][0].name: [self.donors[number] for number in numbers.tolist()]
+            self.schema.contents[name].name: [self.donors[number] for number in numbers.tolist()]
             for name, numbers in copied.items()
         }
 
@@ -203,12 +201,10 @@ class Reader:
         shared[:, 2:] /= cells
         return np.concatenate([shared, numbers[1:]])
 
-    def _fine_units(self, modality: str) -> int:
-        """Without the unit that reads the whole modality."""
+    def _fine_units(self, modality: str) -> int | None:
+        """Those of the network without the one that reads the whole modality."""
         if self.network is None:
-            columns = self.schema.modalities[modality]
-            words = columns[0].length if isinstance(columns[0], Words) else GRID**2
-            return len(columns) if modality == "table" else words
+            return None
         encoder = self.network.encoder
         return encoder.unit_counts[modality] - encoder.has_whole(modality)
 
@@ -220,7 +216,7 @@ class Reader:
 
     def _units(
         self,
-        parts: Sequence[Part | None],
+        parts: Sequence[ColumnPart | None],
         numbers: Sequence[Sequence[Any]],
         believed: np.ndarray,
         sources: Mapping[str, str],
@@ -230,12 +226,13 @@ class Reader:
         units: dict[str, list[Unit]] = {column.name: [] for column in self.schema.columns}
         for part, measured in zip(parts, numbers, strict=True):
             if part is not None and (part.observed or self.imputes):
+                column = part.column
                 state: State = "observed" if part.observed else "imputed"
-                source = "" if part.observed else sources.get(part.column.name, "")
-                unit = Unit(part.column.name, part.column.kind, part.name, part.value, state, *measured)
+                source = "" if part.observed else sources.get(column.name, "")
+                unit = Unit(column.name, column.display, *part.part, state, *measured)
                 unit = replace(unit, copied_from=source)
-                trust = trusted.get(unit.column, np.nan)
-                units[unit.column].append(unit if np.isnan(trust) else replace(unit, trusted=trust))
+                trust = trusted.get(column.name, np.nan)
+                units[column.name].append(unit if np.isnan(trust) else replace(unit, trusted=trust))
         return tuple(unit for column in self.schema.columns for unit in units[column.name] or [_missing(column)])
 
     def _with_effects(
@@ -259,9 +256,8 @@ class Reader:
                 counts[unit.column] += 1
         measured = {index: float(effects[unit.column]) for index, unit in enumerate(units) if unit.column in cells}
         if pieces:
-            grids = {column: round(count**0.5) for column, count in counts.items()}
-            found = piece_effects(self.ensemble, rows, row, decided, list(pieces.values()), grids)
-            measured |= dict(zip(pieces, found.tolist(), strict=True))
+            changes = piece_effects(self.ensemble, rows, row, decided, list(pieces.values()), counts)
+            measured |= dict(zip(pieces, changes.tolist(), strict=True))
         return tuple(
             replace(unit, used=measured.get(index), towards=towards[unit.column] if unit.column in cells else "")
             if unit.state == "observed"
@@ -273,23 +269,22 @@ class Reader:
         """Doubtful, imputed and missing cells with what the other cells suggest."""
         if self.trust is None or np.isnan(cells).all():
             return units
-        places = {cell.name: index for index, cell in enumerate(self.schema.table)}
+        positions = {cell.name: index for index, cell in enumerate(self.schema.table)}
         return tuple(
-            replace(unit, suggestion=self.trust.suggestion(cells, places[unit.column]))
-            if unit.column in places and (unit.doubtful or unit.state != "observed")
+            replace(unit, suggestion=self.trust.suggestion(cells, positions[unit.column]))
+            if unit.column in positions and (unit.doubtful or unit.state != "observed")
             else unit
             for unit in units
         )
 
     def _images(self, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> dict[str, GridImage]:
         """The images that the model was given, by column."""
-        images = {}
-        for modality, (column, *_) in self.schema.modalities.items():
-            if column.kind == "image" and (observed[modality] or self.imputes):
-                side = round(self._fine_units(modality) ** 0.5)
-                pixels = (inputs[modality].transpose(1, 2, 0) * 255).round().astype(np.uint8)
-                images[column.name] = GridImage(pixels, (side, side))
-        return images
+        shown = {
+            column.name: column.image(inputs[modality], self._fine_units(modality))
+            for modality, column in self.schema.contents.items()
+            if observed[modality] or self.imputes
+        }
+        return {name: GridImage(*image) for name, image in shown.items() if image is not None}
 
 
 def _shown(value: Any) -> str:
@@ -298,7 +293,7 @@ def _shown(value: Any) -> str:
 
 
 def _missing(column: Column) -> Unit:
-    return Unit(column.name, column.kind, column.name, "", "missing", None, None, 0.0, 0.0)
+    return Unit(column.name, column.display, column.name, "", "missing", None, None, 0.0, 0.0)
 
 
 def _agreement(units: Sequence[Unit]) -> float | None:

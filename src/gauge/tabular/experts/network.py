@@ -16,18 +16,14 @@ from gauge.data import Dataset
 from gauge.masks import Complete, UpTo
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.backbones.transformer import Transformer
-from gauge.model.encoders._pretrained import PretrainedGrid, PretrainedTokens
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.cells import Cells
-from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.flat_table import FlatTable
-from gauge.model.encoders.tokens import Tokens
 from gauge.model.gauge import UNGATED, Gating
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
 from gauge.registry import IMPUTERS
-from gauge.tabular.table.columns import FINE_COLUMNS, Column, Image, PretrainedText, Text
-from gauge.tabular.table.pretrained import Pretrained
+from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.schema import Schema
 from gauge.training.inference import predict_split
 from gauge.training.loop import Epoch
@@ -311,7 +307,7 @@ def build(
                 continue
             fine: Encoder = Cells((len(columns),), size.dim, schema.cardinalities)
         else:
-            fine = _encoder(columns[0], size, pretrained)
+            fine = schema.contents[modality].encoder(size.dim, size.channels, weights=pretrained)
         flat = fine.units * fine.width <= FLAT or whole is not None
         encoders[modality] = WithWhole(fine, whole) if plus and flat and fine.units > 1 else fine
     network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
@@ -319,19 +315,6 @@ def build(
     return GaugePlus(
         UnitEncoder(encoders, size.dim), network, imputer, subsets_per_step=subsets, gating=gating, heads=plus
     )
-
-
-def _encoder(column: Column, size: Size, pretrained: bool) -> Encoder:
-    match column:
-        case Text():
-            return Tokens((column.length,), size.dim, words=len(column.words) + 2)
-        case PretrainedText(model=model):
-            return PretrainedTokens(model.network(weights=pretrained), column.length, column.prefix, column.suffix)
-        case Image(model=Pretrained() as model):
-            return PretrainedGrid(model.network(weights=pretrained), column.side, model.mean, model.std)
-        case Image():
-            return ConvGrid((3, column.side, column.side), size.dim, channels=size.channels)
-    raise AssertionError(column)
 
 
 def strategy_scores(scores: Mapping[Strategy, float | None], chosen: Strategy) -> str:

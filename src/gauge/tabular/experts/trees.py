@@ -40,7 +40,7 @@ class Trees(Expert):
 
     @classmethod
     def reads(cls, schema: Schema) -> bool:
-        return any(column.kind != "text" for column in schema.columns)
+        return any(column.read_by_trees for column in schema.columns)
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> list[Self]:

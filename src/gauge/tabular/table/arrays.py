@@ -1,6 +1,7 @@
 """Rows of a table as arrays, one for each modality. No torch here: exported models read tables with this module."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,41 +9,48 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.table.columns import COLUMNS, PRETRAINED, Cell, Column, Image, ImageFiles, Words
-from gauge.tabular.table.numbers import paths_or_bytes, plain
-from gauge.tabular.table.pretrained import Pretrained, with_tuples
+from gauge.registry import COLUMNS
+from gauge.tabular.table.columns import ANYWHERE, Cell, Column, Content, ImageFiles
 
 logger = logging.getLogger(__name__)
 
-LISTED = 20  # columns that a message names
-ANYWHERE = ImageFiles()
-ROWS_AT_ONCE, PIXELS_AT_ONCE = 5000, 2**26  # of a table that is read in parts
-LEAST = 0.5  # share of the model's columns that a table needs
+MAX_LISTED_COLUMNS = 20  # in a message
+ROWS_AT_ONCE, VALUES_AT_ONCE = 5000, 2**26  # of a table that is read in parts
+MIN_SHARE_OF_COLUMNS = 0.5  # of the model that a table needs
 
 
 def cells(columns: Iterable[Column]) -> tuple[Cell, ...]:
-    """The columns of numbers and categories."""
+    """The columns that form the modality `table`."""
     return tuple(column for column in columns if isinstance(column, Cell))
 
 
+def contents(columns: Iterable[Column]) -> dict[str, Content]:
+    """The columns that are modalities of their own, by the names of these: `text0`, `text1`, `image0` ..."""
+    own = sorted((column for column in columns if isinstance(column, Content)), key=lambda column: column.order)
+    counts: Counter[str] = Counter()
+    modalities = {}
+    for column in own:
+        modalities[f"{column.kind}{counts[column.kind]}"] = column
+        counts[column.kind] += 1
+    return modalities
+
+
 def by_modality(columns: Sequence[Column]) -> dict[str, tuple[Column, ...]]:
-    """The columns of each modality: `table`, and one for every text and image."""
+    """The columns of each modality, `table` first."""
     table = cells(columns)
     modalities: dict[str, tuple[Column, ...]] = {"table": table} if table else {}
-    for kind in ("text", "image"):
-        same = [column for column in columns if column.kind == kind]
-        modalities |= {f"{kind}{index}": (column,) for index, column in enumerate(same)}
-    return modalities
+    return modalities | {modality: (column,) for modality, column in contents(columns).items()}
 
 
 def rows_at_once(columns: Iterable[Column]) -> int:
     """The rows of a part, where a table is read in parts; fewer if it has large images.
 
+    >>> from gauge.tabular.table.columns.image import Image
     >>> rows_at_once([]), rows_at_once([Image("photo", 224)])
     (5000, 445)
     """
-    pixels = sum(3 * column.side**2 for column in columns if isinstance(column, Image))
-    return max(1, min(ROWS_AT_ONCE, PIXELS_AT_ONCE // max(1, pixels)))
+    values = sum(column.values_per_row for column in contents(columns).values())
+    return max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, values)))
 
 
 def encode_rows(
@@ -51,41 +59,31 @@ def encode_rows(
     """The values and flags of each modality; `training` as in `Schema.encode`."""
     series = _series(columns, frame)
     encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for modality, (first, *_) in by_modality(columns).items():
-        if isinstance(first, Image):
-            encoded[modality] = first.encode(series[first.name], files, training)
-        elif isinstance(first, Words):
-            encoded[modality] = first.encode(series[first.name])
-        else:
-            values = np.stack([column.encode(series[column.name], training) for column in cells(columns)], 1)
-            encoded[modality] = np.where(np.isnan(values), 0.0, values).astype(np.float32), ~np.isnan(values)
+    if table := cells(columns):
+        values, flags = zip(*(cell.encode(series[cell.name], files, training=training) for cell in table), strict=True)
+        encoded["table"] = np.stack(values, 1), np.stack(flags, 1)
+    for modality, column in contents(columns).items():
+        encoded[modality] = column.encode(series[column.name], files, training=training)
     return encoded
 
 
 def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Series]:
     names = [column.name for column in columns]
     lacking = [name for name in names if name not in frame]
-    if len(names) - len(lacking) < LEAST * len(names):
+    if len(names) - len(lacking) < MIN_SHARE_OF_COLUMNS * len(names):
         raise ValueError(
-            f"the table has {len(names) - len(lacking)} of the model's {len(names)} columns, it lacks {lacking[0]!r}; "
-            f"its columns are {', '.join(map(repr, frame.columns[:LISTED])) or 'none'}. Check header, separator and "
-            "names; a column that is really missing can be given empty"
+            f"the table has {len(names) - len(lacking)} of the model's {len(names)} columns, it lacks {lacking[0]!r}; its "
+            f"columns are {', '.join(map(repr, frame.columns[:MAX_LISTED_COLUMNS])) or 'none'}. Check header, separator "
+            "and names; a column that is really missing can be given empty"
         )
     if lacking:
         logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
     frame = frame.reindex(columns=names)
-    return {
-        column.name: (paths_or_bytes if isinstance(column, Image) else plain)(frame[column.name]) for column in columns
-    }
+    return {column.name: column.clean(frame[column.name]) for column in columns}
 
 
-def columns_from_json(content: Sequence[Mapping[str, Any]], tokenizers: Path = Path()) -> tuple[Column, ...]:
-    """The columns that `Schema.to_json` wrote; `tokenizers` holds a folder for each pretrained text."""
-    columns = []
-    for index, column in enumerate(content):
-        values = with_tuples(column)
-        kind, model = values.pop("kind"), values.pop("model", None)
-        if model:
-            values["model"] = Pretrained.from_json(model, tokenizers / str(index))
-        columns.append((PRETRAINED if model else COLUMNS)[kind](**values))
-    return tuple(columns)
+def columns_from_json(content: Sequence[Mapping[str, Any]], files: Path = Path()) -> tuple[Column, ...]:
+    """The columns that `Schema.to_json` wrote; `files` holds a folder for each column that needs one."""
+    return tuple(
+        COLUMNS.get(column["kind"]).from_json(column, files / str(index)) for index, column in enumerate(content)
+    )

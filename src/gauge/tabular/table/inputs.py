@@ -15,14 +15,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from gauge.choices import pick
-from gauge.tabular.table.columns import FINE_COLUMNS, WHOLE
+from gauge.tabular.table.columns import FINE_COLUMNS
+from gauge.tabular.table.numbers import without_fraction
 
 logger = logging.getLogger(__name__)
 
-LISTED = 5  # classes that a message names
-LARGEST = 2**53  # up to here a float holds every integer
-QUANTITY = 20  # different integers from which on a target looks like a quantity
-LABELS = ("a text", "a number", "a truth value")
+MAX_LISTED_CLASSES = 5  # in a message
+MAX_EXACT_INTEGER = 2**53  # up to here a float holds every integer
+MIN_QUANTITIES = 20  # different integers from which on a target looks like a quantity
+LABEL_TYPES = ("a text", "a number", "a truth value")
 
 
 def is_frame(rows: Any) -> bool:
@@ -163,10 +164,10 @@ def class_positions(classes: np.ndarray, labels: pd.Series) -> np.ndarray:
     [1, -1, 0]
     """
     positions = np.array(pd.Index(classes).get_indexer(pd.Index(labels)))
-    names = pd.Index([_class_name(each) for each in classes])
+    names = pd.Index([_class_name(label) for label in classes])
     if names.is_unique:
         others = np.flatnonzero((positions < 0) & has_label(labels))
-        positions[others] = names.get_indexer(pd.Index([_class_name(each) for each in labels.iloc[others]]))
+        positions[others] = names.get_indexer(pd.Index([_class_name(label) for label in labels.iloc[others]]))
     return positions
 
 
@@ -238,11 +239,11 @@ def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]
     names = pd.Series(values.astype(str).unique(), dtype=object)
     classes, rows = len(names), rows or len(values)
     if (alike := names.str.split().str.join(" ").str.lower().duplicated(keep=False)).any():
-        first = ", ".join(map(repr, sorted(names[alike])[:LISTED]))
+        first = ", ".join(map(repr, sorted(names[alike])[:MAX_LISTED_CLASSES]))
         yield f"has classes that differ only in spaces or capital letters ({first}); write those that are the same alike"
     if classes > max(2, rows / 2):
         yield f"has {classes} classes in {rows} rows; is it an identifier? Most have one row"
-    elif classes > QUANTITY and pd.api.types.is_numeric_dtype(values):
+    elif classes > MIN_QUANTITIES and pd.api.types.is_numeric_dtype(values):
         yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
 
 
@@ -264,7 +265,7 @@ def check_types(labels: Sequence[Any] | np.ndarray) -> None:
             f"labels are of one type, but {first!r} is {one} and {second!r} is {other}; make them all texts"
         )
     for name, label in kinds.items():
-        if name not in LABELS:
+        if name not in LABEL_TYPES:
             raise ValueError(f"labels are texts, numbers or truth values, but {label!r} is {name}; make them texts")
 
 
@@ -277,7 +278,7 @@ def _type_name(label: Any) -> str:
 
 
 def _class_name(label: Any) -> str:
-    return WHOLE.sub(r"\1", str(label).strip())
+    return without_fraction(str(label).strip())
 
 
 def _check_quantity(labels: pd.Series) -> None:
@@ -290,4 +291,4 @@ def _check_quantity(labels: pd.Series) -> None:
 
 def _whole(numbers: pd.Series) -> pd.Series:
     """Where a number with a fraction is an integer all the same."""
-    return (numbers % 1 == 0) & (numbers.abs() < LARGEST)
+    return (numbers % 1 == 0) & (numbers.abs() < MAX_EXACT_INTEGER)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-MOST = 0.9  # share of the values that has to agree before text is read as numbers or dates
-SECONDS = 86_400  # of a day
-SHORT = 100  # bytes; more are a file, whose start says of which kind it is
+MIN_SHARE = 0.9  # share of the values that has to agree before text is read as numbers or dates
+SECONDS_PER_DAY = 86_400
+MAX_SHOWN_BYTES = 100  # more are a file, whose start says of which kind it is
 CURRENCIES = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD"]
 UNIT = re.compile(rf"[$€£¥₹₩₽₺%]|\b(?:{'|'.join(CURRENCIES)})\b")
 MEASURE = r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|°)[^\s\d]*)$"  # the unit in "12.5 kg" or "37 °C"
@@ -33,6 +33,8 @@ DATES = {  # in the order in which they are tried: a day comes before its month 
     "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
     "%B %d, %Y": r"[A-Za-z]{3,} \d{1,2}, \d{4}",
 }
+CODE = r"(?:^|[\s_.-])(?:zip|zipcode|zip code|postal|postcode|plz|code)$"  # names of columns
+WHOLE = re.compile(r"^(-?\d+)\.0$")
 NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
 
 
@@ -40,9 +42,9 @@ NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
 class Writing:
     """How numbers are written: the decimal separator and the unit beside them; `date` is the format of dates, or empty.
 
-    >>> Writing.of(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
+    >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
     True
-    >>> Writing.of(pd.Series(["1.200,50 €", "7,25 €"])).note
+    >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €"])).note
     "numbers with a decimal comma, '€' removed"
     """
 
@@ -52,14 +54,14 @@ class Writing:
     guessed: bool = False
 
     @classmethod
-    def of(cls, values: pd.Series) -> "Writing | None":
+    def from_values(cls, values: pd.Series) -> "Writing | None":
         """That of most values, none of them missing; None if they are neither numbers nor dates."""
         if pd.api.types.is_datetime64_any_dtype(values):
             return cls(date="ISO8601")
         if pd.api.types.is_numeric_dtype(values):
             return cls()
         words = values.astype(str).str.strip()
-        if len(words) and values.map(lambda value: isinstance(value, date)).mean() >= MOST:
+        if len(words) and values.map(lambda value: isinstance(value, date)).mean() >= MIN_SHARE:
             return cls(date="ISO8601")
         return _date_writing(words) or _number_writing(words)
 
@@ -69,7 +71,7 @@ class Writing:
             if _numeric(values):
                 return np.full(len(values), np.nan)
             seconds = _dates(values, self.date).dt.tz_localize(None).to_numpy("datetime64[s]")
-            return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / SECONDS)
+            return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / SECONDS_PER_DAY)
         if _numeric(values):
             numbers = values.to_numpy(np.float64, na_value=np.nan)
         else:
@@ -120,10 +122,33 @@ class Writing:
         return text.replace(",", ".") if self.decimal == "," else text
 
 
-def looks_like_codes(values: pd.Series) -> bool:
-    """Whether texts of digits have leading zeros, which numbers do not have."""
+def are_codes(values: pd.Series) -> bool:
+    """Whether digits are codes: by the name of their column, or by leading zeros, which numbers do not have."""
+    if is_named(values, CODE) and are_whole(values):
+        return True
     words = values.astype(str).str.strip()
-    return bool(words.str.fullmatch(r"\d+").mean() >= MOST and words.str.match(r"0\d").any())
+    return bool(words.str.fullmatch(r"\d+").mean() >= MIN_SHARE and words.str.match(r"0\d").any())
+
+
+def are_whole(values: pd.Series) -> bool:
+    """Whether all values are integers."""
+    numbers = pd.to_numeric(values.astype(object), errors="coerce")
+    return bool((numbers % 1 == 0).all())
+
+
+def is_named(values: pd.Series, pattern: str) -> bool:
+    """Whether the name of the column matches a pattern, as written or in lower case."""
+    name = str(values.name)
+    return bool(re.search(pattern, name) or re.search(pattern, name.lower()))
+
+
+def without_fraction(text: str) -> str:
+    """1.0 as 1, other texts as they are.
+
+    >>> without_fraction("-7.0"), without_fraction("7.10")
+    ('-7', '7.10')
+    """
+    return WHOLE.sub(r"\1", text)
 
 
 def _number_writing(words: pd.Series) -> Writing | None:
@@ -136,7 +161,11 @@ def _number_writing(words: pd.Series) -> Writing | None:
 def _with_measure(words: pd.Series) -> Writing | None:
     """Numbers that most values write with one and the same unit; different units are not one number."""
     measures = words.str.extract(MEASURE, expand=False).dropna()
-    return _written(words, measures.iloc[0]) if measures.nunique() == 1 and len(measures) >= MOST * len(words) else None
+    return (
+        _written(words, measures.iloc[0])
+        if measures.nunique() == 1 and len(measures) >= MIN_SHARE * len(words)
+        else None
+    )
 
 
 def _written(words: pd.Series, unit: str) -> Writing | None:
@@ -151,20 +180,20 @@ def _written(words: pd.Series, unit: str) -> Writing | None:
     thirds = r"|\.\d{3}$" if comma == point == 0 else ""  # 1.200 may be more than a thousand
     grouped = bare.str.contains(rf"\d,\d|\d[ \u00a0\u2009\u202f'’]\d{{3}}|\.\d{{3}}\.{thirds}", regex=True).any()
     writing = Writing("," if comma > point else ".", unit, guessed=bool(grouped))
-    return writing if np.mean(~np.isnan(writing.read(words))) >= MOST else None
+    return writing if np.mean(~np.isnan(writing.read(words))) >= MIN_SHARE else None
 
 
 def _date_writing(words: pd.Series) -> Writing | None:
     if not len(words):
         return None
-    if words.str.match(ISO).mean() >= MOST:
+    if words.str.match(ISO).mean() >= MIN_SHARE:
         return Writing(date="ISO8601")
     shares = {
         form: np.mean(_dates(words, form).notna())
         for form, pattern in DATES.items()
-        if words.str.fullmatch(pattern).mean() >= MOST
+        if words.str.fullmatch(pattern).mean() >= MIN_SHARE
     }
-    if not shares or max(shares.values()) < MOST:
+    if not shares or max(shares.values()) < MIN_SHARE:
         return None
     best = max(shares, key=lambda form: shares[form])
     swapped = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y"}.get(best)
@@ -204,11 +233,11 @@ def plain(column: pd.Series) -> pd.Series:
     if isinstance(kind, pd.SparseDtype):
         return pd.Series(np.asarray(column), column.index, name=column.name)
     if column.dtype.kind == "m":
-        return column.dt.total_seconds() / SECONDS
+        return column.dt.total_seconds() / SECONDS_PER_DAY
     if isinstance(kind, pd.PeriodDtype | pd.IntervalDtype | pd.ArrowDtype) or column.dtype.kind == "c":
         column = column.astype(object)
     if isinstance(kind, pd.CategoricalDtype):
-        categories = [str(each) if not isinstance(each, str | int | float) else each for each in kind.categories]
+        categories = [value if isinstance(value, str | int | float) else str(value) for value in kind.categories]
         return column if categories == list(kind.categories) else column.map(str, na_action="ignore").astype("category")
     if column.dtype != object:
         return column
@@ -237,6 +266,6 @@ def _plain_cell(value: Any) -> Any:
         return f"{first.year:04d}-{first.month:02d}-{first.day:02d}"
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else str(value)
-    if isinstance(value, bytes) and len(value) > SHORT:
+    if isinstance(value, bytes) and len(value) > MAX_SHOWN_BYTES:
         return f"{value[:16]!r}, {len(value)} bytes, {zlib.crc32(value):08x}"
     return _plain_cell(str(value))

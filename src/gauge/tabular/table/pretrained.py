@@ -13,9 +13,9 @@ SIDE = 224  # pixels, where a config does not say
 ELSEWHERE = re.compile(
     "backbone|auto_map|attn_implementation|experts_implementation|quantization_config|use_kernels|_hub"
 )
-MOST_PARAMETERS = 4 * 10**9
-MOST_LAYERS = 256
-MOST = 10**7  # of any other number in a config
+MAX_PARAMETERS = 4 * 10**9
+MAX_LAYERS = 256
+MAX_NUMBER = 10**7  # of any other number in a config
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Pretrained:
     tokenizer: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of_text(cls, source: str) -> "Pretrained":
+    def for_texts(cls, source: str) -> "Pretrained":
         config = _config(source)
         with _readable(source, "tokenizer") as library:
             tokenizer = library.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
@@ -44,7 +44,7 @@ class Pretrained:
         return cls(source, config, tokenizer=tokenizer)
 
     @classmethod
-    def of_image(cls, source: str) -> "Pretrained":
+    def for_images(cls, source: str) -> "Pretrained":
         config = _config(source)
         try:
             colours, _ = _transformers().ImageProcessingMixin.get_image_processor_dict(source)
@@ -67,9 +67,9 @@ class Pretrained:
                 return library.AutoModel.from_pretrained(self.source, trust_remote_code=False).float()
             config = library.AutoConfig.for_model(**_checked(self.config))
             with torch.device("meta"):  # counted before any memory is taken
-                parameters = sum(each.numel() for each in library.AutoModel.from_config(config).parameters())
-            if parameters > MOST_PARAMETERS:
-                raise ValueError(f"its config asks for {parameters:,} parameters, the limit is {MOST_PARAMETERS:,}")
+                parameters = sum(weight.numel() for weight in library.AutoModel.from_config(config).parameters())
+            if parameters > MAX_PARAMETERS:
+                raise ValueError(f"its config asks for {parameters:,} parameters, the limit is {MAX_PARAMETERS:,}")
             return library.AutoModel.from_config(config, trust_remote_code=False).float()
 
     def to_json(self) -> dict[str, Any]:
@@ -79,17 +79,12 @@ class Pretrained:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], tokenizer: Path) -> "Pretrained":
         """`tokenizer` is its folder, which image models do not have."""
-        values = with_tuples(content)
+        loaded = None
         if tokenizer.is_dir():
             with _readable(str(tokenizer), "tokenizer") as library:
-                fast = library.PreTrainedTokenizerFast
-                values["tokenizer"] = fast.from_pretrained(str(tokenizer), local_files_only=True)
-        return cls(**values)
-
-
-def with_tuples(content: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON content with tuples in place of lists."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+                loaded = library.PreTrainedTokenizerFast.from_pretrained(str(tokenizer), local_files_only=True)
+        mean, std = (tuple(content[name]) for name in ("mean", "std"))
+        return cls(content["source"], content["config"], mean, std, loaded)
 
 
 def _transformers() -> Any:
@@ -119,12 +114,12 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
                 f"its config sets {name!r} to {value!r}, which may be read from elsewhere; use another model"
             )
         numbers = value if isinstance(value, list | tuple) else [value]
-        most = MOST_LAYERS if re.search("layers|depth", name) else MOST
-        if any(isinstance(each, int) and abs(each) > most for each in numbers):
+        most = MAX_LAYERS if re.search("layers|depth", name) else MAX_NUMBER
+        if any(isinstance(number, int) and abs(number) > most for number in numbers):
             raise ValueError(f"its config sets {name!r} to {value!r}; at most {most:,} is supported")
-        for each in numbers:
-            if isinstance(each, Mapping):
-                _checked({str(key): inner for key, inner in each.items()})
+        for inner in numbers:
+            if isinstance(inner, Mapping):
+                _checked({str(key): setting for key, setting in inner.items()})
     return dict(config)
 
 

@@ -11,28 +11,23 @@ from torch import Tensor
 
 from gauge.masks import Protocol
 from gauge.randomness import sample_keys
-from gauge.tabular.table.columns import WORD, Text, Words, missing
-from gauge.tabular.table.numbers import plain
 from gauge.tabular.table.schema import Encoded, Schema
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a table as modalities of the network (`encoded`), and the whole texts of each column of words, "" where they
-    are missing."""
+    """Rows of a table as modalities of the network (`encoded`), and the whole texts of each column that has them, "" where
+    they are missing."""
 
     schema: Schema
     encoded: Encoded
     texts: Mapping[str, np.ndarray]
 
     @classmethod
-    def of(cls, schema: Schema, frame: pd.DataFrame, encoded: Encoded) -> "Rows":
-        texts = {}
-        for column in schema.columns:
-            if isinstance(column, Words):
-                known = column.name in frame
-                texts[column.name] = _texts(frame[column.name]) if known else np.full(len(frame), "", object)
-        return cls(schema, encoded, texts)
+    def from_frame(cls, schema: Schema, frame: pd.DataFrame, encoded: Encoded) -> "Rows":
+        nothing = pd.Series(index=frame.index, dtype=object)
+        texts = {column.name: column.texts(frame.get(column.name, nothing)) for column in schema.contents.values()}
+        return cls(schema, encoded, {name: cells for name, cells in texts.items() if cells is not None})
 
     def __len__(self) -> int:
         return len(self.encoded.empty)
@@ -60,7 +55,9 @@ class Rows:
         flags = self.encoded.observed[modality].clone()
         flags[..., index] = False
         encoded = _with_flags(self.encoded, {**self.encoded.observed, modality: flags})
-        texts = {each: np.full(len(self), "", object) if each == name else words for each, words in self.texts.items()}
+        texts = dict(self.texts)
+        if name in texts:
+            texts[name] = np.full(len(self), "", object)
         return replace(self, encoded=encoded, texts=texts)
 
     def with_cells(self, cells: np.ndarray) -> "Rows":
@@ -72,14 +69,13 @@ class Rows:
     def hide(self, protocol: Protocol, number: int) -> "Rows":
         """The same rows with further values missing; each number is another draw."""
         flags = self.encoded.observed
-        feature_counts = {name: None if each.ndim == 1 else each.shape[1] for name, each in flags.items()}
-        keep = protocol.keep(feature_counts, sample_keys(torch.arange(len(self)), number, "hide"))
-        observed = {name: each & keep[name] for name, each in flags.items()}
-        modalities = self.schema.modalities
+        counts = {name: None if mask.ndim == 1 else mask.shape[1] for name, mask in flags.items()}
+        keep = protocol.keep(counts, sample_keys(torch.arange(len(self)), number, "hide"))
+        observed = {name: mask & keep[name] for name, mask in flags.items()}
         texts = {
-            columns[0].name: np.where(observed[name].numpy(), self.texts[columns[0].name], "")
-            for name, columns in modalities.items()
-            if columns[0].name in self.texts
+            column.name: np.where(observed[modality].numpy(), self.texts[column.name], "")
+            for modality, column in self.schema.contents.items()
+            if column.name in self.texts
         }
         return replace(self, encoded=_with_flags(self.encoded, observed), texts=texts)
 
@@ -93,28 +89,14 @@ class Rows:
             names = [column.name for column in columns]
             if name in names:
                 return modality, names.index(name) if modality == "table" else ...
-        raise ValueError(f"there is no column {name!r}; the model has {[each.name for each in self.schema.columns]}")
+        raise ValueError(
+            f"there is no column {name!r}; the model has {[column.name for column in self.schema.columns]}"
+        )
 
 
-def cut_texts(schema: Schema, frame: pd.DataFrame) -> list[str]:
+def unread_contents(schema: Schema, frame: pd.DataFrame) -> list[str]:
     """What the network does not read of long texts, a sentence for each column."""
-    lines = []
-    for column in schema.columns:
-        if isinstance(column, Text):
-            texts = [text for text in _texts(frame[column.name]) if text]
-            longer = 100 * np.mean([len(WORD.findall(text)) > column.length for text in texts])
-            if longer:
-                lines.append(
-                    f"column {column.name!r}: the network reads the first {column.length} words; {longer:.0f} % of the "
-                    "texts are longer, only the linear expert reads them whole"
-                )
-    return lines
-
-
-def _texts(column: pd.Series) -> np.ndarray:
-    """The cells as texts, "" where they are missing."""
-    column = plain(column).astype(object)
-    return column.where(~missing(column), "").astype(str).to_numpy(object)
+    return [line for column in schema.contents.values() if (line := column.unread(frame[column.name]))]
 
 
 def _with_flags(encoded: Encoded, observed: dict[str, Tensor]) -> Encoded:

@@ -13,20 +13,22 @@ from torch import Tensor
 from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
-from gauge.tabular.table.arrays import ANYWHERE, LISTED, by_modality, cells, columns_from_json, encode_rows
+from gauge.registry import COLUMNS
+from gauge.tabular.table.arrays import MAX_LISTED_COLUMNS, by_modality, cells, columns_from_json, contents, encode_rows
 from gauge.tabular.table.columns import (
-    COLUMNS,
+    ANYWHERE,
+    IGNORE,
     IMAGE_SIDE,
-    PRETRAINED,
     Cell,
     Column,
-    Image,
+    Content,
     ImageFiles,
-    Number,
-    PretrainedText,
+    ReadOptions,
+    infer_kind,
+    kinds,
     missing,
+    pick_kind,
 )
-from gauge.tabular.table.kinds import infer_kind, pick_kind
 from gauge.tabular.table.numbers import plain
 from gauge.types import Batch
 
@@ -41,7 +43,7 @@ class Encoded:
 
     def _rows(self, rows: np.ndarray) -> list[dict[str, Tensor]]:
         index = torch.from_numpy(rows)
-        return [{name: each[index] for name, each in tensors.items()} for tensors in (self.inputs, self.observed)]
+        return [{name: tensor[index] for name, tensor in tensors.items()} for tensors in (self.inputs, self.observed)]
 
     def dataset(self, split: str, rows: np.ndarray, labels: np.ndarray) -> Dataset:
         """Some of the rows; `labels` are those of all."""
@@ -60,11 +62,11 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns in use, and why others are ignored; `names` are those of all columns in training, in order. Numbers and
-    categories form one modality, `table`, with a flag for each cell; every text and image column is a modality of its own:
-    `text0`, `image0`, `image1` ...
+    """The columns in use, and why others are ignored; `names` are those of all columns in training, in order. Cells
+    (numbers and categories) form one modality, `table`, with a flag for each; every column of texts, images or another
+    content is a modality of its own: `text0`, `image0`, `image1` ...
 
-    >>> schema = Schema.of(pd.DataFrame({"age": [41, None, 7], "sex": ["f", "m", ""]}))
+    >>> schema = Schema.from_frame(pd.DataFrame({"age": [41, None, 7], "sex": ["f", "m", ""]}))
     >>> [(column.name, column.kind) for column in schema.columns], schema.cardinalities
     ([('age', 'number'), ('sex', 'category')], (1, 2))
     """
@@ -74,18 +76,18 @@ class Schema:
     names: tuple[str, ...] = ()
 
     @classmethod
-    def of(
+    def from_frame(
         cls,
         frame: pd.DataFrame,
-        kinds: Mapping[str, str] | None = None,
+        specified: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
         image_size: int = IMAGE_SIDE,
     ) -> "Schema":
-        """Inferred from the training rows; `kinds` overrides inferred ones, `encoders` are pretrained models by column,
-        `image_size` is the height and width of images without one."""
-        kinds, encoders = dict(kinds or {}), dict(encoders or {})
+        """Inferred from the training rows; `specified` are kinds that override inferred ones, `encoders` pretrained models
+        by column, `image_size` is the height and width of images without one."""
+        specified, encoders = dict(specified or {}), dict(encoders or {})
         names = dict.fromkeys(map(str, frame.columns))
-        for name, kind in kinds.items():
+        for name, kind in specified.items():
             pick(names, name, "column")
             pick_kind(kind)
         for name in encoders:
@@ -94,18 +96,14 @@ class Schema:
         ignored: dict[str, str] = {}
         for label in frame.columns:
             name, values = str(label), plain(frame[label].rename(str(label)))
-            kind, reason = (kinds[name], "as specified") if name in kinds else infer_kind(values)
-            if name in encoders and kind not in PRETRAINED:
-                raise ValueError(
-                    f"pretrained encoders read columns of kind {' and '.join(PRETRAINED)}, but {name!r} is of kind "
-                    f"{kind!r}; remove it from encoders=, or set its kind in columns="
-                )
-            if kind == "ignore" or missing(values).all():
-                ignored[name] = reason if kind == "ignore" else "it is empty"
-            elif name in encoders:
-                columns.append(PRETRAINED[kind].of(values, str(encoders[name])))
+            kind, reason = (specified[name], "as specified") if name in specified else infer_kind(values)
+            if name in encoders:
+                _check_encoder(name, kind)
+            if kind == IGNORE or missing(values).all():
+                ignored[name] = reason if kind == IGNORE else "it is empty"
             else:
-                columns.append(Image(name, int(image_size)) if kind == "image" else COLUMNS[kind].of(values))
+                encoder = str(encoders[name]) if name in encoders else None
+                columns.append(COLUMNS.get(kind).from_column(values, ReadOptions(encoder, image_size)))
         if not columns:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
             raise ValueError(f"no column can be used ({reasons}); give one that varies, or set kinds with columns=")
@@ -113,8 +111,13 @@ class Schema:
 
     @property
     def table(self) -> tuple[Cell, ...]:
-        """The columns of numbers and categories."""
+        """The columns that form the modality `table`: numbers and categories."""
         return cells(self.columns)
+
+    @property
+    def contents(self) -> dict[str, Content]:
+        """The columns that are modalities of their own, by modality: texts, images."""
+        return contents(self.columns)
 
     @property
     def modalities(self) -> dict[str, tuple[Column, ...]]:
@@ -129,27 +132,24 @@ class Schema:
     @property
     def encoders(self) -> dict[str, str]:
         """The names or paths of pretrained models, by column."""
-        models = {column.name: getattr(column, "model", None) for column in self.columns}
-        return {name: model.source for name, model in models.items() if model}
+        return {column.name: column.encoder_source for column in self.columns if column.encoder_source}
 
     def summary(self) -> list[str]:
         """The columns by kind, and those that are ignored."""
         lines = []
-        for kind in COLUMNS:
+        for kind in kinds():
             if names := [column.name for column in self.columns if column.kind == kind]:
-                more = f" ... ({len(names)} in all)" if len(names) > LISTED else ""
-                lines.append(f"{kind}: {', '.join(names[:LISTED])}{more}")
-        for column in self.columns:
-            if isinstance(column, Number) and column.writing.note:
-                lines.append(f"read as guessed: {column.name} ({column.writing.note})")
+                more = f" ... ({len(names)} in all)" if len(names) > MAX_LISTED_COLUMNS else ""
+                lines.append(f"{kind}: {', '.join(names[:MAX_LISTED_COLUMNS])}{more}")
+        lines += [f"read as guessed: {column.name} ({column.note})" for column in self.columns if column.note]
         return lines + [f"ignored: {name} ({reason})" for name, reason in self.ignored.items()]
 
     def encode(self, frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False) -> Encoded:
         """The rows as tensors. A column that the table lacks counts as missing; most of them have to be there. In training
         many unreadable values are an error; afterwards every one of them counts as missing, however many rows there are."""
         encoded = encode_rows(self.columns, frame, files, training=training)
-        inputs = {modality: torch.from_numpy(values) for modality, (values, _) in encoded.items()}
-        observed = {modality: torch.from_numpy(flags) for modality, (_, flags) in encoded.items()}
+        inputs = {modality: _tensor(values) for modality, (values, _) in encoded.items()}
+        observed = {modality: _tensor(flags) for modality, (_, flags) in encoded.items()}
         empty = ~torch.cat([_per_column(flags) for flags in observed.values()], 1).any(1)
         return Encoded(inputs, observed, empty.numpy())
 
@@ -169,22 +169,32 @@ class Schema:
         return {column.name: rates[column.name] for column in self.columns}
 
     def to_json(self) -> dict[str, Any]:
-        columns = [{"kind": column.kind, **vars(column)} for column in self.columns]
-        for values in columns:
-            if values.get("model"):
-                values["model"] = values["model"].to_json()
+        columns = [column.to_json() for column in self.columns]
         return {"columns": columns, "ignored": dict(self.ignored), "names": list(self.names)}
 
-    def save_tokenizers(self, folder: Path) -> None:
-        """Write what `to_json` leaves out: a folder for each pretrained text, named by the position of its column."""
+    def save_files(self, folder: Path) -> None:
+        """Write what `to_json` leaves out: a folder for each column that needs one, named by its position."""
         for index, column in enumerate(self.columns):
-            if isinstance(column, PretrainedText):
-                column.model.tokenizer.save_pretrained(folder / str(index))
+            column.save_files(folder / str(index))
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any], tokenizers: Path = Path()) -> "Schema":
-        columns = columns_from_json(content["columns"], tokenizers)
+    def from_json(cls, content: Mapping[str, Any], files: Path = Path()) -> "Schema":
+        columns = columns_from_json(content["columns"], files)
         return cls(columns, dict(content["ignored"]), tuple(content.get("names", ())))
+
+
+def _check_encoder(name: str, kind: str) -> None:
+    readable = [known for known, column in kinds().items() if column.takes_encoder]
+    if kind not in readable:
+        raise ValueError(
+            f"pretrained encoders read columns of kind {' and '.join(readable)}, but {name!r} is of kind {kind!r}; remove "
+            "it from encoders=, or set its kind in columns="
+        )
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """Sharing memory with the array, unless that may not be written to, as some of pandas may not."""
+    return torch.from_numpy(np.require(array, requirements="W"))
 
 
 def _per_column(flags: Tensor) -> Tensor:

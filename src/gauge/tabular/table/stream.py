@@ -20,13 +20,14 @@ from gauge.tabular.table.files import read_rows, with_types
 from gauge.tabular.table.inputs import beside_missing, check_types, class_numbers, has_label, report_unlabelled
 from gauge.tabular.table.schema import Schema
 
-SAMPLE = 100_000  # rows
+MAX_SAMPLE_ROWS = 100_000
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A table in files: a sample of at most `SAMPLE` of the rows that have a label, in their order, whose index are their
-    numbers, and the labels of all of these rows: `labels` are the different ones, `codes` their positions there."""
+    """A table in files: a sample of at most `MAX_SAMPLE_ROWS` of the rows that have a label, in their order, whose index
+    are their numbers, and the labels of all of these rows: `labels` are the different ones, `codes` their positions
+    there."""
 
     table: Path
     target: str
@@ -35,7 +36,7 @@ class Stream:
     codes: np.ndarray
 
     @classmethod
-    def of(cls, table: Path, target: Any, weights: Any, seed: int) -> "Stream":
+    def from_files(cls, table: Path, target: Any, weights: Any, seed: int) -> "Stream":
         """From one pass over the table. Which rows are sampled depends on their number, the seed and nothing else."""
         if not isinstance(target, str) or weights is not None:
             raise ValueError("a table in files needs the name of its column of labels as y, and takes no sample_weight")
@@ -50,7 +51,7 @@ class Stream:
             last = count + len(rows[-1])
             draws.append(sample_keys(torch.arange(count, last), seed, "sample").numpy())
             count = last
-            if sum(map(len, rows)) > 2 * SAMPLE:
+            if sum(map(len, rows)) > 2 * MAX_SAMPLE_ROWS:
                 rows, draws = _sampled(rows, draws)
         (sample,), _ = _sampled(rows, draws)
         assert labels is not None  # a table has rows
@@ -77,9 +78,9 @@ class Stream:
         that it is told to hold out. They are kept in the folder; without one, in temporary files that vanish with them."""
 
         def without(held_out: np.ndarray) -> Dataset:
-            with TemporaryDirectory(ignore_cleanup_errors=True) if folder is None else nullcontext(folder) as place:
-                write_dataset(Path(place) / "rows", self._parts(schema, labels, sampled[held_out], files))
-                return read_dataset(Path(place) / "rows", device)
+            with TemporaryDirectory(ignore_cleanup_errors=True) if folder is None else nullcontext(folder) as kept:
+                write_dataset(Path(kept) / "rows", self._parts(schema, labels, sampled[held_out], files))
+                return read_dataset(Path(kept) / "rows", device)
 
         return without
 
@@ -126,7 +127,7 @@ def _labelled(part: pd.DataFrame, target: str, before: int) -> pd.DataFrame:
 def _sampled(rows: list[pd.DataFrame], draws: list[np.ndarray]) -> tuple[list[pd.DataFrame], list[np.ndarray]]:
     """The rows with the smallest draws, as one part."""
     table, every = pd.concat(rows), np.concatenate(draws)
-    if len(every) <= SAMPLE:
+    if len(every) <= MAX_SAMPLE_ROWS:
         return [table], [every]
-    chosen = np.sort(np.argpartition(every, SAMPLE)[:SAMPLE])
+    chosen = np.sort(np.argpartition(every, MAX_SAMPLE_ROWS)[:MAX_SAMPLE_ROWS])
     return [table.iloc[chosen]], [every[chosen]]

@@ -1,0 +1,300 @@
+"""The kinds of columns in a table, one file each: how a kind is recognised, read, encoded, saved, requested and shown.
+
+A column is either a `Cell`, one value in the modality `table` that all cells of a row form together, or a `Content`, a
+modality of its own with units of its own: words, parts of an image. These files import no torch before a network is built,
+because exported models read tables with them.
+"""
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from gauge.registry import COLUMNS, pick
+from gauge.tabular.table.numbers import plain
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gauge.types import Encoder
+
+logger = logging.getLogger(__name__)
+
+MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"})  # lower case
+IGNORE = "ignore"  # in place of a kind
+IMAGE_SIDE = 64  # pixels
+MAX_UNREADABLE = 0.1  # share of unreadable values in a training column that count as missing; more are an error
+MAX_CHARACTERS = 100_000  # of a value in a request
+MIN_IDENTIFIERS = 20  # values; with fewer, that all are different means little
+FINE_COLUMNS = 500  # numbers and categories that have a unit each; more are one unit in all, as attention is quadratic
+
+
+class Guess(NamedTuple):
+    """That a column is of a kind, with a note on what was guessed; or that it is `ignored`, and why."""
+
+    note: str = ""
+    ignored: bool = False
+
+
+class ReadOptions(NamedTuple):
+    """How a training column is read: the name or path of a pretrained encoder, and the height and width of images."""
+
+    encoder: str | None = None
+    image_size: int = IMAGE_SIDE
+
+
+DEFAULT_OPTIONS = ReadOptions()
+
+
+class Part(NamedTuple):
+    """The name and the value of a unit, as evidence shows them."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """The folder that image paths are relative to; they have to stay in it unless `outside` is True."""
+
+    folder: Path = Path()
+    outside: bool = True
+
+    def path(self, value: str) -> Path | None:
+        """The file, None if it lies outside. `..` is resolved as written, so links within the folder may lead elsewhere."""
+        folder = os.path.abspath(self.folder)
+        path = Path(os.path.normpath(os.path.join(folder, value)))
+        return path if self.outside or path.is_relative_to(folder) else None
+
+
+ANYWHERE = ImageFiles()
+
+
+class Column(ABC):
+    """A column as it was in training. Kinds are frozen dataclasses whose fields JSON can represent.
+
+    Attributes
+    ----------
+    kind
+        The name under which the kind is registered.
+    order
+        Kinds are listed, and become modalities, in this order.
+    precedence
+        A column is of the kind with the smallest number among those that recognise it.
+    may_be_constant
+        Whether a column whose cells are all the same can be of this kind.
+    takes_encoder
+        Whether a pretrained encoder can read it.
+    read_by_trees
+        Whether trees read it: as a cell, or by the principal components of its `vectors`.
+    display
+        How the evidence page draws its units: as a "number" or "category", as the words of a "text", or on an "image".
+    """
+
+    name: str
+    kind: ClassVar[str]
+    order: ClassVar[int] = 100
+    precedence: ClassVar[int] = 0
+    may_be_constant: ClassVar[bool] = False
+    takes_encoder: ClassVar[bool] = False
+    read_by_trees: ClassVar[bool] = False
+    display: ClassVar[Any] = "text"
+
+    @classmethod
+    def recognise(cls, values: pd.Series) -> Guess | None:
+        """What to make of these values, none of which is missing; None if they are of another kind."""
+        return None
+
+    @classmethod
+    @abstractmethod
+    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Column":
+        """Fitted to a training column, in which at least one value is not missing."""
+
+    @classmethod
+    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
+        """Which of the values count as missing because nothing is behind them, and problems in words."""
+        return np.zeros(len(values), bool), []
+
+    @staticmethod
+    def clean(column: pd.Series) -> pd.Series:
+        """The cells in a form that `encode` reads."""
+        return plain(column)
+
+    @abstractmethod
+    def encode(
+        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The cells as numbers, one entry for each row, and which rows have a value. In training many unreadable values are
+        an error; afterwards they all count as missing."""
+
+    @property
+    def note(self) -> str:
+        """What was guessed about the way its values are written."""
+        return ""
+
+    @property
+    def encoder_source(self) -> str | None:
+        """The name or path of its pretrained encoder."""
+        return None
+
+    @property
+    def export_problem(self) -> str | None:
+        """Why a classifier that reads it cannot be exported."""
+        return None
+
+    def request_type(self, *, max_pixels: int) -> Any:
+        """The type of its value in a request, for pydantic. A value is text unless a kind says otherwise; images have at
+        most `max_pixels`, and the context of the validation counts those of all images of the request."""
+        return Annotated[str, Field(max_length=MAX_CHARACTERS)] | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **vars(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], folder: Path) -> "Column":
+        """What `to_json` and `save_files` wrote."""
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+        values.pop("kind")
+        return cls(**values)
+
+    def save_files(self, folder: Path) -> None:
+        """Write what `to_json` leaves out to a folder of its own."""
+        return
+
+
+class Cell(Column):
+    """A column whose value in a row is one unit of the modality `table`: a number or one of some categories."""
+
+    read_by_trees: ClassVar[bool] = True
+
+    @property
+    def cardinality(self) -> int:
+        """The number of categories, 1 for numbers."""
+        return 1
+
+    @property
+    def categorical(self) -> bool:
+        return self.cardinality > 1
+
+    @abstractmethod
+    def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
+        """Numbers of about normal distribution, or the codes of categories; NaN where they are missing."""
+
+    @abstractmethod
+    def decode(self, value: float) -> str:
+        """One of these numbers as people write it."""
+
+    def encode(
+        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        values = self.numbers(column, training=training)
+        return np.where(np.isnan(values), 0.0, values).astype(np.float32), ~np.isnan(values)
+
+
+class Content(Column):
+    """A column that is a modality of its own, with as many units as its encoder makes."""
+
+    @property
+    def values_per_row(self) -> int:
+        """Of its encoding, where they are so many that fewer rows have to be read at once."""
+        return 0
+
+    @abstractmethod
+    def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
+        """The encoder of the network. `channels` are those of an image encoder of this size; with `weights` a pretrained
+        one is read with its weights, without them these are loaded later."""
+
+    def texts(self, column: pd.Series) -> np.ndarray | None:
+        """The cells as texts, "" where they are missing, if the linear expert reads them as texts."""
+        return None
+
+    def vectors(self, values: "Tensor") -> np.ndarray:
+        """Encoded rows as vectors, whose principal components trees and the linear expert read: [rows, features]."""
+        return values.float().flatten(1).numpy()
+
+    def unread(self, column: pd.Series) -> str:
+        """What the network does not read of the cells, a sentence."""
+        return ""
+
+    def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
+        """The units of one row, in order. `cell` is None where the encoded `values` were imputed; `count` is the number of
+        units that the network has, None if there is none."""
+        return [Part(str(number), str(number)) for number in range(1, (count or 1) + 1)]
+
+    def image(self, values: np.ndarray, count: int | None) -> tuple[np.ndarray, tuple[int, int]] | None:
+        """One encoded row as an image in RGB to show the units on, and the rows and columns that these form."""
+        return None
+
+    def hide_part(self, values: "Tensor", index: int, count: int) -> None:
+        """Make one of `count` parts of an encoded row missing, in place: it becomes the mean of the row."""
+        length = values.shape[-1]
+        start, end = (round(number * length / count) for number in (index, index + 1))
+        values[..., start:end] = values.float().mean(-1, keepdim=True).to(values.dtype)
+
+    def text_without(self, text: str, index: int) -> str:
+        """One of its `texts` without a part."""
+        return text
+
+
+def missing(column: pd.Series) -> pd.Series:
+    """True where a cell is NaN, None, NaT, blank, or a word such as "NA", "?" and "unknown"."""
+    if column.dtype.kind in "biufMm":
+        return column.isna()
+    if isinstance(column.dtype, pd.StringDtype):  # each different text is looked at once
+        codes, texts = pd.factorize(column)
+        flags = [*(text.strip().lower() in MISSING for text in texts), True]
+        return pd.Series(np.array(flags)[codes], column.index, name=column.name)
+    words = column.map(lambda value: isinstance(value, str) and value.strip().lower() in MISSING)
+    return column.isna() | words.astype(bool)
+
+
+def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None) -> None:
+    """Unreadable values count as missing. In training, where they are some of `known` values, many of them are an error."""
+    others = f", and {len(rows) - 1} more cannot be read" if len(rows) > 1 else ""
+    message = f"column {column.name!r}, row {column.index[rows[0]]}: {reason}{others}"
+    if known is not None and len(rows) > MAX_UNREADABLE * known:
+        raise ValueError(
+            f"{message}; fix them, leave unknown cells empty, or set the column's kind (columns=, --column)"
+        )
+    logger.warning("%s; counted as missing", message)
+
+
+def kinds() -> dict[str, type[Column]]:
+    """The kinds of columns by name, in their order."""
+    return dict(sorted(((name, COLUMNS.get(name)) for name in COLUMNS.names()), key=lambda item: item[1].order))
+
+
+def pick_kind(name: str) -> None:
+    """An error if there is no kind of column with this name."""
+    pick(dict.fromkeys((*kinds(), IGNORE)), name, "kind of column")
+
+
+def infer_kind(column: pd.Series) -> tuple[str, str]:
+    """The kind of a column, and the reason if it is ignored or had to be guessed.
+
+    >>> infer_kind(pd.Series(["a.png", None, "b.png"])), infer_kind(pd.Series([1.5, 2.0]))
+    (('image', ''), ('number', ''))
+    >>> infer_kind(pd.Series(["3.10.2020", "24.12.2021"]))
+    ('number', 'dates, day first (%d.%m.%Y)')
+    """
+    values = column[~missing(column)]
+    if not len(values):
+        return IGNORE, "it is empty"
+    constant = values.astype(str).nunique() == 1
+    for kind in sorted(kinds().values(), key=lambda kind: kind.precedence):
+        guess = kind.recognise(values) if kind.may_be_constant or not constant else None
+        if guess is not None:
+            return IGNORE if guess.ignored else kind.kind, guess.note
+    return IGNORE, "it is constant"  # a category can be anything else
+
+
+def has_category_type(values: pd.Series) -> bool:
+    """Whether pandas holds the values as categories or truth values, whatever they look like."""
+    return pd.api.types.is_bool_dtype(values) or isinstance(values.dtype, pd.CategoricalDtype)

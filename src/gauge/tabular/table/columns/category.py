@@ -1,0 +1,100 @@
+"""One of the categories seen in training; any other counts as missing."""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from gauge.tabular.table.columns import (
+    DEFAULT_OPTIONS,
+    MIN_IDENTIFIERS,
+    Cell,
+    Guess,
+    ImageFiles,
+    ReadOptions,
+    has_category_type,
+    missing,
+)
+from gauge.tabular.table.numbers import are_codes, without_fraction
+
+__all__ = ["Category"]
+
+logger = logging.getLogger(__name__)
+
+MAX_CATEGORIES = 255  # per column; rarer ones count as missing
+MAX_CHARACTERS = 1000  # of a category in a request
+
+
+@dataclass(frozen=True)
+class Category(Cell):
+    """`words` are the categories in order, as text."""
+
+    name: str
+    words: tuple[str, ...]
+    kind: ClassVar[str] = "category"
+    order: ClassVar[int] = 1
+    precedence: ClassVar[int] = 4
+    display: ClassVar[Any] = "category"
+
+    @classmethod
+    def recognise(cls, values: pd.Series) -> Guess | None:
+        if has_category_type(values):
+            return Guess()
+        words = values.astype(str)
+        if words.nunique() == len(words) > MIN_IDENTIFIERS and not words.str.contains(r"\s").any():
+            return Guess("every value is different, as in an identifier", ignored=True)
+        return Guess("digits are read as codes, not as a number" if are_codes(values) else "")
+
+    @classmethod
+    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Category":
+        codes, words = _words(column[~missing(column)])
+        counts: Counter[str] = Counter()
+        for word, count in zip(words, np.bincount(codes, minlength=len(words)).tolist(), strict=True):
+            counts[word] += count
+        name = str(column.name)
+        if len(counts) > MAX_CATEGORIES:
+            logger.warning("column %r keeps %d of %d categories, the most frequent", name, MAX_CATEGORIES, len(counts))
+        return cls(name, tuple(word for word, _ in sorted(counts.most_common(MAX_CATEGORIES))))
+
+    @classmethod
+    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
+        absent, problems = super().inspect(values, files)
+        if values.nunique() > MAX_CATEGORIES:
+            problems.append(f"more than {MAX_CATEGORIES} categories; rare ones count as missing")
+        return absent, problems
+
+    @property
+    def cardinality(self) -> int:
+        return max(2, len(self.words))
+
+    def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
+        available = ~missing(column)
+        numbers = {word: float(index) for index, word in enumerate(self.words)}
+        codes = np.full(len(column), np.nan)
+        positions, words = _words(column[available])
+        codes[available] = np.array([numbers.get(word, np.nan) for word in words])[positions]
+        unknown = np.flatnonzero(available & np.isnan(codes))
+        if len(unknown) and not training:  # in training `from_column` has reported rare ones
+            logger.warning(
+                "column %r: %d values were not seen in training, or too rare there, and count as missing, "
+                "first %.100r (row %s)",
+                *(self.name, len(unknown), str(column.iloc[unknown[0]]), column.index[unknown[0]]),
+            )
+        return codes
+
+    def decode(self, value: float) -> str:
+        return self.words[min(max(round(value), 0), len(self.words) - 1)]
+
+    def request_type(self, *, max_pixels: int) -> Any:
+        return Annotated[str, Field(max_length=MAX_CHARACTERS)] | bool | int | float | None
+
+
+def _words(column: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """The different values as texts, and which of them each cell has; 1.0 becomes 1, since pandas turns integers into
+    floats where cells are missing."""
+    codes, texts = pd.factorize(column.map(str))
+    return codes, [without_fraction(text.strip()) for text in texts]

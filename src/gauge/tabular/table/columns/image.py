@@ -1,0 +1,208 @@
+"""Images, given by the paths of their files or as the bytes of these, and resized; one without a file is missing."""
+
+import base64
+import binascii
+import io
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from PIL import Image as Pillow
+from pydantic import AfterValidator
+
+from gauge.data.images import gather, open_image
+from gauge.tabular.table.columns import (
+    ANYWHERE,
+    DEFAULT_OPTIONS,
+    IMAGE_SIDE,
+    Column,
+    Content,
+    Guess,
+    ImageFiles,
+    Part,
+    ReadOptions,
+    has_category_type,
+    missing,
+    report_unreadable,
+)
+from gauge.tabular.table.numbers import paths_or_bytes
+from gauge.tabular.table.pretrained import Pretrained
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gauge.types import Encoder
+
+__all__ = ["Image"]
+
+logger = logging.getLogger(__name__)
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+BYTES = r"b['\"](?:\\x89PNG|\\xff\\xd8|GIF8|RIFF|II\*|MM\\x00)"  # the files of images, as Python writes bytes
+REQUEST_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow hands others, such as EPS, to programs
+MIN_SHARE_OF_IMAGES = 0.8  # among the values of a column that is recognised
+GRID = 4  # parts along a side of an image where no network divides it
+VECTOR_SIDE = 16  # pixels, to which images are shrunk before their principal components are taken
+
+
+@dataclass(frozen=True)
+class Image(Content):
+    """`side` is the height and width in pixels; `model` is a pretrained encoder."""
+
+    name: str
+    side: int = IMAGE_SIDE
+    model: Pretrained | None = None
+    kind: ClassVar[str] = "image"
+    order: ClassVar[int] = 3
+    precedence: ClassVar[int] = 2
+    may_be_constant: ClassVar[bool] = True
+    takes_encoder: ClassVar[bool] = True
+    read_by_trees: ClassVar[bool] = True
+    display: ClassVar[Any] = "image"
+
+    @classmethod
+    def recognise(cls, values: pd.Series) -> Guess | None:
+        words = values.astype(str)
+        images = words.str.lower().str.endswith(SUFFIXES) | words.str.match(BYTES)
+        return Guess() if images.mean() > MIN_SHARE_OF_IMAGES and not has_category_type(values) else None
+
+    @classmethod
+    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Image":
+        if options.encoder is None:
+            return cls(str(column.name), int(options.image_size))
+        model = Pretrained.for_images(options.encoder)
+        return cls(str(column.name), model.side, model)
+
+    @classmethod
+    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
+        known = values.map(lambda value: os.path.isfile(files.path(str(value)) or "")).astype(bool)
+        absent = (~known & ~values.astype(str).str.match(BYTES)).to_numpy(bool)
+        first = f", first {values[absent].iloc[0]!r}" if absent.any() else ""
+        return absent, [f"{absent.sum()} image files do not exist{first}"] if absent.any() else []
+
+    @staticmethod
+    def clean(column: pd.Series) -> pd.Series:
+        return paths_or_bytes(column)
+
+    def encode(
+        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        available = self._available(column, files)
+        broken: dict[int, str] = {}
+        sides = [0]
+
+        def read(row: int) -> np.ndarray:
+            try:
+                image = open_image(available[row])
+            except ValueError as error:
+                broken[row] = str(error)
+                return np.zeros((3, self.side, self.side), np.uint8)
+            sides.append(max(image.size))
+            return np.asarray(image.resize((self.side, self.side))).transpose(2, 0, 1)
+
+        images, observed = np.zeros((len(column), 3, self.side, self.side), np.uint8), np.zeros(len(column), bool)
+        rows = list(available)
+        images[rows] = gather(rows, self.side, read)
+        observed[rows] = [row not in broken for row in rows]
+        if broken:
+            report_unreadable(column, sorted(broken), broken[min(broken)], len(rows) if training else None)
+        if training and max(sides) > self.side:
+            logger.warning(
+                "column %r: images of up to %d pixels are shrunk to %d x %d; image_size= (--image-size) sets another size",
+                *(self.name, max(sides), self.side, self.side),
+            )
+        return images, observed
+
+    def _available(self, column: pd.Series, files: ImageFiles) -> dict[int, Path | bytes]:
+        """The files of all rows that have one; others are reported."""
+        available: dict[int, Path | bytes] = {}
+        outside: list[int] = []
+        without_file: list[int] = []
+        for row in np.flatnonzero(~missing(column)).tolist():
+            cell = column.iloc[row]
+            source = cell if isinstance(cell, bytes) else files.path(str(cell))
+            if source is None:
+                outside.append(row)
+            elif isinstance(source, bytes) or os.path.isfile(source):
+                available[row] = source
+            else:
+                without_file.append(row)
+        for rows, what in ((without_file, "do not exist"), (outside, f"lie outside {files.folder}")):
+            if rows:
+                logger.warning(
+                    "column %r: %d image files %s and count as missing, first %.100s (row %s)",
+                    *(self.name, len(rows), what, column.iloc[rows[0]], column.index[rows[0]]),
+                )
+        return available
+
+    @property
+    def values_per_row(self) -> int:
+        return 3 * self.side**2
+
+    @property
+    def encoder_source(self) -> str | None:
+        return None if self.model is None else self.model.source
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"model": None if self.model is None else self.model.to_json()}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], folder: Path) -> Column:
+        model = content.get("model")
+        return super().from_json({**content, "model": model and Pretrained.from_json(model, folder)}, folder)
+
+    def request_type(self, *, max_pixels: int) -> Any:
+        return Annotated[str, AfterValidator(lambda text, info: _requested(text, max_pixels, info.context))] | None
+
+    def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
+        if self.model is None:
+            from gauge.model.encoders.conv_grid import ConvGrid
+
+            return ConvGrid((3, self.side, self.side), dim, channels=channels)
+        from gauge.model.encoders._pretrained import PretrainedGrid
+
+        return PretrainedGrid(self.model.network(weights=weights), self.side, self.model.mean, self.model.std)
+
+    def vectors(self, values: "Tensor") -> np.ndarray:
+        from torch.nn.functional import adaptive_avg_pool2d
+
+        return adaptive_avg_pool2d(values.float() / 255, VECTOR_SIDE).flatten(1).numpy()
+
+    def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
+        from gauge.model.explain import part_names
+
+        return [Part(name, "") for name in part_names(GRID**2 if count is None else count)]
+
+    def image(self, values: np.ndarray, count: int | None) -> tuple[np.ndarray, tuple[int, int]]:
+        side = GRID if count is None else round(count**0.5)
+        return (values.transpose(1, 2, 0) * 255).round().astype(np.uint8), (side, side)
+
+    def hide_part(self, values: "Tensor", index: int, count: int) -> None:
+        """Give a part the mean colour of the image."""
+        side, grid = values.shape[-1], round(count**0.5)
+        top, left = (round(number * side / grid) for number in divmod(index, grid))
+        size = round(side / grid)
+        mean = values.float().mean((1, 2), keepdim=True).to(values.dtype)
+        values[:, top : top + size, left : left + size] = mean
+
+
+def _requested(text: str, max_pixels: int, request: Any) -> bytes:
+    """The bytes of an image file, which is decoded if its header tells a size within the limits; a path or URL is not
+    base64. `request` counts the pixels of all images."""
+    try:
+        content = base64.b64decode(text, validate=True)
+        with Pillow.open(io.BytesIO(content), formats=REQUEST_FORMATS) as image:
+            width, height = image.size
+    except (binascii.Error, ValueError, OSError, SyntaxError, Pillow.DecompressionBombError) as error:
+        formats = ", ".join(REQUEST_FORMATS)
+        raise ValueError(f"is not an image; send the content of an image file ({formats}) in base64") from error
+    if width * height > max_pixels:
+        raise ValueError(f"is an image of {width} x {height} pixels; send at most {max_pixels} pixels")
+    request.take(width * height)
+    open_image(content)
+    return content

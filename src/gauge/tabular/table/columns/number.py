@@ -1,0 +1,144 @@
+"""Numbers and dates, encoded as normal scores of their rank in training: scale and outliers do not matter."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from pydantic import AfterValidator, BeforeValidator, Field
+from scipy.special import ndtr, ndtri
+
+from gauge.tabular.table.columns import (
+    DEFAULT_OPTIONS,
+    MAX_UNREADABLE,
+    MIN_IDENTIFIERS,
+    Cell,
+    Guess,
+    ImageFiles,
+    ReadOptions,
+    has_category_type,
+    missing,
+    report_unreadable,
+)
+from gauge.tabular.table.numbers import Writing, are_codes, are_whole, is_named
+
+__all__ = ["Number"]
+
+NUM_QUANTILES = 65  # that describe a column
+CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
+IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
+
+
+@dataclass(frozen=True)
+class Number(Cell):
+    """`values` are quantiles of the training column, `ranks` their levels; the others say how its numbers are written."""
+
+    name: str
+    values: tuple[float, ...]
+    ranks: tuple[float, ...]
+    date: bool = False
+    decimal: str = "."
+    unit: str = ""
+    date_format: str = "ISO8601"
+    guessed: bool = False
+    kind: ClassVar[str] = "number"
+    order: ClassVar[int] = 0
+    precedence: ClassVar[int] = 1
+    display: ClassVar[Any] = "number"
+
+    @classmethod
+    def recognise(cls, values: pd.Series) -> Guess | None:
+        if has_category_type(values) or are_codes(values):
+            return None
+        writing = Writing.from_values(values)
+        if writing is None:
+            return None
+        identifier = "" if writing.date else _why_identifier(values)
+        return Guess(identifier, ignored=True) if identifier else Guess(writing.note)
+
+    @classmethod
+    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Number":
+        values = column[~missing(column)]
+        writing = Writing.from_values(values) or Writing()
+        numbers = writing.read(values)
+        if np.isnan(numbers).all():
+            report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
+        levels = np.linspace(0, 1, NUM_QUANTILES)
+        quantiles = pd.Series(levels).groupby(np.quantile(numbers[~np.isnan(numbers)], levels)).mean()
+        form = (bool(writing.date), writing.decimal, writing.unit, writing.date or "ISO8601", writing.guessed)
+        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), *form)
+
+    @classmethod
+    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
+        absent, problems = super().inspect(values, files)
+        wrong = values[np.isnan((Writing.from_values(values) or Writing()).read(values))]
+        if len(wrong):
+            outcome = "they count as missing" if len(wrong) <= MAX_UNREADABLE * len(values) else "too many to train on"
+            example = f"{str(wrong.iloc[0])!r} (row {wrong.index[0]})"
+            problems.append(f"{len(wrong)} of {len(values)} values cannot be read, e.g. {example}; {outcome}")
+        return absent, problems
+
+    def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
+        ranks = np.interp(self._read(column, training), self.values, self.ranks)
+        return ndtri(ranks.clip(CLIP_QUANTILE, 1 - CLIP_QUANTILE))
+
+    def decode(self, value: float) -> str:
+        number = float(np.interp(ndtr(value), self.ranks, self.values))
+        return str(np.datetime64(math.floor(number), "D")) if self.date else f"{number:.4g}"
+
+    @property
+    def writing(self) -> Writing:
+        return Writing(self.decimal, self.unit, self.date_format if self.date else "", self.guessed)
+
+    @property
+    def note(self) -> str:
+        return self.writing.note
+
+    def request_type(self, *, max_pixels: int) -> Any:
+        if self.date:
+            return Annotated[str, AfterValidator(self._requested_date)] | None
+        written = BeforeValidator(lambda value: self._requested_number(value) if isinstance(value, str) else value)
+        return Annotated[float | None, Field(strict=True, allow_inf_nan=False), written]
+
+    def _requested_number(self, text: str) -> float:
+        """The number in a text that is written as those of the training table."""
+        number = float(self.writing.read(pd.Series([text], dtype=object))[0])
+        if math.isnan(number):
+            raise ValueError("is not a valid number; send a number, or text as it was written in training")
+        return number
+
+    def _requested_date(self, text: str) -> str:
+        """The text, if it is written as the dates of the training table, or an ISO date."""
+        if np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
+            raise ValueError("is not a date; write it as 2026-01-31")
+        return text
+
+    def _read(self, column: pd.Series, training: bool) -> np.ndarray:
+        """The cells as numbers; NaN where they are missing."""
+        rows = np.flatnonzero(~missing(column))
+        values, numbers = column.iloc[rows], np.full(len(column), np.nan)
+        numbers[rows] = self.writing.read(values)
+        unreadable = rows[np.isnan(numbers[rows])]
+        if len(unreadable):
+            this, other = ("date", "number") if self.date else ("number", "date")
+            first = f"{str(column.iloc[unreadable[0]])!r}"
+            given = Writing.from_values(values) if len(unreadable) == len(rows) else None
+            if given and bool(given.date) != self.date:
+                raise ValueError(
+                    f"column {column.name!r}, row {values.index[0]}: {first} is a {other}, but the column held "
+                    f"{this}s in training; give {this}s, or leave the column empty"
+                )
+            form = f"date such as {self.writing.example}" if self.date else "number"
+            report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
+        return numbers
+
+
+def _why_identifier(values: pd.Series) -> str:
+    """Why integers that are all different are an identifier, empty if they are not."""
+    if len(values) <= MIN_IDENTIFIERS or not are_whole(values) or values.nunique() < len(values):
+        return ""
+    steps = pd.to_numeric(values, errors="coerce").diff().iloc[1:]
+    if (steps == 1).all():
+        return "its values are running numbers, as in an identifier"
+    return "every value is different, and its name is that of an identifier" if is_named(values, IDENTIFIER) else ""

@@ -1,0 +1,222 @@
+"""Texts, encoded as the numbers of their words in the training texts, or of their tokens in a pretrained tokenizer."""
+
+import re
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from gauge.tabular.table.columns import (
+    ANYWHERE,
+    DEFAULT_OPTIONS,
+    Column,
+    Content,
+    Guess,
+    ImageFiles,
+    Part,
+    ReadOptions,
+    has_category_type,
+    missing,
+)
+from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.pretrained import Pretrained
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gauge.types import Encoder
+
+__all__ = ["Text", "PretrainedText"]
+
+WORD = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
+UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?"
+MIN_TEXTS, MIN_MEAN_WORDS = 20, 3  # more different values, with at least so many words on average, are texts
+MAX_VOCABULARY = 5000  # words per column
+MAX_WORDS, MAX_TOKENS = 48, 64  # of the longest text; tokens are those of a pretrained encoder
+UNKNOWN, FIRST_WORD = 1, 2  # numbers of words; 0 is padding
+
+
+class Words(Content):
+    """Texts as numbers of words, 0 after the end of a text; `length` words of a text become units."""
+
+    length: int
+    kind: ClassVar[str] = "text"
+    order: ClassVar[int] = 2
+    precedence: ClassVar[int] = 3
+    takes_encoder: ClassVar[bool] = True
+
+    @abstractmethod
+    def split(self, text: str) -> list[str]:
+        """The words that become units, as written."""
+
+    @abstractmethod
+    def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
+        """The numbers of the words of each text that become units."""
+
+    @abstractmethod
+    def decode(self, numbers: Sequence[int]) -> list[str]:
+        """The words of these numbers, without padding."""
+
+    def encode(
+        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        numbers = np.zeros((len(column), self.length), np.int64)
+        rows = np.flatnonzero(~missing(column))
+        for row, codes in zip(rows, self.codes(str(column.iloc[row]) for row in rows), strict=True):
+            numbers[row, : len(codes)] = codes
+        return numbers, numbers[:, 0] > 0
+
+    def texts(self, column: pd.Series) -> np.ndarray:
+        column = plain(column).astype(object)
+        return column.where(~missing(column), "").astype(str).to_numpy(object)
+
+    def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
+        words = self.decode(values.tolist()) if cell is None else self.split(str(cell))
+        return [Part(word, word) for word in words]
+
+    def hide_part(self, values: "Tensor", index: int, count: int) -> None:
+        """Leave a word out: those after it move up."""
+        values[index:-1] = values[index + 1 :].clone()
+        values[-1] = 0
+
+
+@dataclass(frozen=True)
+class Text(Words):
+    """`words` are those of the training texts, the most frequent first; 1 is the number of all others."""
+
+    name: str
+    words: tuple[str, ...]
+    length: int
+
+    @classmethod
+    def recognise(cls, values: pd.Series) -> Guess | None:
+        if has_category_type(values):
+            return None
+        words = values.astype(str)
+        if words.str.fullmatch(UUID).mean() > 0.9:
+            return Guess("its values are UUIDs", ignored=True)
+        many = words.nunique() > MIN_TEXTS and words.str.count(r"\w+").mean() >= MIN_MEAN_WORDS
+        return Guess() if many else None
+
+    @classmethod
+    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> Words:
+        if options.encoder is not None:
+            return PretrainedText.from_column(column, options)
+        texts = [WORD.findall(str(text)) for text in column[~missing(column)]]
+        counts = Counter(word.lower() for text in texts for word in text)
+        lengths = np.array([len(text) for text in texts])
+        length = int(np.clip(np.quantile(lengths, 0.95), 1, MAX_WORDS))
+        known = [word for word, _ in sorted(counts.most_common(MAX_VOCABULARY), key=lambda item: (-item[1], item[0]))]
+        return cls(str(column.name), tuple(known), length)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], folder: Path) -> Column:
+        return PretrainedText.from_json(content, folder) if "model" in content else super().from_json(content, folder)
+
+    def split(self, text: str) -> list[str]:
+        return WORD.findall(text)[: self.length]
+
+    def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
+        codes = {word: number for number, word in enumerate(self.words, FIRST_WORD)}
+        return ([codes.get(word.lower(), UNKNOWN) for word in self.split(text)] for text in texts)
+
+    def decode(self, numbers: Sequence[int]) -> list[str]:
+        return [self.words[number - FIRST_WORD] if number >= FIRST_WORD else "…" for number in numbers if number]
+
+    def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
+        from gauge.model.encoders.tokens import Tokens
+
+        return Tokens((self.length,), dim, words=len(self.words) + FIRST_WORD)
+
+    def unread(self, column: pd.Series) -> str:
+        longer = 100 * np.mean([len(WORD.findall(text)) > self.length for text in self.texts(column) if text])
+        if not longer:
+            return ""
+        return (
+            f"column {self.name!r}: the network reads the first {self.length} words; {longer:.0f} % of the texts are "
+            "longer, only the linear expert reads them whole"
+        )
+
+    def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
+        if cell is None or count is not None:
+            return super().parts(cell, values, count)
+        return [Part(word, word) for word in WORD.findall(str(cell))]  # the linear expert reads a text whole
+
+    def text_without(self, text: str, index: int) -> str:
+        word = list(WORD.finditer(text))[index]
+        return text[: word.start()] + text[word.end() :]
+
+
+@dataclass(frozen=True)
+class PretrainedText(Words):
+    """The numbers are those of tokens plus one. `prefix` and `suffix` are the special tokens around a text ([CLS], [SEP]):
+    the encoder adds them, and they are never shown."""
+
+    name: str
+    length: int
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    model: Pretrained
+
+    @classmethod
+    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "PretrainedText":
+        assert options.encoder is not None
+        model = Pretrained.for_texts(options.encoder)
+        texts = [str(text) for text in column[~missing(column)]]
+        encoded = model.tokenizer(texts, return_special_tokens_mask=True, verbose=False)
+        lengths = [mask.count(0) for mask in encoded["special_tokens_mask"]]
+        longest = int(np.argmax(lengths))
+        if not lengths[longest]:
+            raise ValueError(
+                f"the tokenizer of {options.encoder!r} finds no token in {column.name!r}; use a model of its language"
+            )
+        tokens, mask = encoded["input_ids"][longest], encoded["special_tokens_mask"][longest]
+        start, end = mask.index(0), len(mask) - mask[::-1].index(0)
+        length = int(np.clip(np.quantile(lengths, 0.95), 1, MAX_TOKENS))
+        return cls(str(column.name), length, tuple(tokens[:start]), tuple(tokens[end:]), model)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"model": self.model.to_json()}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], folder: Path) -> Column:
+        return super().from_json({**content, "model": Pretrained.from_json(content["model"], folder)}, folder)
+
+    def save_files(self, folder: Path) -> None:
+        self.model.tokenizer.save_pretrained(folder)
+
+    @property
+    def encoder_source(self) -> str:
+        return self.model.source
+
+    @property
+    def export_problem(self) -> str:
+        return (
+            f"column {self.name!r} is read by the tokenizer of {self.model.source!r}, which cannot be exported; "
+            "fit without a pretrained encoder for it, or export `model_`, the network alone"
+        )
+
+    def split(self, text: str) -> list[str]:
+        spans = self._tokens(text, return_offsets_mapping=True)["offset_mapping"][: self.length]
+        return [text[start:end].strip() or "…" for start, end in spans]
+
+    def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
+        return ([token + 1 for token in self._tokens(text)["input_ids"][: self.length]] for text in texts)
+
+    def decode(self, numbers: Sequence[int]) -> list[str]:
+        tokenizer, special = self.model.tokenizer, set(self.model.tokenizer.all_special_ids)
+        tokens = [number - 1 for number in numbers if number]
+        return ["…" if token in special else tokenizer.decode([token]).strip() or "…" for token in tokens]
+
+    def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
+        from gauge.model.encoders._pretrained import PretrainedTokens
+
+        return PretrainedTokens(self.model.network(weights=weights), self.length, self.prefix, self.suffix)
+
+    def _tokens(self, text: str, **options: bool) -> Any:
+        return self.model.tokenizer(text, add_special_tokens=False, verbose=False, **options)
