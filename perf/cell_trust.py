@@ -20,7 +20,7 @@ from sklearn import datasets
 from tables import read
 
 from gauge.tabular.evidence.audit import audit_cells
-from gauge.tabular.evidence.cell_trust import Trust
+from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training.checkpoint import write_text
@@ -54,7 +54,7 @@ def measure(name: str, seed: int) -> dict[str, object]:
     schema = Schema.of(frame.iloc[learned])
     rows = Rows.of(schema, frame, schema.encode(frame))
     started = time.process_time()
-    trust = Trust.fit(rows.take(learned), seed)
+    trust = CellTrust.fit(rows.take(learned), seed)
     seconds = time.process_time() - started
     assert trust is not None
     audit = audit_cells(trust, rows.take(new), None, seed=seed)

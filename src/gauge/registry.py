@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:  # nothing here needs torch
     from gauge.experiments.benchmarks import Benchmark
     from gauge.experiments.plans import Plan
+    from gauge.tabular.experts import Expert
     from gauge.types import Encoder, Imputer, Method, Scorer
 
 T = TypeVar("T")
@@ -86,8 +87,11 @@ PLANS: "Kind[Plan]" = Kind("plan", "gauge.experiments.plans")
 IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
 ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.model.encoders")
 SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.model.scoring")
+EXPERTS: "Kind[type[Expert]]" = Kind("expert", "gauge.tabular.experts")
 
-KINDS: dict[str, Kind[Any]] = {f"{kind.noun}s": kind for kind in (BENCHMARKS, METHODS, IMPUTERS, ENCODERS, SCORERS)}
+KINDS: dict[str, Kind[Any]] = {
+    f"{kind.noun}s": kind for kind in (BENCHMARKS, METHODS, IMPUTERS, ENCODERS, SCORERS, EXPERTS)
+}
 """What `gauge list` shows."""
 
 
