@@ -170,7 +170,7 @@ def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog)
 
 
 def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, labels, caplog, monkeypatch, tmp_path):
-    for module in ("inputs", "fitting"):
+    for module in ("table.inputs", "experts._architecture"):
         monkeypatch.setattr(f"gauge.tabular.{module}.FINE_COLUMNS", 2)
     with unchecked(), caplog.at_level(logging.WARNING):
         model = GaugeClassifier(**OPTIONS).fit(frame.mask(frame["age"] > 1), labels)
