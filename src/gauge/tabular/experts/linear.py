@@ -75,6 +75,8 @@ class Linear(Expert):
         return np.asarray(features @ self.coefficients.T + self.offsets)
 
     def predict(self, rows: Rows) -> np.ndarray:
+        if not len(rows):
+            return np.zeros((0, len(self.offsets)))
         return log_softmax(self.scores(self.features(rows)), axis=1)
 
     def features(self, rows: Rows) -> Any:
