@@ -7,7 +7,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from helpers import BLOCK_TORCH, ONE_THREAD, clinic, mistake, unchecked
 
 from gauge import ExportedClassifier, GaugeClassifier
 from gauge.cli.production import export
+from gauge.tabular.experts.trees import Trees
 
 pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.slow  # tracing takes half a minute
@@ -73,7 +74,7 @@ def test_parts_that_are_not_in_the_graph_are_named_with_what_that_costs(made, tm
     _, _, model, _ = made
     ensemble = model.ensemble_
     (network,) = ensemble.experts.values()
-    trees = SimpleNamespace(network=None)
+    trees = Mock(spec=Trees, network=None)
 
     def with_experts(**experts):
         return replace(model.fitted_, ensemble=replace(ensemble, experts=experts))
