@@ -26,7 +26,10 @@ run("fit", "table.csv", "--target", "label", "--out", "model", "--epochs", "1")
 assert run("predict", "model", "table.csv").count("\n") == 41
 run("explain", "model", "table.csv", "--out", "evidence.html")
 assert PAGE_TITLE in Path("evidence.html").read_text(encoding="utf-8")
-Path("mistakes.py").write_text("import gauge\n\ngauge.NoSuchThing\ngauge.GaugeClassifier(epohcs=3)\n", encoding="utf-8")
+Path("mistakes.py").write_text(
+    "import gauge\n\ngauge.NoSuchThing\ngauge.GaugeClassifier(epohcs=3)\ngauge.GaugeClassifier().predcit([])\n",
+    encoding="utf-8",
+)
 checked = subprocess.run(
     [sys.executable, "-m", "mypy", "--cache-dir", "../../.mypy_cache/wheel", "--ignore-missing-imports", "mistakes.py"],
     env=os.environ | {"MYPYPATH": "installed"},
@@ -36,4 +39,5 @@ checked = subprocess.run(
 )
 assert "mistakes.py:3: error: Module has no attribute" in checked.stdout, checked.stdout + checked.stderr
 assert 'mistakes.py:4: error: Unexpected keyword argument "epohcs"' in checked.stdout, checked.stdout
+assert 'mistakes.py:5: error: "GaugeClassifier" has no attribute "predcit"' in checked.stdout, checked.stdout
 print(f"gauge-ml {gauge.__version__} works as a wheel")

@@ -82,7 +82,7 @@ def one(task: str, form: str, table: Path, model: Path) -> dict[str, float]:
     if form == "memory":
         return measured(lambda: classifier.predict_proba(pd.read_parquet(table)))
     with table.with_suffix(".answers").open("wb") as file, answers_file(file, ".parquet") as write_answers:
-        return measured(lambda: predict_table(classifier, table, write_answers))
+        return measured(lambda: predict_table(classifier.fitted_, table, write_answers))
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from tables import read
 
 from gauge.experiments.recording import origin, write_lines
 from gauge.tabular.evidence.audit import audit_cells
-from gauge.tabular.evidence.cell_trust import Trust
+from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
@@ -53,7 +53,7 @@ def measure(name: str, seed: int) -> dict[str, object]:
     schema = Schema.from_frame(frame.iloc[learned])
     rows = Rows.from_frame(schema, frame, schema.encode(frame))
     started = time.process_time()
-    trust = Trust.fit(rows.take(learned), seed)
+    trust = CellTrust.fit(rows.take(learned), seed)
     seconds = time.process_time() - started
     assert trust is not None
     audit = audit_cells(trust, rows.take(new), None, seed=seed)

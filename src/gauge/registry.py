@@ -84,7 +84,7 @@ IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
 ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.model.encoders")
 SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.model.scoring")
 COLUMNS: Kind[Any] = Kind("kind of column", "gauge.tabular.table.columns")
-"""Without their type, as trained stages depend on all that is imported here, also for type checkers."""
+EXPERTS: Kind[Any] = Kind("expert", "gauge.tabular.experts")
 
 KINDS: dict[str, Kind[Any]] = {
     "benchmarks": Kind("benchmark", "gauge.experiments.benchmarks"),
@@ -92,9 +92,11 @@ KINDS: dict[str, Kind[Any]] = {
     "imputers": IMPUTERS,
     "encoders": ENCODERS,
     "scorers": SCORERS,
+    "columns": COLUMNS,
+    "experts": EXPERTS,
 }
-"""What `gauge list` shows. Benchmarks and plans are typed where they are defined: `gauge.experiments.benchmarks.BENCHMARKS`
-and `gauge.experiments.plans.PLANS`."""
+"""What `gauge list` shows. What stands above this module is typed where it is defined: `BENCHMARKS` in
+`gauge.experiments.benchmarks`, `PLANS` in `gauge.experiments.plans`."""
 
 
 plugin_files: list[Path] = []

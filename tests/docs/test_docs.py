@@ -51,6 +51,7 @@ def test_the_files_of_extend_are_listed_as_soon_as_they_are_there(extended):
     assert "median         Median: every missing value" in listed
     assert "squared        Squared Taylor score" in listed
     assert "vote           Vote: a linear classifier" in listed
+    assert "neighbours     Neighbours: the shares of the classes" in listed
     assert "my_method" not in listed
 
 
@@ -68,9 +69,10 @@ def test_the_plugin_of_extend_is_listed_when_it_is_named(extended):
     assert "my_method      The shared network on what is observed" in listed
 
 
-def test_the_method_of_extend_keeps_the_contracts(extended):
-    contracts = str(ROOT / "tests" / "contracts" / "test_methods.py")
-    run(extended, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", contracts, "-k", "vote")
+@pytest.mark.parametrize(("kind", "name"), [("methods", "vote"), ("experts", "neighbours")])
+def test_the_components_of_extend_keep_the_contracts(extended, kind, name):
+    contracts = str(ROOT / "tests" / "contracts" / f"test_{kind}.py")
+    run(extended, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", contracts, "-k", name)
 
 
 CONTRACTS = """

@@ -5,7 +5,9 @@ import json
 import subprocess
 import sys
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ from helpers import BLOCK_TORCH, ONE_THREAD, clinic, mistake, unchecked
 
 from gauge import ExportedClassifier, GaugeClassifier
 from gauge.cli.production import export
+from gauge.tabular.experts.trees import Trees
 
 pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.slow  # tracing takes half a minute
@@ -69,16 +72,23 @@ def test_parts_that_are_not_in_the_graph_are_named_with_what_that_costs(made, tm
     from gauge.deploy import export as exporting
 
     _, _, model, _ = made
-    monkeypatch.setattr(model, "experts_", ["network", "trees"], raising=False)
+    ensemble = model.ensemble_
+    (network,) = ensemble.experts.values()
+    trees = Mock(spec=Trees, network=None)
+
+    def with_experts(**experts):
+        return replace(model.fitted_, ensemble=replace(ensemble, experts=experts))
+
+    monkeypatch.setattr(model, "fitted_", with_experts(network=network, trees=trees))
     _, about, left_out = exporting._parts(model)
     reason = "only the network is exported, and the file answers as the network alone"
     assert left_out == {"expert 'trees'": reason}
     board = pd.DataFrame({"expert": ["combined", "network"], "log_loss": [0.25, 0.5]})
-    monkeypatch.setattr(model, "leaderboard_", board)
+    monkeypatch.setattr(model, "fitted_", replace(model.fitted_, leaderboard=board))
     cost = "(log loss 0.500 instead of 0.250 on rows held out)"
     assert exporting._parts(model)[2] == {"expert 'trees'": f"{reason} {cost}"}
     assert json.loads(json.dumps(about))["classes"] == model.classes_.tolist()
-    monkeypatch.setattr(model, "experts_", ["trees"], raising=False)
+    monkeypatch.setattr(model, "fitted_", with_experts(trees=trees))
     with pytest.raises(ValueError, match="only networks can be exported, this classifier has trees; fit it with 'net"):
         exporting._parts(model)
 

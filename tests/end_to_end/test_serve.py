@@ -20,7 +20,8 @@ from helpers import clinic
 from PIL import Image
 
 from gauge import GaugeClassifier
-from gauge.tabular.experts.ensemble import Network
+from gauge.tabular.experts.network import NetworkExpert
+from gauge.tabular.fitted import Fitted
 from gauge.training import checkpoint
 
 pytest.importorskip("fastapi")
@@ -230,7 +231,7 @@ def test_an_error_of_the_model_is_answered_logged_and_counted(fitted, monkeypatc
     def fail(self, frame):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(GaugeClassifier, "predict_proba", fail)
+    monkeypatch.setattr(Fitted, "predict_proba", fail)
     with serving(fitted[0] / "model") as client:
         assert client.predict(ROW) == (500, {"detail": "the server failed; its log says why"})
         assert 'gauge_requests_total{path="/predict",status="500"} 1.0' in client("GET", "/metrics")[1]
@@ -239,9 +240,9 @@ def test_an_error_of_the_model_is_answered_logged_and_counted(fitted, monkeypatc
 
 @pytest.mark.parametrize(("device", "record"), [("cuda", True), ("cuda", False), ("cpu", True)])
 def test_predictions_are_recorded_on_a_gpu_unless_it_is_switched_off(fitted, monkeypatch, device, record):
-    monkeypatch.setattr(Network, "device", torch.device(device))
+    monkeypatch.setattr(NetworkExpert, "device", torch.device(device))
     classifier = Store(fitted[0] / "model", LIMITS, record=record).current.classifier
-    assert (classifier.ensemble_.experts["network"].recorded is not None) == (device == "cuda" and record)
+    assert (classifier.ensemble.experts["network"].recorded is not None) == (device == "cuda" and record)
 
 
 def test_a_damaged_model_is_tried_once(fitted, tmp_path, monkeypatch):

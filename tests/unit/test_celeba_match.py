@@ -103,6 +103,6 @@ def test_tables_without_a_described_attribute_are_refused(data, tmp_path):
 def test_protocols_remove_cells_of_the_description_and_leave_the_face(data):
     test = celeba_match.BENCHMARK.load("test", data)
     for protocol in celeba_match.BENCHMARK.protocols:
-        kept = mask_split(protocol, test.layout, len(test), seed=0, split="test")
+        kept = mask_split(protocol, test.feature_counts, len(test), seed=0, split="test")
         assert bool(kept["image"].all())
         assert float(kept["table"].float().mean()) == pytest.approx(1 - getattr(protocol, "rate", 0.0))

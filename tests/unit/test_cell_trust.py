@@ -1,6 +1,7 @@
 """Trust in cells: what does not fit the rest of a row is doubted, imputed values are trusted as far as they are right."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from helpers import unchecked
 from sklearn.metrics import roc_auc_score
 
 from gauge import GaugeClassifier
-from gauge.tabular.evidence.cell_trust import SWAPPED, Trust, swap
+from gauge.tabular.evidence.cell_trust import SWAPPED, CellTrust, swap
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
@@ -36,7 +37,7 @@ def schema():
 def trust(schema):
     frame = planted()
     with unchecked():
-        return Trust.fit(Rows.from_frame(schema, frame, schema.encode(frame)), 0)
+        return CellTrust.fit(Rows.from_frame(schema, frame, schema.encode(frame)), 0)
 
 
 @pytest.fixture(scope="module")
@@ -91,15 +92,15 @@ def test_a_cell_says_nothing_about_itself(trust, fresh):
 
 def test_saved_trust_is_the_same(trust, schema, fresh):
     tensors, about = trust.save()
-    again = Trust.load(tensors, json.loads(json.dumps(about)), schema)
+    again = CellTrust.load(tensors, json.loads(json.dumps(about)), schema)
     assert np.array_equal(again.observed(fresh), trust.observed(fresh), equal_nan=True)
 
 
 def test_few_rows_and_a_single_column_have_no_trust(schema):
     frame = planted()[:40]
-    assert Trust.fit(Rows.from_frame(schema, frame, schema.encode(frame)), 0) is None
+    assert CellTrust.fit(Rows.from_frame(schema, frame, schema.encode(frame)), 0) is None
     one = Schema.from_frame(planted()[["x"]])
-    assert Trust.fit(Rows.from_frame(one, planted(), one.encode(planted())), 0) is None
+    assert CellTrust.fit(Rows.from_frame(one, planted(), one.encode(planted())), 0) is None
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_without_trust_there_is_none_to_audit(model, tmp_path):
     model.save(tmp_path / "model")
     again = GaugeClassifier.load(tmp_path / "model")
     assert again.explain(planted()[:5]).to_frame().equals(model.explain(planted()[:5]).to_frame())
-    again.trust_ = None
+    again.fitted_ = replace(again.fitted_, trust=None)
     with pytest.raises(
         ValueError, match="this classifier has no trust to audit; fit it with trust=True on at least 50 rows"
     ):

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,11 +15,10 @@ from helpers import clinic, unchecked
 
 from gauge import GaugeClassifier, Imputer
 from gauge.registry import IMPUTERS
-from gauge.tabular.experts.network import choose_strategy
+from gauge.tabular.experts._training import choose_strategy
 
 FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
 QUICK = FAST | {"epochs": 2}
-SAVED = Path(__file__).parents[1] / "saved"
 
 
 @pytest.fixture(scope="module")
@@ -214,14 +212,6 @@ def test_models_saved_in_one_process_predict_the_same_in_another(model, imputing
     assert np.allclose(np.load(tmp_path / "predicted.npy"), expected, atol=1e-6)
 
 
-def test_a_model_saved_by_0_1_0_loads_with_a_warning_that_it_has_no_checksum(caplog):
-    with caplog.at_level(logging.WARNING):
-        old = GaugeClassifier.load(SAVED / "0.1.0")
-    assert "carries no checksum" in caplog.text
-    expected = json.loads((SAVED / "0.1.0" / "probabilities.json").read_text())
-    assert np.allclose(old.predict_proba(pd.read_csv(SAVED / "0.1.0" / "rows.csv")), expected, rtol=0, atol=1e-6)
-
-
 def test_a_flipped_byte_and_a_changed_value_are_refused(imputing, tmp_path):
     for name in ("weights", "values"):
         imputing.save(tmp_path / name)
@@ -229,7 +219,7 @@ def test_a_flipped_byte_and_a_changed_value_are_refused(imputing, tmp_path):
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    values.write_text(json.dumps(json.loads(values.read_text()) | {"class_prior": [0.2, 0.2, 0.6]}))
+    values.write_text(json.dumps(json.loads(values.read_text()) | {"class_weight": [0.2, 0.2, 0.6]}))
     for path in (weights, values):
         with pytest.raises(ValueError, match=f"{path.name} is damaged: its checksum does not match"):
             GaugeClassifier.load(path.parent)
@@ -243,7 +233,7 @@ def test_files_that_do_not_belong_together_are_refused(model, imputing, numbers,
         GaugeClassifier.load(tmp_path / "first")
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "7", "[" * 100_000, '{"format": "gauge-classifier-2"}', "\0"])
+@pytest.mark.parametrize("content", ["{}", "[]", "7", "[" * 100_000, '{"format": "gauge-classifier-5"}', "\0"])
 def test_a_damaged_description_is_one_clear_line(tmp_path, content):
     (tmp_path / "model.json").write_text(content)
     with pytest.raises(ValueError, match="model.json (is damaged|has format None)") as error:

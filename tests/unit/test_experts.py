@@ -10,8 +10,8 @@ from PIL import Image
 
 from gauge import GaugeClassifier
 from gauge.deploy.scoring import predict_table
+from gauge.tabular.ensemble import choose_experts, make_folds
 from gauge.tabular.evidence.evaluation import shown_labels
-from gauge.tabular.experts.ensemble import choose_experts, make_folds
 from gauge.tabular.table.inputs import class_positions
 from gauge.tabular.table.schema import Schema
 
@@ -242,7 +242,8 @@ def test_a_class_is_recognised_however_a_file_writes_it(classes, written):
 def test_predictions_of_a_csv_file_are_compared_with_its_integer_labels(tmp_path):
     table = pd.DataFrame({"x": [0.1, 0.2, 3.3, 3.4] * 15, "y": [0, 0, 1, 1] * 15})
     table.assign(y=table["y"].astype("Int64").where(table.index > 3)).to_csv(tmp_path / "new.csv", index=False)
-    count = predict_table(GaugeClassifier(experts=["linear"], **QUICK).fit(table, "y"), tmp_path / "new.csv", print)
+    model = GaugeClassifier(experts=["linear"], **QUICK).fit(table, "y")
+    count = predict_table(model.fitted_, tmp_path / "new.csv", print)
     assert (count.rows, count.labelled) == (60, 56)
     assert count.right == 56
 

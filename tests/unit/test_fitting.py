@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from gauge.masks import Complete
-from gauge.tabular.experts.network import Recipe, plan
+from gauge.tabular.experts._recipe import Recipe
+from gauge.tabular.experts._training import plan
 from gauge.tabular.table.schema import Schema
 from gauge.training.metrics import ACCURACY
 

@@ -170,7 +170,7 @@ def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog)
 
 
 def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, labels, caplog, monkeypatch, tmp_path):
-    for module in ("table.inputs", "experts.network"):
+    for module in ("table.inputs", "experts._architecture"):
         monkeypatch.setattr(f"gauge.tabular.{module}.FINE_COLUMNS", 2)
     with unchecked(), caplog.at_level(logging.WARNING):
         model = GaugeClassifier(**OPTIONS).fit(frame.mask(frame["age"] > 1), labels)
@@ -186,7 +186,7 @@ def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, la
 
 
 def test_the_duration_of_a_large_fit_is_estimated_first(frame, labels, caplog, monkeypatch):
-    monkeypatch.setattr("gauge.tabular.experts.network.LARGE", 40)
+    monkeypatch.setattr("gauge.tabular.experts._training.MIN_ROWS_ESTIMATED", 40)
     with unchecked(), caplog.at_level(logging.WARNING):
         GaugeClassifier(**OPTIONS, experts="network").fit(frame, labels)
     assert "training the network on 48 rows takes about 0 min here; time_limit=" in caplog.text

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from gauge.experiments.workspace import Job, Workspace
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
-    from gauge.tabular.estimator import GaugeClassifier
     from gauge.tabular.evidence.audit import CellAudit
     from gauge.tabular.evidence.evaluation import Evaluation
+    from gauge.tabular.fitted import Fitted
     from gauge.training.audit import Audit
     from gauge.training.stages import OnEpoch
 
@@ -56,19 +56,17 @@ def _is_classifier(model: Path, table: Path | None) -> bool:
     return table is not None or (model / "model.json").is_file()
 
 
-def _loaded(
-    model: Path, table: Path | None, device: str | None, outside_images: bool, command: str
-) -> "GaugeClassifier":
+def _loaded(model: Path, table: Path | None, device: str | None, outside_images: bool, command: str) -> "Fitted":
     """A classifier that reads images beside the table."""
     if table is None:
         raise ValueError(
             f"{model} is a classifier of `gauge fit`; add the table to {command} it on: {command} MODEL TABLE"
         )
-    from gauge.tabular.estimator import GaugeClassifier
+    from gauge.tabular.classifier import image_files
+    from gauge.tabular.fitted import Fitted
     from gauge.tabular.table.files import table_folder
 
-    classifier = GaugeClassifier.load(model, device=device, image_folder=table_folder(table))
-    return classifier.set_params(outside_images=outside_images)
+    return Fitted.load(model, device=device, files=image_files(table_folder(table), outside=outside_images))
 
 
 def _rows(table: Path | None) -> "pd.DataFrame":
@@ -195,11 +193,12 @@ def gates(
     _print_gates(frame.rename(columns={"observed": "state"}), as_json)
 
 
-def _gates_of_rows(classifier: "GaugeClassifier", rows: "pd.DataFrame", chosen: list[int]) -> "pd.DataFrame":
+def _gates_of_rows(classifier: "Fitted", rows: "pd.DataFrame", chosen: list[int]) -> "pd.DataFrame":
     """The units of some rows, in the columns of `BatchExplanation.to_frame`."""
     if max(chosen) >= len(rows):
         raise ValueError(f"there is no row {max(chosen)}; the table has 0 to {len(rows) - 1}")
-    if not classifier.gates or "network" not in classifier.experts_:
+    network = classifier.ensemble.network
+    if network is None or not network.gating.gates_units:
         raise ValueError("this classifier has no gates; `gauge explain` says how much each value was used")
     frame = classifier.explain(rows.iloc[chosen]).without_donors().to_frame()
     names = {"row": "sample", "column": "modality", "name": "unit"}

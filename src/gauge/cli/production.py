@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-from gauge.cli.options import PRODUCTION, Device, Model, seconds
+from gauge.cli.options import PRODUCTION, Device, Model, Plugins, seconds
 
 
 def export(
     model: Model,
     to: Annotated[str, typer.Option(help="onnx, or pt2 for torch.export.load.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL with the format's ending.")] = None,
+    plugin: Plugins = None,
 ) -> None:
     """Write the prediction as one graph, with scores and gates; `gauge predict FILE.onnx TABLE` needs no torch."""
     from gauge.deploy.export import export as write
@@ -32,6 +33,7 @@ def serve(
     max_rows: Annotated[int, typer.Option(min=1, help="Most rows of a request.")] = 1000,
     max_batch: Annotated[int, typer.Option(min=1, help="Most rows that are predicted together.")] = 1024,
     time_limit: Annotated[str, typer.Option(help="Longest time for an answer, e.g. 30s.")] = "30s",
+    plugin: Plugins = None,
     device: Device = None,
 ) -> None:
     """Answer predictions over HTTP: POST /predict and /explain, GET /health, /metrics and /docs.

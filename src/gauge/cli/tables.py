@@ -8,15 +8,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from gauge.choices import pick
-from gauge.cli.options import TABLES, Device, Model, OutsideImages, TimeLimit, named, seconds
-
-if TYPE_CHECKING:
-    from gauge.tabular.estimator import GaugeClassifier
+from gauge.cli.options import TABLES, Device, Model, OutsideImages, Plugins, TimeLimit, named, seconds
 
 KIND = "ward=category"
 OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanced", "random_state": "seed"}
@@ -66,7 +63,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     column: Kinds = None,
     encoder: Encoders = None,
-    experts: Annotated[str, typer.Option(help="auto, or some of network,trees,linear.")] = "auto",
+    experts: Annotated[str, typer.Option(help="auto, or some of network,trees,linear and a plugin's.")] = "auto",
     strategy: Annotated[str, typer.Option(help="mask, impute or auto (the better one).")] = "mask",
     imputer: Annotated[str, typer.Option(help="masked_columns, nearest, mean or zero.")] = "masked_columns",
     size: Annotated[str, typer.Option(help="small, medium or large.")] = "small",
@@ -88,6 +85,7 @@ def fit(
     config: Annotated[Path | None, typer.Option(help="YAML file with options; the command line wins.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder to log losses for TensorBoard.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is already in the folder.")] = False,
+    plugin: Plugins = None,
     device: Device = None,
 ) -> None:
     """Train a classifier on a table with missing values: numbers, categories, texts and paths of images.
@@ -156,6 +154,7 @@ def predict(
     outside_images: OutsideImages = False,
     ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
+    plugin: Plugins = None,
     device: Device = None,
 ) -> None:
     """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
@@ -215,6 +214,7 @@ def explain(
         typer.Option("--donors/--no-donors", help="Show texts and images that were imputed with those of other rows."),
     ] = False,
     outside_images: OutsideImages = False,
+    plugin: Plugins = None,
     device: Device = None,
 ) -> None:
     """How much each value of every row was used, how far it is trusted, and what would help: a page or a table."""
@@ -223,14 +223,17 @@ def explain(
     first_last = re.fullmatch(r"(\d+):(\d+)", rows)
     if not first_last:
         raise ValueError(f"--rows {rows!r} is not FIRST:LAST; write for example 0:20")
-    from gauge.tabular.table.files import read_table_file
-    from gauge.training.checkpoint import write_text
+    from gauge.data.files import write_text
+    from gauge.tabular.classifier import image_files
+    from gauge.tabular.fitted import Fitted
+    from gauge.tabular.table.files import read_table_file, table_folder
 
-    classifier = _load(model, table, device, outside_images)
+    files = image_files(table_folder(table), outside=outside_images)
+    classifier = Fitted.load(model, device=device, files=files)
     chosen = read_table_file(table).iloc[int(first_last[1]) : int(first_last[2])]
     if not len(chosen):
         raise ValueError(f"{table} has no rows {rows}; choose others")
-    labels = classifier.target_ if classifier.target_ in chosen else None
+    labels = classifier.target if classifier.target in chosen else None
     explanation = classifier.explain(chosen, labels, exact=exact, keep=keep or ())
     if out.suffix == ".csv":
         shown = explanation if donors else explanation.without_donors()
@@ -279,14 +282,6 @@ def _only_fit(out: Path) -> Iterator[None]:
         raise ValueError(f"another `gauge fit` is writing to {out}; wait for it, or choose another folder") from error
     with lock:
         yield
-
-
-def _load(model: Path, table: Path, device: str | None, outside_images: bool) -> "GaugeClassifier":
-    from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.table.files import table_folder
-
-    classifier = GaugeClassifier.load(model, device=device, image_folder=table_folder(table))
-    return classifier.set_params(outside_images=outside_images)
 
 
 def add_to(app: typer.Typer) -> None:

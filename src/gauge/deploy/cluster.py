@@ -4,21 +4,18 @@ import logging
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from gauge.deploy.exported import load_classifier
-from gauge.deploy.scoring import columns_of, predict_rows
+from gauge.deploy.scoring import predict_rows
+from gauge.registry import load_plugin, plugin_files
+from gauge.tabular.classifier import TableClassifier
 from gauge.tabular.table.arrays import rows_at_once
 from gauge.tabular.table.files import table_files
-
-if TYPE_CHECKING:
-    from gauge.deploy.exported import ExportedClassifier
-    from gauge.tabular.estimator import GaugeClassifier
 
 ROWS_OF_A_PART = 100_000  # of the answers, at least
 
@@ -26,18 +23,23 @@ ROWS_OF_A_PART = 100_000  # of the answers, at least
 @dataclass
 class Predictor:
     """Predicts frames with the model in a folder or file, which is loaded when it is first used: small to send to a worker,
-    where it can serve as a function of Ray Data or of Spark's mapInPandas."""
+    where it can serve as a function of Ray Data or of Spark's mapInPandas. `plugins` are files that register components of
+    the model, by default those that this process has loaded."""
 
     model: Path
     keep: Sequence[str] = ()
     device: str | None = None
     image_folder: Path | None = None
     outside_images: bool = False
+    plugins: Sequence[Path] = field(default_factory=lambda: tuple(plugin_files))
 
     @cached_property
-    def classifier(self) -> "GaugeClassifier | ExportedClassifier":
-        options: dict[str, Any] = {"image_folder": self.image_folder, "outside_images": self.outside_images}
-        return load_classifier(self.model, device=self.device, **options)
+    def classifier(self) -> TableClassifier:
+        for plugin in self.plugins:
+            load_plugin(plugin)
+        return load_classifier(
+            self.model, device=self.device, image_folder=self.image_folder, outside_images=self.outside_images
+        )
 
     def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
         return predict_rows(self.classifier, rows, self.keep)
@@ -54,7 +56,7 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
         raise ValueError(f"Ray reads Parquet only, not {files[0]}; convert the table, or predict it without Ray")
     if out.exists():
         raise ValueError(f"{out} already exists; choose a new folder for the parts")
-    size = rows_at_once(columns_of(replace(predictor).classifier))  # a model that cannot be read is reported here
+    size = rows_at_once(replace(predictor).classifier.columns)  # a model that cannot be read is reported here
     try:
         import ray
         import ray.data

@@ -23,8 +23,9 @@ from gauge.data.files import write_bytes
 from gauge.deploy.exported import FORMAT, KEY, open_session
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
+from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.estimator import GaugeClassifier
-from gauge.tabular.experts.ensemble import Ensemble
+from gauge.tabular.fitted import Fitted
 from gauge.types import Batch, Imputer
 
 logger = logging.getLogger(__name__)
@@ -82,14 +83,14 @@ def export(
     """
     path = Path(path)
     write = pick(FORMATS, path.suffix.lstrip(".") if to is None else to, "export format")
-    network, about, left_out = _parts(model)
+    network, metadata, left_out = _parts(model)
     example = _example(model) if example is None else example
     _check_exportable(network)
     flat = Flat(deepcopy(network).cpu().eval().requires_grad_(False), list(example.inputs))
     names = [f"{kind}.{name}" for kind in ("inputs", "observed") for name in example.inputs]
     tensors = [tensor.cpu() for part in (example.inputs, example.observed) for tensor in part.values()]
     program = trace(flat, tensors)
-    run = write(program, path, names, flat.outputs, about | {"left_out": left_out})
+    run = write(program, path, names, flat.outputs, metadata | {"left_out": left_out})
     difference = np.max([_difference(flat, run, [_cycled(tensor, count) for tensor in tensors]) for count in CHECKED])
     if not difference < TOLERANCE:
         path.unlink()
@@ -103,38 +104,45 @@ def export(
 
 
 def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlus, dict[str, Any], dict[str, str]]:
-    """The network, the record about it, and the parts of the classifier that the graph does not hold, with the reason."""
-    about: dict[str, Any] = {"format": FORMAT, "version": __version__}
+    """The network, its metadata, and the parts of the classifier that the graph does not hold, with the reason."""
+    metadata: dict[str, Any] = {"format": FORMAT, "version": __version__}
     if isinstance(model, Gauge | GaugePlus):
-        return model, about, {}
+        return model, metadata, {}
     if not isinstance(model, GaugeClassifier):
         raise ValueError(f"{type(model).__name__} cannot be exported; give a Gauge, a GaugePlus or a GaugeClassifier")
-    check_is_fitted(model, "ensemble_")
-    if "network" not in model.experts_:
+    check_is_fitted(model, "fitted_")
+    fitted = model.fitted_
+    if fitted.ensemble.network is None:
         raise ValueError(
-            f"only networks can be exported, this classifier has {', '.join(model.experts_)}; fit it with 'network'"
+            f"only networks can be exported, this classifier has {', '.join(fitted.experts)}; fit it with 'network'"
         )
-    for column in model.schema_.columns:
+    for column in fitted.columns:
         if column.export_problem:
             raise ValueError(column.export_problem)
-    about |= {
-        "classes": model.classes_.tolist(),
-        "class_prior": model.class_prior_.tolist(),
-        "class_weight": list(model.class_weight_),
-        "calibration": _calibration(model.ensemble_),
-        "target": model.target_,
-        "columns": model.schema_.to_json()["columns"],
-        "names": list(model.schema_.names),
-        "named": hasattr(model, "feature_names_in_"),
+    metadata |= {
+        "classes": fitted.classes.tolist(),
+        "class_prior": fitted.ensemble.prior.tolist(),
+        "class_weight": fitted.class_weight.tolist(),
+        "calibration": _calibration(fitted.ensemble),
+        "target": fitted.target,
+        "columns": fitted.schema.to_json()["columns"],
+        "names": list(fitted.names),
+        "named": fitted.named,
     }
-    scores = model.leaderboard_.set_index("expert")["log_loss"].dropna()  # none where too few rows were held out
+    return fitted.ensemble.network, metadata, _left_out(fitted)
+
+
+def _left_out(fitted: Fitted) -> dict[str, str]:
+    """The experts that are not in the graph, and what that costs."""
+    scores = fitted.leaderboard.set_index("expert")["log_loss"].dropna()  # none where too few rows were held out
     cost = (
         f" (log loss {scores['network']:.3f} instead of {scores['combined']:.3f} on rows held out)"
         if len(scores)
         else ""
     )
     reason = f"only the network is exported, and the file answers as the network alone{cost}"
-    return model.model_, about, {f"expert {name!r}": reason for name in model.experts_ if name != "network"}
+    others = [name for name, expert in fitted.ensemble.experts.items() if expert.network is None]
+    return {f"expert {name!r}": reason for name in others}
 
 
 def _calibration(ensemble: Ensemble) -> dict[str, float]:
@@ -201,7 +209,7 @@ def write_onnx(
     path: Path,
     names: Sequence[str],
     outputs: Sequence[str],
-    about: Mapping[str, Any],
+    metadata: Mapping[str, Any],
 ) -> Callable[..., Sequence[np.ndarray]]:
     try:
         import onnxruntime  # noqa: F401 - the file is read back
@@ -214,7 +222,7 @@ def write_onnx(
             program, dynamo=True, verbose=False, input_names=list(names), output_names=list(outputs)
         )
     assert onnx is not None
-    onnx.model.metadata_props[KEY] = json.dumps(about)
+    onnx.model.metadata_props[KEY] = json.dumps(metadata)
     write_bytes(path, lambda file: file.write(onnx.model_proto.SerializeToString()))
     session = open_session(path)
     return lambda *tensors: session.run(list(outputs), dict(zip(names, (x.numpy() for x in tensors), strict=True)))
@@ -225,9 +233,9 @@ def write_pt2(
     path: Path,
     names: Sequence[str],
     outputs: Sequence[str],
-    about: Mapping[str, Any],
+    metadata: Mapping[str, Any],
 ) -> Callable[..., Sequence[np.ndarray]]:
-    record = json.dumps({**about, "inputs": list(names), "outputs": list(outputs)})
+    record = json.dumps({**metadata, "inputs": list(names), "outputs": list(outputs)})
     write_bytes(path, lambda file: torch.export.save(program, file, extra_files={f"{KEY}.json": record}))
     loaded = torch.export.load(path).module()
     return lambda *tensors: [output.detach().numpy() for output in loaded(*tensors)]

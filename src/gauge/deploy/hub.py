@@ -2,16 +2,14 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from gauge.tabular.saving import CARD, card
+from gauge.tabular.estimator import GaugeClassifier
+from gauge.tabular.evidence.evaluation import Evaluation
+from gauge.tabular.fitted import CARD
 from gauge.training.checkpoint import write_text
-
-if TYPE_CHECKING:
-    from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.evidence.evaluation import Evaluation
 
 INTENDED = """\
 Rows with the columns below, from the same source as those of training; any value may be missing. How good the model is
@@ -19,10 +17,10 @@ elsewhere was not measured. People's decisions should not rest on it alone."""
 
 
 def push_to_hub(
-    model: "GaugeClassifier",
+    model: GaugeClassifier,
     repository: str,
     *,
-    evaluation: "Evaluation | None" = None,
+    evaluation: Evaluation | None = None,
     intended_use: str = INTENDED,
     license: str | None = None,
     private: bool = True,
@@ -44,34 +42,34 @@ def push_to_hub(
 
 
 def hub_card(
-    model: "GaugeClassifier",
+    model: GaugeClassifier,
     repository: str,
-    evaluation: "Evaluation | None",
+    evaluation: Evaluation | None,
     *,
     intended_use: str = INTENDED,
     license: str | None = None,
 ) -> str:
     """The card of a saved model with the header that the Hub reads, its scores and its intended use."""
-    about: dict[str, Any] = {
+    header: dict[str, Any] = {
         "library_name": "gauge-ml",
         "pipeline_tag": "tabular-classification",
         "tags": ["gauge", "missing-values", "multimodal"],
     }
     if license is not None:
-        about["license"] = license
+        header["license"] = license
     if evaluation is not None:
         metrics = evaluation.scores[evaluation.scores["model"] == "classifier"]
         pairs = zip(metrics["metric"].tolist(), metrics["value"].tolist(), strict=True)
         values = [{"type": name, "value": round(value, 4)} for name, value in pairs]
         data = {"name": "rows given to evaluate", "type": "private"}
         result = {"task": {"type": "tabular-classification"}, "dataset": data, "metrics": values}
-        about["model-index"] = [{"name": repository.rpartition("/")[2], "results": [result]}]
+        header["model-index"] = [{"name": repository.rpartition("/")[2], "results": [result]}]
     board = model.leaderboard_.to_string(index=False, float_format="%.3f")
     scores = f"Rows held out of training:\n\n```text\n{board}\n```\n"
     if evaluation is not None:
         scores += f"\nThe rows given to `evaluate`:\n\n```text\n{evaluation}\n```\n"
-    header = yaml.safe_dump(about, sort_keys=False)
-    body = card(model).replace(
+    body = model.fitted_.card().replace(
         'GaugeClassifier.load("this folder")', f'GaugeClassifier.from_pretrained("{repository}")'
     )
-    return f"---\n{header}---\n\n{body}\n## Scores\n\n{scores}\n## Intended use\n\n{intended_use.strip()}\n"
+    top = yaml.safe_dump(header, sort_keys=False)
+    return f"---\n{top}---\n\n{body}\n## Scores\n\n{scores}\n## Intended use\n\n{intended_use.strip()}\n"

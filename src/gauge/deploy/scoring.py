@@ -4,20 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
-import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
-from gauge.deploy.exported import ExportedClassifier
+from gauge.tabular.classifier import TableClassifier
 from gauge.tabular.table.arrays import rows_at_once
-from gauge.tabular.table.columns import Column
 from gauge.tabular.table.files import read_rows
 from gauge.tabular.table.inputs import check_kept, class_positions
-
-if TYPE_CHECKING:
-    from gauge.tabular.estimator import GaugeClassifier
 
 FORMATS = (".csv", ".parquet")
 
@@ -31,47 +26,38 @@ class Count:
     right: int = 0
 
 
-def predict_rows(
-    classifier: "GaugeClassifier | ExportedClassifier", rows: pd.DataFrame, keep: Sequence[str] = ()
-) -> pd.DataFrame:
+def predict_rows(classifier: TableClassifier, rows: pd.DataFrame, keep: Sequence[str] = ()) -> pd.DataFrame:
     """The columns to `keep`, the class of every row as `prediction`, and the probability of each class as `p(class)`."""
     for name in keep:
         pick(dict.fromkeys(rows.columns), name, "column to keep")
     probabilities = classifier.predict_proba(rows)
     answers = {"prediction": classifier.decide(probabilities)}
     answers |= {
-        f"p({label})": column.round(6) for label, column in zip(classifier.classes_, probabilities.T, strict=True)
+        f"p({label})": column.round(6) for label, column in zip(classifier.classes, probabilities.T, strict=True)
     }
     check_kept(keep, ("row", *answers))
     return rows[list(keep)].assign(**answers)
 
 
 def predict_table(
-    classifier: "GaugeClassifier | ExportedClassifier",
+    classifier: TableClassifier,
     table: Path,
     write: Callable[[pd.DataFrame], object],
     keep: Sequence[str] = (),
 ) -> Count:
     """Predicts the files of a table and calls `write` with the answers for each part."""
     count = Count()
-    for part in read_rows(table, rows_at_once(columns_of(classifier))):
+    for part in read_rows(table, rows_at_once(classifier.columns)):
         answers = predict_rows(classifier, part, keep)
         write(answers)
         count.rows += len(part)
-        if classifier.target_ in part:
+        if classifier.target in part:
             labels, decided = (
-                class_positions(np.asarray(classifier.classes_), each)
-                for each in (part[classifier.target_], answers["prediction"])
+                class_positions(classifier.classes, each) for each in (part[classifier.target], answers["prediction"])
             )
             count.labelled += int((labels >= 0).sum())
             count.right += int((labels == decided).sum())
     return count
-
-
-def columns_of(classifier: "GaugeClassifier | ExportedClassifier") -> Sequence[Column]:
-    """The columns that a classifier reads."""
-    columns: Any = classifier.columns if isinstance(classifier, ExportedClassifier) else classifier.schema_.columns
-    return tuple(columns)
 
 
 @contextmanager

@@ -21,9 +21,10 @@ from pydantic import BaseModel, ValidationError
 
 from gauge import __version__
 from gauge.deploy.batching import Batcher, BusyError
-from gauge.deploy.exported import ExportedClassifier, load_classifier
+from gauge.deploy.exported import load_classifier
 from gauge.deploy.requests import Limits, Pixels, problems, request_model, to_frame
-from gauge.tabular.table.columns import Column
+from gauge.reports.evidence import RowEvidence
+from gauge.tabular.classifier import TableClassifier
 
 logger = logging.getLogger(__name__)
 
@@ -45,12 +46,9 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A classifier, its columns, their names with those of ignored ones, the model of its requests, and the state of its
-    files when they were read."""
+    """A classifier, the model of its requests, and the state of its files when they were read."""
 
-    classifier: Any
-    columns: tuple[Column, ...]
-    names: list[str]
+    classifier: TableClassifier
     rows: type[BaseModel]
     state: State
 
@@ -89,15 +87,12 @@ class Store:
             self.problem = str(error)
 
     def _load(self, state: State) -> Loaded:
-        classifier: Any = load_classifier(self.path, device=self.device)
+        classifier = load_classifier(self.path, device=self.device)
         if self._state() != state:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
-        exported = isinstance(classifier, ExportedClassifier)
-        if self.record and not exported:
+        if self.record:
             classifier.record()
-        columns = classifier.columns if exported else classifier.schema_.columns
-        names = classifier.names if exported else list(classifier.schema_.names)
-        return Loaded(classifier, columns, names, request_model(columns, self.limits), state)
+        return Loaded(classifier, request_model(classifier.columns, self.limits), state)
 
     def _state(self) -> State:
         """Changes whenever a file of the model is replaced."""
@@ -137,14 +132,12 @@ class Service:
 
     async def explain(self, body: bytes) -> dict[str, Any]:
         loaded = self.store.current
-        if isinstance(loaded.classifier, ExportedClassifier):
-            raise RefusedError(501, "an exported model explains nothing; serve the folder that `gauge fit` wrote")
         frame = await asyncio.to_thread(_frame, loaded, body, self.limits.all_pixels)
-        explanation = await self.batcher.in_thread(lambda: loaded.classifier.explain(frame))
-        return {"explanations": [_evidence(row) for row in explanation.rows]}
+        rows = await self.batcher.in_thread(lambda: loaded.classifier.evidence(frame))
+        return {"explanations": [_evidence(row) for row in rows]}
 
     def health(self) -> dict[str, Any]:
-        classes = self.store.current.classifier.classes_.tolist()
+        classes = self.store.current.classifier.classes.tolist()
         state = {"status": "ok", "version": __version__, "model": self.store.path.name, "classes": classes}
         return state | {"reloads": self.store.reloads, "problem": self.store.problem}
 
@@ -220,6 +213,8 @@ async def _respond(
         status, content = 422, {"detail": problems(error)}
     except ValueError as error:  # from the classifier, for rows that it cannot read
         status, content = 422, {"detail": str(error)}
+    except NotImplementedError as error:
+        status, content = 501, {"detail": str(error)}
     except BusyError:
         status, content = 503, {"detail": "too many requests are waiting; try again"}
     except TimeoutError:
@@ -249,11 +244,11 @@ async def _body(request: Request, limit: int) -> bytes:
 def _frame(loaded: Loaded, body: bytes, pixels: int) -> pd.DataFrame:
     """The checked rows; decoding images takes time, so this runs in a thread."""
     request = loaded.rows.model_validate_json(body, context=Pixels(pixels))
-    return to_frame(request, loaded.columns).reindex(columns=loaded.names)
+    return to_frame(request, loaded.classifier.columns).reindex(columns=list(loaded.classifier.names))
 
 
-def _answer(classifier: Any, probabilities: np.ndarray) -> dict[str, Any]:
-    labels = classifier.classes_.tolist()
+def _answer(classifier: TableClassifier, probabilities: np.ndarray) -> dict[str, Any]:
+    labels = classifier.classes.tolist()
     named = {str(label): round(float(value), 6) for label, value in zip(labels, probabilities, strict=True)}
     return {
         "prediction": classifier.decide(probabilities[None]).tolist()[0],
@@ -261,7 +256,7 @@ def _answer(classifier: Any, probabilities: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _evidence(row: Any) -> dict[str, Any]:
+def _evidence(row: RowEvidence) -> dict[str, Any]:
     answers = {"prediction": row.after[0], "probability": row.after[1]}
     ungated = {"prediction_ungated": row.before[0], "probability_ungated": row.before[1]}
     return answers | ungated | {"units": [asdict(unit) for unit in row.units]}

@@ -2,33 +2,35 @@
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.registry import IMPUTERS
-from gauge.tabular import saving
-from gauge.tabular.evidence.cell_trust import Trust
+from gauge.tabular.classifier import image_files
+from gauge.tabular.ensemble import choose_experts, fit_ensemble
+from gauge.tabular.evidence.audit import CellAudit
+from gauge.tabular.evidence.cell_trust import CellTrust
+from gauge.tabular.evidence.evaluation import Evaluation
+from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.experts import Task
-from gauge.tabular.experts.ensemble import Network, choose_experts
-from gauge.tabular.experts.learning import FittedEnsemble, fit_ensemble
-from gauge.tabular.experts.network import SIZES, Recipe, Strategy
-from gauge.tabular.options import check_options
-from gauge.tabular.reporting import Reporting
+from gauge.tabular.experts._architecture import SIZES
+from gauge.tabular.experts._recipe import Recipe, Strategy
+from gauge.tabular.fitted import Fitted, local_folder
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
 from gauge.tabular.table.rows import Rows, unread_contents
-from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
 from gauge.training.loop import Epoch
@@ -37,36 +39,227 @@ from gauge.training.progress import stage_progress
 from gauge.training.stages import OnEpoch
 from gauge.types import SupportsComplete
 
+if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
+
+    class BaseEstimator:
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def set_params(self, **params: Any) -> Self: ...
+        def get_metadata_routing(self) -> Any: ...
+        def set_fit_request(self, **requests: bool | str | None) -> Self: ...
+        def __repr__(self, N_CHAR_MAX: int = 700) -> str: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+    class ClassifierMixin:
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
+
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
-LEAST_HIDDEN, MOST_HIDDEN = 0.5, 0.9  # limits of the share of values that training hides
+MIN_HIDDEN_RATE, MAX_HIDDEN_RATE = 0.5, 0.9  # limits of the share of values that training hides
 STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask": ("mask",), "impute": ("impute",)}
+OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
+    "columns": ("a mapping or None", Mapping | None),
+    "encoders": ("a mapping or None", Mapping | None),
+    "experts": ("'auto', a name or a list of names", str | Sequence),
+    "gates": ("True or False", bool | np.bool_),
+    "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
+    "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
+    "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),
+    "epochs": ("a positive integer or None", Integral | None, lambda count: count >= 1),
+    "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
+    "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
+    "donors": ("a positive integer", Integral, lambda count: count >= 1),
+    "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
+    "outside_images": ("True or False", bool | np.bool_),
+    "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
+    "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
+    "verbose": ("True or False", bool | np.bool_),
+}
 
 
-class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
+class Forwarded(Generic[T]):
+    """An attribute of the estimator that is one of the fitted value."""
+
+    def __init__(self, read: Callable[[Fitted], T]) -> None:
+        self.read = read
+
+    @overload
+    def __get__(self, estimator: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, estimator: "GaugeClassifier", owner: type) -> T: ...
+
+    def __get__(self, estimator: "GaugeClassifier | None", owner: type) -> Self | T:
+        return self if estimator is None else self.read(estimator.fitted_)
+
+    def __set__(self, estimator: "GaugeClassifier", value: T) -> None:
+        raise AttributeError("a fitted attribute cannot be set; replace `fitted_`")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Training rows that have a label, the numbers of their classes, and their weights. Of a table in files the rows are a
+    sample, and `every_label` are the numbers of the classes of all rows."""
+
+    frame: pd.DataFrame
+    labels: np.ndarray
+    weights: np.ndarray
+    classes: np.ndarray
+    every_label: np.ndarray
+    target: str | None
+    stream: Stream | None
+
+    @property
+    def class_shares(self) -> np.ndarray:
+        return np.bincount(self.every_label, minlength=len(self.classes)) / len(self.every_label)
+
+    def prior(self, used: np.ndarray) -> np.ndarray:
+        """The shares of the classes by weight, in the rows that are used; by count, in a table in files."""
+        if self.stream is not None:
+            return self.class_shares / self.class_shares.sum()
+        weights = inputs.scale_weights(self.weights[used])
+        counts = np.bincount(self.labels[used], weights, len(self.classes))
+        return counts / counts.sum()
+
+
+class GaugeClassifier(ClassifierMixin, BaseEstimator):
     """Fit on a DataFrame, predict with any values missing, and see for every row which evidence was trusted.
 
-    `columns` overrides the inferred kind of a column: "number", "category", "text", "image" or "ignore". `encoders` are
-    pretrained Hugging Face models for columns of texts and images, by name or path; their weights are not trained.
-    `experts` are the models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), or
-    "auto", all of them; `leaderboard_` says what each scores and weighs. `strategy` is how the network meets missing
-    values: "mask" (they are hidden), "impute" (they are imputed, and gated) or "auto" (the better one in validation);
-    `imputer` is masked_columns, nearest, mean, zero, or any object with `complete(batch)`. `gates=False` trains the same
-    network without gates, `trust=False` learns no trust in cells. `missing_rate` is the largest share of values that
-    training hides in addition to those missing in the data; None estimates it. `metric` is what validation compares:
-    "accuracy", "auc", or "auto", the AUC for two classes and the accuracy for more; `validation` is the share of rows
-    held out for it. `class_weight` tells `predict` what the classes count; `predict_proba` gives the probabilities of the
-    data all the same. `size` is small,
-    medium or large. `donors` is the number of training rows kept to impute images and texts from, `image_folder` the
-    folder that image paths are relative to, `time_limit` is in seconds. Image paths that lead out of `image_folder` count as
-    missing unless `outside_images` is True; images are resized to `image_size` x `image_size` pixels. `n_jobs` is the
-    number of CPU threads, -1 for all.
+    Parameters
+    ----------
+    columns : mapping, optional
+        Overrides the inferred kind of a column: "number", "category", "text", "image" or "ignore".
+    encoders : mapping, optional
+        Pretrained Hugging Face models for columns of texts and images, by name or path; their weights are not trained.
+    experts : str or list of str, default="auto"
+        The models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), those of
+        plugins, or "auto", the first three; `leaderboard_` says what each scores and weighs.
+    strategy : {"mask", "impute", "auto"}, default="mask"
+        How the network meets missing values: they are hidden, or imputed and gated; "auto" is the better one in
+        validation.
+    imputer : str or object with `complete(batch)`, default="masked_columns"
+        masked_columns, nearest, mean, zero, or an imputer of your own.
+    gates : bool, default=True
+        Whether the network has gates; without them it is otherwise the same.
+    trust : bool, default=True
+        Whether trust in cells is learned.
+    size : {"small", "medium", "large"}, default="small"
+        The size of the network.
+    missing_rate : float, optional
+        The largest share of values that training hides in addition to those missing in the data; None estimates it.
+    metric : {"auto", "accuracy", "auc"}, default="auto"
+        What validation compares; "auto" is the AUC for two classes and the accuracy for more.
+    class_weight : mapping or "balanced", optional
+        What the classes count for `predict`; `predict_proba` gives the probabilities of the data all the same.
+    validation : float, default=0.2
+        The share of rows held out to compare and weigh the experts.
+    epochs : int, optional
+        Epochs of the network's backbone; None chooses them by the number of rows.
+    batch_size : int, optional
+        Rows in a step of the network's training; None chooses it by the number of rows.
+    learning_rate : float, default=0.005
+        The largest learning rate of the network.
+    donors : int, default=1000
+        The number of training rows kept to impute images and texts from.
+    image_folder : path, optional
+        The folder that image paths are relative to.
+    outside_images : bool, default=False
+        Whether image paths may lead out of `image_folder`; otherwise such images count as missing.
+    image_size : int, default=64
+        The height and width in pixels that images are resized to.
+    time_limit : float, optional
+        Stop after about this many seconds.
+    random_state : int or RandomState, optional
+        The seed of all random numbers.
+    n_jobs : int, optional
+        The number of CPU threads, -1 for all.
+    device : str, optional
+        auto, cpu, cuda, cuda:NUMBER or mps; None is auto, a GPU if there is one.
+    verbose : bool, default=True
+        Whether columns, progress and scores are printed to stderr.
 
+    Attributes
+    ----------
+    fitted_ : Fitted
+        All that training has left, as one immutable value; the attributes below are parts of it.
+    classes_ : ndarray
+        The classes, in the order of `predict_proba`.
+    class_prior_ : ndarray
+        Their shares in training: the answer for a row without values.
+    class_weight_ : list of float
+        What each class counts for `predict`.
+    schema_ : Schema
+        The columns, how each is read, and why others are ignored.
+    target_ : str or None
+        The name of the column with the labels, if they were a column.
+    ensemble_ : Ensemble
+        The experts and how their answers are combined.
+    experts_ : list of str
+        The names of the experts.
+    model_ : GaugePlus
+        The network.
+    trust_ : CellTrust or None
+        The trust in cells, if it was learned.
+    leaderboard_ : DataFrame
+        What each expert scores on rows held out and what it weighs in the answer.
+    strategy_ : {"mask", "impute"}
+        The strategy that was chosen.
+    validation_scores_ : dict
+        The validation score of every strategy.
+    verdict_ : str
+        The strategy that was chosen and the scores of each, in words.
+    epochs_ : dict
+        The epochs of every stage of the network's training.
+    cut_short_ : dict
+        The stages that the time limit ended, with the epochs done and planned.
+    history_ : list of dict
+        The losses of every epoch.
+    n_rows_ : dict
+        The number of rows in training ("train") and validation ("val"), and of those without values ("empty").
+    missing_rates_ : dict
+        The share of missing values of every column.
+    largest_class_ : tuple
+        The most frequent class and its share.
+    donor_rows_ : list of str
+        The names of the training rows that texts and images are copied from.
+    n_features_in_ : int
+        The number of columns in training.
+    feature_names_in_ : ndarray
+        Their names, if they had names.
+
+    Examples
+    --------
     >>> table = pd.DataFrame({"age": [20.0, 70, None, 65] * 10, "sex": ["f", None, "m", "m"] * 10})
     >>> model = GaugeClassifier(epochs=2, random_state=0, verbose=False).fit(table, ["well", "ill", "well", "ill"] * 10)
     >>> model.predict_proba(table[:2]).shape
     (2, 2)
     """
+
+    fitted_: Fitted
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    classes_ = Forwarded(lambda fitted: fitted.classes)
+    class_prior_ = Forwarded(lambda fitted: fitted.ensemble.prior)
+    class_weight_ = Forwarded[list[float]](lambda fitted: fitted.class_weight.tolist())
+    schema_ = Forwarded(lambda fitted: fitted.schema)
+    target_ = Forwarded(lambda fitted: fitted.target)
+    ensemble_ = Forwarded(lambda fitted: fitted.ensemble)
+    experts_ = Forwarded(lambda fitted: list(fitted.experts))
+    trust_ = Forwarded(lambda fitted: fitted.trust)
+    leaderboard_ = Forwarded(lambda fitted: fitted.leaderboard)
+    strategy_ = Forwarded(lambda fitted: fitted.training.strategy)
+    validation_scores_ = Forwarded(lambda fitted: fitted.training.scores)
+    verdict_ = Forwarded(lambda fitted: fitted.verdict)
+    epochs_ = Forwarded(lambda fitted: fitted.training.epochs)
+    cut_short_ = Forwarded(lambda fitted: fitted.training.cut_short)
+    history_ = Forwarded(lambda fitted: fitted.training.history)
+    n_rows_ = Forwarded(lambda fitted: fitted.n_rows)
+    missing_rates_ = Forwarded(lambda fitted: fitted.missing_rates)
+    largest_class_ = Forwarded(lambda fitted: fitted.largest_class)
+    donor_rows_ = Forwarded(lambda fitted: fitted.donor_rows)
 
     def __init__(
         self,
@@ -124,7 +317,7 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """The parameters that differ from their defaults and, once fitted, what was learned."""
         text = super().__repr__(N_CHAR_MAX)
-        if not hasattr(self, "ensemble_"):
+        if not hasattr(self, "fitted_"):
             return text
         counts = f"columns: {len(self.schema_.columns)}, classes: {len(self.classes_)}, rows: {self.n_rows_['train']}"
         return f"<{text} fitted; {counts}, strategy: {self.strategy_!r}>"
@@ -149,78 +342,51 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is called with
         the name of the stage after each epoch of the network; `history_` has their losses.
         """
-        check_options(self)
+        self._check_options()
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        stream = Stream.from_files(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
-        frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
-        frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
-        self.classes_, every = inputs.class_numbers(y) if stream is None else stream.class_numbers()
-        labels = every if stream is None else every[frame.index].astype(int)
-        self.class_weight_ = inputs.class_weights(self.class_weight, self.classes_, every)
-        self.recipe_ = self._recipe(seed)
-        self.schema_ = Schema.from_frame(frame, self.columns, self.encoders, self.image_size)
-        self.experts_ = choose_experts(self.experts, self.schema_)
-        self._print(*self.schema_.summary())
-        cut = unread_contents(self.schema_, frame) if "network" in self.experts_ else []
-        for problem in (*inputs.width_problems(len(self.schema_.table)), *cut):
-            logger.warning(problem)
-        encoded = self.schema_.encode(frame, self._image_files(), training=True)
-        self.missing_rates_ = self.schema_.missing_rates(encoded)
+        data = self._labelled(X, y, sample_weight, seed)
+        class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
+        recipe = self._recipe(seed, len(data.classes))
+        schema = Schema.from_frame(data.frame, self.columns, self.encoders, self.image_size)
+        names = choose_experts(self.experts, schema)
+        self._report(schema, names, data.frame)
+        encoded = schema.encode(data.frame, self._image_files(), training=True)
+        missing_rates = schema.missing_rates(encoded)
         if self.missing_rate is None:
-            rate = min(MOST_HIDDEN, max(LEAST_HIDDEN, 2 * max(self.missing_rates_.values())))
-            self.recipe_ = replace(self.recipe_, rate=round(rate, 2))
-        if encoded.empty.any():
-            logger.warning("%d rows have no values and are left out of training", encoded.empty.sum())
-        used = np.flatnonzero(~encoded.empty & (weights > 0))
-        if not len(used):
-            raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
-        weights = inputs.scale_weights(weights[used])
-        shares = np.bincount(every, minlength=len(self.classes_)) / len(every)
-        counts = shares if stream else np.bincount(labels[used], weights, len(self.classes_))
-        self.class_prior_ = counts / counts.sum()
-        self.largest_class_ = (str(self.classes_[shares.argmax()]), float(shares.max()))
-        rows = Rows.from_frame(self.schema_, frame, encoded).take(used)
-        where: dict[str, Any] = {"folder": folder and Path(folder), "device": pick_device(self.device)}
-        given = self.schema_, every, frame.index[used], self._image_files()
-        streamed = None if stream is None else stream.encoded(*given, **where)
-        task = Task(rows, labels[used], weights, len(self.classes_), self.recipe_.seed, streamed)
+            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
+            recipe = replace(recipe, rate=round(rate, 2))
+        used = _rows_to_use(encoded, data.weights)
+        task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
+        prior = data.prior(used)
         with self._progress() as show, cpu_threads(self.n_jobs):
-            fitted = fit_ensemble(
-                task,
-                self.experts_,
-                self.recipe_,
-                prior=self.class_prior_,
-                validation=self.validation,
-                **where,
-                on_epoch=show if on_epoch is None else _both(show, on_epoch),
-            )
-        self._keep(fitted, int(encoded.empty.sum()))
-        self.donor_rows_ = [str(name) for name in frame.index[used[fitted.donors]]]
-        self.trust_ = Trust.fit(rows, self.recipe_.seed) if self.trust else None
-        return self
-
-    def _keep(self, fitted: FittedEnsemble, empty: int) -> None:
-        self.ensemble_, self.leaderboard_, self.recipe_ = fitted.ensemble, fitted.leaderboard, fitted.recipe
-        self.n_rows_ = fitted.rows | {"empty": empty}
-        network = fitted.network
-        self.strategy_: Strategy = network.strategy if network else "mask"
-        self.validation_scores_ = network.scores if network else {}
-        self.history_ = network.history if network else []
-        self.epochs_, self.cut_short_ = (network.epochs, network.cut_short) if network else ({}, {})
+            task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
+            result = fit_ensemble(task, names, prior=prior, validation=self.validation)
+        shares, training = data.class_shares, result.training
+        self.fitted_ = Fitted(
+            schema=schema,
+            ensemble=result.ensemble,
+            classes=data.classes,
+            class_weight=np.array(class_weight),
+            named=hasattr(self, "feature_names_in_"),
+            target=data.target,
+            trust=CellTrust.fit(task.rows, seed) if self.trust else None,
+            leaderboard=result.leaderboard,
+            training=training,
+            n_rows={"train": training.rows, "val": result.held_out, "empty": int(encoded.empty.sum())},
+            missing_rates=missing_rates,
+            largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
+            donor_rows=[str(name) for name in data.frame.index[used[list(training.donors)]]],
+            options=self.get_params(deep=False),
+            files=self._image_files(),
+        )
         self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_)
+        return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
-        _, rows = self._read(X)
+        fitted, X = self._ready(X)
         with cpu_threads(self.n_jobs):
-            return self.ensemble_.predict(rows)
-
-    def record(self) -> None:
-        """On a GPU, predict with CUDA graphs from now on, which is faster for few rows; elsewhere nothing changes."""
-        check_is_fitted(self, "ensemble_")
-        for expert in self.ensemble_.experts.values():
-            if isinstance(expert, Network):
-                expert.record()
+            return fitted.predict_proba(X)
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
@@ -229,33 +395,102 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""
-        return self.classes_[self._decide(probabilities)]
+        check_is_fitted(self, "fitted_")
+        return self.fitted_.decide(probabilities)
+
+    def record(self) -> None:
+        """On a GPU, predict with CUDA graphs from now on, which is faster for few rows; elsewhere nothing changes."""
+        check_is_fitted(self, "fitted_")
+        self.fitted_.record()
+
+    def explain(self, X: Any, y: Any = None, *, exact: bool = False, keep: Sequence[str] = ()) -> Explanation:
+        """Every unit of every row with its value, score, gate and attention in the network, how much each cell is used (how
+        far the probability of the predicted class, by all experts, falls when the cell is missing), and how far it is
+        trusted (the probability that it is right, from how well it fits the others). `exact` adds the effects of words and
+        of parts of images. Without a network that has gates there are no scores, gates and attention. `y`, labels or the
+        name of their column, is shown beside the predictions; `keep` are columns of X to recognise the rows by.
+        """
+        fitted, X = self._ready(X)
+        return fitted.explain(X, y, exact=exact, keep=keep)
+
+    def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
+        """What each column does for the answers of all experts, the most important first, with a 95 % interval.
+
+        With labels, or the name of their column, it is the increase of the log loss when the column is missing; without them
+        the mean absolute effect on the probability of the predicted class.
+        """
+        fitted, X = self._ready(X)
+        return fitted.importance(X, y)
+
+    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
+        """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
+        beside them the class shares of the training rows and, where they are among the experts, the boosted trees alone.
+
+        `y` are labels or the name of their column, by default that of training. Rows without a label are left out.
+        """
+        fitted, X = self._ready(X)
+        return fitted.evaluate(X, y)
+
+    def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
+        """How far the trust in cells can be believed, on rows that need no labels: some of their known values are hidden and
+        imputed, others swapped with another row's, and the trust is compared with the truth."""
+        fitted, X = self._ready(X)
+        return fitted.audit(X, seed=seed)
+
+    @property
+    def model_(self) -> GaugePlus:
+        """The network."""
+        network = self.ensemble_.network
+        if network is None:
+            raise AttributeError(f"this classifier has no network (experts={self.experts!r}); fit it with 'network'")
+        return network
 
     def save(self, folder: str | Path) -> None:
         """Write weights, columns and a model card; loading them executes no code."""
-        check_is_fitted(self, "ensemble_")
-        saving.save(self, Path(folder))
+        check_is_fitted(self, "fitted_")
+        self.fitted_.save(Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None, image_folder: str | Path | None = None) -> Self:
         """The classifier that `save` wrote to a folder, ready to predict."""
-        return saving.load(cls, Path(folder), device=device, image_folder=image_folder)
+        fitted = Fitted.load(Path(folder), device=device)
+        model = cls(**fitted.options).set_params(device=device, image_folder=image_folder, verbose=False)
+        model.fitted_, model.n_features_in_ = fitted, len(fitted.names)
+        if fitted.named:
+            model.feature_names_in_ = np.array(fitted.names, dtype=object)
+        return model
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *, revision: str | None = None, **options: Any) -> Self:
         """The classifier in a folder or else in a repository of the Hugging Face Hub; `options` are those of `load`."""
-        return cls.load(saving.local_folder(str(name), revision), **options)
+        return cls.load(local_folder(str(name), revision), **options)
+
+    def _check_options(self) -> None:
+        """An error for the first option that is not what it must be."""
+        for name, (rule, kind, *conditions) in OPTIONS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) or (value is not None and not all(fits(value) for fits in conditions)):
+                raise ValueError(f"The {name!r} parameter of {type(self).__name__} must be {rule}, got {value!r}")
+
+    def _labelled(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Labelled:
+        """The rows to learn from, in memory or as a sample of a table in files."""
+        stream = Stream.from_files(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
+        target = y if isinstance(y, str) else None
+        frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
+        frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
+        classes, every = inputs.class_numbers(y) if stream is None else stream.class_numbers()
+        labels = every if stream is None else every[frame.index].astype(int)
+        return Labelled(frame, labels, weights, classes, every, target, stream)
 
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
         """The table without the column of labels, and the labels."""
-        self.target_: str | None = None
         if inputs.is_frame(X):
             X = inputs.as_pandas(X)
         if isinstance(y, str):
             if not isinstance(X, pd.DataFrame) or y not in X:
                 columns = list(X.columns) if isinstance(X, pd.DataFrame) else "no names"
                 raise ValueError(f"there is no column {y!r} with the labels; the table has {columns}")
-            self.target_, X, y = y, X.drop(columns=y), X[y]
+            X, y = X.drop(columns=y), X[y]
         if y is None:
             raise ValueError(
                 "GaugeClassifier requires y to be passed, but the target y is None; give labels or the name of their column"
@@ -271,19 +506,19 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
             logger.warning("y and the table have the same index in different orders; labels are matched by position")
         return X, y
 
-    def _recipe(self, seed: int) -> Recipe:
+    def _recipe(self, seed: int, classes: int) -> Recipe:
         pick(SIZES, self.size, "size")
         if isinstance(self.imputer, str):
             kinds = {name: IMPUTERS.get(name) for name in IMPUTERS.names()}
             general = {name: kind for name, kind in kinds.items() if not (kind.needs_image or kind.reads_hidden_values)}
             pick(general, self.imputer, "imputer")
-        automatic = {"auto": AUC if len(self.classes_) == 2 else ACCURACY}
+        automatic = {"auto": AUC if classes == 2 else ACCURACY}
         return Recipe(
             size=self.size,
             strategies=pick(STRATEGIES, self.strategy, "strategy"),
             imputer=self.imputer,
             gates=self.gates,
-            rate=LEAST_HIDDEN if self.missing_rate is None else self.missing_rate,
+            rate=MIN_HIDDEN_RATE if self.missing_rate is None else self.missing_rate,
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
@@ -293,27 +528,44 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
             seconds=self.time_limit,
         )
 
-    @property
-    def model_(self) -> GaugePlus:
-        """The network."""
-        network = self.ensemble_.experts.get("network")
-        if not isinstance(network, Network):
-            raise AttributeError(f"this classifier has no network (experts={self.experts!r}); fit it with 'network'")
-        return network.model
+    def _report(self, schema: Schema, experts: Sequence[str], frame: pd.DataFrame) -> None:
+        """Print the columns, and log what the network does not read of them."""
+        self._print(*schema.summary())
+        cut = unread_contents(schema, frame) if "network" in experts else []
+        for problem in (*inputs.width_problems(len(schema.table)), *cut):
+            logger.warning(problem)
 
-    def _read(self, X: Any) -> tuple[pd.DataFrame, Rows]:
-        """Rows to predict, as given and as the experts read them."""
-        check_is_fitted(self, "ensemble_")
-        named = hasattr(self, "feature_names_in_")
-        if inputs.is_frame(X):
-            frame = inputs.match_columns(X, self.schema_.names, named=named, target=self.target_)
-        else:
-            rows = inputs.from_array(X) if named else self._from_array(X, reset=False)[0]
-            frame = inputs.by_position(rows, self.schema_.names)
-        encoded = self.schema_.encode(frame, self._image_files())
-        if encoded.empty.any():
-            logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
-        return frame, Rows.from_frame(self.schema_, frame, encoded)
+    def _task(
+        self,
+        data: Labelled,
+        schema: Schema,
+        encoded: Encoded,
+        used: np.ndarray,
+        recipe: Recipe,
+        folder: Path | None,
+    ) -> Task:
+        """What the experts learn from the rows that are used."""
+        device, streamed = pick_device(self.device), None
+        if data.stream is not None:
+            given = schema, data.every_label, data.frame.index[used], self._image_files()
+            streamed = data.stream.encoded(*given, folder=folder, device=device)
+        return Task(
+            rows=Rows.from_frame(schema, data.frame, encoded).take(used),
+            labels=data.labels[used],
+            weights=inputs.scale_weights(data.weights[used]),
+            classes=len(data.classes),
+            recipe=recipe,
+            device=device,
+            folder=folder,
+            streamed=streamed,
+        )
+
+    def _ready(self, X: Any) -> tuple[Fitted, Any]:
+        """The fitted value, and rows for it. An array where training had one is validated as scikit-learn does."""
+        check_is_fitted(self, "fitted_")
+        if not self.fitted_.named and not inputs.is_frame(X):
+            X = inputs.by_position(self._from_array(X, reset=False)[0], self.fitted_.names)
+        return replace(self.fitted_, files=self._image_files()), X
 
     def _from_array(self, X: Any, y: Any = "no_validation", **options: Any) -> tuple[pd.DataFrame, Any]:
         """Rows and labels as scikit-learn validates them: only arrays of numbers pass."""
@@ -328,7 +580,7 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
         return pd.DataFrame(values, columns=[f"x{index}" for index in range(values.shape[1])]), labels
 
     def _image_files(self) -> ImageFiles:
-        return ImageFiles(Path(self.image_folder or ""), self.outside_images or self.image_folder is None)
+        return image_files(self.image_folder, outside=self.outside_images)
 
     def _progress(self) -> AbstractContextManager[OnEpoch]:
         return stage_progress() if self.verbose else nullcontext(lambda stage, epoch: None)
@@ -336,6 +588,16 @@ class GaugeClassifier(Reporting, ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
+
+
+def _rows_to_use(encoded: Encoded, weights: np.ndarray) -> np.ndarray:
+    """The rows that have a value and count."""
+    if encoded.empty.any():
+        logger.warning("%d rows have no values and are left out of training", encoded.empty.sum())
+    used = np.flatnonzero(~encoded.empty & (weights > 0))
+    if not len(used):
+        raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
+    return used
 
 
 def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:

@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain
-from gauge.tabular.evidence.cell_trust import SWAPPED, Trust, swap
+from gauge.tabular.evidence.cell_trust import SWAPPED, CellTrust, swap
 from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import reliability
 
@@ -67,7 +67,7 @@ class CellAudit:
         return vars(self) | {"columns": columns.to_dict("records")}
 
 
-def audit_cells(trust: Trust, rows: Rows, network: GaugePlus | None, *, seed: int) -> CellAudit:
+def audit_cells(trust: CellTrust, rows: Rows, network: GaugePlus | None, *, seed: int) -> CellAudit:
     """The findings on all rows. Cells are imputed by the imputer of the network, or else by what the other cells suggest."""
     cells, draw = rows.cells, np.random.default_rng(seed)
     known = ~np.isnan(cells)
@@ -112,7 +112,7 @@ def audit_cells(trust: Trust, rows: Rows, network: GaugePlus | None, *, seed: in
     )
 
 
-def _imputed(trust: Trust, rows: Rows, network: GaugePlus | None) -> np.ndarray:
+def _imputed(trust: CellTrust, rows: Rows, network: GaugePlus | None) -> np.ndarray:
     if network is None or network.imputer is None:
         return trust.guesses(rows.cells)
     values = np.zeros(rows.cells.shape)

@@ -26,25 +26,25 @@ from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
-MANY_BINS, FEW_BINS = 24, 8  # of a number, with equally many rows each; few in small tables
-SMALL = 200  # rows to learn from
+BINS, BINS_OF_SMALL_TABLE = 24, 8  # of a number, with equally many rows each
+MAX_ROWS_OF_SMALL_TABLE = 200
 POINTS = np.linspace(0.1, 0.9, 5)  # of each of them
-FEW = 16  # bins that one model can learn
-COMMON = 15  # categories with a bin of their own; rarer ones share one
+MAX_BINS_OF_ONE_MODEL = 16
+MAX_CATEGORIES = 15  # with a bin of their own; rarer ones share one
 SWAPPED = 0.1  # share of wrong cells that trust reckons with
 HIDDEN = 0.5  # largest share of the other cells that training hides
 HELD_OUT = 0.25  # share of the rows
-COPIES = 4  # of rows held out, each with other cells swapped and hidden
-TOO_FEW, ENOUGH = 50, 3000  # rows
-MANY = 200  # columns: a wider table has no trust
+HELD_OUT_COPIES = 4  # of rows held out, each with other cells swapped and hidden
+MIN_ROWS, MAX_ROWS = 50, 3000  # to learn from
+MAX_COLUMNS = 200  # a wider table has no trust
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
 LEAST_ERROR = 0.02  # of a number, in standard deviations
 PRIOR_WEIGHT = 0.05  # of the distribution without the other cells: nothing is ruled out
 LIKELY = 0.8  # probability of the values that the other cells suggest
 LEVELS = np.linspace(0, 1, 41)  # quantiles of what mean and scale leave unexplained
-ROUNDS, PATIENCE, SCALE_ROUNDS = 80, 4, 15
-USED_COLUMNS = 12  # by each tree, at most
+MAX_ROUNDS, PATIENCE, SCALE_ROUNDS = 80, 4, 15
+MAX_TREE_COLUMNS = 12  # that each tree uses
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.2,
     "num_leaves": 8,
@@ -66,8 +66,8 @@ class Bins:
     prior: np.ndarray
 
     @classmethod
-    def of(cls, column: Cell, values: np.ndarray) -> Self:
-        count = MANY_BINS if len(values) > SMALL else FEW_BINS
+    def from_values(cls, column: Cell, values: np.ndarray) -> Self:
+        count = BINS if len(values) > MAX_ROWS_OF_SMALL_TABLE else BINS_OF_SMALL_TABLE
         values = values[~np.isnan(values)]
         if not column.categorical:
             edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1])) if len(values) else np.zeros(0)
@@ -76,7 +76,7 @@ class Bins:
             points = [np.quantile(each if len(each) else edges[:1], POINTS) for each in inside if len(values)]
             return cls(edges, np.array(points).reshape(-1, len(POINTS)), _shares(number, len(edges) + 1))
         counts = np.bincount(values.astype(int), minlength=column.cardinality)
-        common = np.sort(np.argsort(-counts, kind="stable")[:COMMON])
+        common = np.sort(np.argsort(-counts, kind="stable")[:MAX_CATEGORIES])
         bins = cls(None, common.astype(float)[:, None], np.ones(0))
         return cls(None, bins.points, _shares(bins(values), len(common) + (len(common) < len(counts))))
 
@@ -122,7 +122,7 @@ class Conditional:
 
 
 @dataclass(frozen=True)
-class Trust:
+class CellTrust:
     """What the cells of a row say about each other. `given` has a model for each column of the table, None where the other
     cells say nothing about it; the lines are slope and constant of the logits of trust."""
 
@@ -136,20 +136,20 @@ class Trust:
     def fit(cls, rows: Rows, seed: int) -> Self | None:
         """None for tables that are too small, or too wide, to learn it from."""
         cells, columns = rows.cells, rows.schema.table
-        if len(rows) < TOO_FEW or not 2 <= len(columns) <= MANY:
+        if len(rows) < MIN_ROWS or not 2 <= len(columns) <= MAX_COLUMNS:
             return None
         draw = np.random.default_rng(seed)
-        order = draw.permutation(len(rows))[:ENOUGH]
+        order = draw.permutation(len(rows))[:MAX_ROWS]
         count = round(HELD_OUT * len(order))
         train, held_out = cells[order[count:]], cells[order[:count]]
-        bins = [Bins.of(column, values) for column, values in zip(columns, train.T, strict=True)]
+        bins = [Bins.from_values(column, values) for column, values in zip(columns, train.T, strict=True)]
         both = [np.concatenate([part, _hidden(part, draw)]) for part in (train, held_out)]
         given = [_fit_column(index, bins, *both, seed=seed) for index in range(len(columns))]
         return cls(columns, bins, given)._calibrated(held_out, draw)
 
     def _calibrated(self, cells: np.ndarray, draw: np.random.Generator) -> Self:
         """With lines fitted to rows with swapped and with hidden cells."""
-        cells = np.tile(cells, (COPIES, 1))
+        cells = np.tile(cells, (HELD_OUT_COPIES, 1))
         swapped, wrong = swap(cells, SWAPPED, draw)
         known = ~np.isnan(swapped)
         observed = _line(self._ratios(swapped)[known], ~wrong[known], self.observed_line)
@@ -236,14 +236,14 @@ class Trust:
         return tensors, {"observed": self.observed_line, "imputed": self.imputed_line}
 
     @classmethod
-    def load(cls, tensors: Mapping[str, Tensor], about: Mapping[str, Any], schema: Schema) -> Self:
+    def load(cls, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], schema: Schema) -> Self:
         arrays, bins, given = {name: each.numpy() for name, each in tensors.items()}, [], []
         for index in range(len(schema.table)):
             bins.append(Bins(arrays.get(f"{index}.edges"), arrays[f"{index}.points"], arrays[f"{index}.prior"]))
             texts = [arrays[name] for number in range(3) if (name := f"{index}.trees.{number}") in arrays]
             trees = [lightgbm.Booster(model_str=zlib.decompress(bytes(text)).decode()) for text in texts]
             given.append(Conditional(trees, arrays.get(f"{index}.quantiles")) if trees else None)
-        return cls(schema.table, bins, given, tuple(about["observed"]), tuple(about["imputed"]))
+        return cls(schema.table, bins, given, tuple(metadata["observed"]), tuple(metadata["imputed"]))
 
 
 def swap(cells: np.ndarray, rate: float, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -283,7 +283,7 @@ def _fit_column(
     own, others = bins[index], [each for number, each in enumerate(bins) if number != index]
     targets = [np.tile(cells[: len(cells) // 2, index], 2) for cells in (train, held_out)]
     known = [np.flatnonzero(~np.isnan(target)) for target in targets]
-    if len(own.prior) < 2 or min(map(len, known)) < TOO_FEW // 4:
+    if len(own.prior) < 2 or min(map(len, known)) < MIN_ROWS // 4:
         return None
     target, unseen = (target[rows] for target, rows in zip(targets, known, strict=True))
     given, new = (np.delete(cells[rows], index, 1) for cells, rows in zip((train, held_out), known, strict=True))
@@ -292,11 +292,11 @@ def _fit_column(
         OPTIONS
         | {
             "min_data_in_leaf": int(np.clip(len(train) // 60, 5, 40)),
-            "feature_fraction": min(0.8, USED_COLUMNS / len(others)),
+            "feature_fraction": min(0.8, MAX_TREE_COLUMNS / len(others)),
             "seed": seed % 2**31,
         },
     )
-    if len(own.prior) <= FEW:
+    if len(own.prior) <= MAX_BINS_OF_ONE_MODEL:
         options = {"objective": "multiclass", "num_class": len(own.prior)}
         trees = learner.fit((given, own(target)), (new, own(unseen)), **options)
         fitted = Conditional([trees], None)
@@ -325,7 +325,7 @@ class _Learner:
             return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS)
         other = lightgbm.Dataset(*unseen, data, categorical_feature=self.categorical, params=made)
         stopping: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False)]
-        trees = lightgbm.train({**self.options, **options}, data, ROUNDS, [other], callbacks=stopping)
+        trees = lightgbm.train({**self.options, **options}, data, MAX_ROUNDS, [other], callbacks=stopping)
         return lightgbm.Booster(model_str=trees.model_to_string(num_iteration=trees.best_iteration))
 
     def number(self, given: np.ndarray, target: np.ndarray, first: np.ndarray) -> Conditional:

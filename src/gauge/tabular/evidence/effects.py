@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.evidence.cell_trust import Trust
-from gauge.tabular.experts.ensemble import Ensemble
+from gauge.tabular.ensemble import Ensemble
+from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.table.rows import Rows
 
 MIN_PROBABILITY = 1e-12  # in a logarithm
@@ -29,7 +29,7 @@ def column_effects(ensemble: Ensemble, rows: Rows, decided: np.ndarray) -> tuple
 
 
 def missing_values(
-    ensemble: Ensemble, trust: Trust | None, rows: Rows, decided: np.ndarray, effects: pd.DataFrame
+    ensemble: Ensemble, trust: CellTrust | None, rows: Rows, decided: np.ndarray, effects: pd.DataFrame
 ) -> list[dict[str, float]]:
     """How far each missing value of each row would move the probability of the class decided for it, the largest first.
 
@@ -49,7 +49,7 @@ def missing_values(
     return helpful
 
 
-def _expected_changes(ensemble: Ensemble, trust: Trust, rows: Rows, decided: np.ndarray) -> np.ndarray:
+def _expected_changes(ensemble: Ensemble, trust: CellTrust, rows: Rows, decided: np.ndarray) -> np.ndarray:
     """The mean absolute change by each missing cell of the table, NaN for the others: [rows, cells]."""
     cells = rows.cells
     expected = np.full(cells.shape, np.nan)

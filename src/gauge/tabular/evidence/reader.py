@@ -13,10 +13,10 @@ from scipy.stats import spearmanr
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain
 from gauge.reports.evidence import GridImage, RowEvidence, State, Unit
-from gauge.tabular.evidence.cell_trust import Trust
+from gauge.tabular.ensemble import Ensemble
+from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.effects import Piece, column_effects, missing_values, piece_effects
 from gauge.tabular.evidence.explanation import TITLE
-from gauge.tabular.experts.ensemble import Ensemble, Network
 from gauge.tabular.table.columns import Column, Part
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -47,16 +47,14 @@ class Reader:
     ensemble: Ensemble
     classes: Sequence[Any]
     class_weight: np.ndarray
-    trust: Trust | None = None
+    trust: CellTrust | None = None
     donors: Sequence[str] = ()
 
     @property
     def network(self) -> GaugePlus | None:
         """The network, if it has gates."""
-        network = self.ensemble.experts.get("network")
-        if not isinstance(network, Network) or not network.model.gating.gates_units:
-            return None
-        return network.model
+        network = self.ensemble.network
+        return None if network is None or not network.gating.gates_units else network
 
     @property
     def imputes(self) -> bool:
@@ -136,7 +134,8 @@ class Reader:
         with torch.no_grad():
             network = Prediction(explained.evidence.logits, trust=explained.trust)
             ungated = model.combine(network, model.read(batch)).double().log_softmax(1).cpu().numpy()
-        answers[:, list(self.ensemble.experts).index("network")] = self.ensemble.smooth(ungated)
+        position = [expert.network is model for expert in self.ensemble.experts.values()].index(True)
+        answers[:, position] = self.ensemble.smooth(ungated)
         probabilities = self.ensemble.combine(answers, chosen)
         before = self._answers(probabilities, (probabilities * self.class_weight).argmax(1))
         values, flags = (

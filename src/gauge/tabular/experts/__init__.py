@@ -1,19 +1,25 @@
-"""Experts: classifiers of the rows of a table that stand beside the network, one file each.
+"""Experts: classifiers of the rows of a table that answer together, one file each; files that start with `_` serve them.
 
 Every expert reads the same `Rows`, answers with log-probabilities, and is saved as tensors and JSON; none of it is code.
 """
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gauge.data import Dataset
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.training.stages import OnEpoch, silent
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 """Rows to learn from and rows held out, as indices."""
@@ -22,25 +28,68 @@ Folds = list[tuple[np.ndarray, np.ndarray]]
 @dataclass(frozen=True)
 class Task:
     """What to learn: rows, their labels and how much each counts. Of a table larger than memory these are a sample, and
-    `streamed` makes the split of all rows but some of the sample, from which the network learns."""
+    `streamed` makes the split of all rows but some of the sample, from which the network learns. Experts that train in
+    epochs follow the `recipe`, save every epoch in the `folder`, if there is one, and call `on_epoch`."""
 
     rows: Rows
     labels: np.ndarray
     weights: np.ndarray
     classes: int
-    seed: int
+    recipe: Recipe
+    device: torch.device
+    folder: Path | None = None
+    on_epoch: OnEpoch = silent
     streamed: Callable[[np.ndarray], Dataset] | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What is left of the time limit; None if there is none."""
+        limit = self.recipe.seconds
+        return None if limit is None else max(limit - (time.monotonic() - self.started), 0.0)
+
+
+@dataclass(frozen=True)
+class Training:
+    """The record of a network's training: the strategy, the validation scores of all of them from 0 to 1 and their metric,
+    the epochs of every stage, and for stages that the time limit ended the epochs done and planned. `rows` is how many it
+    learned from, `donors` are the rows of the task that its imputer copies from. `history` has the losses of every epoch,
+    also of those that were done before an interruption."""
+
+    rows: int
+    strategy: Strategy = "mask"
+    metric: str = ""
+    scores: Mapping[Strategy, float | None] = field(default_factory=dict)
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    cut_short: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    history: Sequence[dict[str, Any]] = ()
+    donors: Sequence[int] = ()
+
+    @property
+    def strategy_scores(self) -> str:
+        """The validation scores of the strategies in words, empty if there are none."""
+        known = {name: score for name, score in self.scores.items() if score is not None}
+        text = " and ".join(f"{100 * score:.1f} % with {name!r}" for name, score in known.items())
+        if len(known) > 1:
+            better = known["impute"] - known["mask"]
+            text += f" ({100 * better:+.1f} points for imputing"
+            text += ", within chance)" if self.strategy == "mask" and better > 0 else ")"
+        return text
 
 
 class Saved(NamedTuple):
-    """An expert as plain values."""
+    """An expert as plain values; `source` is the file that they were read from."""
 
-    tensors: dict[str, Tensor]
-    about: dict[str, Any]
+    tensors: Mapping[str, Tensor]
+    metadata: Mapping[str, Any]
+    source: Path = Path()
 
 
 class Expert(ABC):
-    """A fitted expert."""
+    """A fitted expert. One that has a `network` with gates also has the record of its `training`."""
+
+    network: GaugePlus | None = None
+    training: Training | None = None
 
     @classmethod
     @abstractmethod
@@ -49,9 +98,9 @@ class Expert(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, task: Task, folds: Folds) -> list[Self]:
-        """The expert of all rows, then one for each fold, of the rows it does not hold out. How long or how simply to learn
-        is chosen by the rows held out."""
+    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
+        """The expert, and one that has not seen the rows which the first fold holds out, on which all experts are compared.
+        They may be the same, and are without folds. How long or how simply to learn is chosen by the rows held out."""
 
     @abstractmethod
     def predict(self, rows: Rows) -> np.ndarray:
@@ -64,4 +113,15 @@ class Expert(ABC):
     @classmethod
     @abstractmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
-        """The expert that was saved."""
+        """The expert that was saved, on the CPU."""
+
+    def to(self, device: torch.device) -> None:  # noqa: B027 - optional
+        """Move to a device; most experts stay on the CPU."""
+
+    def record(self) -> None:  # noqa: B027 - optional
+        """On a GPU, predict with CUDA graphs from now on, where the expert can."""
+
+
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names start with the prefix, named without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -12,14 +12,16 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
-from gauge.tabular.experts.pixels import Pixels
+from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
-TERMS = 20_000  # words and pairs of words per column
+__all__ = ["Linear"]
+
+MAX_TERMS = 20_000  # words and pairs of words per column
 PENALTIES = (0.03, 0.3, 3.0)  # C of scikit-learn: larger is weaker
 FOR_TEXTS = (*PENALTIES, 30.0)
-WITHOUT_VALIDATION = 0.3
+DEFAULT_PENALTY = 0.3  # where no rows can be held out
 SOLVER = {"max_iter": 100, "tol": 1e-2}  # precise enough for four digits of a probability
 UNSEEN = 5.0  # how far a class without training rows lies below the others
 TEXT_SCALE = 3.0  # a text's vector has norm 1 and many terms; other features have deviation 1 each
@@ -45,7 +47,7 @@ class Linear(Expert):
         return True
 
     @classmethod
-    def fit(cls, task: Task, folds: Folds) -> list[Self]:
+    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
         terms = {name: _terms(texts) for name, texts in task.rows.texts.items() if _has_words(texts)}
         known = terms, Pixels.fit(task.rows), task.rows.schema.cardinalities
         features = cls(*known, np.empty(0), np.empty(0)).features(task.rows)
@@ -65,13 +67,16 @@ class Linear(Expert):
         tried: dict[float, list[Any]] = {
             penalty: [learn(train, penalty) for train, _ in folds] for penalty in penalties
         }
-        penalty = min(tried, key=lambda each: loss(tried[each]), default=WITHOUT_VALIDATION)
-        return [learn(np.arange(len(task.rows)), penalty), *tried.get(penalty, [])]
+        penalty = min(tried, key=lambda each: loss(tried[each]), default=DEFAULT_PENALTY)
+        whole = learn(np.arange(len(task.rows)), penalty)
+        return whole, tried[penalty][0] if folds else whole
 
     def scores(self, features: Any) -> np.ndarray:
         return np.asarray(features @ self.coefficients.T + self.offsets)
 
     def predict(self, rows: Rows) -> np.ndarray:
+        if not len(rows):
+            return np.zeros((0, len(self.offsets)))
         return log_softmax(self.scores(self.features(rows)), axis=1)
 
     def features(self, rows: Rows) -> Any:
@@ -98,7 +103,7 @@ class Linear(Expert):
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
         terms = {}
-        for name, vocabulary in saved.about["vocabularies"].items():
+        for name, vocabulary in saved.metadata["vocabularies"].items():
             terms[name] = _vectorizer(vocabulary)
             terms[name].idf_ = saved.tensors[f"idf.{name}"].numpy()
         coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
@@ -107,7 +112,11 @@ class Linear(Expert):
 
 def _vectorizer(vocabulary: list[str] | None = None) -> TfidfVectorizer:
     return TfidfVectorizer(
-        sublinear_tf=True, ngram_range=(1, 2), max_features=TERMS, token_pattern=r"(?u)\b\w+\b", vocabulary=vocabulary
+        sublinear_tf=True,
+        ngram_range=(1, 2),
+        max_features=MAX_TERMS,
+        token_pattern=r"(?u)\b\w+\b",
+        vocabulary=vocabulary,
     )
 
 

@@ -12,13 +12,15 @@ import torch
 from scipy.special import log_softmax
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
-from gauge.tabular.experts.pixels import Pixels
+from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
-ROUNDS = 400  # at most
+__all__ = ["Trees"]
+
+MAX_ROUNDS = 400
 PATIENCE = 25  # rounds without an improvement on the rows held out
-WITHOUT_VALIDATION = 50  # rounds, where no rows can be held out
+DEFAULT_ROUNDS = 50  # where no rows can be held out
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.06,
     "num_leaves": 15,
@@ -43,26 +45,27 @@ class Trees(Expert):
         return any(column.read_by_trees for column in schema.columns)
 
     @classmethod
-    def fit(cls, task: Task, folds: Folds) -> list[Self]:
+    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
         binary = task.classes == 2
         options = OPTIONS | {
             "objective": "binary" if binary else "multiclass",
             "num_class": 1 if binary else task.classes,
             "min_data_in_leaf": int(np.clip(len(task.rows) // 50, 3, 20)),
             "num_threads": torch.get_num_threads(),
-            "seed": task.seed % 2**31,
+            "seed": task.recipe.seed % 2**31,
         }
-        pixels, boosters = Pixels.fit(task.rows), list[lightgbm.Booster]()
+        pixels = Pixels.fit(task.rows)
         cells = _cells(task.rows, pixels)
-        rounds = WITHOUT_VALIDATION
+        rounds = DEFAULT_ROUNDS
         if folds:
             stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
             history: Any = lightgbm.cv(
-                options, _data(task, cells), ROUNDS, folds, callbacks=[stopping], return_cvbooster=True
+                options, _data(task, cells), MAX_ROUNDS, folds, callbacks=[stopping], return_cvbooster=True
             )
             boosters, rounds = history["cvbooster"].boosters, history["cvbooster"].best_iteration
-        boosters = [lightgbm.train(options, _data(task, cells), rounds), *boosters]
-        return [cls(booster, pixels, task.classes, rounds) for booster in boosters]
+        whole = lightgbm.train(options, _data(task, cells), rounds)
+        first = boosters[0] if folds else whole
+        return cls(whole, pixels, task.classes, rounds), cls(first, pixels, task.classes, rounds)
 
     def predict(self, rows: Rows) -> np.ndarray:
         if not len(rows):
@@ -80,14 +83,13 @@ class Trees(Expert):
 
     def save(self) -> Saved:
         text = self.booster.model_to_string().encode()
-        about = {"classes": self.classes, "rounds": self.rounds}
-        return Saved({"text": torch.frombuffer(bytearray(text), dtype=torch.uint8), **self.pixels.tensors()}, about)
+        tensors = {"text": torch.frombuffer(bytearray(text), dtype=torch.uint8), **self.pixels.tensors()}
+        return Saved(tensors, {"classes": self.classes, "rounds": self.rounds})
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
         text = bytes(saved.tensors["text"].numpy()).decode()
-        about = saved.about
-        return cls(lightgbm.Booster(model_str=text), Pixels.load(saved.tensors), about["classes"], about["rounds"])
+        return cls(lightgbm.Booster(model_str=text), Pixels.load(saved.tensors), **saved.metadata)
 
 
 def _cells(rows: Rows, pixels: Pixels) -> np.ndarray:

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from gauge.registry import COLUMNS, pick
+from gauge.choices import pick
+from gauge.registry import COLUMNS
 from gauge.tabular.table.numbers import plain
 
 if TYPE_CHECKING:

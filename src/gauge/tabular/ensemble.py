@@ -19,29 +19,28 @@ from gauge.choices import pick
 from gauge.masks import UpTo
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.combination import Combination
-from gauge.tabular.experts import Expert, Folds, Saved
-from gauge.tabular.experts.linear import Linear
-from gauge.tabular.experts.trees import Trees
+from gauge.registry import EXPERTS
+from gauge.tabular.experts import Expert, Folds, Saved, Task, Training, with_prefix
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training.metrics import scores
-from gauge.training.recorded import Recorded
 
-BESIDE: dict[str, type[Expert]] = {"trees": Trees, "linear": Linear}  # the experts beside the network
-NAMES = ("network", *BESIDE)
+AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their answers
 SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
-COPIES = 2  # of each row held out, with further values hidden
-ENOUGH = 4096  # rows held out that weights are learned from
-AT_ONCE = {"cpu": 512}  # rows; a CPU is fastest where activations stay in its cache
-RARE = 1e-6  # least prior of a class
+HIDDEN_COPIES = 2  # of each row held out, with further values hidden
+MAX_WEIGHT_ROWS = 4096  # rows held out that weights are learned from
+MIN_PRIOR = 1e-6  # of a class
+MIN_ROWS = 50  # of a smaller table none are held out for validation
+MAX_ROWS_OF_ALL_FOLDS = 5000  # up to here trees and linear models are validated in every fold
 
 
 def choose_experts(wanted: str | Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The experts by name; "auto" are all that read the columns of this table."""
-    names = NAMES if wanted == "auto" else (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    """The experts by name; "auto" are all of the package that read the columns of this table."""
+    known = (*AUTO, *(name for name in EXPERTS.names() if name not in AUTO))
+    names = AUTO if wanted == "auto" else (wanted,) if isinstance(wanted, str) else tuple(wanted)
     for name in names:
-        pick(dict.fromkeys(NAMES), name, "expert")
-    chosen = tuple(name for name in NAMES if name in names and (name == "network" or BESIDE[name].reads(schema)))
+        pick(dict.fromkeys(known), name, "expert")
+    chosen = tuple(name for name in known if name in names and EXPERTS.get(name).reads(schema))
     if not chosen:
         kinds = ", ".join(sorted({column.kind for column in schema.columns}))
         raise ValueError(f"experts={wanted!r} reads no column of this table ({kinds}); add 'network', or use 'auto'")
@@ -59,42 +58,21 @@ def make_folds(labels: np.ndarray, count: int, seed: int) -> Folds:
     return [(train, held_out) for train, held_out in folds if len(held_out)]
 
 
-class Network:
-    """The network as an expert."""
-
-    def __init__(self, model: GaugePlus) -> None:
-        self.model = model
-        self.recorded: Recorded | None = None
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
-    def record(self) -> None:
-        """On a GPU, predict with CUDA graphs from now on."""
-        if self.device.type == "cuda":
-            self.recorded = Recorded(self.model)
-
-    def predict(self, rows: Rows) -> np.ndarray:
-        predict = (self.recorded or self.model).predict
-        answers = [
-            predict(batch).logits for batch in rows.encoded.batches(self.device, AT_ONCE.get(self.device.type, 4096))
-        ]
-        if not answers:
-            return np.zeros((0, self.model.gauge.classifier.head.out_features))
-        return torch.cat(answers).double().log_softmax(1).cpu().numpy()
-
-
 @dataclass(frozen=True)
 class Ensemble:
-    """Fitted experts in the order of `NAMES`, and how their answers are combined. `prior` holds the shares of the classes in
+    """Fitted experts by name, and how their answers are combined. `prior` holds the shares of the classes in
     training: the answer for a row without values. It counts `smoothing` rows beside one, so that no class is ruled out by
     as many rows as there were in training."""
 
-    experts: Mapping[str, Network | Expert]
+    experts: Mapping[str, Expert]
     combination: Combination
     prior: np.ndarray
     smoothing: float
+
+    @property
+    def network(self) -> GaugePlus | None:
+        """The network among the experts, whose gates explain rows; None if there is none."""
+        return next((each.network for each in self.experts.values() if each.network is not None), None)
 
     def predict(self, rows: Rows) -> np.ndarray:
         """The probability of every class."""
@@ -114,7 +92,7 @@ class Ensemble:
 
     def smooth(self, answers: np.ndarray) -> np.ndarray:
         """Log-probabilities none of which is far below what the prior leaves possible."""
-        floor = self.smoothing * np.maximum(self.prior, RARE)
+        floor = self.smoothing * np.maximum(self.prior, MIN_PRIOR)
         return np.log((np.exp(answers) + floor) / (1 + floor.sum()))
 
     def combine(self, answers: np.ndarray, rows: Rows) -> np.ndarray:
@@ -132,15 +110,73 @@ class Ensemble:
         weights = self.combination.weights(present, share)
         return (weights / weights.sum(1, keepdim=True)).mean(0).numpy()
 
+    def save(self) -> Saved:
+        """All experts and their combination as plain values."""
+        tensors = {f"combination.{name}": each for name, each in self.combination.state_dict().items()}
+        experts: dict[str, Any] = {}
+        for name, expert in self.experts.items():
+            saved = expert.save()
+            tensors |= {f"{name}.{key}": tensor for key, tensor in saved.tensors.items()}
+            experts[name] = saved.metadata
+        return Saved(tensors, {"prior": self.prior.tolist(), "smoothing": self.smoothing, "experts": experts})
+
+    @classmethod
+    def load(cls, saved: Saved, schema: Schema) -> "Ensemble":
+        """The ensemble that was saved."""
+        experts: dict[str, Expert] = {}
+        for name, metadata in saved.metadata["experts"].items():
+            own = with_prefix(f"{name}.", saved.tensors)
+            experts[name] = EXPERTS.get(name).load(Saved(own, metadata, saved.source), schema)
+        combination = Combination(len(experts), 1).double()
+        combination.load_state_dict(with_prefix("combination.", saved.tensors))
+        return cls(experts, combination, np.array(saved.metadata["prior"]), saved.metadata["smoothing"])
+
+
+@dataclass(frozen=True)
+class FittedEnsemble:
+    """All experts, what each scores and weighs, how many rows were held out, and the record of the network's training, or
+    of none."""
+
+    ensemble: Ensemble
+    leaderboard: pd.DataFrame
+    held_out: int
+    training: Training
+
+
+def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validation: float) -> FittedEnsemble:
+    """Every expert, and their combination from the rows that the first fold holds out: about `validation` of them. The
+    network learns from the others, in the time that is left; trees and linear models learn from all rows in the end."""
+    folds = _folds(task, validation)
+    val = folds[0][1] if folds else np.arange(0)
+    tried = folds if len(task.rows) <= MAX_ROWS_OF_ALL_FOLDS else folds[:1]
+    fitted = {name: EXPERTS.get(name).fit(task, tried) for name in reversed(names)}
+    experts, held_out = ({name: fitted[name][number] for name in names} for number in (0, 1))
+    ensemble = Ensemble(experts, Combination(len(experts), 1).double(), prior, 1 / len(task.rows))
+    board = unscored(ensemble)
+    if len(val):
+        validated = replace(ensemble, experts=held_out), task.rows.take(val), task.labels[val]
+        learn_combination(*validated, rate=task.recipe.rate)
+        board = leaderboard(*validated)
+    records = [expert.training for expert in experts.values() if expert.training is not None]
+    training = records[0] if records else Training(rows=len(task.rows) - len(val))
+    return FittedEnsemble(ensemble, board, len(val), training)
+
+
+def _folds(task: Task, validation: float) -> Folds:
+    """None if there are too few rows, or if the rows held out would be fewer than the classes."""
+    folds = make_folds(task.labels, max(2, round(1 / validation)), task.recipe.seed)
+    enough = len(task.labels) >= MIN_ROWS and all(len(held_out) >= task.classes for _, held_out in folds)
+    return folds if enough and len(np.unique(task.labels)) > 1 else []
+
 
 def learn_combination(ensemble: Ensemble, rows: Rows, labels: np.ndarray, *, rate: float) -> None:
     """The weights that are best on rows held out: as they are, and with up to `rate` of their values hidden."""
-    if len(rows) > ENOUGH:
-        chosen = np.linspace(0, len(rows) - 1, ENOUGH).astype(int)
+    if len(rows) > MAX_WEIGHT_ROWS:
+        chosen = np.linspace(0, len(rows) - 1, MAX_WEIGHT_ROWS).astype(int)
         rows, labels = rows.take(chosen), labels[chosen]
-    seen = [_inputs(ensemble.answers(rows), rows)] * COPIES
-    truth = [torch.from_numpy(labels)] * COPIES
-    for number in range(COPIES):
+    seen = [_inputs(ensemble.answers(rows), rows)] * HIDDEN_COPIES
+    truth = [torch.from_numpy(labels)] * HIDDEN_COPIES
+    for number in range(HIDDEN_COPIES):
         hidden = rows.hide(UpTo(rate), number)
         left = np.flatnonzero(~hidden.encoded.empty)
         hidden = hidden.take(left)
@@ -175,36 +211,6 @@ def unscored(ensemble: Ensemble) -> pd.DataFrame:
     return pd.DataFrame(
         {"expert": names, "accuracy": np.nan, "log_loss": np.nan, "auc": np.nan, "weight": 1 / len(names)}
     )
-
-
-def ensemble_state(ensemble: Ensemble) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Everything but the network and the prior, as tensors and JSON."""
-    tensors = {f"experts.combination.{name}": each for name, each in ensemble.combination.state_dict().items()}
-    about: dict[str, Any] = {"smoothing": ensemble.smoothing, "experts": {}}
-    for name, expert in ensemble.experts.items():
-        if not isinstance(expert, Network):
-            saved = expert.save()
-            tensors |= {f"experts.{name}.{key}": tensor for key, tensor in saved.tensors.items()}
-            about["experts"][name] = saved.about
-    return tensors, about
-
-
-def restored(
-    about: Mapping[str, Any] | None,
-    tensors: Mapping[str, Tensor],
-    schema: Schema,
-    network: Network | None,
-    prior: np.ndarray,
-) -> Ensemble:
-    """The ensemble that `ensemble_state` describes; the network alone where it describes none."""
-    experts: dict[str, Network | Expert] = {} if network is None else {"network": network}
-    for name, values in ({} if about is None else about["experts"]).items():
-        own = {key.removeprefix(f"{name}."): each for key, each in tensors.items() if key.startswith(f"{name}.")}
-        experts[name] = BESIDE[name].load(Saved(own, values), schema)
-    combination = Combination(len(experts), 1).double()
-    if about is not None:
-        combination.load_state_dict({key: tensors[f"combination.{key}"] for key in combination.state_dict()})
-    return Ensemble(experts, combination, prior, 0.0 if about is None else about["smoothing"])
 
 
 def _inputs(answers: np.ndarray, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:

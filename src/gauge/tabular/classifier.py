@@ -1,0 +1,69 @@
+"""TableClassifier: what a fitted and an exported classifier have in common. Nothing here imports torch."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gauge.reports.evidence import RowEvidence
+from gauge.tabular.table import inputs
+from gauge.tabular.table.columns import Column, ImageFiles
+
+
+class TableClassifier(ABC):
+    """Answers for the rows of a table. `class_weight` is what the classes count in a decision, `named` says whether the
+    columns had names in training, `target` is the name of the column with the labels, and `files` is where images lie."""
+
+    classes: np.ndarray
+    class_weight: np.ndarray
+    named: bool
+    target: str | None
+    files: ImageFiles
+
+    @property
+    @abstractmethod
+    def columns(self) -> Sequence[Column]:
+        """The columns that are read."""
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The names of all columns in training, in order."""
+
+    @abstractmethod
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of every class, in the order of `classes`; the class prior for a row without values."""
+
+    @abstractmethod
+    def evidence(self, X: Any) -> Sequence[RowEvidence]:
+        """The evidence of every row."""
+
+    def record(self) -> None:  # noqa: B027 - optional
+        """On a GPU, predict with CUDA graphs from now on, which is faster for few rows; elsewhere nothing changes."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
+        are given, and then not always."""
+        return self.decide(self.predict_proba(X))
+
+    def decide(self, probabilities: np.ndarray) -> np.ndarray:
+        """The classes that `predict` chooses for these probabilities."""
+        return self.classes[self.class_numbers(probabilities)]
+
+    def class_numbers(self, probabilities: np.ndarray) -> np.ndarray:
+        """The positions of these classes in `classes`."""
+        return (probabilities * self.class_weight).argmax(1)
+
+    def frame(self, X: Any) -> pd.DataFrame:
+        """The rows with the names of the columns in training."""
+        if inputs.is_frame(X):
+            return inputs.match_columns(X, self.names, named=self.named, target=self.target)
+        return inputs.by_position(inputs.from_array(X), self.names)
+
+
+def image_files(folder: str | Path | None, *, outside: bool) -> ImageFiles:
+    """Images in a folder, and outside of it if they may be; without a folder they may lie anywhere."""
+    return ImageFiles(Path(folder or ""), outside or folder is None)

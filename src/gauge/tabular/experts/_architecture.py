@@ -1,0 +1,111 @@
+"""The network of a table before it is trained: units of cells, words and parts of images, a backbone, gates, an imputer."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.backbones.transformer import Transformer
+from gauge.model.encoders._with_whole import WithWhole
+from gauge.model.encoders.cells import Cells
+from gauge.model.encoders.flat_table import FlatTable
+from gauge.model.gauge import UNGATED, Gating
+from gauge.model.network import Network
+from gauge.model.units import UnitEncoder
+from gauge.registry import IMPUTERS
+from gauge.tabular.experts._recipe import Strategy
+from gauge.tabular.table.columns import FINE_COLUMNS
+from gauge.tabular.table.schema import Schema
+from gauge.types import Encoder, Imputer, SupportsComplete
+
+MAX_WHOLE_VALUES = (
+    8192  # numbers in the units of a text or an image that one more unit reads; pretrained ones have more
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """Width, heads and depth of the backbone, and the channels of the image encoder."""
+
+    dim: int
+    heads: int
+    depth: int
+    channels: tuple[int, ...]
+
+
+SIZES = {
+    "small": Size(32, 4, 2, (16, 32, 64)),
+    "medium": Size(64, 4, 3, (32, 64, 128)),
+    "large": Size(128, 8, 4, (64, 128, 256)),
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a trained network is built from again, beside the columns of the table: `rows` and `donors` are those of the
+    training split that its imputer is made for."""
+
+    classes: int
+    size: str
+    strategy: Strategy
+    gates: bool
+    imputer: str | SupportsComplete
+    donors: int
+    seed: int
+    rows: int
+
+    def build(self, schema: Schema) -> tuple[GaugePlus, Imputer | None]:
+        """The network and its imputer, with all of their tensors still to be loaded."""
+        imputer = None
+        if self.strategy == "impute":
+            assert isinstance(self.imputer, str)  # others are not saved
+            kind, options = imputer_for(self.imputer, schema, donors=self.donors, seed=self.seed)
+            imputer = kind.blank(schema.blank(self.rows), **options)
+        gating = gating_for(self.strategy, self.gates)
+        return build(schema, self.classes, SIZES[self.size], gating=gating, imputer=imputer), imputer
+
+
+def build(
+    schema: Schema,
+    classes: int,
+    size: Size,
+    *,
+    gating: Gating = UNGATED,
+    imputer: SupportsComplete | None = None,
+    pretrained: bool = False,
+) -> GaugePlus:
+    """The untrained network for these columns: one unit for every number, category, word and part of an image, one more for
+    each modality as a whole, and a head for each modality. More than `FINE_COLUMNS` numbers and categories are one unit in
+    all. `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file.
+    """
+    encoders: dict[str, Encoder] = {}
+    for modality, columns in schema.modalities.items():
+        whole: Encoder | None = None
+        if modality == "table":
+            whole = FlatTable((len(columns),), size.dim, schema.cardinalities)
+            if len(columns) > FINE_COLUMNS:
+                encoders[modality] = whole
+                continue
+            fine: Encoder = Cells((len(columns),), size.dim, schema.cardinalities)
+        else:
+            fine = schema.contents[modality].encoder(size.dim, size.channels, weights=pretrained)
+        small = fine.units * fine.width <= MAX_WHOLE_VALUES or whole is not None
+        encoders[modality] = WithWhole(fine, whole) if small and fine.units > 1 else fine
+    network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
+    subsets = min(2, len(encoders))  # a single modality has one subset
+    return GaugePlus(UnitEncoder(encoders, size.dim), network, imputer, subsets_per_step=subsets, gating=gating)
+
+
+def imputer_for(name: str, schema: Schema, **known: Any) -> tuple[type[Imputer], dict[str, Any]]:
+    """The registered imputer and those of the known options that it takes; `nearest` replaces one that needs a table where
+    there is none."""
+    kind = IMPUTERS.get(name)
+    if kind.needs_table and not schema.table:
+        kind = IMPUTERS.get("nearest")
+    known = {"cardinalities": schema.cardinalities, **known}
+    return kind, {name: known[name] for name in inspect.signature(kind.from_dataset).parameters if name in known}
+
+
+def gating_for(strategy: Strategy, gates: bool) -> Gating:
+    """A gate for every unit; with imputation the gates also know which values were imputed."""
+    return Gating(informed=strategy == "impute") if gates else UNGATED

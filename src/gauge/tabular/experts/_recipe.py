@@ -1,0 +1,50 @@
+"""Recipe: the options of a training run, and the settings that follow from them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gauge.masks import UpTo
+from gauge.training.metrics import Metric
+from gauge.training.settings import TrainSettings
+from gauge.types import SupportsComplete
+
+Strategy = Literal["mask", "impute"]
+
+MIN_STEPS, STEPS_PER_ROOT = 150, 6  # of the backbone: the larger of a number and a multiple of the root of the rows
+MIN_EPOCHS, MAX_EPOCHS = 3, 100
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The options of a training run. `rate` is the largest share of values that training hides, `imputer` a registered
+    name or any object with `complete(batch)`, `seconds` the time limit."""
+
+    size: str
+    strategies: tuple[Strategy, ...]
+    imputer: str | SupportsComplete
+    gates: bool
+    rate: float
+    epochs: int | None
+    batch_size: int | None
+    learning_rate: float
+    metric: Metric
+    donors: int
+    seed: int
+    seconds: float | None
+
+    def settings(self, rows: int) -> TrainSettings:
+        """Those of the backbone: a short schedule of large steps that ends with a rate of zero. No epoch is selected, so
+        that rows held out can weigh the network against other experts."""
+        batch = self.batch_size or min(256, max(32, min(128, rows // 2), rows // 64))
+        steps = max(MIN_STEPS, round(STEPS_PER_ROOT * rows**0.5))
+        return TrainSettings(
+            epochs=self.epochs or min(MAX_EPOCHS, max(MIN_EPOCHS, steps * batch // rows)),
+            batch_size=batch,
+            learning_rate=self.learning_rate,
+            schedule="cosine",
+            patience=None,
+            masks=UpTo(self.rate),
+            metric=self.metric,
+            seed=self.seed,
+            precision="tf32",
+        )

@@ -1,0 +1,203 @@
+"""Training the network of a table: GAUGE+, then its gates on masked or on imputed input, whichever validates better."""
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from gauge.choices import pick
+from gauge.data import Dataset
+from gauge.masks import Complete
+from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.gauge import Gating
+from gauge.tabular.experts import Task, Training
+from gauge.tabular.experts._architecture import SIZES, Size, build, gating_for, imputer_for
+from gauge.tabular.experts._recipe import Recipe, Strategy
+from gauge.tabular.table.schema import Schema
+from gauge.training.inference import predict_split
+from gauge.training.loop import Epoch
+from gauge.training.settings import TrainSettings
+from gauge.training.stages import OnEpoch, Stage, StageStore
+from gauge.types import Batch, Imputer, Method, Prediction, SupportsComplete, Trainable
+
+logger = logging.getLogger(__name__)
+
+MIN_ROWS_ESTIMATED = 20_000  # training rows from which on the duration is estimated first
+SHARES = {"imputer": 0.2, "backbone": 0.6, "mask": 0.8, "impute": 1.0}  # of the time limit, used up by each stage's end
+
+
+class Weighted(Method):
+    """A network whose training samples are weighted in the loss, relative to their batch. Unless it `answers`, because its
+    gates are still to be trained, the combination of its heads is not learned."""
+
+    def __init__(self, model: GaugePlus, weights: Tensor, *, answers: bool = True) -> None:
+        super().__init__()
+        self.model, self.answers = model, answers
+        self.register_buffer("weights", weights, persistent=False)
+        self.weights: Tensor
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        weights = self.weights[batch.index]
+        return self.model.loss(batch, weights / weights.mean().clamp_min(1e-12))
+
+    def predict(self, batch: Batch) -> Prediction:
+        return self.model.predict(batch)
+
+    def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
+        if self.answers:
+            self.model.prepare(train, val)
+
+
+class Given(Imputer):
+    """An imputer that is not a module."""
+
+    def __init__(self, imputer: SupportsComplete) -> None:
+        super().__init__()
+        self.imputer = imputer
+
+    def complete(self, batch: Batch) -> Batch:
+        return self.imputer.complete(batch)
+
+
+@dataclass
+class TimeLimit:
+    """Ends stages early so that all of them together take about `seconds`, and records which."""
+
+    seconds: float | None
+    on_epoch: OnEpoch
+    started: float = field(default_factory=time.monotonic)
+    cut_short: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __call__(self, stage: str, epoch: Epoch) -> bool:
+        self.on_epoch(stage, epoch)
+        if self.seconds is None:
+            return False
+        enough = time.monotonic() + epoch.seconds > self.started + SHARES[stage] * self.seconds
+        if enough and epoch.number < epoch.of:
+            self.cut_short[stage] = (epoch.number, epoch.of)
+        return enough
+
+
+def train_network(
+    task: Task, recipe: Recipe, *, train: Dataset, val: Dataset | None, weights: Tensor
+) -> tuple[GaugePlus, Training]:
+    """The better strategy, by validation, of those trained from one backbone, and the record of the training. `weights` are
+    those of the training rows; with a folder an interrupted training continues."""
+    limit = TimeLimit(task.seconds_left, task.on_epoch)
+    store = StageStore(train, val, task.folder, limit)
+    settings = recipe.settings(len(train))
+    stages = plan(task.rows.schema, task.classes, recipe, settings, weights)
+    if len(train) >= MIN_ROWS_ESTIMATED:
+        logger.warning(
+            "training the network on %d rows takes about %.0f min here; time_limit= (--time-limit) ends it earlier",
+            *(len(train), seconds_left(store, stages.values()) / 60),
+        )
+    trained = {name: store.trained(stage) for name, stage in stages.items()}
+    scores = {strategy: _score(trained[strategy].module, val, settings) for strategy in recipe.strategies}
+    best = choose_strategy(scores, 0 if val is None else len(val))
+    chosen = trained[best].module
+    assert isinstance(chosen, Weighted)
+    combination = chosen.model.combination
+    if val is None and combination is not None:  # the mean of all answers, where their product would overrate
+        combination.offset.fill_(-math.log(len(combination.offset)))
+    epochs = {name: stage.metadata["epochs"] for name, stage in trained.items()}
+    training = Training(
+        rows=len(train),
+        strategy=best,
+        metric=str(recipe.metric),
+        scores=scores,
+        epochs=epochs,
+        cut_short=limit.cut_short,
+        history=history(store, stages.values()),
+    )
+    return chosen.model.eval(), training
+
+
+def history(store: StageStore, stages: Iterable[Stage]) -> list[dict[str, Any]]:
+    """The losses of each epoch of these stages and of those that they need, in the order of training."""
+    every = {each.identity: each for stage in stages for each in stage.all()}
+    return [
+        {"stage": stage.name, "epoch": epoch["number"], "losses": epoch["losses"], "seconds": epoch["seconds"]}
+        for stage in every.values()
+        for epoch in (store.metadata(stage) or {}).get("history", [])
+    ]
+
+
+def seconds_left(store: StageStore, stages: Iterable[Stage]) -> float:
+    """How long the stages that are not trained yet will take, measured on a few steps of each."""
+    every = {each.identity: each for stage in stages for each in stage.all() if store.metadata(each) is None}
+    return sum(
+        each.settings.epochs * each.seconds_per_epoch(store.rows(each), store.val if each.settings.selection else None)
+        for each in every.values()
+    )
+
+
+def _score(module: Trainable, val: Dataset | None, settings: TrainSettings) -> float | None:
+    """The mean score of the validation rows as they are and with further values missing."""
+    assert isinstance(module, Method)
+    protocols = () if val is None else (Complete(), settings.masks)
+    values = [predict_split(module, val, protocol).score(settings.metric) for protocol in protocols if val is not None]
+    return sum(values) / len(values) if values else None
+
+
+def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, weights: Tensor) -> dict[str, Stage]:
+    """The backbone, and the strategies that build on it and on the imputer. Masking without gates is the backbone."""
+    size = pick(SIZES, recipe.size, "size")
+    alone = "mask" in recipe.strategies and not recipe.gates
+    arguments = {"schema": schema, "classes": classes, "size": size, "weights": weights, "answers": alone}
+    backbone = Stage("backbone", make_backbone, arguments, settings)
+    arguments = {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed}
+    complete = {"epochs": max(1, settings.epochs // 3), "masks": Complete()}
+    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete))
+    shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4}
+    stages = {"backbone": backbone}
+    for strategy in recipe.strategies:
+        if strategy == "mask" and alone:
+            stages[strategy] = backbone
+            continue
+        arguments = {"gating": gating_for(strategy, recipe.gates), "weights": weights}
+        needs = (backbone,) if strategy == "mask" else (backbone, imputer)
+        stages[strategy] = Stage(strategy, make_gated, arguments, settings.model_copy(update=shorter), needs)
+    return stages
+
+
+def make_backbone(
+    train: Dataset, *, schema: Schema, classes: int, size: Size, weights: Tensor, answers: bool
+) -> Weighted:
+    return Weighted(build(schema, classes, size, pretrained=True), weights, answers=answers)
+
+
+def make_imputer(train: Dataset, *, imputer: str | SupportsComplete, schema: Schema, donors: int, seed: int) -> Imputer:
+    if not isinstance(imputer, str):
+        return imputer if isinstance(imputer, Imputer) else Given(imputer)
+    kind, options = imputer_for(imputer, schema, donors=donors, seed=seed)
+    return kind.from_dataset(train, **options)
+
+
+def make_gated(
+    train: Dataset, backbone: Weighted, imputer: Imputer | None = None, *, gating: Gating, weights: Tensor
+) -> Weighted:
+    """The trained network and its heads, with gates."""
+    before = backbone.model
+    subsets = before.subsets_per_step if imputer is None else 0  # it has seen subsets already
+    model = GaugePlus(before.encoder, before.gauge.classifier, imputer, subsets_per_step=subsets, gating=gating)
+    model.heads = before.heads
+    return Weighted(model, weights)
+
+
+def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:
+    """Imputing, if it is better than masking by more than the standard error of this many rows; otherwise masking.
+
+    >>> choose_strategy({"mask": 0.90, "impute": 0.91}, 100), choose_strategy({"mask": 0.90, "impute": 0.95}, 100)
+    ('mask', 'impute')
+    """
+    if len(scores) == 1:
+        return next(iter(scores))
+    mask, impute = scores["mask"], scores["impute"]
+    if mask is None or impute is None:
+        return "mask"
+    return "impute" if impute - mask > (mask * (1 - mask) / rows) ** 0.5 else "mask"

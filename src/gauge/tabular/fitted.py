@@ -1,0 +1,350 @@
+"""Fitted: a classifier after training, as one value that predicts, explains itself, and is written to a folder.
+
+The folder has weights (safetensors), everything else (JSON), the losses of training and a model card. None of it is code.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from gauge import __version__
+from gauge.choices import pick
+from gauge.reports.card import model_card
+from gauge.reports.evidence import RowEvidence
+from gauge.tabular.classifier import TableClassifier
+from gauge.tabular.ensemble import Ensemble, expert_weights
+from gauge.tabular.evidence.audit import CellAudit, audit_cells
+from gauge.tabular.evidence.cell_trust import CellTrust
+from gauge.tabular.evidence.effects import importance
+from gauge.tabular.evidence.evaluation import Evaluation, evaluate, label_numbers, shown_labels
+from gauge.tabular.evidence.explanation import Explanation
+from gauge.tabular.evidence.reader import Reader
+from gauge.tabular.experts import Saved, Training, with_prefix
+from gauge.tabular.table.columns import Column, ImageFiles
+from gauge.tabular.table.inputs import as_pandas, is_frame, labels_of
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
+from gauge.training import checkpoint
+from gauge.training.device import pick_device
+from gauge.training.metrics import ACCURACY
+
+logger = logging.getLogger(__name__)
+
+FORMAT = "gauge-classifier-5"
+METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
+HISTORY = "metrics.jsonl"
+UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbose")  # those of a machine
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted(TableClassifier):
+    """All that training has left: the `schema` of the table, the `ensemble` of experts, the `trust` in cells if it was
+    learned, the `leaderboard` of experts on rows held out, the record of the network's `training`, and the `options` of the
+    estimator. `n_rows` counts the rows of training, validation, and those without values; `missing_rates` are the shares of
+    missing values by column, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the
+    training rows that an imputer copies from."""
+
+    schema: Schema
+    ensemble: Ensemble
+    classes: np.ndarray
+    class_weight: np.ndarray
+    named: bool
+    target: str | None
+    trust: CellTrust | None
+    leaderboard: pd.DataFrame
+    training: Training
+    n_rows: Mapping[str, int]
+    missing_rates: Mapping[str, float]
+    largest_class: tuple[str, float]
+    donor_rows: Sequence[str]
+    options: Mapping[str, Any]
+    files: ImageFiles
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        return self.schema.columns
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.schema.names
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """The names of the experts."""
+        return tuple(self.ensemble.experts)
+
+    def read(self, X: Any) -> tuple[pd.DataFrame, Rows]:
+        """Rows as given and as the experts read them."""
+        frame = self.frame(X)
+        encoded = self.schema.encode(frame, self.files)
+        if encoded.empty.any():
+            logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
+        return frame, Rows.from_frame(self.schema, frame, encoded)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return self.ensemble.predict(self.read(X)[1])
+
+    def record(self) -> None:
+        for expert in self.ensemble.experts.values():
+            expert.record()
+
+    def explain(self, X: Any, y: Any = None, *, exact: bool = False, keep: Sequence[str] = ()) -> Explanation:
+        """See `GaugeClassifier.explain`."""
+        frame, rows = self.read(X)
+        labels = None if y is None else shown_labels(self.classes, labels_of(X, y, len(rows)))
+        known = as_pandas(X) if is_frame(X) else frame
+        names = {name: name for name in map(str, known)}
+        ids = known[[pick(names, each, "column to keep") for each in keep]] if keep else None
+        reader = Reader(
+            self.schema, self.ensemble, self.classes.tolist(), self.class_weight, self.trust, self.donor_rows
+        )
+        return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self.facts())
+
+    def evidence(self, X: Any) -> Sequence[RowEvidence]:
+        return self.explain(X).rows
+
+    def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
+        """See `GaugeClassifier.importance`."""
+        _, rows = self.read(X)
+        labels = None
+        if y is not None:
+            rows, labels = self._labelled(X, y, rows)
+        return importance(self.ensemble, rows, self.class_numbers(self.ensemble.predict(rows)), labels)
+
+    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
+        """See `GaugeClassifier.evaluate`."""
+        _, rows = self.read(X)
+        rows, labels = self._labelled(X, self.target if y is None else y, rows)
+        probabilities = self.ensemble.predict(rows)
+        models = {"classifier": probabilities, "class shares": np.tile(self.ensemble.prior, (len(rows), 1))}
+        if "trees" in self.experts:
+            models["boosted trees"] = self.ensemble.alone("trees").predict(rows)
+        return evaluate(models, labels, self.class_numbers(probabilities), self.classes.tolist())
+
+    def _labelled(self, X: Any, y: Any, rows: Rows) -> tuple[Rows, np.ndarray]:
+        """The rows that have a label, and the numbers of their classes."""
+        if y is None:
+            raise ValueError("there are no labels to compare with; give y, or the name of their column")
+        numbers = label_numbers(self.classes, labels_of(X, y, len(rows)))
+        known = np.flatnonzero(numbers >= 0)
+        return (rows, numbers) if len(known) == len(rows) else (rows.take(known), numbers[known])
+
+    def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
+        """See `GaugeClassifier.audit`."""
+        _, rows = self.read(X)
+        if self.trust is None:
+            raise ValueError(
+                "this classifier has no trust to audit; fit it with trust=True on at least 50 rows with two columns of "
+                "numbers or categories"
+            )
+        return audit_cells(self.trust, rows, self.ensemble.network, seed=seed)
+
+    @property
+    def verdict(self) -> str:
+        """The strategy that was chosen, and the validation score of each."""
+        training = self.training
+        if self.ensemble.network is None:
+            return f"without the network: {' and '.join(self.experts)}"
+        text = training.strategy_scores
+        if not text:
+            return f"strategy {training.strategy!r}; too few rows to validate"
+        if training.metric == str(ACCURACY):
+            label, share = self.largest_class
+            text += f"; always predicting {label!r} would give {100 * share:.1f} %"
+        for stage, (done, planned) in training.cut_short.items():
+            text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
+        return f"strategy {training.strategy!r}: validation {training.metric} {text}"
+
+    def facts(self) -> dict[str, str]:
+        """How the model was trained, for reports and the card."""
+        weights = expert_weights(self.leaderboard)
+        encoders = ", ".join(f"{column}: {source}" for column, source in self.schema.encoders.items())
+        size, seed = self.options["size"], self.options.get("random_state")
+        return {
+            "Predicts": self.target or "the label",
+            "Model": f"gauge-ml {__version__}, size {size!r}, random_state {seed}",
+            "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
+            "Strategy": self.verdict,
+            "On rows held out": self._held_out(),
+            "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} more to validate",
+            "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
+        } | ({"Pretrained encoders": encoders} if encoders else {})
+
+    def _held_out(self) -> str:
+        """What all experts together score on the rows held out."""
+        lines = self.leaderboard[self.leaderboard["expert"] == "combined"]
+        if not len(lines):
+            return "not validated: too few rows"
+        best = lines.iloc[0]
+        auc = "" if np.isnan(best["auc"]) else f", AUC {best['auc']:.3f}"
+        return f"accuracy {100 * best['accuracy']:.1f} %{auc}, log loss {best['log_loss']:.3f}"
+
+    def card(self) -> str:
+        """The README of the saved model."""
+        counts = [len(values) for name, values in self._imputer_state().items() if "observed_" in name]
+        imputer = self.options["imputer"]
+        donors = f"{counts[0]} (imputer {imputer}: values for other rows are taken from them)" if counts else "none"
+        versions = {"Versions": f"torch {torch.__version__}, format {FORMAT}", "Training rows in the file": donors}
+        columns: list[tuple[str, str, str]] = [
+            (each.name, each.kind, f"{100 * self.missing_rates[each.name]:.0f} %") for each in self.columns
+        ]
+        columns += [(name, f"ignored: {reason}", "") for name, reason in self.schema.ignored.items()]
+        target, history = self.target or "the label", self.training.history
+        return model_card(target, self.classes.tolist(), self.facts() | versions, history, columns)
+
+    def _imputer_state(self) -> Mapping[str, torch.Tensor]:
+        network = self.ensemble.network
+        imputer = None if network is None or network.imputer is None else network.imputer.imputer
+        return imputer.state_dict() if isinstance(imputer, nn.Module) else {}
+
+    def save(self, folder: Path) -> None:
+        """Write the weights first and `model.json` last: a folder that has it is complete."""
+        saved, classes = self.ensemble.save(), self.classes.tolist()
+        if not all(isinstance(value, str | int | float) for value in classes):
+            raise ValueError(f"labels of type {type(classes[0]).__name__} cannot be saved; use texts or numbers")
+        tensors = {f"experts.{name}": tensor for name, tensor in saved.tensors.items()}
+        trust = None
+        if self.trust is not None:
+            own, trust = self.trust.save()
+            tensors |= {f"trust.{name}": tensor for name, tensor in own.items()}
+        training = asdict(self.training)
+        history = training.pop("history")
+        metadata: dict[str, Any] = {
+            "format": FORMAT,
+            "version": __version__,
+            "schema": self.schema.to_json(),
+            "ensemble": saved.metadata,
+            "classes": classes,
+            "class_weight": self.class_weight.tolist(),
+            "named": self.named,
+            "target": self.target,
+            "trust": trust,
+            "leaderboard": json.loads(self.leaderboard.to_json(orient="records", double_precision=15)),
+            "training": training,
+            "n_rows": dict(self.n_rows),
+            "missing_rates": dict(self.missing_rates),
+            "largest_class": self.largest_class,
+            "donor_rows": list(self.donor_rows),
+            "options": dict(_json_options(self.options)) | {"encoders": self.schema.encoders or None},
+        }
+        checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
+        self.schema.save_files(folder / TOKENIZERS)
+        checkpoint.write_text(folder / HISTORY, "".join(f"{json.dumps(epoch)}\n" for epoch in history))
+        checkpoint.write_text(folder / CARD, self.card())
+        metadata["files"] = _file_checksums(folder)
+        metadata["sha256"] = _checksum(metadata)
+        checkpoint.write_text(folder / METADATA, json.dumps(metadata, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path, *, device: str | None = None, files: ImageFiles | None = None) -> "Fitted":
+        """The value that `save` wrote to a folder, ready to predict with images in `files`."""
+        metadata = _metadata(folder)
+        schema = Schema.from_json(metadata["schema"], folder / TOKENIZERS)
+        path = folder / WEIGHTS
+        tensors, _ = checkpoint.load(path)
+        broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+        if broken:
+            raise ValueError(
+                f"{path} has values that are NaN or infinite, first in {broken[0]!r}; fit the classifier again"
+            )
+        ensemble = Ensemble.load(Saved(with_prefix("experts.", tensors), metadata["ensemble"], path), schema)
+        for expert in ensemble.experts.values():
+            expert.to(pick_device(device))
+        history = [json.loads(line) for line in (folder / HISTORY).read_text(encoding="utf-8").splitlines()]
+        trust = metadata["trust"]
+        return cls(
+            schema=schema,
+            ensemble=ensemble,
+            classes=np.array(metadata["classes"]),
+            class_weight=np.array(metadata["class_weight"]),
+            named=metadata["named"],
+            target=metadata["target"],
+            trust=None if trust is None else CellTrust.load(with_prefix("trust.", tensors), trust, schema),
+            leaderboard=pd.DataFrame(metadata["leaderboard"]),
+            training=Training(**metadata["training"], history=history),
+            n_rows=metadata["n_rows"],
+            missing_rates=metadata["missing_rates"],
+            largest_class=tuple(metadata["largest_class"]),
+            donor_rows=metadata["donor_rows"],
+            options=metadata["options"],
+            files=files or ImageFiles(),
+        )
+
+
+def local_folder(name: str, revision: str | None) -> Path:
+    """The folder of that name or, if there is none, the files of the Hub's repository of that name, which are downloaded."""
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise ValueError(
+            f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
+        ) from error
+    patterns = [METADATA, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"there is no folder {name}, and no such repository on the Hub ({reason}); check name and token"
+        ) from error
+
+
+def _json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The options that JSON can represent; the others are back at their default in a loaded model."""
+    for name, value in options.items():
+        try:
+            survives = bool(json.loads(json.dumps(value)) == value)
+        except TypeError:
+            survives = False
+        if survives and name not in UNSAVED_OPTIONS:
+            yield name, value
+
+
+def _metadata(folder: Path) -> dict[str, Any]:
+    """What `model.json` has, checked together with the other files of the folder."""
+    path = folder / METADATA
+    if not path.is_file():
+        raise ValueError(
+            f"{folder} is not a saved classifier (it has no {METADATA}); give a folder that `save` or `gauge fit` wrote"
+        )
+    try:
+        metadata = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
+    form = metadata.get("format") if isinstance(metadata, dict) else None
+    if form != FORMAT:
+        raise ValueError(f"{path} has format {form!r}, this version reads {FORMAT!r}; fit again, or use that version")
+    if metadata.pop("sha256", None) != _checksum(metadata):
+        raise ValueError(f"{path} is damaged: its checksum does not match; save the classifier again")
+    files = _file_checksums(folder)
+    for name in {**metadata["files"], **files}:
+        if metadata["files"].get(name) != files.get(name):
+            raise ValueError(f"{folder / name} is damaged: its checksum does not match; save the classifier again")
+    return metadata
+
+
+def _file_checksums(folder: Path) -> dict[str, str]:
+    """Those of the weights, losses and tokenizers, so that they belong together."""
+    tokenizers = sorted(path for path in (folder / TOKENIZERS).rglob("*") if path.is_file())
+    checksums = {}
+    for path in (folder / WEIGHTS, folder / HISTORY, *tokenizers):
+        if path.is_file():
+            with path.open("rb") as file:
+                checksums[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return checksums
+
+
+def _checksum(metadata: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
