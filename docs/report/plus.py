@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import mean, stdev
-from typing import Any
 
 from gauge.experiments.manifest import Manifest
 from report.results import (
@@ -43,6 +42,18 @@ PLUS: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {  # table of GAUGE
     "plus-celeba": (_with_plus("celeba"), FACES),
     "plus-celeba-table": (dict.fromkeys(("gauge_plus", VOTES, *SHARED[:2]), "celeba_table"), GAMMA),
     "plus-ham10000": (_with_plus("ham10000"), GAMMA),
+}
+HEADS_ONLY, NO_HEADS = "gauge_plus:gauge_plus-heads-only", "gauge_plus:gauge_plus-no-heads"
+FAIR = ("gauge_plus", HEADS_ONLY, "late_fusion")  # the same encoders, training masks, epochs and labels
+SUMS = ("complete", "views=2", "views=1", "eta=0.5")
+FAIR_TABLES: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {  # table -> the folder of each row, protocols
+    "fair-polymnist": (dict.fromkeys(FAIR, "polymnist/fair"), ETA),
+    "fair-leaf99": (dict.fromkeys((*FAIR, "simmlm", "shaspec", "flex_moe"), "leaf99/fair"), GAMMA),
+    "fair-mst": (dict.fromkeys(FAIR, "mst/fair"), DIGITS),
+    "fair-celeba": (dict.fromkeys(FAIR, "celeba/fair"), FACES),
+    "fair-match": (dict.fromkeys(FAIR[:2], "celeba_match/plus"), GAMMA),
+    "polysum-rate1e3": (dict.fromkeys((*FAIR[:2], NO_HEADS), "polysum/rate1e3"), SUMS),
+    "polysum": (dict.fromkeys(("gauge_plus", NO_HEADS), "polysum/plus"), SUMS),
 }
 GOALS: dict[str, dict[str, float]] = {  # table of GAUGE+ -> protocol -> percent
     "plus-polymnist": {"eta=0.6": 99.95, "eta=0.8": 99.0},
@@ -102,39 +113,33 @@ def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) 
 
 PARTS = Manifest.from_folder(ROOT / "results").groups["parts"]
 CALIBRATION = ("calibration_error", "log_loss")
-HEADLINE: dict[
-    str, tuple[str, str | None, str, str]
-] = {  # column -> folder of GAUGE+, folder of the rows on one backbone, folder of late fusion, protocol
-    "PolyMNIST, one view of five": ("polymnist/plus", "polymnist/cosine", "polymnist/cosine", "eta=0.8"),
-    "the same, 256 labels": ("polymnist/labels256", None, "polymnist/labels256", "eta=0.8"),
-    "leaf99, one cell of ten": ("leaf99/disjoint", "leaf99/disjoint", "leaf99/disjoint", "gamma=0.9"),
-    "MST, only SVHN": ("mst/plus", "mst", "mst/plus", "missing=mnist+text"),
-    "CelebA, no text": ("celeba/plus", "celeba", "celeba/plus", "missing=text"),
-    "ham10000, complete": ("ham10000/plus", "ham10000", "ham10000/plus", "complete"),
+HEADLINE = {  # column -> folder of the fair trial, folder of the rows on one backbone, protocol
+    "digits, one view of five": ("polymnist/fair", "polymnist/cosine", "eta=0.8"),
+    "leaves, one cell of ten": ("leaf99/fair", "leaf99/disjoint", "gamma=0.9"),
+    "leaves, image alone": ("leaf99/fair", "leaf99/disjoint", "gamma=1"),
+    "house numbers, image alone": ("mst/fair", "mst", "missing=mnist+text"),
+    "faces, image alone": ("celeba/fair", "celeba", "missing=text"),
 }
 
 
 def headline() -> str:
     """GAUGE+, what it is compared with, and the paper's GAUGE in the hardest condition of each benchmark."""
-    names = {"gauge_plus": (0, "GAUGE+"), VOTES: (2, "voting, trained on complete samples")}
-    names |= {"gauge": (1, "GAUGE as published"), "gauge:masked": (1, "its network without imputer and gates")}
-    lines = [f"| % | {' | '.join(HEADLINE)} |", "|---" * (len(HEADLINE) + 1) + "|"]
+    names = {"gauge_plus": (0, "GAUGE+"), HEADS_ONLY: (0, "GAUGE+ whose network does not answer")}
+    names |= {"late_fusion": (0, "one classifier for each modality, voting")}
+    names |= {"gauge": (1, "GAUGE, the paper's method"), "gauge:masked": (1, "its network without imputer and gates")}
+    lines = [f"| accuracy, % | {' | '.join(HEADLINE)} |", "|---" * (len(HEADLINE) + 1) + "|"]
     for row, (index, name) in names.items():
         cells = []
-        for *folders, protocol in map(list[Any], HEADLINE.values()):
-            values = (
-                [100 * each.value for each, _ in seeds(folders[index], row, protocol).values()]
-                if folders[index]
-                else []
-            )
-            cells.append(f"{mean(values):.1f} ± {stdev(values):.1f}" if values else "–")
+        for *folders, protocol in HEADLINE.values():
+            values = [100 * result.value for result, _ in seeds(folders[index], row, protocol).values()]
+            cells.append(f"{mean(values):.1f} ± {stdev(values):.1f}")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 TABLES: dict[str, Callable[[], str]] = {
     "headline": headline,
-    **{name: partial(beside, *given) for name, given in PLUS.items()},
+    **{name: partial(beside, *given) for name, given in (PLUS | FAIR_TABLES).items()},
     "plus-goals": plus_goals,
     "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", VOTES, *SHARED), GAMMA),
     "plus-parts": lambda: beside(dict.fromkeys(PARTS, "polymnist5k/parts"), PAPER_ETA),
