@@ -4,24 +4,17 @@ Axes: b batch, m modalities, n units, s = n + 1 (CLS first), c channels, h heads
 `observed` is True where a value is observed, everywhere, always.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Protocol, Self, Unpack, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge._repr import count_in_words, range_in_words
-from gauge.classifiers import Classifier as Classifier
-from gauge.classifiers import Objective as Objective
-from gauge.classifiers import ScoreOptions as ScoreOptions
-from gauge.classifiers import SupportsAttention as SupportsAttention
-from gauge.classifiers import SupportsEntry as SupportsEntry
-from gauge.classifiers import Tokens as Tokens
-
+Objective = Literal["logit", "nll"]
 SCORE_FLOOR = 1e-6  # ε of Eq. 6, app. B.3
 SHOWN_SAMPLES = 4  # in the repr of a prediction
 
@@ -240,7 +233,7 @@ class Evidence:
         return finite if self.scores.shape[1] == 1 else finite & (self.scores.std(1) >= SCORE_FLOOR).any()
 
     def __repr__(self) -> str:
-        return f"<Evidence: {count_in_words(self.logits, self.scores)}; scores {range_in_words(self.scores)}>"
+        return f"<Evidence: {_counts(self.logits, self.scores)}; scores {_range(self.scores)}>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -261,8 +254,56 @@ class Prediction:
         best = self.logits.detach()[:SHOWN_SAMPLES].float().softmax(1).max(1)
         classes = [f"{c} ({100 * p:.0f} %)" for p, c in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
         more = ", ..." if len(self.logits) > len(classes) else ""
-        gates = "" if self.gates is None else f"; gates {range_in_words(self.gates)}"
-        return f"<Prediction: {count_in_words(self.logits, self.gates)}; class {', '.join(classes)}{more}{gates}>"
+        gates = "" if self.gates is None else f"; gates {_range(self.gates)}"
+        return f"<Prediction: {_counts(self.logits, self.gates)}; class {', '.join(classes)}{more}{gates}>"
+
+
+def _counts(logits: Tensor, over_units: Tensor | None) -> str:
+    numbers = {"sample": len(logits), "class": logits.shape[1]}
+    if over_units is not None:
+        numbers["unit"] = over_units.shape[1]
+    plural = {"sample": "samples", "class": "classes", "unit": "units"}
+    return ", ".join(f"{count} {noun if count == 1 else plural[noun]}" for noun, count in numbers.items())
+
+
+def _range(values: Tensor) -> str:
+    if not values.numel():
+        return "none"
+    values = values.detach().float()
+    return f"{values.min().item():.3g} to {values.max().item():.3g}, mean {values.mean().item():.3g}"
+
+
+Tokens = Float[Tensor, "b n c"]
+Classifier = Callable[..., Tensor]
+"""(tokens [b, n, c], attn_bias broadcastable to [b, h, s, s] or None) -> logits [b, k]: what GAUGE needs of a model."""
+
+
+@runtime_checkable
+class SupportsAttention(Protocol):
+    """A classifier that also returns the attention of its last block."""
+
+    def __call__(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor: ...
+
+    def attention(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
+        """[b, h, s, s], after the softmax."""
+
+
+@runtime_checkable
+class SupportsEntry(SupportsAttention, Protocol):
+    """A classifier whose passes over the same tokens share what does not depend on the bias."""
+
+    def entry(self, tokens: Tensor) -> tuple[Tensor, ...]: ...
+
+    def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Tensor: ...
+
+
+class ScoreOptions(TypedDict, total=False):
+    """The options of scorers; each reads what it needs. `reference` replaces a unit (zero unless given), `objective` is
+    differentiated, `key` holds one integer per sample for random draws."""
+
+    reference: Tensor | None
+    objective: Objective
+    key: Tensor | None
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "gauge"
 MAX_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 400, 60, 8
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -38,8 +39,20 @@ def test_contributing_names_these_limits():
         assert limit in text
 
 
+def code_lines(path):
+    """The lines of a file without its docstrings."""
+    text = path.read_text()
+    documented = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, DOCUMENTED) and ast.get_docstring(node)
+    ]
+    strings = [node.body[0] for node in documented]
+    return len(text.splitlines()) - sum(string.end_lineno - string.lineno + 1 for string in strings)
+
+
 def test_files_stay_under_the_limit():
-    assert [str(path.relative_to(ROOT)) for path in FILES if len(path.read_text().splitlines()) >= MAX_LINES] == []
+    sizes = {str(path.relative_to(ROOT)): code_lines(path) for path in FILES}
+    assert {name: size for name, size in sizes.items() if size >= MAX_LINES} == {}
+    assert max(sizes.values()) > MAX_LINES / 2, "the count sees lines"
 
 
 @pytest.mark.parametrize(("count", "limit"), [(lines, MAX_FUNCTION_LINES), (parameters, MAX_PARAMETERS)])

@@ -154,20 +154,6 @@ def test_informed_gates_distrust_what_was_imputed_and_nothing_else(train, batch)
     assert informed.gate.distrust.grad is not None
 
 
-@pytest.mark.parametrize(
-    ("gating", "rename"),
-    [
-        ({"informed": True}, lambda name: name.replace("gate.distrust", "distrust")),
-        ({"granularity": "trust"}, lambda name: name.replace("gate.", "trust.")),
-    ],
-)
-def test_models_load_that_were_saved_before_their_parts_moved_into_the_gate(train, batch, gating, rename):
-    saved = helpers.enlarged(helpers.gauge(helpers.imputer("mean", train), **gating)).eval()
-    loaded = helpers.gauge(helpers.imputer("mean", train), **gating).eval()
-    loaded.load_state_dict({rename(name): value for name, value in saved.state_dict().items()})
-    assert torch.equal(loaded.predict(batch).logits, saved.predict(batch).logits)
-
-
 def test_without_gates_the_prediction_is_the_ungated_one(imputer, batch):
     plain = helpers.gauge(imputer, granularity="none")
     prediction = plain.predict(batch)

@@ -155,7 +155,7 @@ class TokenClassifier:
 def check_logits(classifier: TokenClassifier) -> None:
     """Raise an error unless the classifier without gates answers as its model does."""
     model = classifier.model
-    with _evaluated(model):
+    with evaluated(model):
         own = logits_of(model(*classifier.args, **classifier.inputs), model).float()
         difference = float((classifier(classifier.tokens).float() - own).abs().max())
     if difference > TOLERANCE.get(classifier.tokens.dtype, 1e-3) * (1 + float(own.abs().max())):
@@ -180,7 +180,7 @@ def measured_leak(classifier: TokenClassifier) -> float:
         bias = attention_bias(gates).to(tokens.dtype)
         return float((classifier(tokens, bias) - classifier(moved, bias)).float().norm())
 
-    with _evaluated(classifier.model):
+    with evaluated(classifier.model):
         opened = effect(gates)
         return effect(closed) / opened if opened > 0 else 0.0
 
@@ -224,7 +224,7 @@ def _sequence_name(inputs: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _evaluated(model: nn.Module) -> Iterator[None]:
+def evaluated(model: nn.Module) -> Iterator[None]:
     """The model in eval mode, every module of it as before afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()

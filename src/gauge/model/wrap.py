@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from gauge.model.backbones.blocks import find_blocks
 from gauge.model.gates import Gate, attention_bias, normalize_scores
 from gauge.model.scoring.taylor import taylor_evidence
-from gauge.model.token_classifier import TokenClassifier, check_logits, logits_of, measured_leak
+from gauge.model.token_classifier import TokenClassifier, check_logits, evaluated, logits_of, measured_leak
 from gauge.types import Evidence, Prediction, Scorer
 
 if TYPE_CHECKING:
@@ -141,7 +141,8 @@ class Wrapped(nn.Module):
 
     def _checked(self, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> float:
         """The leak of a closed token, of a model that answers through its tokens as by itself."""
-        classifier = TokenClassifier(self.model, args, inputs, self.fixed)
+        with evaluated(self.model):  # dropout in its embeddings would change the tokens
+            classifier = TokenClassifier(self.model, args, inputs, self.fixed)
         check_logits(classifier)
         leak = measured_leak(classifier)
         if leak > self.max_leak:  # a head that averages tokens reads closed ones too, unless the average is weighted

@@ -2,12 +2,11 @@
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -26,9 +25,11 @@ from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._architecture import SIZES
 from gauge.tabular.experts._recipe import Recipe, Strategy
-from gauge.tabular.fitted import Fitted, local_folder
+from gauge.tabular.fitted import Fitted, Forwarded, local_folder
+from gauge.tabular.options import check_options
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
+from gauge.tabular.table.labelled import Labelled, rows_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.stream import Stream
@@ -56,73 +57,9 @@ else:
     from sklearn.base import BaseEstimator, ClassifierMixin
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 MIN_HIDDEN_RATE, MAX_HIDDEN_RATE = 0.5, 0.9  # limits of the share of values that training hides
 STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask": ("mask",), "impute": ("impute",)}
-OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
-    "columns": ("a mapping or None", Mapping | None),
-    "encoders": ("a mapping or None", Mapping | None),
-    "experts": ("'auto', a name or a list of names", str | Sequence),
-    "gates": ("True or False", bool | np.bool_),
-    "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
-    "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
-    "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),
-    "epochs": ("a positive integer or None", Integral | None, lambda count: count >= 1),
-    "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
-    "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
-    "donors": ("a positive integer", Integral, lambda count: count >= 1),
-    "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
-    "outside_images": ("True or False", bool | np.bool_),
-    "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
-    "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
-    "verbose": ("True or False", bool | np.bool_),
-}
-
-
-class Forwarded(Generic[T]):
-    """An attribute of the estimator that is one of the fitted value."""
-
-    def __init__(self, read: Callable[[Fitted], T]) -> None:
-        self.read = read
-
-    @overload
-    def __get__(self, estimator: None, owner: type) -> Self: ...
-
-    @overload
-    def __get__(self, estimator: "GaugeClassifier", owner: type) -> T: ...
-
-    def __get__(self, estimator: "GaugeClassifier | None", owner: type) -> Self | T:
-        return self if estimator is None else self.read(estimator.fitted_)
-
-    def __set__(self, estimator: "GaugeClassifier", value: T) -> None:
-        raise AttributeError("a fitted attribute cannot be set; replace `fitted_`")
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Training rows that have a label, the numbers of their classes, and their weights. Of a table in files the rows are a
-    sample, and `every_label` are the numbers of the classes of all rows."""
-
-    frame: pd.DataFrame
-    labels: np.ndarray
-    weights: np.ndarray
-    classes: np.ndarray
-    every_label: np.ndarray
-    target: str | None
-    stream: Stream | None
-
-    @property
-    def class_shares(self) -> np.ndarray:
-        return np.bincount(self.every_label, minlength=len(self.classes)) / len(self.every_label)
-
-    def prior(self, used: np.ndarray) -> np.ndarray:
-        """The shares of the classes by weight, in the rows that are used; by count, in a table in files."""
-        if self.stream is not None:
-            return self.class_shares / self.class_shares.sum()
-        weights = inputs.scale_weights(self.weights[used])
-        counts = np.bincount(self.labels[used], weights, len(self.classes))
-        return counts / counts.sum()
 
 
 class GaugeClassifier(ClassifierMixin, BaseEstimator):
@@ -342,7 +279,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is called with
         the name of the stage after each epoch of the network; `history_` has their losses.
         """
-        self._check_options()
+        check_options(type(self).__name__, self.get_params(deep=False))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         data = self._labelled(X, y, sample_weight, seed)
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
@@ -355,7 +292,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if self.missing_rate is None:
             rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))
-        used = _rows_to_use(encoded, data.weights)
+        used = rows_to_use(encoded, data.weights)
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
         prior = data.prior(used)
         with self._progress() as show, cpu_threads(self.n_jobs):
@@ -464,13 +401,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def from_pretrained(cls, name: str | Path, *, revision: str | None = None, **options: Any) -> Self:
         """The classifier in a folder or else in a repository of the Hugging Face Hub; `options` are those of `load`."""
         return cls.load(local_folder(str(name), revision), **options)
-
-    def _check_options(self) -> None:
-        """An error for the first option that is not what it must be."""
-        for name, (rule, kind, *conditions) in OPTIONS.items():
-            value = getattr(self, name)
-            if not isinstance(value, kind) or (value is not None and not all(fits(value) for fits in conditions)):
-                raise ValueError(f"The {name!r} parameter of {type(self).__name__} must be {rule}, got {value!r}")
 
     def _labelled(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Labelled:
         """The rows to learn from, in memory or as a sample of a table in files."""
@@ -588,16 +518,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _rows_to_use(encoded: Encoded, weights: np.ndarray) -> np.ndarray:
-    """The rows that have a value and count."""
-    if encoded.empty.any():
-        logger.warning("%d rows have no values and are left out of training", encoded.empty.sum())
-    used = np.flatnonzero(~encoded.empty & (weights > 0))
-    if not len(used):
-        raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
-    return used
 
 
 def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:

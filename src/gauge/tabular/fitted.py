@@ -6,10 +6,10 @@ The folder has weights (safetensors), everything else (JSON), the losses of trai
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, Self, TypeVar, overload, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,7 @@ from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 FORMAT = "gauge-classifier-5"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
@@ -278,6 +279,32 @@ class Fitted(TableClassifier):
             options=metadata["options"],
             files=files or ImageFiles(),
         )
+
+
+@runtime_checkable
+class HasFitted(Protocol):
+    """An estimator with a fitted value."""
+
+    fitted_: Fitted
+
+
+class Forwarded(Generic[T]):
+    """An attribute of the estimator that is one of the fitted value."""
+
+    def __init__(self, read: Callable[[Fitted], T]) -> None:
+        self.read = read
+
+    @overload
+    def __get__(self, estimator: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, estimator: HasFitted, owner: type) -> T: ...
+
+    def __get__(self, estimator: HasFitted | None, owner: type) -> Self | T:
+        return self if estimator is None else self.read(estimator.fitted_)
+
+    def __set__(self, estimator: HasFitted, value: T) -> None:
+        raise AttributeError("a fitted attribute cannot be set; replace `fitted_`")
 
 
 def local_folder(name: str, revision: str | None) -> Path:

@@ -1,0 +1,34 @@
+"""What the options of GaugeClassifier may be."""
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
+    "columns": ("a mapping or None", Mapping | None),
+    "encoders": ("a mapping or None", Mapping | None),
+    "experts": ("'auto', a name or a list of names", str | Sequence),
+    "gates": ("True or False", bool | np.bool_),
+    "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
+    "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
+    "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),
+    "epochs": ("a positive integer or None", Integral | None, lambda count: count >= 1),
+    "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
+    "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
+    "donors": ("a positive integer", Integral, lambda count: count >= 1),
+    "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
+    "outside_images": ("True or False", bool | np.bool_),
+    "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
+    "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
+    "verbose": ("True or False", bool | np.bool_),
+}
+
+
+def check_options(estimator: str, options: Mapping[str, Any]) -> None:
+    """Raise an error for the first option that is not what it must be."""
+    for name, (rule, kind, *conditions) in OPTIONS.items():
+        value = options[name]
+        if not isinstance(value, kind) or (value is not None and not all(fits(value) for fits in conditions)):
+            raise ValueError(f"The {name!r} parameter of {estimator} must be {rule}, got {value!r}")

@@ -1,0 +1,49 @@
+"""Labelled: the rows of a table to learn from, with the numbers of their classes and their weights."""
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gauge.tabular.table import inputs
+from gauge.tabular.table.schema import Encoded
+from gauge.tabular.table.stream import Stream
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Training rows that have a label, the numbers of their classes, and their weights. Of a table in files the rows are a
+    sample, and `every_label` are the numbers of the classes of all rows."""
+
+    frame: pd.DataFrame
+    labels: np.ndarray
+    weights: np.ndarray
+    classes: np.ndarray
+    every_label: np.ndarray
+    target: str | None
+    stream: Stream | None
+
+    @property
+    def class_shares(self) -> np.ndarray:
+        return np.bincount(self.every_label, minlength=len(self.classes)) / len(self.every_label)
+
+    def prior(self, used: np.ndarray) -> np.ndarray:
+        """The shares of the classes by weight, in the rows that are used; by count, in a table in files."""
+        if self.stream is not None:
+            return self.class_shares / self.class_shares.sum()
+        weights = inputs.scale_weights(self.weights[used])
+        counts = np.bincount(self.labels[used], weights, len(self.classes))
+        return counts / counts.sum()
+
+
+def rows_to_use(encoded: Encoded, weights: np.ndarray) -> np.ndarray:
+    """The rows that have a value and count."""
+    if encoded.empty.any():
+        logger.warning("%d rows have no values and are left out of training", encoded.empty.sum())
+    used = np.flatnonzero(~encoded.empty & (weights > 0))
+    if not len(used):
+        raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
+    return used
