@@ -65,10 +65,8 @@ IMAGE = Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector")
 COLUMNS = {"age": 1, "sex": len(SEXES), "localization": len(PLACES)}
 BENCHMARK = Benchmark(
     name="ham10000",
-    **image_table(IMAGE, COLUMNS, width=128, depth=2, heads=4, resnet=18),
+    **image_table(IMAGE, COLUMNS, dim=128, width=128, depth=2, heads=4, resnet=18),
     num_classes=2,
-    dim=128,
-    heads=4,
     settings=image_table_settings(
         "lesions", {"imputer": 60, "backbone": 50, "experts": 30, "finetune": 20}, batch_size=128, precision="bf16"
     ),
