@@ -46,7 +46,7 @@ FOLDERS = {  # every comparison of gates, and its hardest condition
     "celeba_table/balanced": "gamma=1",
 }
 FOLDERS = {folder: hardest for folder, hardest in FOLDERS.items() if is_measured(folder, "gauge")}
-LITTLE = 0.1  # sum of the rates of gates that have hardly trained
+MIN_GATE_BUDGET = 0.1  # sum of the rates of gates that have hardly trained
 MST = "mst"  # one of the three backbones of mst/long has learned nothing from SVHN
 CELEBA = "celeba/long" if "celeba/long" in FOLDERS else "celeba"
 INCOMPLETE = (
@@ -102,7 +102,7 @@ def verdict(pair: Paired, gain: float, folder: str) -> str:
     """What the interval says of a published gain: reproduced where it is above zero, not where it ends below the gain."""
     low, high = pair.interval or (-math.inf, math.inf)
     found = "reproduced" if low > 0 else "not reproduced" if high < gain else "undecided"
-    return found + (", by gates at their start" if _gate_budget(folder)[1] < LITTLE else "")
+    return found + (", by gates at their start" if _gate_budget(folder)[1] < MIN_GATE_BUDGET else "")
 
 
 def _ahead_of_dymo() -> str:

@@ -18,7 +18,7 @@ from PIL import Image
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_BARS = 30  # columns in a figure of effects
+MAX_BARS = 30  # columns in a figure of effects
 Estimate = tuple[float, float, float]
 """A value with the ends of its 95 % interval, in percent."""
 
@@ -286,7 +286,7 @@ def effects_figure(effects: pd.Series, error: pd.Series | None = None, *, title:
     """Horizontal bars of shares in points, the largest on top, with the widths of their intervals if given."""
     from matplotlib.figure import Figure
 
-    order = effects.abs().sort_values(kind="stable").index[-MOST_BARS:]
+    order = effects.abs().sort_values(kind="stable").index[-MAX_BARS:]
     figure = Figure(figsize=(7, 1.2 + 0.28 * len(order)), layout="constrained")
     axes = figure.add_subplot()
     values = 100 * effects[order].to_numpy(dtype=float)
