@@ -206,7 +206,7 @@ def goals(row: dict[str, float], whole: dict[str, Any]) -> dict[str, dict[str, f
         "eager_over_fast": max(batch_1["eager_over_recorded"], batch_1.get("eager_over_compiled", 0.0)),
         "exact_over_taylor_recorded": row["batched_over_taylor_graph"],
         "predictions_per_second": max(
-            each["predictions_per_second"] for each in whole["large"] if each["precision"] != "float32"
+            record["predictions_per_second"] for record in whole["large"] if record["precision"] != "float32"
         ),
         "prediction_over_forward": row["predict_over_forward_256_graph"],
     }

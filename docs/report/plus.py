@@ -105,8 +105,8 @@ def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) 
     """Expected calibration error in percent and log loss, means over the seeds."""
     lines = [f"| calibration error, % / log loss | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
     for row in rows:
-        measured = [[result for result, _ in seeds(folder, row, each).values()] for each in protocols]
-        means = [[mean(float(getattr(result, key)) for result in each) for key in CALIBRATION] for each in measured]
+        measured = [[result for result, _ in seeds(folder, row, protocol).values()] for protocol in protocols]
+        means = [[mean(float(getattr(result, key)) for result in group) for key in CALIBRATION] for group in measured]
         lines.append(f"| {row} | {' | '.join(f'{100 * error:.1f} / {loss:.3f}' for error, loss in means)} |")
     return "\n".join(lines) + "\n"
 

@@ -36,7 +36,7 @@ def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
         rows = 0
         for part in parts:
             tensors = _tensors(part)
-            forms = [[*name, str(each.dtype), list(each.shape[1:])] for name, each in tensors.items()]
+            forms = [[*name, str(tensor.dtype), list(tensor.shape[1:])] for name, tensor in tensors.items()]
             if metadata and forms != metadata["tensors"]:
                 first, other = next(pair for pair in zip_longest(metadata["tensors"], forms) if pair[0] != pair[1])
                 raise ValueError(
@@ -67,7 +67,7 @@ def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
         size = torch.Size([metadata["rows"], *shape])
         form = {"size": size.numel(), "dtype": getattr(torch, dtype.removeprefix("torch."))}
         parts[kind][name] = torch.from_file(str(_file(folder, number)), shared=False, **form).reshape(size)
-    rows = {name: each.to(device) for name, each in parts["rows"].items()}
+    rows = {name: tensor.to(device) for name, tensor in parts["rows"].items()}
     labels, groups = rows["labels"], rows.get("groups")
     return Dataset(metadata["split"], parts["inputs"], labels, parts["observed"], metadata["note"], groups, mapped=True)
 

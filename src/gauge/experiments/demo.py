@@ -74,7 +74,7 @@ def run(
 
     def estimates(row: Row, protocols: Iterable[str]) -> tuple[Estimate, ...]:
         results = (finished[row][protocol][0] for protocol in protocols)
-        return tuple((100 * each.value, 100 * each.interval[0], 100 * each.interval[1]) for each in results)
+        return tuple((100 * result.value, 100 * result.interval[0], 100 * result.interval[1]) for result in results)
 
     report = Report(
         title="Which evidence was trusted?",

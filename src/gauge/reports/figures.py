@@ -240,7 +240,7 @@ def draw_gates(content: Mapping[str, Any], path: Path) -> None:
         attention.set_xlabel("units; filled without gates, outlined with them")
         spread = figure.add_subplot(grid[:, 2])
         for seen, name in names.items():
-            counts = np.sum([each["histogram"][name] for each in content["seeds"]], axis=0)
+            counts = np.sum([record["histogram"][name] for record in content["seeds"]], axis=0)
             edges, mean = np.linspace(0, 1, len(counts) + 1), content["mean"][name]
             spread.stairs(
                 counts / counts.sum(),
@@ -260,7 +260,7 @@ def draw_gates(content: Mapping[str, Any], path: Path) -> None:
 def _modality_ticks(modality: Sequence[str]) -> tuple[list[float], list[str]]:
     """The middle of the units of each modality, and its name."""
     names = list(dict.fromkeys(modality))
-    return [float(np.mean([index for index, each in enumerate(modality) if each == name])) for name in names], names
+    return [float(np.mean([index for index, own in enumerate(modality) if own == name])) for name in names], names
 
 
 def draw_missingness(together: pd.DataFrame, file: BinaryIO, form: str) -> None:
