@@ -46,7 +46,7 @@ LAYOUTS = {  # units, width, heads, classes
     "DVM": (33, 256, 8, 286),
     "CAD": (91, 256, 8, 2),
 }
-LARGE = {"cuda": 4096, "cpu": 64}  # samples of a large batch
+LARGE_BATCH = {"cuda": 4096, "cpu": 64}  # samples of a large batch
 PARTS = {"cuda": (512, 4096), "cpu": (64,)}  # samples of it that are recorded together
 COMPILED = {"cuda": (4096,), "cpu": (64,)}  # the same, where the prediction is compiled too, which takes a while
 GOALS = {"eager_over_fast": 10, "exact_over_taylor_recorded": 1, "predictions_per_second": 300_000}
@@ -161,7 +161,7 @@ def gauge_of(layout: str, device: torch.device) -> tuple[Gauge, Callable[[int], 
 def predictions(device: torch.device, samples: int, *, compiled: bool) -> dict[str, Any]:
     """Whole predictions of the layout CAD, eager, recorded and compiled."""
     model, batch_of = gauge_of("CAD", device)
-    one, many = batch_of(1), batch_of(LARGE[device.type])
+    one, many = batch_of(1), batch_of(LARGE_BATCH[device.type])
     half, rounded = deepcopy(model).bfloat16(), replace(many, inputs={"table": many.inputs["table"].bfloat16()})
     ways: dict[str, tuple[Gauge, Batch, Precision]] = {
         "float32": (model, many, "float32"),
@@ -206,7 +206,7 @@ def goals(row: dict[str, float], whole: dict[str, Any]) -> dict[str, dict[str, f
         "eager_over_fast": max(batch_1["eager_over_recorded"], batch_1.get("eager_over_compiled", 0.0)),
         "exact_over_taylor_recorded": row["batched_over_taylor_graph"],
         "predictions_per_second": max(
-            each["predictions_per_second"] for each in whole["large"] if each["precision"] != "float32"
+            record["predictions_per_second"] for record in whole["large"] if record["precision"] != "float32"
         ),
         "prediction_over_forward": row["predict_over_forward_256_graph"],
     }

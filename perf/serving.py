@@ -52,9 +52,9 @@ def compare(model: GaugeClassifier, exported: ExportedClassifier, table: pd.Data
         part = pd.concat([table] * (1 + count // len(table)))[:count]
         cost: dict[str, list[float]] = {"torch": [], "onnx": []}
         for _ in range(12):
-            for name, each in (("torch", model), ("onnx", exported)):
+            for name, classifier in (("torch", model), ("onnx", exported)):
                 started = time.perf_counter()
-                each.predict_proba(part)
+                classifier.predict_proba(part)
                 cost[name].append(1000 * (time.perf_counter() - started))
         own, other = (statistics.median(values[2:]) for values in cost.values())
         apart = float(np.abs(model.predict_proba(part) - exported.predict_proba(part)).max())
@@ -147,8 +147,8 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, list) else value
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def write(folder: Path, rows: int) -> Path:
 
 def anonymous() -> float:
     """The anonymous memory of this process, in MB."""
-    (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("RssAnon"))
+    (line,) = (text for text in Path("/proc/self/status").read_text().splitlines() if text.startswith("RssAnon"))
     return int(line.split()[1]) / 1024
 
 

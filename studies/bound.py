@@ -90,7 +90,7 @@ def summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians of how much of each bound is used, and how often the score alone bounds the effect."""
 
     def used(top: Callable[[dict], float], bottom: Callable[[dict], float]) -> float:
-        return median(abs(top(each)) / max(abs(bottom(each)), 1e-30) for each in records)
+        return median(abs(top(record)) / max(abs(bottom(record)), 1e-30) for record in records)
 
     return {
         "count": len(records),
@@ -128,12 +128,12 @@ def main() -> None:
     (batch,) = masked_batches(job.test, parse_protocol(arguments.protocol), arguments.samples, chosen)
     names, modality = list(method.encoder.unit_counts), method.encoder.modality
     units = torch.linspace(0, len(modality) - 1, min(arguments.units, len(modality))).long().tolist()
-    records = [each | {"modality": names[int(modality[each["unit"]])]} for each in measured(method, batch, units)]
+    records = [record | {"modality": names[int(modality[record["unit"]])]} for record in measured(method, batch, units)]
     groups = {
         f"{name}, {kind}": part
         for name in names
         for kind, seen in (("observed", True), ("imputed", False))
-        if (part := [each for each in records if each["modality"] == name and each["observed"] == seen])
+        if (part := [record for record in records if record["modality"] == name and record["observed"] == seen])
     }
     content = {
         "benchmark": arguments.benchmark,

@@ -254,7 +254,7 @@ def _changed(draw: random.Random, value: Any) -> Any:
     if isinstance(value, dict) and value and draw.random() < 0.95:
         key = draw.choice(sorted(value))
         if draw.random() < 0.1:
-            return {name: each for name, each in value.items() if name != key}
+            return {name: item for name, item in value.items() if name != key}
         return value | {key: _changed(draw, value[key])}
     if isinstance(value, list) and value and draw.random() < 0.95:
         at = draw.randrange(len(value))

@@ -33,17 +33,17 @@ def shown(method: Gauge, data: Dataset, protocol: str, samples: int) -> list[dic
     """Every unit of the first samples of the split: its modality, whether it was observed, its gate, and the attention of
     CLS to it without and with gates."""
     (batch,) = masked_batches(data, parse_protocol(protocol), samples, torch.arange(samples))
-    found = explain(method, batch)
-    columns = {"gate": found.gates, "before": found.attention_before, "after": found.attention_after}
+    explanation = explain(method, batch)
+    columns = {"gate": explanation.gates, "before": explanation.attention_before, "after": explanation.attention_after}
     names = list(method.encoder.unit_counts)
     return [
         {
             "sample": sample,
             "label": int(data.labels[sample]),
-            "without_gates": int(found.evidence.logits[sample].argmax()),
-            "with_gates": int(found.logits[sample].argmax()),
-            "modality": [names[index] for index in found.units.modality.tolist()],
-            "observed": found.units.observed[sample].tolist(),
+            "without_gates": int(explanation.evidence.logits[sample].argmax()),
+            "with_gates": int(explanation.logits[sample].argmax()),
+            "modality": [names[index] for index in explanation.units.modality.tolist()],
+            "observed": explanation.units.observed[sample].tolist(),
         }
         | {name: [round(value, 5) for value in values[sample].tolist()] for name, values in columns.items()}
         for sample in range(samples)
@@ -56,10 +56,10 @@ def means(method: Gauge, data: Dataset, protocol: str) -> dict[str, Any]:
     batches = masked_batches(data, parse_protocol(protocol), 256, torch.arange(len(data)))
     parts = []
     for batch in batches:
-        found = explain(method, batch)
-        attention = torch.stack([found.attention_before, found.attention_after])
-        shares = (attention * ~found.units.observed).sum(-1) / attention.sum(-1)
-        parts.append((found.gates.cpu(), found.units.observed.cpu(), shares.T.cpu()))
+        explanation = explain(method, batch)
+        attention = torch.stack([explanation.attention_before, explanation.attention_after])
+        shares = (attention * ~explanation.units.observed).sum(-1) / attention.sum(-1)
+        parts.append((explanation.gates.cpu(), explanation.units.observed.cpu(), shares.T.cpu()))
     gate, seen, shared = map(torch.cat, zip(*parts, strict=True))
     before, after = shared.mean(0).tolist()
     kinds = {"observed": gate[seen], "imputed": gate[~seen]}
@@ -113,7 +113,7 @@ def main() -> None:
         "protocol": arguments.protocol,
         "overrides": overrides.model_dump(mode="json", exclude_unset=True),
         "test_samples": len(job.test),
-        "mean": {name: round(mean(each["mean"][name] for each in records), 4) for name in kinds},
+        "mean": {name: round(mean(record["mean"][name] for record in records), 4) for name in kinds},
         "seeds": records,
         "samples": samples,
     }

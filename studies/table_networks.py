@@ -81,7 +81,7 @@ class TabMClassifier:
             cost = F.nll_loss(self._log_proba(numbers[held_out], codes[held_out]), target[held_out]).item()
             since += 1
             if cost < best:
-                best, since, kept = cost, 0, {name: each.clone() for name, each in self.model.state_dict().items()}
+                best, since, kept = cost, 0, {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             if since >= PATIENCE:
                 break
         self.model.load_state_dict(kept)
@@ -110,24 +110,24 @@ class TabMClassifier:
         return self._logits(numbers, codes).softmax(-1).mean(1).log()
 
 
-def records(about: dict[str, Any]) -> list[dict[str, Any]]:
-    frame, labels = read(about["table"])
-    frame, codes = blanked(frame, about["missing"], about["seed"]), np.unique(labels, return_inverse=True)[1]
-    train, test = train_test_split(np.arange(len(codes)), test_size=0.3, stratify=codes, random_state=about["seed"])
+def records(case: dict[str, Any]) -> list[dict[str, Any]]:
+    frame, labels = read(case["table"])
+    frame, codes = blanked(frame, case["missing"], case["seed"]), np.unique(labels, return_inverse=True)[1]
+    train, test = train_test_split(np.arange(len(codes)), test_size=0.3, stratify=codes, random_state=case["seed"])
     lines = []
     for name in ("network", "TabM"):
         started = time.process_time()
         if name == "TabM":
             given = with_categories(frame)
-            model: Any = TabMClassifier().fit(given.iloc[train], codes[train], about["seed"])
+            model: Any = TabMClassifier().fit(given.iloc[train], codes[train], case["seed"])
         else:
             given = frame
-            model = GaugeClassifier(experts="network", random_state=about["seed"], verbose=False)
+            model = GaugeClassifier(experts="network", random_state=case["seed"], verbose=False)
             model.fit(given.iloc[train], codes[train])
         seconds = time.process_time() - started
-        found = scores(model.predict_proba(given.iloc[test]), codes[test])
-        rounded = {metric: round(value, 5) for metric, value in found.items()}
-        lines.append(about | {"model": name, "cpu_seconds": round(seconds, 2), **rounded})
+        result = scores(model.predict_proba(given.iloc[test]), codes[test])
+        rounded = {metric: round(value, 5) for metric, value in result.items()}
+        lines.append(case | {"model": name, "cpu_seconds": round(seconds, 2), **rounded})
     return lines
 
 

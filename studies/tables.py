@@ -290,7 +290,7 @@ def tempered(probabilities: np.ndarray, beta: float) -> np.ndarray:
 def answers(name: str, frame: pd.DataFrame, labels: np.ndarray, seed: int) -> dict[str, Any]:
     """Fit on the training rows and answer the test rows, with and without a temperature."""
     train, test = train_test_split(np.arange(len(labels)), test_size=TEST, stratify=labels, random_state=seed)
-    about = {"rows": [len(train), len(test)], "test": test}
+    record = {"rows": [len(train), len(test)], "test": test}
     started = time.process_time()
     if name in OURS:
         images = {str(column): "image" for column in frame if isinstance(frame[column].iloc[0], bytes)}
@@ -298,7 +298,7 @@ def answers(name: str, frame: pd.DataFrame, labels: np.ndarray, seed: int) -> di
         model.fit(frame.iloc[train], labels[train])
         fitted = time.process_time()
         plain = model.predict_proba(frame.iloc[test])
-        return about | {"plain": plain, "seconds": fitted - started, "answering": time.process_time() - fitted}
+        return record | {"plain": plain, "seconds": fitted - started, "answering": time.process_time() - fitted}
     make, prepared = RIVALS[name]
     frame = prepared(components(frame, train, texts=name != "logistic regression"))
     model = make(frame, seed).fit(frame.iloc[train], labels[train])
@@ -309,23 +309,23 @@ def answers(name: str, frame: pd.DataFrame, labels: np.ndarray, seed: int) -> di
     partly = make(frame, seed).fit(frame.iloc[inner], labels[inner])
     codes = np.searchsorted(partly.classes_, labels[held_out])
     beta = temperature(partly.predict_proba(frame.iloc[held_out]), codes)
-    about |= {"plain": plain, "tempered": tempered(plain, beta)}
-    return about | {"seconds": fitted - started, "answering": answered - fitted}
+    record |= {"plain": plain, "tempered": tempered(plain, beta)}
+    return record | {"seconds": fitted - started, "answering": answered - fitted}
 
 
-def keep(about: dict[str, Any], origin: dict[str, Any]) -> Path:
+def keep(case: dict[str, Any], origin: dict[str, Any]) -> Path:
     """Fit one model and keep its answers; returns their file."""
-    path = ANSWERS / f"{about['table']}-{about['missing']}-{about['seed']}-{about['model'].replace(' ', '_')}.npz"
+    path = ANSWERS / f"{case['table']}-{case['missing']}-{case['seed']}-{case['model'].replace(' ', '_')}.npz"
     if not path.exists():
-        frame, labels = read(about["table"])
-        given = answers(about["model"], blanked(frame, about["missing"], about["seed"]), labels, about["seed"])
+        frame, labels = read(case["table"])
+        given = answers(case["model"], blanked(frame, case["missing"], case["seed"]), labels, case["seed"])
         truth = np.unique(labels, return_inverse=True)[1][given.pop("test")]
-        line = about | {"rows": given["rows"], "cpu_seconds": round(given["seconds"], 2)}
+        line = case | {"rows": given["rows"], "cpu_seconds": round(given["seconds"], 2)}
         line["answering_seconds"] = round(given["answering"], 3)
         kept = {kind: given[kind] for kind in ("plain", "tempered") if kind in given}
         line |= {
-            kind: {metric: round(value, 5) for metric, value in scores(each, truth).items()}
-            for kind, each in kept.items()
+            kind: {metric: round(value, 5) for metric, value in scores(probabilities, truth).items()}
+            for kind, probabilities in kept.items()
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(path.with_suffix(".part.npz"), labels=truth, line=json.dumps(line | origin), **kept)

@@ -19,12 +19,12 @@ def audit(folder: str) -> str:
     ]
     for protocol, records in read_audits(folder).items():
         gates = [spread(records, key) for key in ("gate_observed", "gate_imputed", "gate_right", "gate_wrong")]
-        gate = spread([each["separation"] for each in records], "gate")
-        changed, better, worse = (sum(each[key] for each in records) for key in ("changed", "better", "worse"))
-        right = 100 * sum(each["imputed_right"] for each in records) / len(records)
+        gate = spread([record["separation"] for record in records], "gate")
+        changed, better, worse = (sum(record[key] for record in records) for key in ("changed", "better", "worse"))
+        right = 100 * sum(record["imputed_right"] for record in records) / len(records)
         lines.append(
             f"| {protocol} | {len(records)} | {spread(records, 'rank_correlation')} | {' | '.join(gates)} | {gate} "
-            f"| {right:.0f} % | {changed} of {sum(each['samples'] for each in records):,}: {better}, {worse} |"
+            f"| {right:.0f} % | {changed} of {sum(record['samples'] for record in records):,}: {better}, {worse} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -38,21 +38,23 @@ def cell_audit(folder: str) -> str:
     head += (*(f"AUC of {name}" for name in scores), "accuracy without gates", "with gates", "imputed hidden")
     lines = [f"| {' | '.join((*head, 'predictions changed: better, worse'))} |", "|---" * (len(head) + 1) + "|"]
     for protocol, records in read_audits(folder).items():
-        found = [spread(records, key) for key in ("rank_correlation", "gate_observed", "gate_imputed")]
-        found += [spread([each["separation_cells"] for each in records], name) for name in scores]
-        percent = [{name: 100 * value for name, value in each["accuracy"].items()} for each in records]
-        found += [spread(percent, name, 1) for name in ("without gates", "with gates", "imputed hidden")]
-        changed, better, worse = (sum(each[key] for each in records) for key in ("changed", "better", "worse"))
-        total = sum(each["samples"] for each in records)
+        columns = [spread(records, key) for key in ("rank_correlation", "gate_observed", "gate_imputed")]
+        columns += [spread([record["separation_cells"] for record in records], name) for name in scores]
+        percent = [{name: 100 * value for name, value in record["accuracy"].items()} for record in records]
+        columns += [spread(percent, name, 1) for name in ("without gates", "with gates", "imputed hidden")]
+        changed, better, worse = (sum(record[key] for record in records) for key in ("changed", "better", "worse"))
+        total = sum(record["samples"] for record in records)
         lines.append(
-            f"| {protocol} | {len(records)} | {' | '.join(found)} | {changed} of {total:,}: {better}, {worse} |"
+            f"| {protocol} | {len(records)} | {' | '.join(columns)} | {changed} of {total:,}: {better}, {worse} |"
         )
     return "\n".join(lines) + "\n"
 
 
 def separation(folder: str) -> str:
     """How well each kind of score tells imputed units of the right class from those of a wrong one."""
-    audits = {protocol: [each["separation"] for each in records] for protocol, records in read_audits(folder).items()}
+    audits = {
+        protocol: [record["separation"] for record in records] for protocol, records in read_audits(folder).items()
+    }
     lines = [f"| AUC, right against wrong | {' | '.join(audits)} |", "|---" * (len(audits) + 1) + "|"]
     for name in next(iter(audits.values()))[0]:
         lines.append(f"| {name} | {' | '.join(spread(records, name) for records in audits.values())} |")
@@ -61,11 +63,11 @@ def separation(folder: str) -> str:
 
 def hidden(folder: str) -> str:
     """The accuracy of GAUGE's network with gates, without, and with units hidden instead."""
-    audits = {protocol: [each["accuracy"] for each in records] for protocol, records in read_audits(folder).items()}
+    audits = {protocol: [record["accuracy"] for record in records] for protocol, records in read_audits(folder).items()}
     names = list(next(iter(audits.values()))[0])
     lines = [f"| accuracy, % | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for protocol, records in audits.items():
-        percent = [{name: 100 * value for name, value in each.items()} for each in records]
+        percent = [{name: 100 * value for name, value in accuracies.items()} for accuracies in records]
         lines.append(f"| {protocol} | {' | '.join(spread(percent, name) for name in names)} |")
     return "\n".join(lines) + "\n"
 

@@ -46,13 +46,13 @@ FOLDERS = {  # every comparison of gates, and its hardest condition
     "celeba_table/balanced": "gamma=1",
 }
 FOLDERS = {folder: hardest for folder, hardest in FOLDERS.items() if is_measured(folder, "gauge")}
-LITTLE = 0.1  # sum of the rates of gates that have hardly trained
+MIN_GATE_BUDGET = 0.1  # sum of the rates of gates that have hardly trained
 MST = "mst"  # one of the three backbones of mst/long has learned nothing from SVHN
 CELEBA = "celeba/long" if "celeba/long" in FOLDERS else "celeba"
 INCOMPLETE = (
-    *(("polymnist/cosine", each) for each in ("eta=0.6", "eta=0.8")),
-    *((MST, each) for each in ("missing=svhn+text", "missing=mnist+text")),
-    *((CELEBA, each) for each in ("missing=img", "missing=text")),
+    *(("polymnist/cosine", protocol) for protocol in ("eta=0.6", "eta=0.8")),
+    *((MST, protocol) for protocol in ("missing=svhn+text", "missing=mnist+text")),
+    *((CELEBA, protocol) for protocol in ("missing=img", "missing=text")),
 )
 HARDEST = (("polymnist/cosine", "eta=0.8"),)
 CLAIMS = (  # what the paper says, a row minus another, and where it can be tried
@@ -80,7 +80,7 @@ def claims() -> str:
     lines = ["| the paper says | where | paper | here, with interval | verdict |", "|---" * 5 + "|"]
     for title, row, other, where in CLAIMS:
         for folder, protocol in where:
-            ours, theirs = (seeds(folder, each, protocol) for each in (row, other))
+            ours, theirs = (seeds(folder, name, protocol) for name in (row, other))
             pair = pair_of(ours, theirs)
             assert pair is not None
             paper = PUBLISHED[folder.partition("/")[0]]
@@ -101,17 +101,17 @@ def claims() -> str:
 def verdict(pair: Paired, gain: float, folder: str) -> str:
     """What the interval says of a published gain: reproduced where it is above zero, not where it ends below the gain."""
     low, high = pair.interval or (-math.inf, math.inf)
-    found = "reproduced" if low > 0 else "not reproduced" if high < gain else "undecided"
-    return found + (", by gates at their start" if _gate_budget(folder)[1] < LITTLE else "")
+    result = "reproduced" if low > 0 else "not reproduced" if high < gain else "undecided"
+    return result + (", by gates at their start" if _gate_budget(folder)[1] < MIN_GATE_BUDGET else "")
 
 
 def _ahead_of_dymo() -> str:
-    found = [
+    compared = [
         pair_of(seeds(folder, "gauge", protocol), seeds(folder, "dymo", protocol)) for folder, protocol in INCOMPLETE
     ]
-    ahead = sum(pair.mean > 0 for pair in found if pair is not None)
-    sure = sum(pair.interval is not None and pair.interval[0] > 0 for pair in found if pair is not None)
-    return f"{ahead} of {len(found)} that can be tried, {sure} of them beyond chance"
+    ahead = sum(pair.mean > 0 for pair in compared if pair is not None)
+    sure = sum(pair.interval is not None and pair.interval[0] > 0 for pair in compared if pair is not None)
+    return f"{ahead} of {len(compared)} that can be tried, {sure} of them beyond chance"
 
 
 def _best() -> str:
@@ -126,7 +126,7 @@ def _best() -> str:
 def _ranked(folder: str, protocol: str) -> tuple[dict[str, float], dict[str, float]]:
     """The paper's numbers of the methods it compares, and ours of those that were run."""
     benchmark = folder.partition("/")[0]
-    published = {row: each[protocol] for row, each in PUBLISHED[benchmark].items() if protocol in each}
+    published = {row: values[protocol] for row, values in PUBLISHED[benchmark].items() if protocol in values}
     paper = {row: value for row, value in published.items() if row not in (*NOT_METHODS, *SCORERS[1:])}
     table = polymnist_methods().rows if benchmark == "polymnist" else cells(folder)
     if folder == MST and is_measured("mst/all"):
@@ -160,14 +160,15 @@ def noise() -> str:
     for folder in FOLDERS:
         benchmark = BENCHMARKS.get(folder.partition("/")[0])
         rows = [
-            Row.parse(row) for row in table_of(folder, tuple({each.protocol: 0 for each in results(folder)}), ROWS).rows
+            Row.parse(row)
+            for row in table_of(folder, tuple({result.protocol: 0 for result in results(folder)}), ROWS).rows
         ]
         for row in (row for row in rows if row.method == "gauge" and (twin(benchmark, row.variant) != row.variant)):
             other = Row("gauge", twin(benchmark, row.variant))
-            found = [pair for pair in pairs(folder) if (pair.row, pair.other) == (str(row), str(other))]
-            largest = max(abs(value) for pair in found for value in pair.differences)
-            average = mean(abs(value) for pair in found for value in pair.differences)
-            lines.append(f"| {folder} | {other} and {row} | {len(found)} | {average:.2f} | {largest:.2f} |")
+            compared = [pair for pair in pairs(folder) if (pair.row, pair.other) == (str(row), str(other))]
+            largest = max(abs(value) for pair in compared for value in pair.differences)
+            average = mean(abs(value) for pair in compared for value in pair.differences)
+            lines.append(f"| {folder} | {other} and {row} | {len(compared)} | {average:.2f} | {largest:.2f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -176,9 +177,9 @@ def power() -> str:
     head = " | ".join(f"gauge minus {other}" for other in REFERENCES)
     lines = [f"| points | backbones or divisions | {head} |", "|---" * 5 + "|"]
     for folder, protocol in FOLDERS.items():
-        found = {pair.other: pair for pair in pairs(folder) if pair.row == "gauge" and pair.protocol == protocol}
-        shown = ["–" if (pair := found.get(other)) is None else _detectable(pair) for other in REFERENCES]
-        clusters = {len(set(pair.clusters)) for pair in found.values()}
+        compared = {pair.other: pair for pair in pairs(folder) if pair.row == "gauge" and pair.protocol == protocol}
+        shown = ["–" if (pair := compared.get(other)) is None else _detectable(pair) for other in REFERENCES]
+        clusters = {len(set(pair.clusters)) for pair in compared.values()}
         if {*shown} != {"–"}:
             lines.append(f"| {folder}, {protocol} | {', '.join(map(str, clusters))} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
@@ -207,7 +208,7 @@ def budgets() -> str:
 
 def _configs(folder: str) -> list[dict[str, Any]]:
     """How GAUGE was trained with each seed."""
-    return list({each.seed: each.config for each in results(folder) if str(each.row) == "gauge"}.values())
+    return list({result.seed: result.config for result in results(folder) if str(result.row) == "gauge"}.values())
 
 
 def _gate_budget(folder: str) -> tuple[float, float]:
@@ -225,9 +226,10 @@ def _learned(folder: str, name: str) -> str:
     """The mean over seeds of a number of the gates after training, from the results or, before they had it, the audits."""
     recorded = [config.get("scalars") for config in _configs(folder)]
     if all(recorded):
-        ends = [each["end"][f"gate.{name}"] for each in recorded if each]
+        ends = [record["end"][f"gate.{name}"] for record in recorded if record]
     else:
-        ends = [each[name] for records in read_audits(folder).values() for each in records] if has_audit(folder) else []
+        audits = read_audits(folder).values() if has_audit(folder) else ()
+        ends = [record[name] for records in audits for record in records]
     return f"{mean(ends):.3f}" if ends else "not recorded"
 
 

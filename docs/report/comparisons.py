@@ -54,11 +54,13 @@ def minus_gauge(folder: str) -> str:
     protocols = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")
     compared = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
     rows = {
-        row: [difference(compared.get((row, each))) for each in protocols] for row in table_of(folder, protocols).rows
+        row: [difference(compared.get((row, protocol))) for protocol in protocols]
+        for row in table_of(folder, protocols).rows
     }
     rows = {row: shown for row, shown in rows.items() if row not in ("gauge", *NORMALIZATIONS)}
     iterative = [
-        pair_of(seeds(f"{folder}/iterative", "gauge", each), seeds(folder, "gauge", each)) for each in protocols
+        pair_of(seeds(f"{folder}/iterative", "gauge", protocol), seeds(folder, "gauge", protocol))
+        for protocol in protocols
     ]
     rows["gauge on the iterative imputer"] = [difference(pair) for pair in iterative]
     lines = [f"| points above gauge | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
@@ -75,9 +77,9 @@ def imputation(folder: str) -> str:
     protocols = list(next(iter(values.values())))
     lines = [f"| imputer | | {' | '.join(protocols)} |", "|---" * (len(protocols) + 2) + "|"]
     for (imputer, key), columns in sorted(values.items(), key=lambda item: item[0][1]):
-        shown = [f"{mean(each):.2f}" for each in columns.values()]
+        shown = [f"{mean(numbers):.2f}" for numbers in columns.values()]
         if key == "categories_right":
-            shown = [f"{100 * mean(each):.1f} %" for each in columns.values()]
+            shown = [f"{100 * mean(numbers):.1f} %" for numbers in columns.values()]
         lines.append(f"| {imputer} | {key.replace('_', ' ')} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
@@ -107,8 +109,8 @@ def polymnist_methods() -> Table:
     signs = dict(ours.signs)
     against = {column: seeds("polymnist/cosine", "gauge", column) for column in PAPER_ETA}
     rows = [(row, column) for row in others.rows if row not in ours.rows for column in others.rows[row]]
-    found = [pair_of(seeds("polymnist/all", row, column), against[column]) for row, column in rows]
-    for pair in corrected([each for each in found if each is not None]):
+    compared = [pair_of(seeds("polymnist/all", row, column), against[column]) for row, column in rows]
+    for pair in corrected([pair for pair in compared if pair is not None]):
         if pair.p_corrected is not None and pair.p_corrected < CHANCE:
             signs[pair.row, pair.protocol] = "↑" if pair.mean > 0 else "↓"
     return replace(others, rows=others.rows | ours.rows, signs=signs)
@@ -119,7 +121,7 @@ def mst_methods() -> str:
     if not is_measured("mst/all"):
         return NOT_MEASURED
     shown = ("complete", "missing=svhn+text", "missing=mnist+text")
-    others, ours = (table_of(f"mst/{each}", shown, METHODS, paper=PUBLISHED["mst"]) for each in ("all", "long"))
+    others, ours = (table_of(f"mst/{run}", shown, METHODS, paper=PUBLISHED["mst"]) for run in ("all", "long"))
     return replace(others, rows=others.rows | ours.rows).markdown()
 
 
@@ -137,17 +139,20 @@ def published_selection() -> str:
     if not is_measured("polymnist/complete100"):
         return NOT_MEASURED
     folders, shown = ("polymnist/all", "polymnist/complete100"), PAPER_ETA[1:]
-    head = [f"{each}, {how}" for each in shown for how in ("all conditions", "complete data", "paper")]
+    head = [f"{protocol}, {how}" for protocol in shown for how in ("all conditions", "complete data", "paper")]
     lines = [f"| accuracy, % | kept epochs | {' | '.join(head)} |", "|---" * (len(head) + 2) + "|"]
     for row in cells("polymnist/complete100"):
         kept = [
-            ", ".join(f"{each.config['best']}" for each, _ in seeds(folder, row, "complete").values())
+            ", ".join(f"{result.config['best']}" for result, _ in seeds(folder, row, "complete").values())
             for folder in folders
         ]
         values = [
             f"{cell}"
-            for each in shown
-            for cell in (*(cells(folder)[row][each] for folder in folders), f"{PUBLISHED['polymnist'][row][each]:.2f}")
+            for protocol in shown
+            for cell in (
+                *(cells(folder)[row][protocol] for folder in folders),
+                f"{PUBLISHED['polymnist'][row][protocol]:.2f}",
+            )
         ]
         lines.append(f"| {row} | {' / '.join(kept)} | {' | '.join(values)} |")
     return "\n".join(lines) + "\n"
@@ -180,11 +185,15 @@ def scoring(
 ) -> str:
     """Gates from other scores: the metric, the difference to GAUGE seed by seed, and the paper's number."""
     compared = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
-    head = [f"{each} | minus gauge" for each in protocols] + [f"{each}, paper" for each in protocols[:1] if paper]
+    head = [f"{protocol} | minus gauge" for protocol in protocols] + [
+        f"{protocol}, paper" for protocol in protocols[:1] if paper
+    ]
     lines = [f"| scores | {' | '.join(head)} |", "|---" * (1 + 2 * len(protocols) + bool(paper)) + "|"]
     for row in rows:
-        shown = [f"{cells(folder)[row][each]} | {difference(compared.get((row, each)))}" for each in protocols]
-        shown += [f"{paper[row][each]:.2f}" for each in protocols[:1] if paper]
+        shown = [
+            f"{cells(folder)[row][protocol]} | {difference(compared.get((row, protocol)))}" for protocol in protocols
+        ]
+        shown += [f"{paper[row][protocol]:.2f}" for protocol in protocols[:1] if paper]
         lines.append(f"| {row} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 

@@ -30,7 +30,7 @@ def own_data() -> str:
 def when() -> str:
     """What to use for which data, with the numbers that say so."""
     records = _beside_rivals()
-    records = records[records["several"]].assign(auc=lambda each: 100 * each["auc"])
+    records = records[records["several"]].assign(auc=lambda frame: 100 * frame["auc"])
     auc = records.groupby(["model", "missing"])["auc"].mean()
     seconds = records.groupby("model")["cpu_seconds"].median()
     others = auc.drop("gauge").unstack("model")
@@ -38,13 +38,13 @@ def when() -> str:
     best = ", ".join(
         f"{value:.1f} {name}" for value, name in zip(others.max(axis=1), others.idxmax(axis=1), strict=True)
     )
-    found = mean(
-        each["separation_modalities"]["trust"]
-        for each in read_records("polymnist/trust", "audit.json")
-        if (each["variant"], each["protocol"]) == ("gauge_plus-trust", "swapped=0.2")
+    auc = mean(
+        record["separation_modalities"]["trust"]
+        for record in read_records("polymnist/trust", "audit.json")
+        if (record["variant"], record["protocol"]) == ("gauge_plus-trust", "swapped=0.2")
     )
     distilled, alone = (
-        100 * mean(each.value for each, _ in seeds("polymnist/unlabelled256", row, "eta=0.8").values())
+        100 * mean(result.value for result, _ in seeds("polymnist/unlabelled256", row, "eta=0.8").values())
         for row in ("gauge_plus:gauge_plus-distilled", "gauge_plus")
     )
     rows = {
@@ -63,7 +63,7 @@ def when() -> str:
         ),
         "evidence that may be wrong, not only missing": (
             "GAUGE+ with [learned trust](docs/trust.md)",
-            f"it finds swapped views of digits with an AUC of {found:.3f}",
+            f"it finds swapped views of digits with an AUC of {auc:.3f}",
         ),
         "few labels, and many samples without one": (
             "[`gauge_plus-distilled`](docs/trust.md#samples-without-a-label)",
@@ -84,8 +84,8 @@ def table_networks() -> str:
     records = pd.DataFrame(json.loads((STUDIES / "table_networks.json").read_text(encoding="utf-8")))
     lines = ["| cells blank | tables | network: AUC, % / log loss / CPU s | TabM | network better in AUC, log loss |"]
     lines.append("|---" * 5 + "|")
-    for rate, each in records.groupby("missing"):
-        pivot = each.pivot_table(index=["table", "seed"], columns="model", values=["auc", "log_loss", "cpu_seconds"])
+    for rate, group in records.groupby("missing"):
+        pivot = group.pivot_table(index=["table", "seed"], columns="model", values=["auc", "log_loss", "cpu_seconds"])
         auc, loss, cost = (pivot[key] for key in ("auc", "log_loss", "cpu_seconds"))
         shown = [
             f"{100 * auc[model].mean():.1f} / {loss[model].mean():.3f} / {cost[model].mean():.1f}"
@@ -100,7 +100,7 @@ def _beside_rivals() -> pd.DataFrame:
     """The fits of studies/tables.py that all models have, with scores; `several` is False for a single text or image."""
     records = pd.DataFrame(json.loads((STUDIES / "tables.json").read_text(encoding="utf-8")))
     for name in ("accuracy", "log_loss", "auc", "calibration_error"):
-        records[name] = [each[name] for each in records["plain"]]
+        records[name] = [plain[name] for plain in records["plain"]]
     records["tempered"] = [
         (tempered if isinstance(tempered, dict) else plain)["log_loss"]
         for tempered, plain in zip(records["tempered"], records["plain"], strict=True)
@@ -179,7 +179,7 @@ def _behind(records: pd.DataFrame) -> str:
         table, rate = cast("tuple[str, float]", key)
         others = records[(records["table"] == table) & (records["missing"] == rate) & (records["model"] != "gauge")]
         best = others.groupby("model")["auc"].mean().idxmax()
-        differences, errors = np.array([each[best] for each in part["auc_minus"]]).T
+        differences, errors = np.array([models[best] for models in part["auc_minus"]]).T
         mean, error = differences.mean(), (np.square(errors).sum()) ** 0.5 / len(errors)
         ahead += mean > 0
         if mean + 1.96 * error < -0.01:

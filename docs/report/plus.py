@@ -64,7 +64,7 @@ GOALS: dict[str, dict[str, float]] = {  # table of GAUGE+ -> protocol -> percent
     "plus-mst": {"complete": 99.9, "missing=mnist+text": 70},
     "plus-ham10000": {"complete": 90.5},
 }
-EASY = 99.5  # percent of the best other row, above which nobody can be ahead
+MAX_RIVAL_PERCENT = 99.5  # percent of the best other row, above which nobody can be ahead
 
 
 def plus_goals() -> str:
@@ -87,12 +87,12 @@ def plus_goals() -> str:
                 if pair.mean < 0 and pair.p_over_seeds is not None and (pair.p_corrected or 0) < 0.05
             ]
             ours, *others = (_percent(folder, row, protocol) for row, folder in rivals.items())
-            ahead += ours >= max(others) and max(others) < EASY
-            conditions += max(others) < EASY
+            ahead += ours >= max(others) and max(others) < MAX_RIVAL_PERCENT
+            conditions += max(others) < MAX_RIVAL_PERCENT
     shown = "; ".join(below) or "never"
     lines.append(f"| below no other row beyond chance | {shown} | {'no' if below else 'yes'} |")
     share = f"{ahead} of {conditions}"
-    highest = f"the highest mean in half of the conditions whose best other row is under {EASY} %"
+    highest = f"the highest mean in half of the conditions whose best other row is under {MAX_RIVAL_PERCENT} %"
     lines.append(f"| {highest} | {share} | {'yes' if 2 * ahead >= conditions else 'no'} |")
     return "\n".join(lines) + "\n"
 
@@ -105,8 +105,8 @@ def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) 
     """Expected calibration error in percent and log loss, means over the seeds."""
     lines = [f"| calibration error, % / log loss | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
     for row in rows:
-        measured = [[result for result, _ in seeds(folder, row, each).values()] for each in protocols]
-        means = [[mean(float(getattr(result, key)) for result in each) for key in CALIBRATION] for each in measured]
+        measured = [[result for result, _ in seeds(folder, row, protocol).values()] for protocol in protocols]
+        means = [[mean(float(getattr(result, key)) for result in group) for key in CALIBRATION] for group in measured]
         lines.append(f"| {row} | {' | '.join(f'{100 * error:.1f} / {loss:.3f}' for error, loss in means)} |")
     return "\n".join(lines) + "\n"
 

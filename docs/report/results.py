@@ -97,10 +97,10 @@ def results(folder: str) -> tuple[Result, ...]:
 
 def table_of(folder: str, protocols: tuple[str, ...], rows: Iterable[str] = NOT_SCORERS, **more: Any) -> Table:
     """Mean ± deviation over seeds, the best of each column in bold."""
-    found: dict[tuple[str, str], list[Result]] = {}
+    by_cell: dict[tuple[str, str], list[Result]] = {}
     for result in results(folder):
-        found.setdefault((str(result.row), result.protocol), []).append(result)
-    chosen = [each for row in rows for protocol in protocols for each in found.get((row, protocol), ())]
+        by_cell.setdefault((str(result.row), result.protocol), []).append(result)
+    chosen = [result for row in rows for protocol in protocols for result in by_cell.get((row, protocol), ())]
     return result_table(chosen, **more)
 
 
@@ -109,7 +109,7 @@ def accuracy(folder: str, protocols: tuple[str, ...]) -> str:
 
 
 def seeds(folder: str, row: str, protocol: str) -> dict[int, tuple[Result, None]]:
-    chosen = [each for each in results(folder) if str(each.row) == row and each.protocol == protocol]
+    chosen = [result for result in results(folder) if str(result.row) == row and result.protocol == protocol]
     return {result.seed: (result, None) for result in chosen}
 
 
@@ -118,9 +118,9 @@ def beside(folders: Mapping[str, str], protocols: tuple[str, ...], tested: tuple
     are `tested` (all by default); p values are corrected by Holm over the rows of one condition."""
     first, *others = folders
     tables = [table_of(folder, protocols, (row,)) for row, folder in folders.items()]
-    table = replace(tables[0], rows={row: cells for each in tables for row, cells in each.rows.items()})
+    table = replace(tables[0], rows={row: cells for part in tables for row, cells in part.rows.items()})
     tested = tested or protocols
-    columns = [minus_each(folders, first, each) for each in tested]
+    columns = [minus_each(folders, first, protocol) for protocol in tested]
     lines = [f"| points, {first} minus | {' | '.join(tested)} |", "|---" * (len(tested) + 1) + "|"]
     lines += [f"| {row} | {' | '.join(difference(column.get(row)) for column in columns)} |" for row in others]
     return table.markdown() + "\n" + "\n".join(lines) + "\n"
@@ -141,13 +141,13 @@ def minus_each(folders: Mapping[str, str], first: str, protocol: str) -> dict[st
 
 def measured(folders: Mapping[str, str]) -> dict[str, str]:
     """The rows that their folders have results of."""
-    there = {
-        (str(each.row), folder)
+    available = {
+        (str(result.row), folder)
         for folder in set(folders.values())
         if (ROOT / "results" / folder / "results.json").exists()
-        for each in results(folder)
+        for result in results(folder)
     }
-    return {row: folder for row, folder in folders.items() if (row, folder) in there}
+    return {row: folder for row, folder in folders.items() if (row, folder) in available}
 
 
 @cache
@@ -195,7 +195,7 @@ def whole(
         return NOT_MEASURED
     rows = tuple(dict.fromkeys((*ROWS, *cells(folder))))
     parts = [table_of(folder, protocols, rows).markdown()]
-    return "\n".join([*parts, *(differences(folder, each, references, rows) for each in tested)])
+    return "\n".join([*parts, *(differences(folder, protocol, references, rows) for protocol in tested)])
 
 
 def imputers(folder: str, other: str, protocols: tuple[str, ...]) -> str:
@@ -205,8 +205,8 @@ def imputers(folder: str, other: str, protocols: tuple[str, ...]) -> str:
     lines = [f"| points, {folder} minus {other} | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
     for row in cells(other):
         if row in cells(folder):
-            found = [pair_of(seeds(folder, row, each), seeds(other, row, each)) for each in protocols]
-            lines.append(f"| {row} | {' | '.join(map(difference, found))} |")
+            compared = [pair_of(seeds(folder, row, protocol), seeds(other, row, protocol)) for protocol in protocols]
+            lines.append(f"| {row} | {' | '.join(map(difference, compared))} |")
     return "\n".join(lines) + "\n"
 
 

@@ -75,7 +75,7 @@ def trust_goals() -> str:
     names = ("polymnist", "leaf99", "ham10000", "celeba_table")
     audits = trust_records(*(f"{name}/trust" for name in names))
     swapped, views = ("polymnist", "gauge_plus-trust", WRONG[0]), ("polymnist", "gauge_plus-trust-imputed", "eta=0.8")
-    found: dict[str, tuple[float | None, float]] = {
+    measured: dict[str, tuple[float | None, float]] = {
         "AUC, imputed views": (_mean_of(audits.get(views), "separation", "trust"), 0.88),
         f"AUC, views at {WRONG[0]}": (_mean_of(audits.get(swapped), "separation_modalities", "trust"), 0.90),
         f"calibration error, observed units at {WRONG[0]}": (
@@ -86,8 +86,8 @@ def trust_goals() -> str:
     }
     for name in names[1:]:
         records = audits.get((name, "gauge_plus-trust-imputed", "gamma=0.5"))
-        found[f"AUC, imputed cells of {name} at gamma=0.5"] = _mean_of(records, "separation_cells", "trust"), 0.75
-    for name, (value, limit) in found.items():
+        measured[f"AUC, imputed cells of {name} at gamma=0.5"] = _mean_of(records, "separation_cells", "trust"), 0.75
+    for name, (value, limit) in measured.items():
         goal = f"{name}: at {'least' if limit > 0 else 'most'} {abs(limit):.2f}"
         shown = "–" if value is None else f"{value:.3f}"
         verdict = (
@@ -108,7 +108,7 @@ def _mean_of(records: list[dict] | None, kind: str, name: str) -> float | None:
     """The mean over audits of an AUC, or of a calibration error."""
     if not records:
         return None
-    values = [each[kind][name] for each in records]
+    values = [record[kind][name] for record in records]
     return mean(value["ece"] if isinstance(value, dict) else value for value in values)
 
 
@@ -134,8 +134,8 @@ def trust_records(*folders: str) -> dict[tuple[str, str, str], list[dict]]:
     audits: dict[tuple[str, str, str], list[dict]] = {}
     for folder in folders:
         if (ROOT / "results" / folder / "audit.json").exists():
-            for each in read_records(folder, "audit.json"):
-                audits.setdefault((each["benchmark"], each["variant"], each["protocol"]), []).append(each)
+            for record in read_records(folder, "audit.json"):
+                audits.setdefault((record["benchmark"], record["variant"], record["protocol"]), []).append(record)
     return audits
 
 
@@ -151,17 +151,19 @@ def draw_trust(path: Path) -> None:
         figure = Figure(figsize=(9.4, 4.2), layout="constrained")
         roc, reliability = figure.subplots(1, 2)
         for (name, (records, kind)), colour in zip(audits.items(), ("#0068a3", "#b34a00"), strict=True):
-            curves = [each["curves"][kind] for each in records if each.get("curves", {}).get(kind)]
+            curves = [record["curves"][kind] for record in records if record.get("curves", {}).get(kind)]
             for value, shown, style in (("trust", "trust", "-"), ("gate", "the paper's gate", "--")):
                 if curves:
-                    points = np.mean([each[value] for each in curves], 0)
+                    points = np.mean([curve[value] for curve in curves], 0)
                     rates = np.linspace(0, 1, len(points))
                     roc.plot(rates, points, style, color=colour, label=f"{shown}, {name}")
-            bins = np.array([row for each in records for row in each["calibration"].get(kind, {"bins": []})["bins"]])
+            bins = np.array(
+                [row for record in records for row in record["calibration"].get(kind, {"bins": []})["bins"]]
+            )
             if len(bins):
                 tenth = np.minimum((10 * bins[:, 0]).astype(int), 9)
                 means = [
-                    np.average(bins[tenth == each], axis=0, weights=bins[tenth == each][:, 2]) for each in set(tenth)
+                    np.average(bins[tenth == index], axis=0, weights=bins[tenth == index][:, 2]) for index in set(tenth)
                 ]
                 reliability.plot(*np.array(means)[:, :2].T, "o-", color=colour, label=name)
         for axes in (roc, reliability):

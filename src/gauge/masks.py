@@ -239,7 +239,7 @@ class UpTo:
     def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
         share = self.rate * uniform(derive(key, "share"), 1)
         draws = {name: uniform(derive(key, name), features or 1) for name, features in feature_counts.items()}
-        kept = {name: each >= share for name, each in draws.items()}
+        kept = {name: draw >= share for name, draw in draws.items()}
         return {name: kept[name][:, 0] if features is None else kept[name] for name, features in feature_counts.items()}
 
 
@@ -295,7 +295,7 @@ Protocol = (
     | Corrupted
 )
 
-PLAIN: dict[str, Protocol] = {str(each): each for each in (Complete(), AnyModalities(), AnyCells())}
+PLAIN: dict[str, Protocol] = {str(protocol): protocol for protocol in (Complete(), AnyModalities(), AnyCells())}
 RATED: dict[str, Callable[[float], Protocol]] = {"eta": RandomModalities, "every": EverySubset, "gamma": RandomCells}
 CORRUPTIONS = tuple(vars(Corruption()))
 RATED |= {"gamma-per-sample": partial(RandomCells, per_sample=True), "up-to": UpTo}
@@ -308,7 +308,7 @@ def passes(protocol: Protocol, feature_counts: FeatureCounts) -> tuple[Protocol,
     ['missing=image', 'missing=text']
     """
     if isinstance(protocol, Corrupted):
-        return tuple(Corrupted(each, protocol.corruption) for each in passes(protocol.protocol, feature_counts))
+        return tuple(Corrupted(single, protocol.corruption) for single in passes(protocol.protocol, feature_counts))
     if not isinstance(protocol, EverySubset):
         return (protocol,)
     protocol.keep(feature_counts, torch.zeros(1, dtype=torch.long))  # checks the rate

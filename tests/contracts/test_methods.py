@@ -38,7 +38,7 @@ MEAN = {"imputer": "mean", "imputer_options": {}}
 TEXT = mst.BENCHMARK.imputer_options | CODERS
 WORDS = mst.BENCHMARK.modalities | {"mnist": replace(mst.BENCHMARK.modalities["mnist"], options={"hidden": 8})}
 PAIRS = dict.fromkeys(polysum.VIEWS, IMAGE)
-LEAF99 = replace(leaf99.BENCHMARK, **SIZES, **TABLE | MEAN, num_classes=3)
+LEAF99 = replace(leaf99.BENCHMARK, **TABLE | MEAN | SIZES, num_classes=3)
 OTHERS = {
     "image-and-table": LEAF99,
     "images-and-text": replace(mst.BENCHMARK, **SIZES, modalities=WORDS, imputer_options=TEXT),

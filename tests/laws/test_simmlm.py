@@ -128,6 +128,6 @@ def test_a_step_encodes_every_modality_once(batch):
 def test_the_pretrained_variant_starts_from_the_classifiers_of_late_fusion():
     stage = last_stage(polymnist5k.BENCHMARK, "simmlm", "simmlm-pretrained", 1)
     (need,) = stage.needs
-    assert need.identity == last_stage(polymnist5k.BENCHMARK, "late_fusion", "late_fusion", 1).identity
+    assert need.identity == last_stage(polymnist5k.BENCHMARK, "late_fusion", "equal-votes", 1).identity
     experts = LateFusion({"signal": Mlp((7,), 8), "other": Mlp((7,), 8)}, 10)
     assert stage.make(helpers.zeros(polymnist5k.BENCHMARK), experts, **stage.arguments).experts is experts

@@ -196,7 +196,7 @@ def test_calibration_makes_trust_as_high_as_units_are_right():
     head, right = TrustHead(8, heads=2), (torch.rand(4000, 2, generator=torch.Generator().manual_seed(0)) < 0.6).float()
     imputed = torch.tensor([[False, True]]).expand(4000, 2)
     overconfident = torch.where(right.roll(1, 0) > 0, 0.99, 0.9)
-    head.calibrate(overconfident, right, torch.ones(4000, 2).bool(), imputed)
+    head.calibrate(overconfident.flatten(), right.flatten(), imputed.flatten())
     for group in (0, 1):
         logits = torch.logit(overconfident[:, group])
         assert torch.sigmoid(head.scale[group] * logits + head.shift[group]).mean() == pytest.approx(0.6, abs=0.03)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
 from gauge.cli.main import app
-from gauge.model.encoders._pretrained import AT_ONCE, PretrainedGrid, PretrainedTokens
+from gauge.model.encoders._pretrained import MAX_BATCH, PretrainedGrid, PretrainedTokens
 from gauge.tabular.table.columns import ReadOptions
 from gauge.tabular.table.columns.text import PretrainedText
 from gauge.tabular.table.pretrained import Pretrained
@@ -197,9 +197,9 @@ def test_networks_with_feature_maps_are_averaged_to_the_same_grid(tmp_path):
     model = Pretrained.for_images(str(tmp_path))
     assert (model.side, model.mean) == (224, (0.5, 0.5, 0.5))
     encoder = PretrainedGrid(model.network(weights=True), 72)
-    many = torch.rand(1, 3, 72, 72).expand(AT_ONCE + 1, -1, -1, -1)
-    units = encoder(many, torch.ones(AT_ONCE + 1).bool())
-    assert units.shape == (AT_ONCE + 1, 16, 24)
+    many = torch.rand(1, 3, 72, 72).expand(MAX_BATCH + 1, -1, -1, -1)
+    units = encoder(many, torch.ones(MAX_BATCH + 1).bool())
+    assert units.shape == (MAX_BATCH + 1, 16, 24)
     assert torch.allclose(units[0], units[-1], atol=1e-5)
     assert encoder.width == 24
 

@@ -117,7 +117,7 @@ def compare(
         except TimeIsUpError:
             stopped = True
             ready = runner.workspace(on_epoch)
-            made = [pair for each in possible for pair in ready.finished(ready.job(each), protocols)]
+            made = [pair for experiment in possible for pair in ready.finished(ready.job(experiment), protocols)]
     if made:
         new = {result.cell for result, _ in made}
         earlier: list[tuple[Result, Path | None]] = [(result, None) for result in kept if result.cell not in new]

@@ -123,7 +123,9 @@ def list_components(
 ) -> None:
     """List all benchmarks, methods, imputers, encoders and scorers."""
     kinds = {kind: pick(registry.KINDS, kind, "kind of component")} if kind else registry.KINDS
-    listed = {title: {name: each.describe(name) for name in each.names()} for title, each in kinds.items()}
+    listed = {
+        title: {name: components.describe(name) for name in components.names()} for title, components in kinds.items()
+    }
     if as_json:
         print(json.dumps(listed, indent=2))
         return

@@ -111,8 +111,8 @@ def audit(
     if as_json:
         print(json.dumps(_records(job, audits), indent=2))
         return
-    for each in audits:
-        print("\n".join(each.lines()), end="\n\n")
+    for findings in audits:
+        print("\n".join(findings.lines()), end="\n\n")
 
 
 def audits_of(model: Path, protocol: list[str], samples: int | None, device: str | None) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def _records(job: "Job", audits: "list[Audit]") -> list[dict[str, Any]]:
 
     origin = job.experiment.model_dump(mode="json", exclude={"data"}, exclude_unset=True)
     origin |= {"commit": commit(), "hardware": hardware(job.test.device), "fingerprint": job.test.fingerprint}
-    return [origin | asdict(each) for each in audits]
+    return [origin | asdict(findings) for findings in audits]
 
 
 def _audited(
@@ -136,7 +136,7 @@ def _audited(
 
     with progress() as on_epoch:
         workspace, job, method = _gated(model, device, on_epoch)
-        protocols, judge = protocol or [str(each) for each in job.benchmark.protocols], None
+        protocols, judge = protocol or [str(chosen) for chosen in job.benchmark.protocols], None
         if method.imputer is not None and any(_hides_modalities(job.test, text) for text in protocols):
             single = {"method": "late_fusion", "variant": "equal-votes", "seed": 0}
             experts, _ = workspace.method(workspace.job(job.experiment.model_copy(update=single)))
@@ -182,7 +182,7 @@ def gates(
 
     _, job, method = _gated(model, device)
     test, benchmark = job.test, job.benchmark
-    names = unit_names(method.encoder, {name: each.columns for name, each in benchmark.modalities.items()})
+    names = unit_names(method.encoder, {name: modality.columns for name, modality in benchmark.modalities.items()})
     chosen = torch.tensor(sample or [0])
     if int(chosen.max()) >= len(test):
         raise ValueError(f"there is no test sample {int(chosen.max())}; {benchmark.name} has 0 to {len(test) - 1}")

@@ -142,8 +142,8 @@ def _blur(image: Tensor, sigma: Tensor) -> Tensor:
     distance = torch.arange(-reach, reach + 1, device=image.device)
     kernel = (-0.5 * (distance / sigma).square()).softmax(-1).repeat_interleave(3, 0)
     flat = F.pad(image, (reach,) * 4, mode="reflect").flatten(0, 1)[None]
-    for each in (kernel, kernel.mT):
-        flat = F.conv2d(flat, each, groups=len(kernel))
+    for weight in (kernel, kernel.mT):
+        flat = F.conv2d(flat, weight, groups=len(kernel))
     return flat.view_as(image)
 
 

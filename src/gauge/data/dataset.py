@@ -74,7 +74,7 @@ class Dataset:
     @property
     def resident(self) -> bool:
         """Whether inputs and flags are on the device where batches are made."""
-        return all(each.device == self.device for each in (*self.inputs.values(), *self.observed.values()))
+        return all(tensor.device == self.device for tensor in (*self.inputs.values(), *self.observed.values()))
 
     @property
     def feature_counts(self) -> FeatureCounts:
@@ -127,10 +127,10 @@ class Dataset:
 
     def _at(self, values: Tensor, *index: Tensor) -> Tensor:
         """The entries at `index`, on the device where batches are made."""
-        found = values[tuple(each.to(values.device) for each in index)]
-        if found.device == self.device:
-            return found
-        return (found.pin_memory() if self.device.type == "cuda" else found).to(self.device, non_blocking=True)
+        entries = values[tuple(rows.to(values.device) for rows in index)]
+        if entries.device == self.device:
+            return entries
+        return (entries.pin_memory() if self.device.type == "cuda" else entries).to(self.device, non_blocking=True)
 
     @cached_property
     def spreads(self) -> dict[str, Tensor]:

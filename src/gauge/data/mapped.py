@@ -14,7 +14,7 @@ from torch import Tensor
 from gauge.data.dataset import Dataset
 from gauge.data.files import write_text
 
-ABOUT = "dataset.json"
+METADATA_FILE = "dataset.json"
 
 
 def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
@@ -30,21 +30,21 @@ def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"), ExitStack() as files:
-        if (folder / ABOUT).exists():
+        if (folder / METADATA_FILE).exists():
             return
-        about: dict[str, Any] = {}
+        metadata: dict[str, Any] = {}
         rows = 0
         for part in parts:
             tensors = _tensors(part)
-            forms = [[*name, str(each.dtype), list(each.shape[1:])] for name, each in tensors.items()]
-            if about and forms != about["tensors"]:
-                first, other = next(pair for pair in zip_longest(about["tensors"], forms) if pair[0] != pair[1])
+            forms = [[*name, str(tensor.dtype), list(tensor.shape[1:])] for name, tensor in tensors.items()]
+            if metadata and forms != metadata["tensors"]:
+                first, other = next(pair for pair in zip_longest(metadata["tensors"], forms) if pair[0] != pair[1])
                 raise ValueError(
                     f"all parts of a dataset have the same tensors in one order, but where the first part has "
                     f"{_form(first)}, the one that starts with row {rows} has {_form(other)}; make them alike"
                 )
-            if not about:
-                about = {"split": part.split, "note": part.note, "tensors": forms}
+            if not metadata:
+                metadata = {"split": part.split, "note": part.note, "tensors": forms}
                 opened = [files.enter_context(_file(folder, number).open("wb")) for number in range(len(forms))]
             for file, tensor in zip(opened, tensors.values(), strict=True):
                 file.write(tensor.contiguous().cpu().numpy().data)
@@ -53,23 +53,23 @@ def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
             raise ValueError("a dataset needs rows, but there are no parts; give at least one")
         for file in opened:
             file.flush()
-        write_text(folder / ABOUT, json.dumps(about | {"rows": rows}) + "\n")
+        write_text(folder / METADATA_FILE, json.dumps(metadata | {"rows": rows}) + "\n")
 
 
 def read_dataset(folder: Path, device: torch.device | str = "cpu") -> Dataset:
     """The split that `write_dataset` wrote; its batches are made on the device."""
-    path = folder / ABOUT
+    path = folder / METADATA_FILE
     if not path.is_file():
-        raise ValueError(f"{folder} holds no dataset (it has no {ABOUT}); write one with write_dataset")
-    about = json.loads(path.read_text(encoding="utf-8"))
+        raise ValueError(f"{folder} holds no dataset (it has no {METADATA_FILE}); write one with write_dataset")
+    metadata = json.loads(path.read_text(encoding="utf-8"))
     parts: dict[str, dict[str, Tensor]] = {"inputs": {}, "observed": {}, "rows": {}}
-    for number, (kind, name, dtype, shape) in enumerate(about["tensors"]):
-        size = torch.Size([about["rows"], *shape])
+    for number, (kind, name, dtype, shape) in enumerate(metadata["tensors"]):
+        size = torch.Size([metadata["rows"], *shape])
         form = {"size": size.numel(), "dtype": getattr(torch, dtype.removeprefix("torch."))}
         parts[kind][name] = torch.from_file(str(_file(folder, number)), shared=False, **form).reshape(size)
-    rows = {name: each.to(device) for name, each in parts["rows"].items()}
+    rows = {name: tensor.to(device) for name, tensor in parts["rows"].items()}
     labels, groups = rows["labels"], rows.get("groups")
-    return Dataset(about["split"], parts["inputs"], labels, parts["observed"], about["note"], groups, mapped=True)
+    return Dataset(metadata["split"], parts["inputs"], labels, parts["observed"], metadata["note"], groups, mapped=True)
 
 
 def _file(folder: Path, number: int) -> Path:

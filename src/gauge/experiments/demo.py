@@ -32,7 +32,7 @@ ROWS = {
     Row("gauge_plus", "gauge_plus"): "GAUGE+",
 }
 CURVE = {"complete": 0.0, "eta=0.2": 0.2, "eta=0.4": 0.4, "eta=0.6": 0.6, "eta=0.8": 0.8}
-SHOWN = {"complete": "η = 0", "eta=0.6": "η = 0.6", "eta=0.8": "η = 0.8"}
+PROTOCOL_TITLES = {"complete": "η = 0", "eta=0.6": "η = 0.6", "eta=0.8": "η = 0.8"}
 HARDEST = "eta=0.8"
 SAMPLES = 5
 
@@ -74,16 +74,21 @@ def run(
 
     def estimates(row: Row, protocols: Iterable[str]) -> tuple[Estimate, ...]:
         results = (finished[row][protocol][0] for protocol in protocols)
-        return tuple((100 * each.value, 100 * each.interval[0], 100 * each.interval[1]) for each in results)
+        return tuple((100 * result.value, 100 * result.interval[0], 100 * result.interval[1]) for result in results)
 
     report = Report(
         title="Which evidence was trusted?",
         lead="Five views show the same digit in different handwriting, each on its own photo. Some views are missing "
         "(η is their share). The imputer borrows them from the training sample that is most similar, sometimes another "
         "digit, and GAUGE decides unit by unit how far to trust what it sees.",
-        columns=tuple(SHOWN.values()),
+        columns=tuple(PROTOCOL_TITLES.values()),
         rows=tuple(
-            page.Row(name, plan_of(row.method).variants[row.variant].note, estimates(row, SHOWN), featured=row == GAUGE)
+            page.Row(
+                name,
+                plan_of(row.method).variants[row.variant].note,
+                estimates(row, PROTOCOL_TITLES),
+                featured=row == GAUGE,
+            )
             for row, name in ROWS.items()
         ),
         curves=Curves(
@@ -102,7 +107,7 @@ def run(
         },
     )
     write_text(out / "report.html", render_report(report))
-    table = result_table([finished[row][protocol][0] for row in ROWS for protocol in SHOWN])
+    table = result_table([finished[row][protocol][0] for row in ROWS for protocol in PROTOCOL_TITLES])
     return table.markdown(), verdict, out / "report.html"
 
 

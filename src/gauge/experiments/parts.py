@@ -87,7 +87,7 @@ class Parts:
     def vector_encoders(self, width: int) -> dict[str, Encoder]:
         """The units of a modality without an encoder for a vector are projected to one."""
         encoders = {name: part.build(width) for name, part in self.vectors.items()}
-        return {name: each if each.units == 1 else AsVector(each) for name, each in encoders.items()}
+        return {name: encoder if encoder.units == 1 else AsVector(encoder) for name, encoder in encoders.items()}
 
 
 def imputer_stage(benchmark: Benchmark) -> Stage:

@@ -154,15 +154,15 @@ def _estimate(experiments: Sequence[Experiment], results: Path) -> Estimate | No
     if not measured:
         return None
     machine, _ = Counter(map(_machine, measured)).most_common(1)[0]
-    there = [each for each in measured if _machine(each) == machine]
-    rows = max(each.config["train_rows"] for each in there)
+    comparable = [result for result in measured if _machine(result) == machine]
+    rows = max(result.config["train_rows"] for result in comparable)
     epochs = {
         (stage.identity, benchmark.division("train")): stage.settings.epochs
-        for each in experiments
-        for benchmark in [each.configured()]
-        for stage in each.stage(benchmark).all()
+        for experiment in experiments
+        for benchmark in [experiment.configured()]
+        for stage in experiment.stage(benchmark).all()
     }
-    seconds = sum(epochs.values()) * rows / mean(training_speed(there).values())
+    seconds = sum(epochs.values()) * rows / mean(training_speed(comparable).values())
     return Estimate(seconds / 60, machine)
 
 

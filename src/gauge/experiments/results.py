@@ -104,7 +104,7 @@ def training_speed(results: Sequence[Result]) -> dict[str, float]:
     for config, row in {result.config["stage"]: (result.config, str(result.row)) for result in results}.values():
         if config["train_seconds"] and "train_rows" in config:
             speeds.setdefault(row, []).append(config["epochs"] * config["train_rows"] / config["train_seconds"])
-    return {row: sum(each) / len(each) for row, each in speeds.items()}
+    return {row: sum(values) / len(values) for row, values in speeds.items()}
 
 
 def result_name(of: Result | Experiment, protocol: str, stage: str) -> str:

@@ -49,9 +49,9 @@ class Job:
     def checked(self, protocols: Sequence[str | Protocol] = ()) -> tuple[Protocol, ...]:
         """The protocols, by default the benchmark's. One that does not fit the data is an error, as it is in the settings of
         a stage."""
-        chosen = tuple(parse_protocol(str(each)) for each in protocols or self.benchmark.protocols)
+        chosen = tuple(parse_protocol(str(protocol)) for protocol in protocols or self.benchmark.protocols)
         settings = [stage.settings for stage in self.stage.all()]
-        for protocol in {*chosen, *(each for one in settings for each in (one.masks, *one.selection))}:
+        for protocol in {*chosen, *(used for one in settings for used in (one.masks, *one.selection))}:
             protocol.keep(self.test.feature_counts, torch.zeros(1, dtype=torch.long))
         return chosen
 

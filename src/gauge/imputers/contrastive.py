@@ -70,9 +70,9 @@ class Contrastive(Imputer):
     ) -> Self:
         """`width` is that of the shared space, `channels` those of the convolutions."""
         rows = draw_donors(train, donors, seed)
-        flags = {name: each[rows] for name, each in train.observed.items()}
+        flags = {name: flags[rows] for name, flags in train.observed.items()}
         encoders = {name: _encoder(shape, width, channels) for name, shape in train.shapes.items()}
-        values = {name: each[rows] for name, each in train.inputs.items()}
+        values = {name: tensor[rows] for name, tensor in train.inputs.items()}
         imputer = cls(encoders, values, flags, width, rows).to(train.device)
         imputer.end_epoch()
         return imputer

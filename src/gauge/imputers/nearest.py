@@ -55,15 +55,15 @@ class Nearest(Imputer):
     def copied(self, batch: Batch) -> dict[str, Int[Tensor, "b"]]:
         whole = [name for name in self.modalities if batch.observed[name].ndim == 1]
         distances = list(self._distances(batch))
-        return {name: torch.cat([self._nearest(name, each)[:, 0] for each in distances]) for name in whole}
+        return {name: torch.cat([self._nearest(name, part)[:, 0] for part in distances]) for name in whole}
 
     def complete(self, batch: Batch) -> Batch:
-        parts = [{name: self._borrow(name, each) for name in self.modalities} for each in self._distances(batch)]
+        parts = [{name: self._borrow(name, part) for name in self.modalities} for part in self._distances(batch)]
         return batch.filled({name: torch.cat([part[name] for part in parts]) for name in self.modalities})
 
     def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
         """The distance of the nearest donor, the same for all modalities of a sample."""
-        nearest = torch.cat([each.amin(1) for each in self._distances(batch)]).sqrt().clamp_max(FARTHEST)
+        nearest = torch.cat([part.amin(1) for part in self._distances(batch)]).sqrt().clamp_max(FARTHEST)
         return dict.fromkeys(self.modalities, nearest)
 
     def _distances(self, batch: Batch) -> Iterator[Tensor]:

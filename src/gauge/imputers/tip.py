@@ -112,7 +112,7 @@ class TIP(Imputer):
     ) -> Self:
         """`table` and `image` need no names if the data has one of each. Columns are numeric unless `cardinalities` gives
         their number of categories. The other options are the fields of `Sizes` and `Pretraining`."""
-        sizes = {each.name: options.pop(each.name) for each in fields(Sizes) if each.name in options}
+        sizes = {field.name: options.pop(field.name) for field in fields(Sizes) if field.name in options}
         roles = _roles(train, table, image)
         _check_images(train.observed[roles.image], roles.image, torch.arange(len(train), device=train.device))
         columns, pretraining = check_columns(roles.shapes[roles.table], cardinalities), Pretraining(**options)

@@ -13,7 +13,8 @@ from gauge.model.combination import Combination
 from gauge.randomness import sample_keys
 from gauge.types import Batch
 
-MASKS, ROWS = 16, 4096  # masks of each validation sample that the weights are learned from, and samples at most
+MASKS_PER_SAMPLE = 16  # masks under which weights are learned from a validation sample
+MAX_SAMPLES = 4096  # validation samples that weights are learned from
 SOUND = Corruption()
 
 
@@ -37,7 +38,7 @@ def head_answers(logits: Float[Tensor, "b m k"], batch: Batch, corrupt: Corrupti
 
 def number_of_samples(train: Dataset, val: Dataset) -> int:
     """The validation samples to learn weights from: no more than training samples, so that few labels are few in all."""
-    return min(len(val), len(train), ROWS)
+    return min(len(val), len(train), MAX_SAMPLES)
 
 
 def masked_samples(val: Dataset, rows: int, *, modalities: bool = True, corrupt: Corruption = SOUND) -> Iterator[Batch]:
@@ -45,7 +46,7 @@ def masked_samples(val: Dataset, rows: int, *, modalities: bool = True, corrupt:
     any share of its cells."""
     protocols: list[Protocol] = [AnyModalities()] if modalities else []
     protocols += [AnyCells()] if any(val.feature_counts.values()) else []
-    for number in range(MASKS):
+    for number in range(MASKS_PER_SAMPLE):
         for index in torch.arange(rows, device=val.device).split(512):
             key = sample_keys(index, number, "combination")
             draws = [protocol.keep(val.feature_counts, key) for protocol in protocols]

@@ -153,7 +153,8 @@ class GaugePlus(Method):
             reading = self.read(batch)
             trusted = self.gauge.decide(reading).trust
             assert trusted is not None
-            parts.append((trusted, *known_rightness(self.encoder, batch, reading), ~reading.units.observed))
+            right, known = known_rightness(self.encoder, batch, reading)
+            parts.append((trusted[known], right[known], ~reading.units.observed[known]))
         trust.calibrate(*map(torch.cat, zip(*parts, strict=True)))
 
     def _masked(self, val: Dataset, rows: int) -> Iterator[Batch]:

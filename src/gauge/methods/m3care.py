@@ -99,7 +99,7 @@ class M3Care(Method):
         self, states: Float[Tensor, "b m c"], projected: Float[Tensor, "b m c"], available: Bool[Tensor, "b m"]
     ) -> Float[Tensor, "m b b"]:
         """The similarity of any two samples in each modality, from 0 to 1."""
-        normed = [self.batch_norm(x) for each in (projected, states) for x in each.unbind(1)]
+        normed = [self.batch_norm(x) for vectors in (projected, states) for x in vectors.unbind(1)]
         pairs = ~torch.eye(len(states), dtype=torch.bool, device=states.device).expand(states.shape[1], -1, -1)
         if not self.faithful:
             pairs = pairs & available.T[:, :, None] & available.T[:, None, :]

@@ -14,7 +14,7 @@ from gauge.masks import draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
 from gauge.methods.mtl import subset_code
 from gauge.model.backbones.transformer import Transformer
-from gauge.model.gates import FEW_UNITS
+from gauge.model.gates import MAX_RAW_UNITS
 from gauge.model.network import Network
 from gauge.model.nn.attention import small_parameter
 from gauge.model.units import UnitEncoder
@@ -23,7 +23,7 @@ from gauge.types import Batch, Method, Prediction, Units, UnsupportedError
 __all__ = ["MAP"]
 
 LENGTHS = {33: 8, 91: 16}  # prompts by the number of units: DVM's, then CAD's and Infarction's
-FEW, MANY = 4, 12  # for all others: up to FEW_UNITS units (MST, CelebA), and more (PolyMNIST)
+SHORT_PROMPT, LONG_PROMPT = 4, 12  # for all others: up to MAX_RAW_UNITS units (MST, CelebA), and more (PolyMNIST)
 FILLING = 1.0  # content of missing units, like the all-ones image of the original
 
 
@@ -35,7 +35,7 @@ def prompt_length(units: int) -> int:
     >>> [prompt_length(units) for units in (2, 3, 20, 33, 91)]
     [4, 4, 12, 8, 16]
     """
-    return LENGTHS.get(units, MANY if units > FEW_UNITS else FEW)
+    return LENGTHS.get(units, LONG_PROMPT if units > MAX_RAW_UNITS else SHORT_PROMPT)
 
 
 class MAP(Method):

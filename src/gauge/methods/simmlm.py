@@ -65,7 +65,7 @@ class SimMLM(Method):
         assert batch.labels is not None
         outputs = self.experts.read(batch)
         visible = draw_pairs(batch.key, self.pairs, outputs.available)
-        logits = torch.stack([self.mix(outputs, each) for each in visible.unbind(1)])
+        logits = torch.stack([self.mix(outputs, subset) for subset in visible.unbind(1)])
         costs = F.cross_entropy(logits.flatten(0, 1), batch.labels.repeat(2), reduction="none").unflatten(0, (2, -1))
         return {"task": costs.mean(), "ranking": RANKING * ranking(costs[0], costs[1])}
 

@@ -1,5 +1,6 @@
 """Evidence scores in captum's interface: `TaylorEvidence(model).attribute(inputs, target=...)` (Eqs. 2 and 4)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from gauge.model.scoring.taylor import taylor_evidence
 from gauge.types import Classifier
 
 
-class _Attribution:
+class _Attribution(ABC):
     """`forward_func` maps tokens [b, n, c] to logits [b, k], such as the part of a model that follows its embeddings."""
 
     def __init__(self, forward_func: Callable[..., Tensor]) -> None:
@@ -33,6 +34,21 @@ class _Attribution:
 
         return classify
 
+    def attribute(
+        self,
+        inputs: Float[Tensor, "b n c"],
+        baselines: Tensor | None = None,
+        target: int | Tensor | None = None,
+        additional_forward_args: Any = None,
+        **options: Any,
+    ) -> Float[Tensor, "b n"]:
+        """The score of every token for `target` (the predicted class by default). `baselines` replace tokens, zero by
+        default; tensors in `additional_forward_args` have one row for each sample."""
+        return self._scores(self._classifier(inputs, target, additional_forward_args), inputs, baselines, **options)
+
+    @abstractmethod
+    def _scores(self, classifier: Classifier, tokens: Tensor, reference: Tensor | None) -> Tensor: ...
+
 
 class TaylorEvidence(_Attribution):
     """The first-order effect of replacing each token, without cancellation: the absolute values of captum's
@@ -43,31 +59,20 @@ class TaylorEvidence(_Attribution):
     tensor([[1., 2.]])
     """
 
-    def attribute(
-        self,
-        inputs: Float[Tensor, "b n c"],
-        baselines: Tensor | None = None,
-        target: int | Tensor | None = None,
-        additional_forward_args: Any = None,
-    ) -> Float[Tensor, "b n"]:
-        """The score of every token for `target` (the predicted class by default). `baselines` replace tokens, zero by
-        default; tensors in `additional_forward_args` have one row for each sample."""
-        return taylor_evidence(
-            self._classifier(inputs, target, additional_forward_args), inputs, reference=baselines
-        ).scores
+    def _scores(self, classifier: Classifier, tokens: Tensor, reference: Tensor | None) -> Tensor:
+        return taylor_evidence(classifier, tokens, reference=reference).scores
 
 
 class ExactEffects(_Attribution):
-    """The signed effect of replacing each token, one forward pass for each: captum's `FeatureAblation` of whole tokens."""
+    """The signed effect of replacing each token, one forward pass for each: captum's `FeatureAblation` of whole tokens.
+    The score is the logit of the target minus that without the token. `attribute` also takes `perturbations_per_eval`, the
+    number of tokens that one forward pass replaces."""
 
-    def attribute(
+    def _scores(
         self,
-        inputs: Float[Tensor, "b n c"],
-        baselines: Tensor | None = None,
-        target: int | Tensor | None = None,
-        additional_forward_args: Any = None,
+        classifier: Classifier,
+        tokens: Tensor,
+        reference: Tensor | None,
         perturbations_per_eval: int | None = None,
-    ) -> Float[Tensor, "b n"]:
-        """The logit of `target` minus that without the token; arguments as in `TaylorEvidence`."""
-        classifier = self._classifier(inputs, target, additional_forward_args)
-        return exact_effects(classifier, inputs, reference=baselines, units_at_once=perturbations_per_eval)
+    ) -> Tensor:
+        return exact_effects(classifier, tokens, reference=reference, units_at_once=perturbations_per_eval)

@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.model.nn.minimize import minimize
+
 SPREAD, SLOPE_SPREAD = 2.0, 1.0  # prior deviations of u and v: a factor of e² for an answer, of e for a modality
 STEPS = 100
 
@@ -47,7 +49,6 @@ class Combination(nn.Module):
         """How much each answer counts, 0 for those that are not present."""
         return _weights(present, share, self.offset, self.slope)
 
-    @torch.enable_grad()
     def learn(
         self,
         logits: Float[Tensor, "n j k"],
@@ -62,18 +63,13 @@ class Combination(nn.Module):
         """`rows` is the number of different samples among the n: one that is seen under several masks counts once. `spread`
         is the prior deviation of u."""
         logits, share = _trusted(logits.detach().double(), trust), share.double()
-        offset, slope = (torch.zeros_like(each).double().requires_grad_() for each in (self.offset, self.slope))
-        optimizer = torch.optim.LBFGS([offset, slope], max_iter=STEPS, line_search_fn="strong_wolfe")
+        offset, slope = (torch.zeros_like(x).double().requires_grad_() for x in (self.offset, self.slope))
 
         def objective() -> Tensor:
-            optimizer.zero_grad()
-            cost = F.cross_entropy(_product(logits, present, share, offset, slope), labels) + (
-                (offset / spread).square().sum() + (slope / SLOPE_SPREAD).square().sum()
-            ) / (2 * rows)
-            cost.backward()
-            return cost
+            prior = (offset / spread).square().sum() + (slope / SLOPE_SPREAD).square().sum()
+            return F.cross_entropy(_product(logits, present, share, offset, slope), labels) + prior / (2 * rows)
 
-        optimizer.step(objective)
+        minimize(objective, [offset, slope], max_iter=STEPS)
         self.offset.copy_(offset.detach())
         self.slope.copy_(slope.detach())
 

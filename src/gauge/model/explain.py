@@ -57,7 +57,7 @@ class BatchExplanation:
         a unit is `used` and how far it is `trusted`, where that is learned, are two things."""
         import pandas as pd
 
-        modality, unit = zip(*[(name, each) for name, units in names.items() for each in units], strict=True)
+        modality, unit = zip(*[(name, unit) for name, units in names.items() for unit in units], strict=True)
         samples, count = self.gates.shape
         columns = {
             "sample": self.completed.index.repeat_interleave(count),

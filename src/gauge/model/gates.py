@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gauge.types import SCORE_FLOOR, SupportsEntry
 
 GATE_FLOOR = 1e-9  # ε_g of Eq. 9, app. B.3
-FEW_UNITS = 3  # Eq. 6: up to this many units keep their raw scores
+MAX_RAW_UNITS = 3  # Eq. 6: up to this many units keep their raw scores
 
 Normalization = Literal["adaptive", "zscore", "raw"]
 Scores = Float[Tensor, "b n"]
@@ -21,7 +21,7 @@ def uses_zscore(count: int, normalization: Normalization = "adaptive") -> bool:
     """Whether the scores of `count` units are standardised (the count, hence the branch, is fixed for a model)."""
     if normalization not in ("adaptive", "zscore", "raw"):
         raise ValueError(f"normalization {normalization!r} is unknown; use 'adaptive', 'zscore' or 'raw'")
-    return normalization == "zscore" or (normalization == "adaptive" and count > FEW_UNITS)
+    return normalization == "zscore" or (normalization == "adaptive" and count > MAX_RAW_UNITS)
 
 
 def normalize_scores(scores: Scores, normalization: Normalization = "adaptive", *, visible: Visible = None) -> Scores:

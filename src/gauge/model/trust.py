@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from gauge.model.gates import hiding_bias, normalize_scores
 from gauge.model.gating import Gated, Gates
 from gauge.model.nn.attention import Block
+from gauge.model.nn.minimize import minimize
 from gauge.model.reading import Reading
 from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.units import UnitEncoder
@@ -33,8 +34,8 @@ from gauge.types import Batch, Classifier, Evidence, ScoreOptions, Tokens
 
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 START = 2.0  # of the logits: units are trusted until training knows better
-CERTAIN = 1e-6  # how near to 0 and 1 trust may come in its loss
-LEAST = 1e-3  # agreement that counts
+MIN_DOUBT = 1e-6  # how near to 0 and 1 trust may come in its loss
+MIN_AGREEMENT = 1e-3  # below it, agreement counts as this
 STEPS = 50
 
 
@@ -90,29 +91,19 @@ class TrustHead(Gates):
             known = torch.cat([known, agreement], -1)
         return known.detach()
 
-    @torch.enable_grad()
-    def calibrate(
-        self,
-        trust: Float[Tensor, "r n"],
-        target: Float[Tensor, "r n"],
-        known: Bool[Tensor, "r n"],
-        imputed: Bool[Tensor, "r n"],
-    ) -> None:
-        """Fit scale and shift to uncalibrated trust, by maximum likelihood with a prior at 1 and 0."""
-        logits = torch.logit(trust[known].detach().double(), CERTAIN)
-        group, right = imputed[known].long(), target[known].double()
+    def calibrate(self, trust: Float[Tensor, "u"], target: Float[Tensor, "u"], imputed: Bool[Tensor, "u"]) -> None:
+        """Fit scale and shift to the uncalibrated trust in units of which it is known how right they are, by maximum
+        likelihood with a prior at 1 and 0."""
+        logits = torch.logit(trust.detach().double(), MIN_DOUBT)
+        group, right = imputed.long(), target.double()
         log_scale, shift = (torch.zeros(2, device=logits.device).double().requires_grad_() for _ in range(2))
-        optimizer = torch.optim.LBFGS([log_scale, shift], max_iter=STEPS, line_search_fn="strong_wolfe")
 
         def objective() -> Tensor:
-            optimizer.zero_grad()
             fitted = log_scale.exp()[group] * logits + shift[group]
             cost = F.binary_cross_entropy_with_logits(fitted, right, reduction="sum")
-            cost = (cost + 0.5 * (log_scale.square() + shift.square()).sum()) / max(1, len(logits))
-            cost.backward()
-            return cost
+            return (cost + 0.5 * (log_scale.square() + shift.square()).sum()) / max(1, len(logits))
 
-        optimizer.step(objective)
+        minimize(objective, [log_scale, shift], max_iter=STEPS)
         self.scale.copy_(log_scale.detach().exp())
         self.shift.copy_(shift.detach())
 
@@ -132,18 +123,18 @@ def _agreement(
     modalities (uniform if there are none), and the same with the network's answer."""
     own, answer = head_logits.float().softmax(-1), logits.float().softmax(-1)
     member = modality == torch.arange(own.shape[1], device=modality.device)[:, None]
-    there = (available[:, None] & member).any(-1, keepdim=True).float()
-    total, count = (own * there).sum(1, keepdim=True), there.sum(1, keepdim=True)
-    others = torch.where(count > there, (total - own * there) / (count - there).clamp_min(1), 1 / own.shape[-1])
-    shared = [(own * each).sum(-1, keepdim=True) for each in (others, answer[:, None])]
-    return torch.cat([own, *(each.clamp_min(LEAST).log() for each in shared)], -1)[:, modality]
+    mask = (available[:, None] & member).any(-1, keepdim=True).float()
+    total, count = (own * mask).sum(1, keepdim=True), mask.sum(1, keepdim=True)
+    others = torch.where(count > mask, (total - own * mask) / (count - mask).clamp_min(1), 1 / own.shape[-1])
+    overlaps = [(own * probabilities).sum(-1, keepdim=True) for probabilities in (others, answer[:, None])]
+    return torch.cat([own, *(overlap.clamp_min(MIN_AGREEMENT).log() for overlap in overlaps)], -1)[:, modality]
 
 
 def trust_term(
     trust: Float[Tensor, "b n"], target: Float[Tensor, "b n"], known: Bool[Tensor, "b n"]
 ) -> Float[Tensor, ""]:
     """The mean cross-entropy of the trust in units of which it is known how right they are."""
-    trust = trust.clamp(CERTAIN, 1 - CERTAIN)
+    trust = trust.clamp(MIN_DOUBT, 1 - MIN_DOUBT)
     costs = -(target * trust.log() + (1 - target) * (1 - trust).log())
     return (costs * known).sum() / known.sum().clamp_min(1)
 
@@ -192,20 +183,20 @@ def rightness(
             right[name] = torch.where(observed, right[name], near)
     weight = per_unit(encoder, {name: flags.float() for name, flags in known.items()})
     total = per_unit(encoder, {name: (right[name] & known[name]).float() for name in right})
-    return total / weight.clamp_min(CERTAIN), weight > 0
+    return total / weight.clamp_min(MIN_DOUBT), weight > 0
 
 
 def per_unit(encoder: UnitEncoder, values: Mapping[str, Float[Tensor, "b *f"]]) -> Float[Tensor, "b n"]:
     """Numbers for each modality, or each of its features, as numbers for each unit; the whole of a table has their mean."""
     parts = []
     for name, count in encoder.unit_counts.items():
-        each = values[name]
-        if each.ndim == 1:
-            each = each[:, None].expand(-1, count)
+        part = values[name]
+        if part.ndim == 1:
+            part = part[:, None].expand(-1, count)
         elif encoder.has_whole(name):
-            mean = each.mean(1, keepdim=True)
-            each = mean if count == 1 else torch.cat([each, mean], 1)
-        parts.append(each)
+            mean = part.mean(1, keepdim=True)
+            part = mean if count == 1 else torch.cat([part, mean], 1)
+        parts.append(part)
     return torch.cat(parts, 1)
 
 

@@ -123,7 +123,7 @@ class UnitEncoder(nn.Module):
         width, shared = self.modality_embedding.embedding_dim, self.shared_embedding
         other = UnitEncoder(encoders, width, shared_embedding=shared)  # type: ignore[arg-type]
         other.project, other.norms, other.modality_embedding = self.project, self.norms, self.modality_embedding
-        positions = [each.position_embedding.split(list(each.unit_counts.values())) for each in (self, other)]
+        positions = [encoder.position_embedding.split(list(encoder.unit_counts.values())) for encoder in (self, other)]
         with torch.no_grad():
             for name, old, new in zip(encoders, *positions, strict=True):
                 if name not in changed:

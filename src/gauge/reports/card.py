@@ -41,7 +41,7 @@ def model_card(
         count=len(classes),
         classes=", ".join(map(str, classes[:MAX_CLASSES])) + (" ..." if len(classes) > MAX_CLASSES else ""),
         facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
-        columns="\n".join(f"| {' | '.join(each).rstrip()} |" for each in columns),
+        columns="\n".join(f"| {' | '.join(cells).rstrip()} |" for cells in columns),
         curve=_curve(history),
     )
 
@@ -53,7 +53,7 @@ def _curve(history: Sequence[Mapping[str, Any]]) -> str:
         stages.setdefault(epoch["stage"], []).append(epoch)
     lines = []
     for stage, epochs in stages.items():
-        for epoch in {each["epoch"]: each for each in (epochs[0], epochs[len(epochs) // 2], epochs[-1])}.values():
+        for epoch in {shown["epoch"]: shown for shown in (epochs[0], epochs[len(epochs) // 2], epochs[-1])}.values():
             losses = ", ".join(f"{name} {value:.4g}" for name, value in epoch["losses"].items())
             lines.append(f"| {stage} | {epoch['epoch']} | {losses} |\n")
     head = "## Training curve\n\nAll epochs are in `metrics.jsonl`.\n\n| stage | epoch | losses |\n|---|---|---|\n"

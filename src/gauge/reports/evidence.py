@@ -24,11 +24,11 @@ STATES: tuple[State, ...] = get_args(State)
 
 DOUBTFUL = 0.5  # trust below which a value does not fit
 FOLD = 12  # lines of a table that are always shown
-LEAST_SHOWN = 0.005  # effect that is named
-NAMED = 4  # values for and against an answer
+MIN_NAMED_EFFECT = 0.005  # smaller effects are not named
+MAX_NAMED_VALUES = 4  # values for and against an answer
 NORMAL = 1.96  # quantile of a 95 % interval
-SMALL = 0.1  # effect up to which bars do not fill their axis
-MOST = 20  # rows and columns in the table of attention where a column is not observed
+MIN_AXIS_EFFECT = 0.1  # what a full bar stands for at least
+MAX_ATTENTION_COLUMNS = 20  # rows and columns in the table of attention where a column is not observed
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str
     views = [_View(row) for row in rows]
     values |= {"effects": any(view.effects for view in views), "gated": any(_gated(row) for row in rows)}
     values |= {"by_gate": by_gate, "states": STATES}
-    html = template("evidence.html").render(layout=layout, views=views, fold=FOLD, most=MOST, **values)
+    html = template("evidence.html").render(layout=layout, views=views, fold=FOLD, most=MAX_ATTENTION_COLUMNS, **values)
     return _compact(html)
 
 
@@ -257,16 +257,16 @@ class _View:
         self.not_observed = {
             state: [column.name for column in self.columns if column.state == state] for state in STATES[1:]
         }
-        self.score, self.used = largest("score"), max(largest("used"), SMALL)
+        self.score, self.used = largest("score"), max(largest("used"), MIN_AXIS_EFFECT)
         self.attention = largest("attention_before", "attention_after")
         self.effects = any(unit.used is not None for unit in row.units)
         self.trusts = any(unit.trusted is not None for unit in row.units)
-        moved = [unit for unit in sorted(row.units, key=_by_use) if abs(unit.used or 0.0) >= LEAST_SHOWN]
-        self.supports = [unit for unit in moved if (unit.used or 0.0) > 0][:NAMED]
-        self.contradicts = [unit for unit in moved if (unit.used or 0.0) < 0][:NAMED]
+        moved = [unit for unit in sorted(row.units, key=_by_use) if abs(unit.used or 0.0) >= MIN_NAMED_EFFECT]
+        self.supports = [unit for unit in moved if (unit.used or 0.0) > 0][:MAX_NAMED_VALUES]
+        self.contradicts = [unit for unit in moved if (unit.used or 0.0) < 0][:MAX_NAMED_VALUES]
         columns = sorted(row.effects.items(), key=lambda item: -abs(item[1]))
-        self.most_used = [(name, effect) for name, effect in columns if abs(effect) >= LEAST_SHOWN][:2]
-        self.helps = [(name, change) for name, change in row.helpful.items() if change >= LEAST_SHOWN][:2]
+        self.most_used = [(name, effect) for name, effect in columns if abs(effect) >= MIN_NAMED_EFFECT][:2]
+        self.helps = [(name, change) for name, change in row.helpful.items() if change >= MIN_NAMED_EFFECT][:2]
 
 
 def _by_use(unit: Unit) -> tuple[bool, float]:
@@ -318,11 +318,12 @@ class Unobserved(NamedTuple):
 
 
 def unobserved(rows: Sequence[RowEvidence]) -> list[Unobserved]:
-    """The least often observed columns first, with the columns that get most attention first; at most `MOST` of both."""
+    """The least often observed columns first, with the columns that get most attention first. At most
+    `MAX_ATTENTION_COLUMNS` of both are shown."""
     mask = _table(rows, "state").fillna("missing") != "observed"
     attention = _table(rows, "attention_after").fillna(0.0)
-    attention = attention[attention.mean().nlargest(MOST).index]
-    counts = mask.sum().nlargest(MOST)
+    attention = attention[attention.mean().nlargest(MAX_ATTENTION_COLUMNS).index]
+    counts = mask.sum().nlargest(MAX_ATTENTION_COLUMNS)
     return [
         Unobserved(str(name), int(count), {str(key): float(mean) for key, mean in attention[mask[name]].mean().items()})
         for name, count in counts.items()

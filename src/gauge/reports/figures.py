@@ -18,7 +18,7 @@ from PIL import Image
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_BARS = 30  # columns in a figure of effects
+MAX_BARS = 30  # columns in a figure of effects
 Estimate = tuple[float, float, float]
 """A value with the ends of its 95 % interval, in percent."""
 
@@ -240,7 +240,7 @@ def draw_gates(content: Mapping[str, Any], path: Path) -> None:
         attention.set_xlabel("units; filled without gates, outlined with them")
         spread = figure.add_subplot(grid[:, 2])
         for seen, name in names.items():
-            counts = np.sum([each["histogram"][name] for each in content["seeds"]], axis=0)
+            counts = np.sum([record["histogram"][name] for record in content["seeds"]], axis=0)
             edges, mean = np.linspace(0, 1, len(counts) + 1), content["mean"][name]
             spread.stairs(
                 counts / counts.sum(),
@@ -260,7 +260,7 @@ def draw_gates(content: Mapping[str, Any], path: Path) -> None:
 def _modality_ticks(modality: Sequence[str]) -> tuple[list[float], list[str]]:
     """The middle of the units of each modality, and its name."""
     names = list(dict.fromkeys(modality))
-    return [float(np.mean([index for index, each in enumerate(modality) if each == name])) for name in names], names
+    return [float(np.mean([index for index, own in enumerate(modality) if own == name])) for name in names], names
 
 
 def draw_missingness(together: pd.DataFrame, file: BinaryIO, form: str) -> None:
@@ -286,7 +286,7 @@ def effects_figure(effects: pd.Series, error: pd.Series | None = None, *, title:
     """Horizontal bars of shares in points, the largest on top, with the widths of their intervals if given."""
     from matplotlib.figure import Figure
 
-    order = effects.abs().sort_values(kind="stable").index[-MOST_BARS:]
+    order = effects.abs().sort_values(kind="stable").index[-MAX_BARS:]
     figure = Figure(figsize=(7, 1.2 + 0.28 * len(order)), layout="constrained")
     axes = figure.add_subplot()
     values = 100 * effects[order].to_numpy(dtype=float)

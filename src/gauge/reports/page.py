@@ -66,7 +66,8 @@ class SampleEvidence:
 
     def largest(self, *names: str) -> float:
         """The largest absolute value of these quantities, which scales their bars; 1 if all are 0."""
-        return max(float(np.abs(getattr(each, name)).max()) for each in self.modalities for name in names) or 1.0
+        values = [getattr(modality, name) for modality in self.modalities for name in names]
+        return max(float(np.abs(value).max()) for value in values) or 1.0
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ class Table:
 
     def rates(self) -> dict[str, dict[float, tuple[float, ...]]]:
         """The values of each row by missing rate, if columns are missing rates: complete, and eta=... or gamma=... ."""
-        alone = [each for each in self.columns if each.startswith(("eta=", "gamma=")) and "," not in each]
-        rates = {each: float(each.partition("=")[2]) for each in alone}
+        alone = [column for column in self.columns if column.startswith(("eta=", "gamma=")) and "," not in column]
+        rates = {column: float(column.partition("=")[2]) for column in alone}
         rates |= {"complete": 0.0} if rates else {}
         return {
             row: {rates[column]: cell.values for column, cell in cells.items() if column in rates}

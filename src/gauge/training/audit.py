@@ -114,7 +114,7 @@ class Audit:
                 f"{_listed(self.separation_observed)}; by modality: {_listed(self.separation_modalities)}"
             ]
         lines += [
-            f"calibration error of the trust, {name}: {each['ece']:.3f}" for name, each in self.calibration.items()
+            f"calibration error of the trust, {name}: {record['ece']:.3f}" for name, record in self.calibration.items()
         ]
         return lines
 
@@ -218,8 +218,8 @@ def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | 
     }
     if shown is not None:
         per_sample["wrong ones hidden"] = class_from(observed | shown[:, reading.units.modality])
-    return {name: each.cpu() for name, each in per_unit.items()}, {
-        name: each.cpu() for name, each in per_sample.items()
+    return {name: tensor.cpu() for name, tensor in per_unit.items()}, {
+        name: tensor.cpu() for name, tensor in per_sample.items()
     }
 
 
@@ -251,12 +251,12 @@ def _errors(method: Gauge, batch: Batch, completed: Batch | None) -> Float[Tenso
             imputed = batch.truth.known[name] & ~observed
             error = (completed.inputs[name] - batch.inputs[name]).abs().reshape(*observed.shape, -1).mean(-1)
             errors[name] = torch.where(imputed, error.float(), torch.nan)
-    found = per_unit_values(method.encoder, errors)
+    per_unit = per_unit_values(method.encoder, errors)
     ends = torch.tensor(list(method.encoder.unit_counts.values())).cumsum(0) - 1
     for end, name in zip(ends.tolist(), method.encoder.unit_counts, strict=True):
         if method.encoder.has_whole(name):
-            found[:, end] = torch.nan
-    return found
+            per_unit[:, end] = torch.nan
+    return per_unit
 
 
 def _judged(findings: Audit, values: Tensors, facts: Facts) -> Audit:
@@ -284,7 +284,7 @@ def _separation(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor,
     labels = right[among].numpy()
     if not len(labels) or labels.all() or not labels.any():
         return {}
-    return {name: float(roc_auc_score(labels, each[among].numpy())) for name, each in values.items()}
+    return {name: float(roc_auc_score(labels, value[among].numpy())) for name, value in values.items()}
 
 
 def _curves(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s n"]) -> dict[str, list[float]]:
@@ -293,7 +293,7 @@ def _curves(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s 
     if not len(labels) or labels.all() or not labels.any():
         return {}
     curves = {name: roc_curve(labels, values[name][among].numpy())[:2] for name in ("gate", "trust") if name in values}
-    return {name: np.interp(CURVE_RATES, wrong, found).round(4).tolist() for name, (wrong, found) in curves.items()}
+    return {name: np.interp(CURVE_RATES, fpr, tpr).round(4).tolist() for name, (fpr, tpr) in curves.items()}
 
 
 def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Tensor) -> Audit:
@@ -304,7 +304,7 @@ def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Te
         return findings
     member = (modality[:, None] == torch.arange(int(modality.max()) + 1)).float()
     count = among.float() @ member
-    means = {name: (each * among).float() @ member / count.clamp_min(1) for name, each in values.items()}
+    means = {name: (value * among).float() @ member / count.clamp_min(1) for name, value in values.items()}
     right = (sound & among).float() @ member == count
     return replace(
         findings,
@@ -318,7 +318,7 @@ def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Te
 def _imputed_cells(findings: Audit, facts: Facts, values: Tensors, data: Dataset, method: Gauge) -> Audit:
     """Imputed cells with an error below the median of their column, or of the right category, told from others."""
     imputed = ~facts.error.isnan()
-    spread = per_unit_values(method.encoder, {name: each.cpu()[None] for name, each in data.spreads.items()})
+    spread = per_unit_values(method.encoder, {name: spread.cpu()[None] for name, spread in data.spreads.items()})
     largest = torch.where(spread > 0, facts.error.nanmedian(0, keepdim=True).values, 0.5)
     right = facts.error < largest
     share = (right & imputed).sum(0) / imputed.sum(0).clamp_min(1)
@@ -334,17 +334,17 @@ def _imputed_cells(findings: Audit, facts: Facts, values: Tensors, data: Dataset
 
 
 def _calibration(facts: Facts, trust: Tensor, judged: bool) -> dict[str, Any]:
-    """How often units are right that are trusted so far, for observed and imputed ones."""
+    """How often units with a given trust are right, for observed and imputed ones."""
     kinds = {"observed": (facts.observed, facts.right), "imputed": (~facts.observed, facts.right)}
     if judged:
         kinds["imputed, as taught"] = ~facts.observed, facts.taught
-    found = {}
+    records = {}
     for name, (kind, rightness_of) in kinds.items():
         among = kind & facts.seen & facts.known
         if not among.any():
             continue
-        found[name] = reliability(trust[among].numpy(), rightness_of[among].numpy())
-    return found
+        records[name] = reliability(trust[among].numpy(), rightness_of[among].numpy())
+    return records
 
 
 def _within(values: Tensor, right: Tensor, wrong: Tensor) -> float:
@@ -356,5 +356,7 @@ def _within(values: Tensor, right: Tensor, wrong: Tensor) -> float:
 
 def _rank_correlation(first: Tensor, second: Tensor) -> float:
     """Spearman's over the units of a sample, as a mean over samples. A sample whose values are all equal has none."""
-    pairs = [pair for pair in zip(first.numpy(), second.numpy(), strict=True) if all(np.ptp(each) > 0 for each in pair)]
+    pairs = [
+        pair for pair in zip(first.numpy(), second.numpy(), strict=True) if all(np.ptp(values) > 0 for values in pair)
+    ]
     return float(np.mean([spearmanr(*pair).statistic for pair in pairs])) if pairs else float("nan")

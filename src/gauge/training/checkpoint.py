@@ -70,7 +70,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
     """Load tensors into the module; every name, dtype and shape has to fit."""
-    own, given = ({name: _form(each) for name, each in state.items()} for state in (module.state_dict(), tensors))
+    own, given = ({name: _form(tensor) for name, tensor in state.items()} for state in (module.state_dict(), tensors))
     different = [name for name in {**own, **given} if own.get(name) != given.get(name)]
     problems = [f"{name} is {given.get(name, 'missing')}, the model has {own.get(name, 'none')}" for name in different]
     if problems:

@@ -65,8 +65,8 @@ def predict_split(
     large = data.device.type == "cuda" and not method.looks_across_batch
     protocols = passes(parse_protocol(protocol) if isinstance(protocol, str) else protocol, data.feature_counts)
     logits, observed = [], []
-    for each in protocols:
-        for batch in masked_batches(data, each, batch_size or (MAX_GPU_BATCH if large else 512)):
+    for single in protocols:
+        for batch in masked_batches(data, single, batch_size or (MAX_GPU_BATCH if large else 512)):
             logits.append((predict or method.predict)(batch).logits)
             observed.append(batch.observed)
     probabilities = torch.cat(logits).float().softmax(-1).cpu().numpy()

@@ -129,10 +129,10 @@ def reliability(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     is right and the count."""
     bins = _bins(confidence)
     count = np.bincount(bins, minlength=CALIBRATION_BINS)
-    sums = [np.bincount(bins, each.astype(float), minlength=CALIBRATION_BINS) for each in (confidence, right)]
+    sums = [np.bincount(bins, values.astype(float), minlength=CALIBRATION_BINS) for values in (confidence, right)]
     rows = [
         [round(float(mean), 4), round(float(share), 4), float(number)]
-        for mean, share, number in zip(*(each / np.maximum(count, 1) for each in sums), count, strict=True)
+        for mean, share, number in zip(*(total / np.maximum(count, 1) for total in sums), count, strict=True)
         if number
     ]
     return {"ece": expected_calibration_error(confidence, right), "bins": rows}
@@ -219,7 +219,7 @@ def _resamples(labels: np.ndarray, groups: Groups = None) -> Iterator[np.ndarray
     members = np.split(np.argsort(number, kind="stable"), np.cumsum(counts)[:-1])
     classes = [np.flatnonzero(labels[first] == label) for label in np.unique(labels[first])]
     for _ in range(RESAMPLES):
-        chosen = np.concatenate([draw.choice(each, len(each)) for each in classes])
+        chosen = np.concatenate([draw.choice(rows, len(rows)) for rows in classes])
         yield np.concatenate([members[group] for group in chosen])
 
 
@@ -230,9 +230,9 @@ def _delong(scores: list[np.ndarray], labels: np.ndarray, groups: Groups = None)
     if min(positive.sum(), negative.sum()) < 2:
         return np.diag(np.full(len(scores), np.inf))
     # how each positive ranks among the negatives, and each negative among the positives; ties count half (Sun and Xu 2014)
-    ranks = np.array([rankdata(each) for each in scores])
+    ranks = np.array([rankdata(score) for score in scores])
     among_positive, among_negative = (
-        np.array([rankdata(each[own]) for each in scores]) for own in (positive, negative)
+        np.array([rankdata(score[own]) for score in scores]) for own in (positive, negative)
     )
     over_positive = (ranks[:, positive] - among_positive) / negative.sum()
     over_negative = 1 - (ranks[:, negative] - among_negative) / positive.sum()

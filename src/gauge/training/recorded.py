@@ -70,7 +70,7 @@ class _Packing:
     def pack(self, results: dict[str, Tensor]) -> list[Tensor]:
         self.results = {name: (values.dtype, values.shape) for name, values in results.items()}
         types = dict.fromkeys(values.dtype for values in results.values())
-        return [torch.cat([each.flatten() for each in results.values() if each.dtype == kind]) for kind in types]
+        return [torch.cat([tensor.flatten() for tensor in results.values() if tensor.dtype == kind]) for kind in types]
 
     def unpack(self, packed: Sequence[Tensor]) -> dict[str, Tensor]:
         rest = {}

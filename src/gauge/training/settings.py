@@ -49,7 +49,7 @@ def _mistake(settings: type[BaseModel], names: tuple[int | str, ...], message: s
     """The message after the dotted name, with the nearest known name where the last one is not known."""
     for name in names[:-1]:
         field = settings.model_fields.get(str(name))
-        inner = [] if field is None else [each for each in get_args(field.annotation) if hasattr(each, "model_fields")]
+        inner = [] if field is None else [kind for kind in get_args(field.annotation) if hasattr(kind, "model_fields")]
         if not inner:
             break
         settings = inner[0]

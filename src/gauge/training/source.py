@@ -45,12 +45,12 @@ def plain(value: Any) -> Plain:
         case Path():
             return str(value)
         case Mapping():
-            return {str(name): plain(each) for name, each in value.items()}
+            return {str(name): plain(item) for name, item in value.items()}
         case tuple() | list():
-            return [plain(each) for each in value]
+            return [plain(item) for item in value]
         case _ if isinstance(value, type) or inspect.isroutine(value):
             return _name(value)
-    return {"": _name(type(value)), **{name: plain(each) for name, each in _content(value).items()}}
+    return {"": _name(type(value)), **{name: plain(item) for name, item in _content(value).items()}}
 
 
 def code(*values: Any) -> dict[str, str]:
@@ -72,8 +72,8 @@ def _content(value: Any) -> dict[str, Any]:
     if isinstance(value, partial):
         return {"function": value.func, "args": value.args, "keywords": value.keywords}
     if is_dataclass(value):
-        compared = {each: getattr(value, each.name) for each in fields(value) if each.compare}
-        return {each.name: own for each, own in compared.items() if not _is_default(each, own)}
+        compared = {field: getattr(value, field.name) for field in fields(value) if field.compare}
+        return {field.name: own for field, own in compared.items() if not _is_default(field, own)}
     if isinstance(value, nn.Module):
         return {"modules": repr(value), **value.state_dict()}
     try:
@@ -109,7 +109,7 @@ def _definitions(values: Iterable[Any]) -> Iterator[Any]:
         elif not isinstance(value, str | int | float | Tensor | np.ndarray | None):
             yield type(value)
             if is_dataclass(value):
-                yield from _definitions(getattr(value, each.name) for each in fields(value) if each.compare)
+                yield from _definitions(getattr(value, field.name) for field in fields(value) if field.compare)
 
 
 def _closure(module: str) -> dict[str, str]:
@@ -132,7 +132,7 @@ def _source(module: str) -> tuple[str, list[str]] | None:
     if path is None:
         return None
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return digest(_syntax(tree)), [each for node in _executed(tree) for each in _imported(node, module, path)]
+    return digest(_syntax(tree)), [name for node in _executed(tree) for name in _imported(node, module, path)]
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
@@ -140,8 +140,8 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     for child in ast.iter_child_nodes(node):
         checked = isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-        for each in child.orelse if isinstance(child, ast.If) and checked else [child]:
-            yield from _executed(each)
+        for statement in child.orelse if isinstance(child, ast.If) and checked else [child]:
+            yield from _executed(statement)
 
 
 @cache
@@ -176,8 +176,8 @@ def _imported(node: ast.AST, module: str, path: Path) -> list[str]:
     elif isinstance(node, ast.ImportFrom):
         base = _base(node, module, path)
         own = base.partition(".")[0] in (module.partition(".")[0], "gauge")
-        loaded = [base, *(each for alias in node.names for each in _origins(base, alias.name))] if own else []
-    return [each for each in loaded if each.startswith((f"{module.partition('.')[0]}.", "gauge."))]
+        loaded = [base, *(name for alias in node.names for name in _origins(base, alias.name))] if own else []
+    return [name for name in loaded if name.startswith((f"{module.partition('.')[0]}.", "gauge."))]
 
 
 def _origins(base: str, name: str) -> list[str]:
@@ -203,5 +203,5 @@ def _syntax(node: Any) -> Plain:
             content["body"] = content["body"][1:]
         return [type(node).__name__, *([name, _syntax(value)] for name, value in content.items())]
     if isinstance(node, list):
-        return [_syntax(each) for each in node]
+        return [_syntax(child) for child in node]
     return repr(node)

@@ -32,8 +32,10 @@ def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) 
     """Adam for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step can read."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
     gates = {id(parameter) for parameter in method.gate_parameters()} if settings.gate_rate != 1 else set()
-    parts = {1.0: [each for each in trained if id(each) not in gates]}
-    parts[settings.gate_rate] = parts.get(settings.gate_rate, []) or [each for each in trained if id(each) in gates]
+    parts = {1.0: [parameter for parameter in trained if id(parameter) not in gates]}
+    parts[settings.gate_rate] = parts.get(settings.gate_rate, []) or [
+        parameter for parameter in trained if id(parameter) in gates
+    ]
     graph = device.type == "cuda"
     groups: list[dict[str, Any]] = []
     for factor, parameters in parts.items():
@@ -82,7 +84,7 @@ class Step:
                 reading.append((index, key, reader.submit(self.batch, index, key)))
                 if len(reading) > 1:
                     yield _read(*reading.popleft())
-            yield from (_read(*each) for each in reading)
+            yield from (_read(*pending) for pending in reading)
 
     def __call__(self, index: Tensor, key: Tensor, rate: float, batch: Batch | None = None) -> dict[str, Tensor]:
         """The `batch` of these samples is read here if it is not given."""

@@ -113,7 +113,9 @@ class Overrides(Settings):
         stages = {name: {"epochs": epochs} for name in STAGES}
         for name, override in self.stages.items():
             stages[name] = override.model_dump(mode="json", exclude_unset=True) | stages[name]
-        return self.model_copy(update={name: StageOverride.model_validate(each) for name, each in stages.items()})
+        return self.model_copy(
+            update={name: StageOverride.model_validate(settings) for name, settings in stages.items()}
+        )
 
 
 @dataclass(frozen=True)

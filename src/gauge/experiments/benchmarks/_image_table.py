@@ -13,6 +13,7 @@ def image_table(
     image: Modality,
     columns: Mapping[str, int],
     *,
+    dim: int = 256,
     width: int = 512,
     depth: int = 4,
     heads: int = 8,
@@ -21,7 +22,7 @@ def image_table(
 ) -> dict[str, Any]:
     """Fields of a `Benchmark`. `columns` gives the number of categories of each column, 1 for a number; `width`, `depth` and
     `heads` are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of depth
-    `resnet`. The defaults are the paper's.
+    `resnet`. The backbone has the width `dim` and as many heads. The defaults are the paper's.
 
     With `waves`, numeric columns have their own weights and the backbone reads cells one by one: on a few hundred rows, a
     Transformer on top of another one learns next to nothing.
@@ -33,6 +34,8 @@ def image_table(
     table = Modality((len(columns),), encoder, options, "tabular_vector", vector if waves else None, tuple(columns))
     return {
         "modalities": {"image": image, "table": table},
+        "dim": dim,
+        "heads": heads,
         "imputer": "tip",
         "imputer_options": {"cardinalities": cardinalities, "width": width, **sizes, "resnet": resnet},
         "protocols": GAMMA_PROTOCOLS,

@@ -23,8 +23,6 @@ BENCHMARK = Benchmark(
     name="cad",
     **image_table(Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"), COLUMNS),
     num_classes=2,
-    dim=256,
-    heads=8,
     settings=image_table_settings(
         "hearts", {"imputer": 500, "backbone": 300, "experts": 60, "finetune": 300}, batch_size=128, finetune_rate=1e-3
     ),

@@ -8,7 +8,8 @@ import torch
 
 from gauge.data import Dataset
 from gauge.data.images import read_images
-from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
+from gauge.experiments.benchmarks import Benchmark, Modality
+from gauge.experiments.benchmarks._mopoe import mopoe_settings
 from gauge.experiments.benchmarks.readers.celeba import (
     TEXT_LENGTH,
     attribute_texts,
@@ -20,8 +21,7 @@ from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.notes import join_notes, part_note
 from gauge.experiments.benchmarks.readers.squares import find_images
 from gauge.experiments.benchmarks.readers.text import ALPHABET, one_hot
-from gauge.masks import AnyModalities, parse_protocols
-from gauge.training.settings import TrainSettings
+from gauge.masks import parse_protocols
 
 __all__ = ["BENCHMARK"]
 
@@ -83,12 +83,7 @@ BENCHMARK = Benchmark(
         "style_weights": {"img": 1.0, "text": 5.0},
     },
     protocols=PROTOCOLS,
-    settings=StageSettings(
-        imputer=TrainSettings(epochs=200, learning_rate=5e-4, patience=None, precision="tf32"),
-        own_pretrain=TrainSettings(epochs=200, patience=None, precision="tf32"),
-        backbone=TrainSettings(epochs=20, selection=PROTOCOLS, precision="tf32"),
-        finetune=TrainSettings(epochs=20, masks=AnyModalities(), selection=PROTOCOLS, precision="tf32"),
-    ),
+    settings=mopoe_settings(PROTOCOLS, imputer_epochs=200, epochs=20),
     read=read,
     method_options={"gauge_plus": {"dim": 128}},
     files=f"{FACES}, list_attr_celeba and list_eval_partition (.csv or .txt)",

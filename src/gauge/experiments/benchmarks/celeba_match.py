@@ -68,10 +68,8 @@ IMAGE = Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat")
 
 BENCHMARK = Benchmark(
     name="celeba_match",
-    **image_table(IMAGE, column_names(DESCRIBED), width=128, depth=2, heads=4, resnet=0, waves=8),
+    **image_table(IMAGE, column_names(DESCRIBED), dim=128, width=128, depth=2, heads=4, resnet=0, waves=8),
     num_classes=2,
-    dim=128,
-    heads=4,
     settings=StageSettings(
         imputer=TrainSettings(epochs=60, batch_size=128, **SHARED),
         backbone=TrainSettings(epochs=50, batch_size=128, masks=AnyCells(), **SELECTED),

@@ -84,10 +84,8 @@ def face_table(name: str, target: str) -> Benchmark:
     columns = column_names([name for name in ATTRIBUTES if name != target])
     return Benchmark(
         name=name,
-        **image_table(image, columns, width=128, depth=2, heads=4, resnet=18),
+        **image_table(image, columns, dim=128, width=128, depth=2, heads=4, resnet=18),
         num_classes=2,
-        dim=128,
-        heads=4,
         settings=image_table_settings(
             "cars", {"imputer": 60, "backbone": 50, "experts": 30, "finetune": 50}, batch_size=128, precision="bf16"
         ),

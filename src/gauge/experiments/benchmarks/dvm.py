@@ -47,8 +47,6 @@ BENCHMARK = Benchmark(
     name="dvm",
     **image_table(Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 50}, "resnet_vector"), COLUMNS),
     num_classes=CLASSES,
-    dim=256,
-    heads=8,
     settings=image_table_settings("cars", {"imputer": 500, "backbone": 300, "experts": 10, "finetune": 300}),
     read=read,
     files=f"{FOLDERS[0]}/{LENGTHS}",

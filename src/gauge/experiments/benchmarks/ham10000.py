@@ -22,7 +22,7 @@ __all__ = ["BENCHMARK"]
 IMAGES = 10_015
 SIDE = 128
 TABLE = "HAM10000_metadata.csv"
-READ = ("lesion_id", "image_id", "dx", "age", "sex", "localization")  # dx_type hints at the diagnosis
+TABLE_COLUMNS = ("lesion_id", "image_id", "dx", "age", "sex", "localization")  # dx_type hints at the diagnosis
 DIAGNOSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
 SEXES = ("female", "male")
 PLACES = (
@@ -40,7 +40,7 @@ def read(split: str, data: Path) -> Dataset:
     if not folders:
         raise ValueError(f"{folder} has no images: there is none of the folders {', '.join(FOLDERS)}")
     path = folder / TABLE
-    table = tables.read_table(path, READ, key="image_id", filled=("lesion_id", "dx"))
+    table = tables.read_table(path, TABLE_COLUMNS, key="image_id", filled=("lesion_id", "dx"))
     labels = (codes(table["dx"], DIAGNOSES, path, unknown=None) == DIAGNOSES.index("mel")).astype(np.int64)
     lesions = table["lesion_id"].astype("category").cat.codes.to_numpy()
     parts = split_lesions(lesions, labels, path)
@@ -65,10 +65,8 @@ IMAGE = Modality((3, SIDE, SIDE), "resnet_grid", {"depth": 18}, "resnet_vector")
 COLUMNS = {"age": 1, "sex": len(SEXES), "localization": len(PLACES)}
 BENCHMARK = Benchmark(
     name="ham10000",
-    **image_table(IMAGE, COLUMNS, width=128, depth=2, heads=4, resnet=18),
+    **image_table(IMAGE, COLUMNS, dim=128, width=128, depth=2, heads=4, resnet=18),
     num_classes=2,
-    dim=128,
-    heads=4,
     settings=image_table_settings(
         "lesions", {"imputer": 60, "backbone": 50, "experts": 30, "finetune": 20}, batch_size=128, precision="bf16"
     ),

@@ -52,10 +52,8 @@ IMAGE = Modality((3, SIDE, SIDE), "conv_grid", vector="conv_flat")
 # Small networks, for 594 leaves and for a CPU.
 BENCHMARK = Benchmark(
     name="leaf99",
-    **image_table(IMAGE, dict.fromkeys(FEATURES, 1), width=64, depth=2, heads=4, resnet=0, waves=8),
+    **image_table(IMAGE, dict.fromkeys(FEATURES, 1), dim=64, width=64, depth=2, heads=4, resnet=0, waves=8),
     num_classes=SPECIES,
-    dim=64,
-    heads=4,
     settings=StageSettings(
         imputer=TrainSettings(epochs=11, batch_size=32, learning_rate=3e-3, augment="leaves-tip", **SHARED),
         # nearly complete tables teach faster than all missing rates do

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from gauge.data import Dataset
 from gauge.data.images import read_images
-from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
+from gauge.experiments.benchmarks import Benchmark, Modality
+from gauge.experiments.benchmarks._mopoe import mopoe_settings
 from gauge.experiments.benchmarks.readers.digits import MNIST_FILE, MNIST_FOLDERS, mnist_split, split_val_test
 from gauge.experiments.benchmarks.readers.folders import find_folder, first_folder
 from gauge.experiments.benchmarks.readers.notes import part_note
@@ -17,8 +18,7 @@ from gauge.experiments.benchmarks.readers.polymnist import (
     read_masks,
     view_dataset,
 )
-from gauge.masks import AnyModalities, parse_protocols
-from gauge.training.settings import TrainSettings
+from gauge.masks import parse_protocols
 
 __all__ = ["BENCHMARK"]
 
@@ -71,12 +71,7 @@ BENCHMARK = Benchmark(
     imputer="mopoe",
     imputer_options={"latent": 512},
     protocols=PROTOCOLS,
-    settings=StageSettings(
-        imputer=TrainSettings(epochs=300, learning_rate=5e-4, patience=None, precision="tf32"),
-        own_pretrain=TrainSettings(epochs=300, patience=None, precision="tf32"),
-        backbone=TrainSettings(epochs=100, selection=PROTOCOLS, precision="tf32"),
-        finetune=TrainSettings(epochs=100, masks=AnyModalities(), selection=PROTOCOLS, precision="tf32"),
-    ),
+    settings=mopoe_settings(PROTOCOLS, imputer_epochs=300, epochs=100),
     read=read,
     files="the folder PolyMNIST as published, or with MNIST/raw and, if you have them, five photos in photos",
     vector_dim=512,

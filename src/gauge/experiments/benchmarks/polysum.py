@@ -1,17 +1,19 @@
 """Polysum: the sum of two digits modulo 10, from three views of each digit; one digit alone says nothing about it."""
 
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
+from gauge.experiments.benchmarks import EXPERTS, Benchmark
+from gauge.experiments.benchmarks._mopoe import mopoe_settings
+from gauge.experiments.benchmarks.polymnist import BENCHMARK as POLYMNIST
 from gauge.experiments.benchmarks.readers.digits import MNIST_FILE, MNIST_FOLDERS, mnist_split
 from gauge.experiments.benchmarks.readers.folders import find_folder
 from gauge.experiments.benchmarks.readers.polymnist import build_views, photos, view_dataset
-from gauge.masks import AnyModalities, parse_protocols
-from gauge.training.settings import TrainSettings
+from gauge.masks import parse_protocols
 
 __all__ = ["BENCHMARK", "digit_sum"]
 
@@ -54,27 +56,19 @@ PROTOCOLS = parse_protocols("complete", "views=2", "views=1", "eta=0.5")
 
 
 def digit_sum(name: str, num_classes: int) -> Benchmark:
-    """The benchmark that asks for the sum of two digits modulo the number of classes."""
-    return Benchmark(
+    """The benchmark that asks for the sum of two digits modulo the number of classes, with the networks of PolyMNIST."""
+    return replace(
+        POLYMNIST,
         name=name,
-        modalities={view: Modality((3, 28, 28), "conv_grid", vector="conv_flat") for view in VIEWS},
+        modalities=dict.fromkeys(VIEWS, POLYMNIST.modalities["m0"]),
         num_classes=num_classes,
-        dim=128,
-        heads=4,
-        subsets_per_step=5,
-        imputer="mopoe",
-        imputer_options={"latent": 512},
         protocols=PROTOCOLS,
-        settings=StageSettings(
-            imputer=TrainSettings(epochs=60, learning_rate=5e-4, patience=None, precision="tf32"),
-            own_pretrain=TrainSettings(epochs=60, patience=None, precision="tf32"),
-            backbone=TrainSettings(epochs=15, selection=PROTOCOLS, precision="tf32"),
-            experts=TrainSettings(epochs=15, schedule="cosine", patience=None, precision="tf32"),
-            finetune=TrainSettings(epochs=15, masks=AnyModalities(), selection=PROTOCOLS, precision="tf32"),
+        settings=replace(
+            mopoe_settings(PROTOCOLS, imputer_epochs=60, epochs=15), experts=EXPERTS.model_copy(update={"epochs": 15})
         ),
         read=partial(read, num_classes=num_classes),
         files="MNIST/raw and, if you have them, five photos in photos",
-        vector_dim=512,
+        small_init=False,
     )
 
 

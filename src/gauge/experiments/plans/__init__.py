@@ -62,7 +62,7 @@ def baseline_plan(
     def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         chosen = variants[variant]
         given = {**arguments(benchmark), **chosen.options}
-        if any(each.dagger for each in variants.values()):
+        if any(variant.dagger for variant in variants.values()):
             given["subsets_per_step"] = benchmark.subsets_per_step if chosen.dagger else None
         settings = seeded_with(benchmark.settings.baseline, seed)
         return Stage(f"{variant}-s{seed}", make, given, settings, needs(benchmark, seed))

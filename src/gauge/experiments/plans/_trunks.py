@@ -17,7 +17,7 @@ TABLES = ("cells", "columns", "tabular")  # whose whole unit `flat_table` makes
 
 def plus_parts(benchmark: Benchmark, *, whole: bool = True, deep: bool = True) -> Parts:
     """The networks of GAUGE+ on the benchmark."""
-    units = {name: unit_part(each, whole=whole, deep=deep) for name, each in benchmark.modalities.items()}
+    units = {name: unit_part(modality, whole=whole, deep=deep) for name, modality in benchmark.modalities.items()}
     dim = options_of(benchmark, "gauge_plus")["dim"] or benchmark.dim
     return replace(Parts.from_benchmark(benchmark), units=units, dim=dim, small_init=False)
 
@@ -26,7 +26,8 @@ def voter_parts(benchmark: Benchmark) -> Parts:
     """The same for classifiers of single modalities, which need of a table only the encoder of its whole unit."""
     parts = plus_parts(benchmark)
     return replace(
-        parts, units={name: whole_part(each) or parts.units[name] for name, each in benchmark.modalities.items()}
+        parts,
+        units={name: whole_part(modality) or parts.units[name] for name, modality in benchmark.modalities.items()},
     )
 
 

@@ -89,7 +89,7 @@ def twin(benchmark: Benchmark, variant: str) -> str:
         units = sum(part.build(benchmark.dim).units for part in Parts.from_benchmark(benchmark).units.values())
     same = uses_zscore(units, gating.normalization) == uses_zscore(units)
     adaptive = replace(VARIANTS[variant], gating=replace(gating, normalization="adaptive"), note="")
-    twins = [name for name, each in VARIANTS.items() if replace(each, note="") == adaptive]
+    twins = [name for name, variant in VARIANTS.items() if replace(variant, note="") == adaptive]
     return twins[0] if same and twins else variant
 
 

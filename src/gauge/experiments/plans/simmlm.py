@@ -1,4 +1,4 @@
-"""Plan of SimMLM: experts of the shared sizes, trained with the gate from the start, or those of late fusion as a start."""
+"""Plan of SimMLM: experts of the shared sizes, trained with the gate from the start or begun as late_fusion:equal-votes."""
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
@@ -13,7 +13,7 @@ __all__ = ["PLAN"]
 
 VARIANTS = {
     "simmlm": Variant("an expert for each modality and a gate, trained together"),
-    "simmlm-pretrained": Variant("the same, starting from the trained classifiers of late fusion"),
+    "simmlm-pretrained": Variant("the same, starting from the trained classifiers of late_fusion:equal-votes"),
 }
 
 
@@ -21,7 +21,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     settings, name = seeded_with(benchmark.settings.baseline, seed), f"{variant}-s{seed}"
     if variant == "simmlm":
         return Stage(name, make_simmlm, {"parts": Parts.from_benchmark(benchmark)}, settings)
-    experts = last_stage(benchmark, "late_fusion", "late_fusion", seed)
+    experts = last_stage(benchmark, "late_fusion", "equal-votes", seed)
     return Stage(name, make_pretrained, {"num_classes": benchmark.num_classes}, settings, (experts,))
 
 

@@ -15,7 +15,7 @@ def find_blocks(model: nn.Module) -> tuple[str, nn.Module]:
     'layers'
     """
     lists = [(name, module) for name, module in model.named_modules() if _is_list_of_blocks(module)]
-    return max(lists, key=lambda each: sum(map(Tensor.numel, each[1].parameters())), default=("", model))
+    return max(lists, key=lambda named: sum(map(Tensor.numel, named[1].parameters())), default=("", model))
 
 
 def _is_list_of_blocks(module: nn.Module) -> bool:

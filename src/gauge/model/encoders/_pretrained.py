@@ -13,7 +13,7 @@ from gauge.data.images import HALF
 from gauge.types import Encoder, is_traced
 
 GRID = 4  # cells of an image, down and across
-AT_ONCE = 64  # samples per pass: large networks need much memory for each
+MAX_BATCH = 64  # samples per pass: large networks need much memory for each
 
 
 class FrozenNetwork(nn.Module):
@@ -29,7 +29,7 @@ class FrozenNetwork(nn.Module):
     @torch.no_grad()
     def forward(self, **inputs: Tensor) -> Tensor:
         traced = is_traced(next(iter(inputs.values())))
-        parts = [inputs.values()] if traced else zip(*(x.split(AT_ONCE) for x in inputs.values()), strict=True)
+        parts = [inputs.values()] if traced else zip(*(x.split(MAX_BATCH) for x in inputs.values()), strict=True)
         return torch.cat([self.network(**dict(zip(inputs, part, strict=True))).last_hidden_state for part in parts])
 
 

@@ -1,9 +1,5 @@
 """Image -> a grid of units: a convolution trunk, a 1x1 convolution and a 2x2 max-pool (PolyMNIST: 28 px -> 2x2 units)."""
 
-from collections.abc import Sequence
-
-from torch import nn
-
 from gauge.model.encoders._grid import Grid
 from gauge.model.nn.conv import conv_trunk
 
@@ -17,6 +13,4 @@ class ConvGrid(Grid):
     4
     """
 
-    @staticmethod
-    def make_trunk(channels: Sequence[int]) -> nn.Module:
-        return conv_trunk(channels)
+    make_trunk = staticmethod(conv_trunk)

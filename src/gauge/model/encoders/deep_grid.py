@@ -1,9 +1,5 @@
 """Image -> a grid of units: two normalised 3x3 convolutions before each halving, then a 2x2 max-pool (28 px -> 2x2)."""
 
-from collections.abc import Sequence
-
-from torch import nn
-
 from gauge.model.encoders._grid import Grid
 from gauge.model.nn.conv import deep_trunk
 
@@ -17,6 +13,4 @@ class DeepGrid(Grid):
     4
     """
 
-    @staticmethod
-    def make_trunk(channels: Sequence[int]) -> nn.Module:
-        return deep_trunk(channels)
+    make_trunk = staticmethod(deep_trunk)

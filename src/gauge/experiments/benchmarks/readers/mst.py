@@ -24,7 +24,7 @@ def prepared_digits(folder: Path, split: str) -> tuple[Digits, Digits]:
     """The digits of MNIST and of SVHN, divided into splits as the files are."""
     path = folder / "MNIST" / "processed" / MNIST_FILES[split]
     content = load_pt(path, "a pair of tensors")
-    pair = isinstance(content, tuple | list) and len(content) == 2 and all(isinstance(each, Tensor) for each in content)
+    pair = isinstance(content, tuple | list) and len(content) == 2 and all(isinstance(part, Tensor) for part in content)
     if not pair or content[0].shape != (len(content[1]), 28, 28) or content[1].max() > 9:
         raise ValueError(f"{path} holds no images [n, 28, 28] and n labels from 0 to 9; give the prepared file")
     images, labels = content

@@ -1,0 +1,26 @@
+"""The minimum of a smooth function of few parameters, by L-BFGS with a strong-Wolfe line search."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+
+@torch.enable_grad()
+def minimize(objective: Callable[[], Tensor], parameters: Sequence[Tensor], *, max_iter: int) -> None:
+    """Change `parameters` in place until `objective()`, which reads them, is minimal.
+
+    >>> x = torch.zeros(1, requires_grad=True)
+    >>> minimize(lambda: (x - 3).square().sum(), [x], max_iter=10)
+    >>> x.detach()
+    tensor([3.])
+    """
+    optimizer = torch.optim.LBFGS(parameters, max_iter=max_iter, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        cost = objective()
+        cost.backward()
+        return cost
+
+    optimizer.step(closure)
