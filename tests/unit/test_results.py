@@ -103,14 +103,12 @@ def test_a_value_that_is_no_share_is_refused(result, value):
         Result.model_validate(content | {"value": 0.5, "interval": (0.6, 0.9)})
 
 
-def test_a_result_without_a_record_of_its_training_says_so(result, tmp_path):
+@pytest.mark.parametrize("name", ["trained", "calibration_error", "log_loss"])
+def test_a_result_without_one_of_its_records_is_refused(result, name):
     content = result[0].model_dump(mode="json")
-    for name in ("trained", "calibration_error", "log_loss"):
-        del content[name]
-    (tmp_path / "old.json").write_text(json.dumps(content))
-    old = Result.load(tmp_path / "old.json")
-    assert old.trained == {"commit": "not recorded"}
-    assert old.calibration_error == old.log_loss == "not recorded"
+    del content[name]
+    with pytest.raises(ValueError, match=f"{name}\n  Field required"):
+        Result.model_validate(content)
 
 
 def test_a_result_carries_calibration_error_and_log_loss_of_its_predictions(result):

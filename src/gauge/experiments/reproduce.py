@@ -12,7 +12,7 @@ from gauge.experiments.comparison import experiment_of
 from gauge.experiments.experiment import Experiment, Row, distinct
 from gauge.experiments.manifest import Entry, Run
 from gauge.experiments.plans import plan_of
-from gauge.experiments.results import NOTHING, Result, read_results, training_speed
+from gauge.experiments.results import NOT_RECORDED, Result, read_results, training_speed
 from gauge.registry import METHODS
 
 Cell = tuple[str, int, str]
@@ -188,9 +188,9 @@ def ages(run: Run, results: Path) -> Counter[str]:
 
 
 def _age(result: Result) -> str:
-    recorded = result.trained.get("code", NOTHING)
-    if recorded == NOTHING:
-        return NOTHING
+    recorded = result.trained.get("code", NOT_RECORDED)
+    if recorded == NOT_RECORDED:
+        return NOT_RECORDED
     return "current" if recorded == _code(experiment_of(result).model_dump_json(exclude_unset=True)) else "older"
 
 

@@ -20,15 +20,14 @@ from gauge.training.provenance import commit, hardware
 from gauge.training.settings import MetricField
 from gauge.types import Method
 
-NOTHING: Literal["not recorded"] = "not recorded"
-NOT_RECORDED = {"commit": NOTHING}
+NOT_RECORDED: Literal["not recorded"] = "not recorded"
 Share = Field(ge=0, le=1, allow_inf_nan=False)
 
 
 class Result(BaseModel):
     """One number with its 95 % interval and its provenance. `interval` covers the sampling of the test set only, in which
     samples that share a photo or a lesion go together. `commit` is that of the evaluation, `trained` describes the training;
-    `stale` there means that the code has changed since. Older files have no `calibration_error` and no `log_loss`."""
+    `stale` there means that the code has changed since."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -39,12 +38,12 @@ class Result(BaseModel):
     metric: MetricField
     value: float = Share
     interval: tuple[float, float]
-    calibration_error: float | Literal["not recorded"] = NOTHING
-    log_loss: float | Literal["not recorded"] = NOTHING
+    calibration_error: float | Literal["not recorded"]
+    log_loss: float | Literal["not recorded"]
     seed: int
     config: dict[str, Any]
     commit: str
-    trained: dict[str, Any] = NOT_RECORDED
+    trained: dict[str, Any]
     hardware: dict[str, Any]
     data: dict[str, Any]
     seconds: float
@@ -144,7 +143,7 @@ def evaluate(
         seed=experiment.seed,
         config={"overrides": experiment.overrides.model_dump(mode="json", exclude_unset=True), **(details or {})},
         commit=commit(),
-        trained=dict(trained or NOT_RECORDED),
+        trained=dict(trained or {"commit": NOT_RECORDED}),
         hardware=hardware(data.device),
         data={
             "split": data.split,
