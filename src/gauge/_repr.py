@@ -1,4 +1,4 @@
-"""What values show of themselves in a session: how many samples they hold, and from where to where numbers go."""
+"""The `repr` of values: how many samples they hold, and the range of their numbers."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""What GAUGE needs of a classifier, and the options of those who score its units."""
+"""What GAUGE needs from a classifier, and the options of the scorers of its units."""
 
 from collections.abc import Callable
 from typing import Literal, Protocol, TypedDict, runtime_checkable
@@ -32,8 +32,8 @@ class SupportsEntry(SupportsAttention, Protocol):
 
 
 class ScoreOptions(TypedDict, total=False):
-    """The options of scorers; each reads what it needs. `reference` replaces a unit (zero unless given), `objective` is
-    differentiated, `key` holds one integer per sample for random draws."""
+    """The options of scorers; each scorer reads those that it needs. `reference` replaces a unit (zero unless given),
+    `objective` is differentiated, `key` holds one integer per sample for random draws."""
 
     reference: Tensor | None
     objective: Objective
