@@ -46,7 +46,7 @@ def train(folder: Path) -> tuple[GaugeClassifier, pd.DataFrame]:
 
 
 def compare(model: GaugeClassifier, exported: ExportedClassifier, table: pd.DataFrame) -> list[dict[str, float]]:
-    """Milliseconds of a call with so many rows, with torch and with ONNX, in turns."""
+    """The milliseconds of a call with each number of rows, with torch and with ONNX in turn."""
     rows = []
     for count in COUNTS:
         part = pd.concat([table] * (1 + count // len(table)))[:count]

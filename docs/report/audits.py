@@ -11,7 +11,8 @@ def has_audit(folder: str) -> bool:
 
 
 def audit(folder: str) -> str:
-    """What `gauge audit` said of the trained GAUGE models: mean and deviation over seeds, predictions changed in all."""
+    """The findings of `gauge audit` on the trained GAUGE models: mean and deviation over seeds, and all changed
+    predictions."""
     lines = [
         "| protocol | seeds | rank correlation with exact effects | gate: observed | imputed | imputed and right | imputed "
         "and wrong | AUC of the gate, right against wrong | imputed that is right | predictions changed: better, worse |",

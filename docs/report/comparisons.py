@@ -43,7 +43,7 @@ EVERY = ("every=0.2", "every=0.4", "every=0.6", "every=0.8")
 
 
 def with_iterative(folder: str) -> str:
-    """Every γ, and GAUGE once more on another imputer."""
+    """Every γ, and GAUGE also with another imputer."""
     table = table_of(folder, GAMMA, tuple(row for row in NOT_SCORERS if row not in NORMALIZATIONS))
     other = {"gauge on the iterative imputer": table_of(f"{folder}/iterative", GAMMA).rows["gauge"]}
     return replace(table, rows=table.rows | other).markdown()

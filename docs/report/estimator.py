@@ -28,7 +28,7 @@ def own_data() -> str:
 
 
 def when() -> str:
-    """What to use for which data, with the numbers that say so."""
+    """Which estimator to use for which data, with the numbers that support it."""
     records = _beside_rivals()
     records = records[records["several"]].assign(auc=lambda frame: 100 * frame["auc"])
     auc = records.groupby(["model", "missing"])["auc"].mean()

@@ -16,7 +16,7 @@ def pick(known: Mapping[str, T], name: str, what: str) -> T:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question after the nearest known name; empty if none is near.
+    """A question that suggests the nearest known name; empty if none is near.
 
     >>> did_you_mean("gage", ["gauge", "dymo"])
     "did you mean 'gauge'?"

@@ -20,8 +20,8 @@ SHOWN_SAMPLES = 4  # in the repr of a prediction
 
 
 class UnsupportedError(ValueError):
-    """A method or an imputer does not support the modalities of a benchmark, or what is missing in it. In a table of several
-    methods its row says so; any other error ends the run."""
+    """A method or an imputer does not support the modalities of a benchmark, or what is missing in it. In a table of
+    several methods its row gives the reason; any other error ends the run."""
 
 
 def over_values(observed: Tensor, values: Tensor) -> Tensor:
@@ -48,9 +48,10 @@ def _check_modality(name: str, values: Tensor, flags: Tensor, size: int) -> None
 
 @dataclass(frozen=True)
 class Truth:
-    """What only training and audits know of a batch, in flags as in `observed`. `known`: `inputs` holds the true value, even
-    where it is hidden from the model. `corrupted`: an observed value was swapped or noised. `wrong`: it no longer says what
-    the true one does, as it was noised, or comes from a sample of another class (whole modalities) or differs (cells)."""
+    """What only training and audits know about a batch, as flags in the form of `observed`. `known`: `inputs` holds the
+    true value, even where it is hidden from the model. `corrupted`: an observed value was swapped or noised. `wrong`:
+    it misleads, because it was noised, comes from a sample of another class (whole modalities) or has another value
+    (cells)."""
 
     known: Mapping[str, Tensor]
     corrupted: Mapping[str, Tensor]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def print_markdown(table: str) -> None:
-    """As a drawn table on a terminal, as Markdown into a pipe."""
+    """Print a drawn table on a terminal, and Markdown into a pipe."""
     if not sys.stdout.isatty():
         print(table)
         return
@@ -24,7 +24,7 @@ def print_markdown(table: str) -> None:
 
 
 def print_missing(results: "Sequence[Result]") -> None:
-    """What was really missing, once for every protocol."""
+    """Print the shares of values that were missing, once for every protocol."""
     for protocol, missing in {result.protocol: result.data["missing"] for result in results}.items():
         print(f"missing under {protocol}: " + ", ".join(f"{name} {100 * rate:.1f} %" for name, rate in missing.items()))
 

@@ -261,7 +261,7 @@ def _configured(config: Path | None) -> dict[str, Any]:
 
 
 def _check_new(out: Path, *, force: bool) -> None:
-    """Nothing is overwritten: the folder is new, empty, that of an interrupted fit, or holds a model to replace."""
+    """Refuse to overwrite anything: the folder has to be new or empty, or hold an interrupted fit or a model to replace."""
     interrupted, complete = (out / TRAINING).is_dir(), (out / "model.json").exists()
     if complete and not (interrupted or force):
         raise ValueError(f"{out} already holds a model; choose another folder, or replace it with --force")

@@ -31,7 +31,8 @@ def corrupted(batch: Batch, known: Mapping[str, Tensor], how: Corruption, split:
 
 
 def _swapped(batch: Batch, name: str, rate: float, split: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """The values with some of another sample's, where that is so, and where it makes them wrong."""
+    """The values with some of them swapped for another sample's, which ones were swapped, and which ones are wrong as a
+    result."""
     values, observed = batch.inputs[name], batch.observed[name]
     draws = _uniform(derive(batch.key, "swapped", name), observed)
     others = max(1, len(split.labels) - 1)
@@ -49,7 +50,8 @@ def _swapped(batch: Batch, name: str, rate: float, split: Any) -> tuple[Tensor, 
 def _noised(
     batch: Batch, name: str, values: Tensor, rate: float, spread: Float[Tensor, "*f"]
 ) -> tuple[Tensor, Bool[Tensor, "b *f"]]:
-    """The values with noise on some of them, and where it is. Whole numbers, which have no spread, stay."""
+    """The values with noise added to some of them, and which ones have it. Whole numbers, which have no spread, are
+    unchanged."""
     observed = batch.observed[name]
     changed = (_uniform(derive(batch.key, "noisy", name), observed) < rate) & observed & (spread > 0)
     if not values.is_floating_point():

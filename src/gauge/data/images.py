@@ -60,8 +60,8 @@ def open_image(source: Path | bytes) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Pixels of 16 or 32 bits from 0 to 255, which Pillow would cut off at 255: integers keep their place between 0 and
-    65,535, fractions between 0 and 1, and what goes beyond is stretched from its least to its greatest value."""
+    """Pixels of 16 or 32 bits from 0 to 255, which Pillow would cut off at 255: integers are mapped from the range 0 to
+    65,535, fractions from 0 to 1, and images that exceed it from their minimum to their maximum."""
     if not image.mode.startswith(("I", "F")):
         return image
     pixels = np.asarray(image).astype(np.float64)

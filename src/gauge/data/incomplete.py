@@ -68,7 +68,7 @@ def _signs(index: Int[Tensor, "n"], count: int, seed: int, what: str) -> Float[T
 def _chance(
     odds: Float[Tensor, "rows f"], candidates: Bool[Tensor, "rows f"], missing: float
 ) -> Float[Tensor, "rows f"]:
-    """The chance of each candidate to be missing, so that `missing` values are in expectation."""
+    """The probability of each candidate to be missing, such that `missing` values are missing in expectation."""
     low, high = -WIDEST, WIDEST
     for _ in range(HALVINGS):
         middle = (low + high) / 2

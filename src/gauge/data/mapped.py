@@ -18,8 +18,8 @@ METADATA_FILE = "dataset.json"
 
 
 def write_dataset(folder: Path, parts: Iterable[Dataset]) -> None:
-    """Write a split that arrives in parts, each of them in memory. A folder that is complete stays as it is; where several
-    processes write the same folder, one of them does.
+    """Write a split that arrives in parts, each of them in memory. A complete folder is not written again; if several
+    processes write to the same folder, only one of them does the work.
 
     >>> from tempfile import TemporaryDirectory
     >>> part = Dataset("train", {"table": torch.ones(3, 2)}, torch.tensor([0, 1, 0]))

@@ -132,8 +132,8 @@ def _on_backbones(row: Seeds, other: Seeds) -> Seeds:
 
 
 def _shared_stages(result: Result) -> frozenset[str]:
-    """The trained stages that other seeds may stand on too. One imputer serves all seeds, so it does not count: what is
-    compared holds for that imputer."""
+    """The trained stages that other seeds may share. One imputer serves all seeds, so it does not count: what is compared
+    holds for that imputer."""
     return _origin(result)[0]
 
 
@@ -143,7 +143,7 @@ def _overlap(result: Result) -> float:
 
 
 def experiment_of(result: Result) -> Experiment:
-    """What was run."""
+    """The experiment that gave a result."""
     return Experiment.model_validate_json(_described(result))
 
 
@@ -158,8 +158,8 @@ def _origin(result: Result) -> tuple[frozenset[str], bool]:
 
 @cache
 def _stages(text: str) -> tuple[frozenset[str], bool]:
-    """What an experiment stands on, and whether the test splits of its seeds overlap; nothing is known of benchmarks that
-    are not registered here."""
+    """The stages that an experiment is built on, and whether the test splits of its seeds overlap; there are no such stages
+    and no overlap for benchmarks that are not registered."""
     experiment = Experiment.model_validate_json(text)
     if experiment.benchmark not in BENCHMARKS.names():
         return frozenset(), False

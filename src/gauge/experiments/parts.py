@@ -102,5 +102,5 @@ def seeded_with(settings: TrainSettings, seed: int) -> TrainSettings:
 
 
 def with_swaps(settings: TrainSettings) -> TrainSettings:
-    """The settings with swapped evidence in training, unless they say themselves what is wrong there."""
+    """The settings with swapped evidence in training, unless they name a corruption of their own."""
     return settings.model_copy(update={"corrupt": settings.corrupt or SWAPS})

@@ -149,7 +149,7 @@ def _machine(result: Result) -> str:
 
 
 def _estimate(experiments: Sequence[Experiment], results: Path) -> Estimate | None:
-    """By the mean speed of all rows of the benchmark on the machine that has trained most of them."""
+    """Estimate the cost from the mean speed of all rows of the benchmark on the machine that has trained most of them."""
     measured = _measured(experiments[0].benchmark, results) if experiments else []
     if not measured:
         return None

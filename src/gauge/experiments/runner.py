@@ -41,9 +41,9 @@ class Runner:
     refused: dict[str, str] = field(default_factory=dict)
 
     def run(self, experiments: Sequence[Experiment], protocols: tuple[str, ...] = ()) -> list[Results]:
-        """The results of every experiment, in order. Raises `TimeIsUpError` at the deadline. A method that does not
-        support the benchmark has no results, and the reason is in `refused`; if that is so for all, it is an error, and so
-        is anything else that fails."""
+        """The results of every experiment, in order. Raises `TimeIsUpError` at the deadline. A method that does not support
+        the benchmark has no results, and the reason is in `refused`; if no method supports it, an error is raised, as for
+        any other failure."""
         if self.jobs == 1:
             workspace = self.workspace(self.on_epoch)
             outcomes = [_run(workspace, experiment, protocols) for experiment in experiments]

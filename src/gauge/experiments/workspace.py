@@ -123,8 +123,8 @@ class Workspace:
         return [(result, path) for path in paths if _origin(result := Result.load(path)) == expected]
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, float]:
-        """An upper bound of the seconds that each stage takes that is not trained yet, measured on a few steps of each kind;
-        nothing for few steps."""
+        """An upper bound of the seconds that each untrained stage takes, measured on a few steps of each kind; empty if
+        there are only a few steps in total."""
         waiting: dict[str, tuple[Stage, StageStore]] = {}
         for job in map(self.job, experiments):
             for stage in job.stage.all():

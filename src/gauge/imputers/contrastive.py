@@ -32,8 +32,8 @@ EXACT = "donot_use_mm_for_euclid_dist"
 
 class Contrastive(Imputer):
     """Images are read by small convolutions, everything else by one hidden layer. A donor's values are real ones, so an
-    imputed image is sharp, if perhaps the wrong one. Nobody is its own donor: training samples with hidden values would
-    otherwise find them again. `looks_across_batch` is False, as only the loss compares samples.
+    imputed image is sharp, if perhaps the wrong one. No sample is its own donor, because training samples with hidden
+    values would otherwise find these values again. `looks_across_batch` is False, as only the loss compares samples.
 
     >>> data = Dataset("train", {"photo": torch.rand(4, 1, 8, 8), "pulse": torch.rand(4, 6)}, torch.zeros(4).long())
     >>> imputer = Contrastive.from_dataset(data, donors=3, width=8)
@@ -92,7 +92,7 @@ class Contrastive(Imputer):
 
     @torch.no_grad()
     def end_epoch(self) -> None:
-        """The codes of the donors follow the encoders."""
+        """Update the codes of the donors, which depend on the encoders."""
         parts = torch.arange(len(self.codes), device=self.codes.device).split(256)
         with self._evaluating():
             self.codes.copy_(torch.cat([self._codes(self._donors(rows)) for rows in parts]))
@@ -118,7 +118,8 @@ class Contrastive(Imputer):
         return {name: self._nearest(name, distance)[0] for name in whole}
 
     def _distance(self, batch: Batch) -> Float[Tensor, "b d"]:
-        """From 0 to 2, and 2 to a donor that is the sample itself: a sole donor still gives."""
+        """Distances from 0 to 2. A donor that is the sample itself has distance 2, so it is used only if there is no
+        other."""
         codes = self._codes(batch)
         pairs = zip(codes.unbind(1), self.codes.unbind(1), strict=True)
         apart = torch.stack([torch.cdist(*pair, compute_mode=EXACT) for pair in pairs], -1)

@@ -73,7 +73,7 @@ class MaskedColumns(TableImputer):
 
     @torch.no_grad()
     def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Of cells, as in `tip`; of other modalities the distance of the donor."""
+        """The uncertainty of cells is that of `tip`, that of other modalities the distance of the donor."""
         table, observed = cells_of(batch, self.name)
         own = doubts(self.heads, lambda seen: self.table(table, seen)[:, 1:], observed, batch.key, self.masked)
         return {**({} if self.donors is None else self.donors.uncertainty(batch)), self.name: own}

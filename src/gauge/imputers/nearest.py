@@ -24,7 +24,7 @@ class Nearest(Imputer):
     """The distance is the mean squared difference over jointly observed features, with each modality scaled to unit variance
     and weighted equally; integers are equal or different. Each feature comes from the nearest donor that has it. `rows` are
     the rows of the donors in their split: no sample with a label is its own donor, as training samples with hidden values
-    would otherwise find them again. Samples to predict have no label, and their place in a table changes nothing."""
+    would otherwise find them again. Samples to predict have no label, so their position in a table does not matter."""
 
     def __init__(
         self, donors: Mapping[str, Tensor], observed: Mapping[str, Tensor], rows: Int[Tensor, "d"] | None = None
@@ -67,7 +67,7 @@ class Nearest(Imputer):
         return dict.fromkeys(self.modalities, nearest)
 
     def _distances(self, batch: Batch) -> Iterator[Tensor]:
-        """The distances of all samples, some at once."""
+        """The distances of all samples to the donors, in parts of several samples."""
         largest = max(self._donors(name)[1].numel() for name in self.modalities)
         rows = torch.arange(batch.index.shape[0], device=batch.index.device)
         chunks = [rows] if is_traced(rows) else rows.split(max(1, DISTANCES_AT_ONCE // largest))

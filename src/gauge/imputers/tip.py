@@ -150,7 +150,8 @@ class TIP(Imputer):
 
     @torch.no_grad()
     def uncertainty(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Of a category 1 - its probability, of a number its deviation when other cells are hidden; none of images."""
+        """The uncertainty of a category is 1 minus its probability, that of a number its deviation when other cells are
+        hidden; images have none."""
         image, table, observed = self._readable(batch)
         seen = self.interact.read(_tokens(self.photo(image)))
 

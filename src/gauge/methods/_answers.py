@@ -37,7 +37,8 @@ def head_answers(logits: Float[Tensor, "b m k"], batch: Batch, corrupt: Corrupti
 
 
 def number_of_samples(train: Dataset, val: Dataset) -> int:
-    """The validation samples to learn weights from: no more than training samples, so that few labels are few in all."""
+    """The validation samples to learn weights from: no more than there are training samples, so that experiments with few
+    labels use few in total."""
     return min(len(val), len(train), MAX_SAMPLES)
 
 

@@ -1,4 +1,4 @@
-"""What classifiers of table cells share: cells as numbers, masked training rows, the class prior where no cell is left."""
+"""Shared by classifiers of table cells: cells as numbers, masked training rows, the class prior for rows without cells."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,11 +45,11 @@ class CellClassifier(Method):
         self.prior = nn.Buffer(torch.zeros(num_classes))
 
     def fit_rows(self, train: Rows, val: Rows | None) -> None:
-        """Learn from masked rows; `val` are those that choose how much to learn."""
+        """Fit to masked rows; the rows `val` choose the hyperparameter of the classifier."""
         raise NotImplementedError(f"{type(self).__name__} has no fit_rows(train, val)")
 
     def scores(self, features: Float[Tensor, "b d"]) -> Float[Tensor, "b k"]:
-        """The logits of rows of which NaN is missing."""
+        """The logits of rows in which missing cells are NaN."""
         raise NotImplementedError(f"{type(self).__name__} has no scores(features)")
 
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:

@@ -34,7 +34,7 @@ OPTIONS: dict[str, Any] = {
 
 class BoostedCells(CellClassifier):
     """Every tree has room for `NODES` nodes, the root first. A leaf leads to itself, so all rows take `DEPTH` steps; trees
-    that were not grown say 0. Of two classes only the second has trees."""
+    that were not grown return 0. With two classes, only the second one has trees."""
 
     def __init__(
         self, tables: Mapping[str, Sequence[int]], num_classes: int, *, masks: Protocol, seed: int = 0

@@ -62,7 +62,7 @@ def head_loss(
 
 
 def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
-    """The modalities with observed values, but for those that are known to be wrong as a whole."""
+    """The modalities with observed values, except those that are known to be wrong as a whole."""
     if batch.truth is None:
         return batch.any_observed()
     wrong = torch.stack([flags.reshape(len(batch), -1).all(1) for flags in batch.truth.wrong.values()], 1)

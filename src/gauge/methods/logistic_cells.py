@@ -26,7 +26,7 @@ ABSENT = -30.0  # the offset of a class without training rows
 
 
 class LogisticCells(CellClassifier):
-    """scikit-learn's; the weights are buffers, and nothing is trained by gradient steps."""
+    """Logistic regression fitted by scikit-learn; the weights are buffers, and nothing is trained by gradient steps."""
 
     def __init__(
         self, tables: Mapping[str, Sequence[int]], num_classes: int, *, masks: Protocol, seed: int = 0
@@ -54,7 +54,7 @@ class LogisticCells(CellClassifier):
         return torch.cat([standardised, missing.to(standardised.dtype)], 1)
 
     def _fit(self, rows: Rows, strength: float) -> tuple[Tensor, Tensor]:
-        """The weights and offsets of all classes; of two classes the first has none."""
+        """The weights and offsets of all classes; with two classes, those of the first are zero."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
 

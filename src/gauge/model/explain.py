@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Explainable(Protocol):
-    """All that `explain` asks of a method: a `Gauge`, or a method around one."""
+    """What `explain` needs from a method, which is a `Gauge` or contains one."""
 
     def eval(self) -> object: ...
 
@@ -53,8 +53,8 @@ class BatchExplanation:
         return exact_effects(self.classifier, self.units.tokens, reference=self.reference)
 
     def to_frame(self, names: Mapping[str, Sequence[str]]) -> "pd.DataFrame":
-        """One row for every unit of every sample. `names` holds the names of the units of each modality, in order. How much
-        a unit is `used` and how far it is `trusted`, where that is learned, are two things."""
+        """One row for every unit of every sample. `names` holds the names of the units of each modality, in order. `used`
+        is the effect of a unit on the answer, and `trusted` the probability that it is right, where that is learned."""
         import pandas as pd
 
         modality, unit = zip(*[(name, unit) for name, units in names.items() for unit in units], strict=True)

@@ -34,7 +34,7 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def uncertainty(self, batch: Batch) -> Mapping[str, Tensor] | None:
-        """That of an `Imputer`; other objects with `complete` offer none."""
+        """As in `Imputer`; None for other objects with `complete`."""
         return self.imputer.uncertainty(batch) if isinstance(self.imputer, Imputer) else None
 
     @property
@@ -43,7 +43,7 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def copied(self, batch: Batch) -> Mapping[str, Tensor]:
-        """That of an `Imputer`; other objects with `complete` say nothing about it."""
+        """As in `Imputer`; empty for other objects with `complete`."""
         return self.imputer.copied(batch) if isinstance(self.imputer, Imputer) else {}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -25,7 +25,7 @@ class Passes:
 
     @cached_property
     def tokens(self) -> Tokens:
-        """The tokens as scorers read them: a leaf that gradients can be asked for."""
+        """The tokens as scorers read them: a leaf of the graph that requires gradients."""
         return as_leaf(self.attached.detach())
 
     def __call__(self, tokens: Tokens, attn_bias: Tensor | None = None) -> Tensor:

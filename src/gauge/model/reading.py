@@ -13,8 +13,8 @@ from gauge.types import Batch, Units
 @dataclass(frozen=True)
 class Reading:
     """A batch as the network reads it: the completed input, its units, and the classifier that sees the units in `visible`
-    (all when None). What trust may know besides: the imputer's `uncertainty` about each unit, and the `head_logits` of
-    heads that read single modalities."""
+    (all when None). Trust also reads the imputer's `uncertainty` about each unit, and the `head_logits` of heads that read
+    single modalities."""
 
     completed: Batch
     units: Units

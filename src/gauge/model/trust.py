@@ -92,8 +92,8 @@ class TrustHead(Gates):
         return known.detach()
 
     def calibrate(self, trust: Float[Tensor, "u"], target: Float[Tensor, "u"], imputed: Bool[Tensor, "u"]) -> None:
-        """Fit scale and shift to the uncalibrated trust in units of which it is known how right they are, by maximum
-        likelihood with a prior at 1 and 0."""
+        """Fit scale and shift to the uncalibrated trust in units whose rightness is known, by maximum likelihood with a
+        prior at 1 and 0."""
         logits = torch.logit(trust.detach().double(), MIN_DOUBT)
         group, right = imputed.long(), target.double()
         log_scale, shift = (torch.zeros(2, device=logits.device).double().requires_grad_() for _ in range(2))
@@ -133,7 +133,7 @@ def _agreement(
 def trust_term(
     trust: Float[Tensor, "b n"], target: Float[Tensor, "b n"], known: Bool[Tensor, "b n"]
 ) -> Float[Tensor, ""]:
-    """The mean cross-entropy of the trust in units of which it is known how right they are."""
+    """The mean cross-entropy of the trust in units whose rightness is known."""
     trust = trust.clamp(MIN_DOUBT, 1 - MIN_DOUBT)
     costs = -(target * trust.log() + (1 - target) * (1 - trust).log())
     return (costs * known).sum() / known.sum().clamp_min(1)
@@ -143,7 +143,7 @@ def trust_term(
 def known_rightness(
     encoder: UnitEncoder, batch: Batch, reading: Reading
 ) -> tuple[Float[Tensor, "b n"], Bool[Tensor, "b n"]]:
-    """How right the units of a training batch are, and for which of those that are seen it is known. What an imputed
+    """The rightness of the units of a training batch, and for which of the visible units it is known. What an imputed
     modality shows is the answer of its head or, without heads, the network's answer from that modality alone."""
     assert batch.labels is not None
     if reading.visible is not None:
@@ -203,7 +203,8 @@ def per_unit(encoder: UnitEncoder, values: Mapping[str, Float[Tensor, "b *f"]]) 
 def _near(
     imputed: Float[Tensor, "b f ..."], true: Float[Tensor, "b f ..."], known: Bool[Tensor, "b f"]
 ) -> Bool[Tensor, "b f"]:
-    """Which imputed cells are within the tolerance of their column; the true values of the batch tell its spread."""
+    """Which imputed cells are within the tolerance of their column; the spread of a column is that of the true values of
+    the batch."""
     imputed, true = (values.flatten(2).mean(-1) if values.ndim > 2 else values for values in (imputed, true))
     true = torch.where(known, true, 0.0)
     count = known.sum(0).clamp_min(1)

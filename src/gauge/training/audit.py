@@ -132,7 +132,7 @@ def audit(
     method: Gauge | GaugePlus, data: Dataset, protocol: str, *, judge: Judge | None = None, samples: int | None = None
 ) -> Audit:
     """The findings on `samples` of the split (all when None). `judge` gives class logits for each modality of a completed
-    batch; without it, imputed modalities are not judged. Of a GAUGE+ the network is audited, not the votes of its heads."""
+    batch; without it, imputed modalities are not judged. For GAUGE+, the network is audited, not the votes of its heads."""
     gauge = method.gauge if isinstance(method, GaugePlus) else method
     if not gauge.gating.scores_units:
         raise ValueError(f"granularity {gauge.gating.granularity!r} gives no scored gates to audit; train gauge or v3")
@@ -297,7 +297,7 @@ def _curves(values: Tensors, right: Bool[Tensor, "s n"], among: Bool[Tensor, "s 
 
 
 def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Tensor) -> Audit:
-    """Sound observed units told from swapped or noised ones, unit by unit and by the means of modalities."""
+    """How well sound observed units are separated from swapped or noised ones, by unit and by the mean of each modality."""
     sound, among = facts.right == 1, facts.observed & facts.seen & ((facts.right == 0) | (facts.right == 1))
     apart = _separation(values, sound, among)
     if not apart:
@@ -316,7 +316,8 @@ def _wrong_evidence(findings: Audit, facts: Facts, values: Tensors, modality: Te
 
 
 def _imputed_cells(findings: Audit, facts: Facts, values: Tensors, data: Dataset, method: Gauge) -> Audit:
-    """Imputed cells with an error below the median of their column, or of the right category, told from others."""
+    """How well imputed cells with an error below the median of their column, or of the right category, are separated from
+    others."""
     imputed = ~facts.error.isnan()
     spread = per_unit_values(method.encoder, {name: spread.cpu()[None] for name, spread in data.spreads.items()})
     largest = torch.where(spread > 0, facts.error.nanmedian(0, keepdim=True).values, 0.5)

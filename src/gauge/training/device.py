@@ -13,7 +13,7 @@ LOCAL_INDEX = f":{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else 
 
 def pick_device(name: torch.device | str | None, gpus: int | None = None) -> torch.device:
     """The device of that name; without a name or with "auto", a GPU if there is one, under torchrun one for each process.
-    `gpus` is their number, if not that of torch.
+    `gpus` is the number of GPUs, by default as torch counts them.
 
     >>> pick_device("auto", gpus=0), pick_device(None, gpus=2), pick_device("cuda:1", gpus=2)
     (device(type='cpu'), device(type='cuda'), device(type='cuda', index=1))
@@ -33,7 +33,7 @@ def pick_device(name: torch.device | str | None, gpus: int | None = None) -> tor
 
 @contextmanager
 def cpu_threads(count: int | None) -> Iterator[None]:
-    """As many threads for tensors and trees, -1 for one on each core; None leaves the number as it is."""
+    """Set the number of threads for tensors and trees; -1 is one for each core, and None leaves the number unchanged."""
     before = torch.get_num_threads()
     torch.set_num_threads(before if count is None else (os.cpu_count() or 1) if count == -1 else count)
     try:

@@ -1,6 +1,6 @@
-"""Training in several processes, started by torchrun: who this process is, and its part of every batch.
+"""Training in several processes, started by torchrun: the rank of this process, and its shard of every batch.
 
-Every process holds the data and computes the same batches and masks, takes its part of each, and averages gradients with
+Every process holds the data and computes the same batches and masks, takes its shard of each, and averages gradients with
 the others. The same global batch therefore gives the same model, up to rounding, with any number of processes.
 """
 
@@ -33,13 +33,13 @@ def is_main() -> bool:
 
 
 def barrier() -> None:
-    """Returns when all processes have come here."""
+    """Return when all processes have reached this point."""
     if world_size() > 1:
         dist.barrier()
 
 
 def broadcast(value: bool) -> bool:
-    """The value that the first process has, in all of them."""
+    """The value of the first process, in all processes."""
     if world_size() == 1:
         return value
     decision = [value]
@@ -48,7 +48,8 @@ def broadcast(value: bool) -> bool:
 
 
 def shard(batch: Tensor) -> Tensor:
-    """This process's part of a batch's indices or keys; all of it where there are fewer samples than processes."""
+    """The shard of a batch's indices or keys that belongs to this process; the whole batch if it has fewer samples than
+    there are processes."""
     return batch.tensor_split(world_size())[dist.get_rank()] if 1 < world_size() <= len(batch) else batch
 
 

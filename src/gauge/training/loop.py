@@ -187,8 +187,8 @@ def _learning_rate(settings: TrainSettings, epoch: float) -> float:
 
 
 def budget(settings: TrainSettings, rows: int, epochs: int) -> tuple[int, float]:
-    """The steps of so many epochs over so many rows, and the sum of their learning rates. Adam moves a parameter by about
-    its rate in a step, so the sum bounds how far it can go."""
+    """The number of steps in `epochs` epochs over `rows` rows, and the sum of their learning rates. Adam moves a parameter
+    by about its rate in a step, so the sum bounds how far it can go."""
     steps = math.ceil(rows / settings.batch_size)
     rates = (_learning_rate(settings, epoch + step / steps) for epoch in range(epochs) for step in range(steps))
     return steps * epochs, math.fsum(rates)

@@ -97,8 +97,8 @@ def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def area_under_curve(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Of two classes the second against the first, of more each against the rest, averaged over those that occur; NaN where
-    there is only one."""
+    """With two classes, the AUC of the second against the first; with more, the mean of each one that occurs against the
+    rest. NaN if only one occurs."""
     areas = []
     for label in (1,) if probabilities.shape[1] == 2 else np.unique(labels):
         positive = labels == label
@@ -196,8 +196,8 @@ METRICS = {metric.name: metric for metric in (ACCURACY, AUC)}
 
 
 def bootstrap(score: Callable[[np.ndarray], Any], labels: np.ndarray, groups: Groups = None) -> np.ndarray:
-    """The score of each resample, `RESAMPLES` of them; it is given the rows, which are drawn within each class. Groups are
-    drawn as a whole."""
+    """The score of each of `RESAMPLES` resamples, as a function of their rows, which are drawn within each class. Groups
+    are drawn as a whole."""
     return np.array([score(rows) for rows in _resamples(labels, groups)])
 
 

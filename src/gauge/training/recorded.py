@@ -121,7 +121,7 @@ class Recorded:
         self.calls: dict[object, Call] = {}
 
     def predict(self, batch: Batch) -> Prediction:
-        """The prediction with evidence and gates; a batch that `predict` of the model refuses is refused alike."""
+        """The prediction with evidence and gates; a batch that the model's `predict` refuses is refused here too."""
         if not (self.compile or batch.index.is_cuda) or not len(batch):
             return self._eager(batch)
         keys = [batch.index] if batch.key is batch.index else [batch.index, batch.key]
@@ -194,7 +194,8 @@ class Recorded:
         return Call(inputs, replay)
 
     def _predict(self, modalities: tuple[str, ...]) -> Callable[..., dict[str, Tensor]]:
-        """The prediction as a function of tensors that never waits for the device: what is wrong is a result too."""
+        """The prediction as a function of tensors that never waits for the device: errors in the batch are returned as a
+        result."""
 
         @torch.no_grad()
         def predict(*tensors: Tensor) -> dict[str, Tensor]:

@@ -136,7 +136,7 @@ def _source(module: str) -> tuple[str, list[str]] | None:
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """The node and all within it, but for the bodies of `if TYPE_CHECKING`."""
+    """The node and all nodes within it, except the bodies of `if TYPE_CHECKING`."""
     yield node
     for child in ast.iter_child_nodes(node):
         checked = isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")

@@ -1,4 +1,4 @@
-"""Stages: things to train that stand on each other; each is trained once, stored, and loaded after that.
+"""Stages: modules to train that depend on each other; each is trained once, stored, and loaded after that.
 
 A stage is stored under the hash of everything it is built from: its arguments, its settings, the data, and the stages it
 needs. The code that trained it is recorded with it: if that code has changed, the stage is trained again.
@@ -35,7 +35,7 @@ def silent(stage: str, epoch: Epoch) -> None:
 
 @dataclass(frozen=True)
 class Stage:
-    """One thing to train: `make(train, *needs, **arguments)`, with the trained modules of `needs`. `make` is a class or a
+    """One module to train: `make(train, *needs, **arguments)`, with the trained modules of `needs`. `make` is a class or a
     function of a module. `split` names the rows it learns from: those of the classifier, or those of the imputer."""
 
     name: str
@@ -127,7 +127,7 @@ class StageStore:
         return stage.key({"train": f"{self.train.fingerprint} {val}", "imputer": f"{self._imputer.fingerprint} {val}"})
 
     def rows(self, stage: Stage) -> Dataset:
-        """What the stage learns from."""
+        """The split that the stage learns from."""
         return self._imputer if stage.split == "imputer" else self.train
 
     @property

@@ -108,7 +108,7 @@ class Step:
         return {name: term.clone() for name, term in recording.terms.items()}
 
     def batch(self, index: Tensor, key: Tensor) -> Batch:
-        """What this process learns from."""
+        """The batch that this process learns from."""
         index, key = shard(index), shard(key)
         keep = self.settings.masks.keep(self.train.feature_counts, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)

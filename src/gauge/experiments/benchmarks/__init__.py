@@ -77,11 +77,11 @@ class Overrides(Settings):
     the number of backbones and imputers, and which rows are used.
 
     `labels` keeps that many labelled training samples, drawn anew for each seed; the imputer still learns from all of them,
-    which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint` gives
-    a benchmark that can be divided in several ways test splits that do not overlap. `method_options` are options of plans,
-    by method. `dim` is the width of the backbone and of all that stand on it, `encoders` names other encoders of
-    modalities. `incomplete` hides values of the training and validation samples, anew for each seed; every stage learns
-    from what is left.
+    which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint`
+    gives a benchmark that can be divided in several ways test splits that do not overlap. `method_options` are options of
+    plans, by method. `dim` is the width of the backbone and of all methods that are built on it, `encoders` names other
+    encoders of modalities. `incomplete` hides values of the training and validation samples, anew for each seed; every
+    stage learns from the values that remain.
     """
 
     imputer: StageOverride | None = None
@@ -172,9 +172,9 @@ class Benchmark:
     `read(split, data)` reads a split; `files` says what the folder `data` has to hold, where one is needed. `vector_dim` is
     the width of a modality as one vector, by default `dim`; `method_options` are options of plans, by method. Fine-tuning
     with seed s starts from backbone s mod `backbones` and imputer s mod `imputers`, on the division into splits s mod
-    `folds`; their test splits overlap unless `disjoint`. A benchmark with an official division has one fold, and
-    `disjoint_folds` in its place where that is asked for. `small_init` starts Linear and Embedding weights at N(0, 0.02²),
-    as published, instead of torch's default, which learns sooner.
+    `folds`; their test splits overlap unless `disjoint`. A benchmark with an official division has one fold, which `folds:
+    disjoint` replaces by `disjoint_folds` of them. `small_init` starts Linear and Embedding weights at N(0, 0.02²), as
+    published, instead of torch's default, which learns sooner.
 
     The imputer learns from `imputer_split`: "all" training rows, also those without labels; those of the classifier
     ("train"); or, with "own", a split `imputer` that `read` has. `labels` is the number of labelled training rows, drawn

@@ -20,9 +20,9 @@ def image_table(
     resnet: int = 50,
     waves: int = 0,
 ) -> dict[str, Any]:
-    """Fields of a `Benchmark`. `columns` gives the number of categories of each column, 1 for a number; `width`, `depth` and
-    `heads` are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of depth
-    `resnet`. The backbone has the width `dim` and as many heads. The defaults are the paper's.
+    """Fields of a `Benchmark`. `columns` gives the number of categories of each column, 1 for a number; `width`, `depth`
+    and `heads` are those of the Transformer over the table, in the encoder and in TIP, whose image encoder is a ResNet of
+    depth `resnet`. The backbone has the width `dim` and the same number of heads. The defaults are the paper's.
 
     With `waves`, numeric columns have their own weights and the backbone reads cells one by one: on a few hundred rows, a
     Transformer on top of another one learns next to nothing.

@@ -1,4 +1,4 @@
-"""Plan of GAUGE+, trained from scratch in one stage, and of what is left when one of its parts is taken away."""
+"""Plan of GAUGE+, trained from scratch in one stage, and of its ablations, which lack one of its parts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

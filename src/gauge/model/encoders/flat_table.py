@@ -13,7 +13,7 @@ __all__ = ["FlatTable"]
 
 
 class FlatTable(Vector):
-    """A missing cell is zero beside a flag that says so. The options are those of `cells`; see there.
+    """A missing cell is zero, and a flag marks it as missing. The options are those of `cells`.
 
     >>> FlatTable((3,), 32, cardinalities=(4, 1, 1)).units
     1

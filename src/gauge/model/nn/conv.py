@@ -57,7 +57,7 @@ def square_side(shape: Sequence[int]) -> int:
 
 
 def check_shape(name: str, shape: Sequence[int], wanted: Sequence[int | str]) -> None:
-    """Raises an error unless the shape is the wanted one, in which a word stands for any number."""
+    """Raise an error unless the shape is the expected one, in which a word stands for any number."""
     fitting = [given if isinstance(size, str) else size for size, given in zip(wanted, shape, strict=False)]
     if len(shape) != len(wanted) or list(shape) != fitting:
         raise ValueError(

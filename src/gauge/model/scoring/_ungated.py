@@ -37,7 +37,8 @@ def ungated_gradient(classifier: Classifier, tokens: Tokens, objective: Objectiv
 
 
 def as_leaf(tokens: Tokens) -> Tokens:
-    """The tokens as a leaf that gradients can be asked for; one that is such a leaf already comes back as it is."""
+    """The tokens as a leaf of the graph that requires gradients; tokens that already are such a leaf are returned
+    unchanged."""
     if tokens.is_leaf and tokens.requires_grad:
         return tokens
     with torch.inference_mode(False):

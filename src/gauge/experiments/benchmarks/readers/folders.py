@@ -10,7 +10,7 @@ def first_folder(data: Path, folders: Sequence[str], pattern: str) -> Path | Non
 
 
 def find_folder(data: Path, folders: Sequence[str], pattern: str, what: str) -> Path:
-    """The same; `what` is named in the error when there is none."""
+    """The first such folder; if there is none, an error that names `what` is raised."""
     folder = first_folder(data, folders, pattern)
     if folder is None:
         raise ValueError(f"{data} holds no {what}: nothing named {pattern} in {', '.join(folders)}")
