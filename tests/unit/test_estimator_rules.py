@@ -56,6 +56,16 @@ def test_rows_of_weight_zero_are_not_learned_from(numbers, table):
         fit(numbers, labels, -weight)
 
 
+def test_log_probabilities_are_those_of_predict_proba_and_finite_for_a_class_without_weight(numbers, table):
+    labels = table["diagnosis"].to_numpy()
+    model = fit(numbers, labels, (labels != "wart").astype(float), experts="linear", trust=False)
+    rows = pd.concat([numbers[:9], numbers[:1].assign(age=None, site=None)])
+    logs, probabilities = model.predict_log_proba(rows), model.predict_proba(rows)
+    assert probabilities.min() == 0
+    assert np.isfinite(logs).all()
+    np.testing.assert_allclose(np.exp(logs), probabilities, atol=1e-300)
+
+
 def test_only_the_ratios_of_weights_matter(numbers, table):
     weight = np.random.default_rng(0).uniform(0.5, 2, len(numbers))
     options = {"experts": ["trees", "linear"], "trust": False}

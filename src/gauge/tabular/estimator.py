@@ -388,6 +388,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         with cpu_threads(self.n_jobs):
             return fitted.predict_proba(X)
 
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithm of `predict_proba`; finite also for a class whose probability is zero."""
+        probabilities = self.predict_proba(X)
+        return np.log(probabilities.clip(np.finfo(probabilities.dtype).tiny))
+
     def predict(self, X: Any) -> np.ndarray:
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
         are given, and then not always."""
