@@ -29,6 +29,7 @@ from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.fitted import Fitted, local_folder
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
+from gauge.tabular.table.inspection import leak_problems
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.stream import Stream
@@ -357,6 +358,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             recipe = replace(recipe, rate=round(rate, 2))
         used = _rows_to_use(encoded, data.weights)
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
+        _report_leaks(task)
         prior = data.prior(used)
         with self._progress() as show, cpu_threads(self.n_jobs):
             task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
@@ -603,6 +605,13 @@ def _rows_to_use(encoded: Encoded, weights: np.ndarray) -> np.ndarray:
     if not len(used):
         raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
     return used
+
+
+def _report_leaks(task: Task) -> None:
+    """Log which columns alone tell the label."""
+    for column, cells in zip(task.rows.schema.table, task.rows.cells.T, strict=True):
+        for problem in leak_problems(cells, task.labels):
+            logger.warning("column %r %s", column.name, problem)
 
 
 def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:
