@@ -356,7 +356,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if self.missing_rate is None:
             rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))
-        used = _rows_to_use(encoded, data.weights)
+        used = _rows_to_use(encoded, data)
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
         _report_leaks(task)
         prior = data.prior(used)
@@ -597,13 +597,19 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             print(*lines, sep="\n", file=sys.stderr)
 
 
-def _rows_to_use(encoded: Encoded, weights: np.ndarray) -> np.ndarray:
-    """The rows that have a value and count."""
+def _rows_to_use(encoded: Encoded, data: Labelled) -> np.ndarray:
+    """The rows that have a value and count; classes that lose all of their rows are reported."""
     if encoded.empty.any():
         logger.warning("%d rows have no values and are left out of training", encoded.empty.sum())
-    used = np.flatnonzero(~encoded.empty & (weights > 0))
+    used = np.flatnonzero(~encoded.empty & (data.weights > 0))
     if not len(used):
         raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
+    for label in data.classes[np.setdiff1d(data.labels, data.labels[used])].tolist():
+        logger.warning(
+            "no row of class %r has a value and a weight above zero, so it is not learned and hardly ever predicted; drop "
+            "its rows, or give them values and weights",
+            label,
+        )
     return used
 
 
