@@ -221,7 +221,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     n_rows_ : dict
         The number of rows in training ("train") and validation ("val"), and of those without values ("empty").
     missing_rates_ : dict
-        The share of missing values of every column.
+        The share of missing values of every column; categories that are too rare to be kept are not among them.
     largest_class_ : tuple
         The most frequent class and its share.
     donor_rows_ : list of str
@@ -352,9 +352,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         names = choose_experts(self.experts, schema)
         self._report(schema, names, data.frame)
         encoded = schema.encode(data.frame, self._image_files(), training=True)
-        missing_rates = schema.missing_rates(encoded)
+        unread_rates, rare_rates = schema.missing_rates(encoded), schema.rare_rates(data.frame)
         if self.missing_rate is None:
-            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
+            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(unread_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))
         used = _rows_to_use(encoded, data)
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
@@ -375,7 +375,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             leaderboard=result.leaderboard,
             training=training,
             n_rows={"train": training.rows, "val": result.held_out, "empty": int(encoded.empty.sum())},
-            missing_rates=missing_rates,
+            missing_rates={name: max(0.0, rate - rare_rates[name]) for name, rate in unread_rates.items()},
             largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
             donor_rows=[str(name) for name in data.frame.index[used[list(training.donors)]]],
             options=self.get_params(deep=False),
