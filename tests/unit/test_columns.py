@@ -10,6 +10,7 @@ import torch
 from helpers import unchecked
 from PIL import Image
 
+from gauge import GaugeClassifier
 from gauge.tabular.table.columns import ImageFiles, infer_kind, missing
 from gauge.tabular.table.columns.category import MAX_CATEGORIES, Category
 from gauge.tabular.table.columns.number import Number
@@ -93,6 +94,21 @@ def test_rare_categories_beyond_the_limit_count_as_missing(caplog):
     with caplog.at_level(logging.WARNING):
         column.numbers(pd.Series(values, name="city"), training=True)
     assert caplog.text.count("'city'") == 1, "the column was reported when it was learned"
+
+
+def test_rare_categories_are_called_rare_and_not_missing(caplog):
+    names = [f"c{number}" for number in range(MAX_CATEGORIES + 45)]
+    cities = pd.Series([*names, *names[:155], *[None] * 50], name="city", dtype=object)
+    inspection = inspect_table(cities.to_frame().assign(y=np.arange(len(cities)) % 2), kinds={"city": "category"})
+    expected = "45 of 455 values are rare: the 255 most frequent of 300 categories are kept"
+    assert any(problem.startswith(f"city: {expected}") for problem in inspection.problems)
+    assert inspection.columns.set_index("column").loc["city", "missing"] == "9.9 %"
+    frame = cities.to_frame().assign(x=np.random.default_rng(0).normal(size=len(cities)))
+    model = GaugeClassifier(experts="linear", trust=False, verbose=False, columns={"city": "category"})
+    model.fit(frame, np.arange(len(frame)) % 2)
+    assert f"column 'city': {expected}" in caplog.text
+    assert model.missing_rates_ == pytest.approx({"city": 50 / 505, "x": 0})
+    assert model.schema_.missing_rates(model.schema_.encode(frame, training=True))["city"] == pytest.approx(95 / 505)
 
 
 def test_text_in_a_column_of_numbers_is_refused_with_column_row_and_cure():

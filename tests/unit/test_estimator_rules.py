@@ -44,16 +44,28 @@ def fit(frame, labels, sample_weight=None, **options):
         return GaugeClassifier(**FAST | {"epochs": 1} | options).fit(frame, labels, sample_weight=sample_weight)
 
 
-def test_rows_of_weight_zero_are_not_learned_from(numbers, table):
+def test_rows_of_weight_zero_are_not_learned_from(numbers, table, caplog):
     labels = table["diagnosis"].to_numpy()
     weight = (labels != "wart").astype(float)
     model = fit(numbers, labels, weight)
+    assert "no row of class 'wart' has a value and a weight above zero, so it is not learned" in caplog.text
+    assert caplog.text.count("no row of class") == 1
     assert model.class_prior_[list(model.classes_).index("wart")] == 0
     assert sum(model.n_rows_.values()) - int((numbers.isna().all(axis=1) & (weight == 0)).sum()) == int(weight.sum())
     with pytest.raises(ValueError, match=r"sample_weight has shape \[2\]; give one weight for each row, \[160\]"):
         fit(numbers, labels, [1, 2])
     with pytest.raises(ValueError, match="Negative values"):
         fit(numbers, labels, -weight)
+
+
+def test_log_probabilities_are_those_of_predict_proba_and_finite_for_a_class_without_weight(numbers, table):
+    labels = table["diagnosis"].to_numpy()
+    model = fit(numbers, labels, (labels != "wart").astype(float), experts="linear", trust=False)
+    rows = pd.concat([numbers[:9], numbers[:1].assign(age=None, site=None)])
+    logs, probabilities = model.predict_log_proba(rows), model.predict_proba(rows)
+    assert probabilities.min() == 0
+    assert np.isfinite(logs).all()
+    np.testing.assert_allclose(np.exp(logs), probabilities, atol=1e-300)
 
 
 def test_only_the_ratios_of_weights_matter(numbers, table):
@@ -102,6 +114,17 @@ def test_a_class_with_a_single_row_is_trained_on_and_never_validated_with(labels
     rows = pd.DataFrame({"x": np.random.default_rng(0).normal(size=80)})
     model = fit(rows, labels, metric="auc")
     assert model.predict_proba(rows).shape == (80, len(set(labels)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "validated"), [(10, 2, False), (49, 2, False), (50, 2, True), (60, 2, True), (60, 20, False)]
+)
+def test_too_few_rows_to_validate_are_reported_with_their_number(rows, classes, validated, caplog):
+    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=rows)})
+    model = fit(frame, np.arange(rows) % classes, experts=["trees", "linear"], trust=False)
+    assert (f"{rows} rows of {classes} classes are too few to validate (it takes 50" in caplog.text) != validated
+    assert model.leaderboard_["log_loss"].notna().all() == validated
+    assert validated or set(model.leaderboard_["weight"]) == {0.5}
 
 
 def test_bad_input_is_refused_with_the_position_and_the_cure(numbers, table):

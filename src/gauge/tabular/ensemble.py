@@ -6,6 +6,7 @@ u and v are learned from rows held out (`gauge.model.combination`), as they are 
 leave the weights near one: the geometric mean of all experts. The sum of the weights is an inverse temperature.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,8 @@ from gauge.tabular.experts import Expert, Folds, Saved, Task, Training, with_pre
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training.metrics import scores
+
+logger = logging.getLogger(__name__)
 
 AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their answers
 SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
@@ -147,6 +150,12 @@ def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validat
     """Every expert, and their combination from the rows that the first fold holds out: about `validation` of them. The
     network learns from the others, in the time that is left; trees and linear models learn from all rows in the end."""
     folds = _folds(task, validation)
+    if not folds:
+        logger.warning(
+            "%d rows of %d classes are too few to validate (it takes %d, and as many held out as there are classes): the "
+            "experts have equal weights and default settings, and no score says how good they are",
+            *(len(task.rows), task.classes, MIN_ROWS),
+        )
     val = folds[0][1] if folds else np.arange(0)
     tried = folds if len(task.rows) <= MAX_ROWS_OF_ALL_FOLDS else folds[:1]
     fitted = {name: EXPERTS.get(name).fit(task, tried) for name in reversed(names)}

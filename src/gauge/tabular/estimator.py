@@ -29,6 +29,7 @@ from gauge.tabular.fitted import Fitted, Forwarded, local_folder
 from gauge.tabular.options import check_options
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
+from gauge.tabular.table.inspection import leak_problems
 from gauge.tabular.table.labelled import Labelled, rows_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
@@ -157,7 +158,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     n_rows_ : dict
         The number of rows in training ("train") and validation ("val"), and of those without values ("empty").
     missing_rates_ : dict
-        The share of missing values of every column.
+        The share of missing values of every column; categories that are too rare to be kept are not among them.
     largest_class_ : tuple
         The most frequent class and its share.
     donor_rows_ : list of str
@@ -288,12 +289,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         names = choose_experts(self.experts, schema)
         self._report(schema, names, data.frame)
         encoded = schema.encode(data.frame, self._image_files(), training=True)
-        missing_rates = schema.missing_rates(encoded)
+        unread_rates, rare_rates = schema.missing_rates(encoded), schema.rare_rates(data.frame)
         if self.missing_rate is None:
-            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
+            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(unread_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))
-        used = rows_to_use(encoded, data.weights)
+        used = rows_to_use(encoded, data)
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
+        _report_leaks(task)
         prior = data.prior(used)
         with self._progress() as show, cpu_threads(self.n_jobs):
             task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
@@ -310,7 +312,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             leaderboard=result.leaderboard,
             training=training,
             n_rows={"train": training.rows, "val": result.held_out, "empty": int(encoded.empty.sum())},
-            missing_rates=missing_rates,
+            missing_rates={name: max(0.0, rate - rare_rates[name]) for name, rate in unread_rates.items()},
             largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
             donor_rows=[str(name) for name in data.frame.index[used[list(training.donors)]]],
             options=self.get_params(deep=False),
@@ -324,6 +326,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         fitted, X = self._ready(X)
         with cpu_threads(self.n_jobs):
             return fitted.predict_proba(X)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithm of `predict_proba`; finite also for a class whose probability is zero."""
+        probabilities = self.predict_proba(X)
+        return np.log(probabilities.clip(np.finfo(probabilities.dtype).tiny))
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
@@ -518,6 +525,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
+
+
+def _report_leaks(task: Task) -> None:
+    """Log which columns alone tell the label."""
+    for column, cells in zip(task.rows.schema.table, task.rows.cells.T, strict=True):
+        for problem in leak_problems(cells, task.labels):
+            logger.warning("column %r %s", column.name, problem)
 
 
 def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:

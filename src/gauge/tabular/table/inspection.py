@@ -9,12 +9,17 @@ import pandas as pd
 from gauge.choices import pick
 from gauge.registry import COLUMNS
 from gauge.tabular.table.columns import ANYWHERE, IGNORE, Cell, ImageFiles, infer_kind, missing, pick_kind
-from gauge.tabular.table.inputs import as_pandas, target_problems, width_problems
+from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
 from gauge.tabular.table.numbers import plain
 
 MAX_MISSING_RATE = 0.95  # of a column without a problem
 MIN_ROWS_PER_CLASS = 10
 MIN_CORRELATION = 0.5  # of missingness that is reported
+MAX_LEAK_ERROR = 0.01  # share of rows that a column which is the label in other words gets wrong
+MAX_LEAK_ERROR_LEFT = 0.1  # and of the rows that the largest class gets wrong
+MIN_LEAK_ROWS, MAX_LEAK_ROWS = 30, 2000  # to judge a column by
+MIN_OTHER_ROWS = 10  # of them, outside of the largest class
+LEAK_FOLDS = 3
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,15 @@ def inspect_table(
         problems.append(
             f"{copies} rows are exact copies of others; if they end up in training and test, scores mislead"
         )
+    known, labels = (np.zeros(0, int), np.zeros(0, int)) if target is None else _known_labels(frame[target])
     lines, missingness = [], {}
     for name in frame.columns.drop(target) if target else frame.columns:
         column = frame[name]
         kind, note = (kinds[name], "as specified") if name in kinds else infer_kind(column)
         mask, own_problems = _inspect_column(column, kind, files)
+        if len(known) and not own_problems and kind != IGNORE and issubclass(COLUMNS.get(kind), Cell):
+            cells = COLUMNS.get(kind).from_column(column).numbers(column, training=True)
+            own_problems = list(leak_problems(cells[known], labels))
         problems += [f"{name}: {problem}" for problem in own_problems]
         if words := sorted(set(column[missing(column) & column.notna()].astype(str).str.strip()) - {""}):
             note = f"{note}; " * bool(note) + f"{', '.join(map(repr, words[:3]))} counts as missing"
@@ -83,6 +92,56 @@ def _inspect_column(column: pd.Series, kind: str, files: ImageFiles) -> tuple[np
     if (rate := mask.mean()) > MAX_MISSING_RATE:
         problems.append(f"{100 * rate:.0f} % are missing; there is little to learn from it")
     return mask, problems
+
+
+def leak_problems(cells: np.ndarray, labels: np.ndarray) -> Iterator[str]:
+    """That a column alone tells the labels, which are class numbers, and how well. The cells are numbers or codes, NaN where
+    they are missing, which may tell the label, too. Each fold is predicted with the labels of the nearest values in the
+    others, so the time is that of sorting the column.
+
+    >>> draw = np.random.default_rng(0)
+    >>> labels = draw.integers(0, 2, 200)
+    >>> len(list(leak_problems(37.0 + labels, labels))), len(list(leak_problems(draw.normal(size=200), labels)))
+    (1, 0)
+    """
+    chosen = np.random.default_rng(0).permutation(len(labels))[:MAX_LEAK_ROWS]
+    cells, labels = cells[chosen].astype(float), np.unique(labels[chosen], return_inverse=True)[1]
+    fold = np.arange(len(labels)) % LEAK_FOLDS
+    right = np.zeros(len(labels), bool)
+    for number in range(LEAK_FOLDS if len(labels) >= MIN_LEAK_ROWS else 0):
+        train, test = fold != number, fold == number
+        right[test] = _nearest_labels(cells[train], labels[train], cells[test]) == labels[test]
+    for rows in (np.ones(len(labels), bool), ~np.isnan(cells)):
+        count, others = int(rows.sum()), int(rows.sum() - np.bincount(labels[rows], minlength=1).max())
+        allowed = min(MAX_LEAK_ERROR * count, MAX_LEAK_ERROR_LEFT * others)
+        if count >= MIN_LEAK_ROWS and others >= MIN_OTHER_ROWS and (~right[rows]).sum() <= allowed:
+            yield (
+                f"tells the label alone: {100 * right[rows].mean():.1f} % of {count} rows, where the largest class has "
+                f"{100 * (1 - others / count):.0f} %; if it follows from the label, ignore it (columns=, --column "
+                "NAME=ignore)"
+            )
+            return
+
+
+def _nearest_labels(known: np.ndarray, labels: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """The most frequent label of the known value that is nearest to each cell; NaN is a value far from all others."""
+    values, position = np.unique(known, return_inverse=True)  # NaN comes last, once
+    counts = np.zeros((len(values), labels.max() + 1), int)
+    np.add.at(counts, (position, labels), 1)
+    numbers = values[~np.isnan(values)]
+    if not len(numbers):
+        return np.full(len(cells), counts.sum(0).argmax())
+    above = np.searchsorted(numbers, cells).clip(max=len(numbers) - 1)
+    below = (above - 1).clip(min=0)
+    nearest = np.where(cells - numbers[below] <= numbers[above] - cells, below, above)
+    nearest = np.where(np.isnan(cells), len(values) - 1, nearest)
+    return counts.argmax(1)[nearest]
+
+
+def _known_labels(labels: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that have a label, and the numbers of their classes."""
+    known = np.flatnonzero(has_label(labels))
+    return known, pd.factorize(labels.iloc[known].astype(str))[0]
 
 
 def _target_problems(labels: pd.Series) -> Iterator[str]:

@@ -39,11 +39,17 @@ class Labelled:
         return counts / counts.sum()
 
 
-def rows_to_use(encoded: Encoded, weights: np.ndarray) -> np.ndarray:
-    """The rows that have a value and count."""
+def rows_to_use(encoded: Encoded, data: Labelled) -> np.ndarray:
+    """The rows that have a value and count; classes that lose all of their rows are reported."""
     if encoded.empty.any():
         logger.warning("%d rows have no values and are left out of training", encoded.empty.sum())
-    used = np.flatnonzero(~encoded.empty & (weights > 0))
+    used = np.flatnonzero(~encoded.empty & (data.weights > 0))
     if not len(used):
         raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
+    for label in data.classes[np.setdiff1d(data.labels, data.labels[used])].tolist():
+        logger.warning(
+            "no row of class %r has a value and a weight above zero, so it is not learned and hardly ever predicted; drop "
+            "its rows, or give them values and weights",
+            label,
+        )
     return used

@@ -161,12 +161,16 @@ class Schema:
         return Dataset("train", inputs, torch.zeros(rows, dtype=torch.long), observed)
 
     def missing_rates(self, encoded: Encoded) -> dict[str, float]:
-        """The share of rows in which each column is missing."""
+        """The share of rows in which each column is missing, or encoded as if it were."""
         rates: dict[str, float] = {}
         for modality, columns in self.modalities.items():
             flags = _per_column(encoded.observed[modality]).float()
             rates |= zip((column.name for column in columns), (1 - flags.mean(0)).tolist(), strict=True)
         return {column.name: rates[column.name] for column in self.columns}
+
+    def rare_rates(self, frame: pd.DataFrame) -> dict[str, float]:
+        """The share of training rows in which each column has a value that is too rare to be kept."""
+        return {column.name: float(column.rare(frame[column.name]).mean()) for column in self.columns}
 
     def to_json(self) -> dict[str, Any]:
         columns = [column.to_json() for column in self.columns]

@@ -135,6 +135,10 @@ class Column(ABC):
         """The cells as numbers, one entry for each row, and which rows have a value. In training many unreadable values are
         an error; afterwards they all count as missing."""
 
+    def rare(self, column: pd.Series) -> np.ndarray:
+        """Which cells of the training column have a value too rare to be kept, which is encoded as a missing one is."""
+        return np.zeros(len(column), bool)
+
     @property
     def note(self) -> str:
         """What was guessed about the way its values are written."""

@@ -25,7 +25,7 @@ __all__ = ["Category"]
 
 logger = logging.getLogger(__name__)
 
-MAX_CATEGORIES = 255  # per column; rarer ones count as missing
+MAX_CATEGORIES = 255  # per column; rarer ones are encoded as missing ones are
 MAX_CHARACTERS = 1000  # of a category in a request
 
 
@@ -51,20 +51,16 @@ class Category(Cell):
 
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Category":
-        codes, words = _words(column[~missing(column)])
-        counts: Counter[str] = Counter()
-        for word, count in zip(words, np.bincount(codes, minlength=len(words)).tolist(), strict=True):
-            counts[word] += count
-        name = str(column.name)
-        if len(counts) > MAX_CATEGORIES:
-            logger.warning("column %r keeps %d of %d categories, the most frequent", name, MAX_CATEGORIES, len(counts))
-        return cls(name, tuple(word for word, _ in sorted(counts.most_common(MAX_CATEGORIES))))
+        counts = _counts(column[~missing(column)])
+        if rare := _rare(counts):
+            logger.warning("column %r: %s", column.name, rare)
+        return cls(str(column.name), tuple(word for word, _ in sorted(counts.most_common(MAX_CATEGORIES))))
 
     @classmethod
     def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, files)
-        if values.nunique() > MAX_CATEGORIES:
-            problems.append(f"more than {MAX_CATEGORIES} categories; rare ones count as missing")
+        if rare := _rare(_counts(values)):
+            problems.append(rare)
         return absent, problems
 
     @property
@@ -86,11 +82,37 @@ class Category(Cell):
             )
         return codes
 
+    def rare(self, column: pd.Series) -> np.ndarray:
+        if len(self.words) < MAX_CATEGORIES:  # all were kept
+            return super().rare(column)
+        column = self.clean(column)
+        return ~missing(column).to_numpy(bool) & np.isnan(self.numbers(column, training=True))
+
     def decode(self, value: float) -> str:
         return self.words[min(max(round(value), 0), len(self.words) - 1)]
 
     def request_type(self, *, max_pixels: int) -> Any:
         return Annotated[str, Field(max_length=MAX_CHARACTERS)] | bool | int | float | None
+
+
+def _counts(values: pd.Series) -> Counter[str]:
+    """How often each category occurs; none of the values is missing."""
+    codes, words = _words(values)
+    counts: Counter[str] = Counter()
+    for word, count in zip(words, np.bincount(codes, minlength=len(words)).tolist(), strict=True):
+        counts[word] += count
+    return counts
+
+
+def _rare(counts: Counter[str]) -> str:
+    """How many values are of categories that are not kept, a sentence; empty if all are kept."""
+    if len(counts) <= MAX_CATEGORIES:
+        return ""
+    rare = counts.total() - sum(count for _, count in counts.most_common(MAX_CATEGORIES))
+    return (
+        f"{rare} of {counts.total()} values are rare: the {MAX_CATEGORIES} most frequent of {len(counts)} categories are "
+        "kept, and nothing is learned from the others"
+    )
 
 
 def _words(column: pd.Series) -> tuple[np.ndarray, list[str]]:

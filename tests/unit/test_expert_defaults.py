@@ -1,0 +1,82 @@
+"""Trees and the linear expert are not worse on rows held out than their libraries with default settings."""
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import datasets
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from gauge import GaugeClassifier
+from gauge.tabular.ensemble import make_folds
+from gauge.tabular.experts import linear
+
+MAX_DIFFERENCE = 0.002  # of the log loss
+TABLES = {
+    "breast_cancer": datasets.load_breast_cancer,
+    "wine": datasets.load_wine,
+    "iris": datasets.load_iris,
+    "digits": lambda **options: datasets.load_digits(n_class=5, **options),
+    "notes": None,
+}
+
+
+def table_of(name):
+    if name == "notes":
+        return with_notes()
+    data = TABLES[name](as_frame=True)
+    return data.data[:300], data.target.to_numpy()[:300]
+
+
+def with_notes(rows=300):
+    """Three classes that shift numbers, a category and the words of a text; 30 % of the cells are missing."""
+    draw, words = np.random.default_rng(0), np.array([f"word{number}" for number in range(200)])
+    labels = draw.integers(0, 3, rows)
+    frame = pd.DataFrame(draw.normal(size=(rows, 3)) + labels[:, None] * [0.8, 0.3, 0.0], columns=["a", "b", "c"])
+    frame["ward"] = np.where(draw.random(rows) < 0.6, labels, draw.integers(0, 3, rows)).astype(str)
+    frame["notes"] = [
+        " ".join([*draw.choice(words, 20), *draw.choice(words[10 * label :][:30], 6)]) for label in labels
+    ]
+    return frame.mask(draw.random(frame.shape) < 0.3), labels
+
+
+def losses(name, expert, plain):
+    """The mean log loss on the rows of three folds, each held out once: of the expert, and of a model of its library that
+    `plain` fits to the same features."""
+    frame, labels = table_of(name)
+    own, default = [], []
+    for train, test in make_folds(labels, 3, seed=0):
+        model = GaugeClassifier(experts=expert, trust=False, random_state=0, n_jobs=1, verbose=False)
+        fitted = model.fit(frame.iloc[train], labels[train]).fitted_
+        one, rows = fitted.ensemble.experts[expert], fitted.read(frame)[1]
+        other, features = plain(one, rows, train, labels)
+        own.append(log_loss(labels[test], np.exp(one.predict(rows.take(test)))))
+        default.append(log_loss(labels[test], other.predict_proba(features[test])))
+    return np.mean(own), np.mean(default)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_linear_expert_is_as_good_as_logistic_regression_with_its_penalty(name, monkeypatch):
+    coefficients, penalties = linear._coefficients, []
+
+    def recorded(model, *given):
+        penalties.append(model.C)
+        return coefficients(model, *given)
+
+    def plain(expert, rows, train, labels):
+        features = expert.features(rows)
+        return LogisticRegression(C=penalties[-1]).fit(features[train], labels[train]), features
+
+    monkeypatch.setattr(linear, "_coefficients", recorded)
+    own, default = losses(name, "linear", plain)
+    assert own < default + MAX_DIFFERENCE
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_trees_are_as_good_as_lightgbm_with_its_defaults(name):
+    def plain(expert, rows, train, labels):
+        return lightgbm.LGBMClassifier(verbose=-1, n_jobs=1).fit(rows.cells[train], labels[train]), rows.cells
+
+    own, default = losses(name, "trees", plain)
+    assert own < default + MAX_DIFFERENCE
