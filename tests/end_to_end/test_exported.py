@@ -54,6 +54,8 @@ def test_the_exported_classifier_answers_like_the_classifier(made):
     for count in (1, 7, 40):
         expected = model.predict_proba(table[:count])
         np.testing.assert_allclose(exported.predict_proba(table[:count]), expected, atol=1e-5)
+    observed = [each.predict_with_observed(table)[1] for each in (exported, model.fitted_)]
+    np.testing.assert_array_equal(*observed)
     assert exported.predict(table).tolist() == model.predict(table).tolist()
     assert "differs from the model by at most" in printed
 

@@ -115,6 +115,31 @@ def test_a_row_without_values_gets_the_prior(fitted, client):
     )
 
 
+UNSEEN = {
+    "column": "site",
+    "value": "the moon",
+    "note": "was not seen in training, or too rare there; counts as missing",
+}
+
+
+@pytest.mark.parametrize(("path", "answers"), [("/predict", "predictions"), ("/explain", "explanations")])
+def test_a_value_that_counts_as_missing_is_noted_in_its_row_or_refused(client, path, answers):
+    rows = {"rows": [ROW, ROW | {"site": "the moon", "sex": "unknown"}]}
+    status, answer = client("POST", path, rows)
+    assert (status, [row["notes"] for row in answer[answers]]) == (200, [[], [UNSEEN]])
+    status, answer = client("POST", f"{path}?strict=true", rows)
+    assert (status, answer["detail"]) == (422, [{"where": "rows.1.site", "problem": UNSEEN["note"]}])
+    assert client("POST", f"{path}?strict=true", {"rows": [ROW]})[0] == 200
+
+
+def test_notes_stay_with_their_request_when_requests_are_answered_together(client):
+    rows = [ROW | {"site": f"planet {number}" if number % 2 else "arm"} for number in range(20)]
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(client.predict, rows))
+    values = [[note["value"] for note in answer["predictions"][0]["notes"]] for _, answer in answers]
+    assert values == [[row["site"]] if number % 2 else [] for number, row in enumerate(rows)]
+
+
 def test_explanations_name_every_unit_with_its_gate(client):
     status, answer = client("POST", "/explain", {"rows": [ROW | {"photo": picture()}]})
     assert status == 200
@@ -231,7 +256,7 @@ def test_an_error_of_the_model_is_answered_logged_and_counted(fitted, monkeypatc
     def fail(self, frame):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(Fitted, "predict_proba", fail)
+    monkeypatch.setattr(Fitted, "predict_with_observed", fail)
     with serving(fitted[0] / "model") as client:
         assert client.predict(ROW) == (500, {"detail": "the server failed; its log says why"})
         assert 'gauge_requests_total{path="/predict",status="500"} 1.0' in client("GET", "/metrics")[1]
@@ -271,7 +296,7 @@ def test_a_body_that_never_ends_is_cut_off(client):
 
 
 def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):
-    monkeypatch.setattr(GaugeClassifier, "predict_proba", lambda self, frame: time.sleep(0.5))
+    monkeypatch.setattr(Fitted, "predict_with_observed", lambda self, frame: time.sleep(0.5))
     with serving(fitted[0] / "model", limits=Limits(seconds=0.05)) as client:
         status, answer = client.predict(ROW)
     assert (status, answer["detail"]) == (503, "no answer within 0.05 seconds; send fewer rows")
@@ -279,8 +304,8 @@ def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):
 
 def test_a_full_queue_is_refused(fitted, monkeypatch):
     release = threading.Event()
-    predict = GaugeClassifier.predict_proba
-    monkeypatch.setattr(GaugeClassifier, "predict_proba", lambda self, frame: (release.wait(), predict(self, frame))[1])
+    predict = Fitted.predict_with_observed
+    monkeypatch.setattr(Fitted, "predict_with_observed", lambda *given: (release.wait(), predict(*given))[1])
     with serving(fitted[0] / "model", limits=Limits(waiting=1)) as client, ThreadPoolExecutor(8) as pool:
         waiting = [pool.submit(client.predict, ROW) for _ in range(8)]
         while sum(each.done() for each in waiting) < 6:

@@ -2,14 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from gauge.tabular.table.columns import Column
+from gauge.tabular.table.columns import Column, missing
 
 MAX_LISTED_PROBLEMS = 10  # in an answer
+MAX_SHOWN_CHARACTERS = 100  # of a value in an answer
+
+Note = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,34 @@ def to_frame(request: BaseModel, columns: Sequence[Column]) -> pd.DataFrame:
     rows: list[BaseModel] = request.rows  # type: ignore[attr-defined]
     names = [column.name for column in columns]
     return pd.DataFrame([list(vars(row).values()) for row in rows], columns=names, dtype=object)
+
+
+def notes(columns: Sequence[Column], frame: pd.DataFrame, observed: np.ndarray) -> list[list[Note]]:
+    """For each row, the values that were given but count as missing: those that are not `observed`, [rows, columns]."""
+    found: list[list[Note]] = [[] for _ in range(len(frame))]
+    for column, flags in zip(columns, observed.T, strict=True):
+        cells = frame[column.name].iloc[np.flatnonzero(~flags)]
+        given = np.flatnonzero(~flags)[~missing(cells).to_numpy(bool)]
+        for row in given.tolist():
+            value, problem = shown(frame[column.name].iloc[row]), f"{column.unread_reason}; counts as missing"
+            found[row].append({"column": column.name, "value": value, "note": problem})
+    return found
+
+
+def shown(value: Any) -> str:
+    """The start of a value that was sent, in a form that JSON can hold."""
+    text = f"{len(value)} bytes" if isinstance(value, bytes) else str(value)[:MAX_SHOWN_CHARACTERS]
+    return text.encode("utf-8", "replace").decode()
+
+
+def note_problems(rows: Sequence[Sequence[Note]]) -> list[dict[str, str]]:
+    """Notes on rows as problems of a request that has to be read whole."""
+    every = (
+        {"where": f"rows.{row}.{note['column']}", "problem": note["note"]}
+        for row, found in enumerate(rows)
+        for note in found
+    )
+    return list(islice(every, MAX_LISTED_PROBLEMS))
 
 
 def problems(error: ValidationError) -> list[dict[str, str]]:

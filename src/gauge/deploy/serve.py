@@ -4,16 +4,16 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
@@ -22,12 +22,14 @@ from pydantic import BaseModel, ValidationError
 from gauge import __version__
 from gauge.deploy.batching import Batcher, BusyError
 from gauge.deploy.exported import load_classifier
-from gauge.deploy.requests import Limits, Pixels, problems, request_model, to_frame
+from gauge.deploy.requests import Limits, Pixels, note_problems, notes, problems, request_model, to_frame
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
 
 logger = logging.getLogger(__name__)
 
+Answer = dict[str, Sequence[dict[str, Any]]]
+Strict = Annotated[bool, Query(description="Refuse rows with values that would count as missing.")]
 State = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of every file of a model
 
 RELOAD_SECONDS = 2.0
@@ -51,6 +53,28 @@ class Loaded:
     classifier: TableClassifier
     rows: type[BaseModel]
     state: State
+
+    def predictions(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
+        """The class of each row, the probability of every class, and notes on values that count as missing."""
+        probabilities, observed = self.classifier.predict_with_observed(frame)
+        names = [str(label) for label in self.classifier.classes.tolist()]
+        return [
+            {"prediction": decided, "probabilities": dict(zip(names, row, strict=True)), "notes": found}
+            for decided, row, found in zip(
+                self.classifier.decide(probabilities).tolist(),
+                probabilities.astype(float).round(6).tolist(),
+                notes(self.classifier.columns, frame, observed),
+                strict=True,
+            )
+        ]
+
+    def explanations(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
+        """The answers for each row with and without gates, its units, and notes on values that count as missing."""
+        rows = self.classifier.evidence(frame)
+        read = [{unit.column for unit in row.units if unit.state == "observed"} for row in rows]
+        observed = np.array([[column.name in names for column in self.classifier.columns] for names in read])
+        found = notes(self.classifier.columns, frame, observed)
+        return [_evidence(row) | {"notes": each} for row, each in zip(rows, found, strict=True)]
 
 
 @dataclass
@@ -124,17 +148,15 @@ class Service:
         self.store, self.limits, self.metrics = store, limits, Metrics()
         self.batcher = Batcher(rows=limits.batch, waiting=limits.waiting, on_batch=self.metrics.rows.observe)
 
-    async def predict(self, body: bytes) -> dict[str, Any]:
+    async def predict(self, body: bytes) -> Answer:
         loaded = self.store.current
         frame = await asyncio.to_thread(_frame, loaded, body, self.limits.all_pixels)
-        probabilities = await self.batcher.predict(loaded.classifier.predict_proba, frame)
-        return {"predictions": [_answer(loaded.classifier, row) for row in probabilities]}
+        return {"predictions": await self.batcher.predict(loaded.predictions, frame)}
 
-    async def explain(self, body: bytes) -> dict[str, Any]:
+    async def explain(self, body: bytes) -> Answer:
         loaded = self.store.current
         frame = await asyncio.to_thread(_frame, loaded, body, self.limits.all_pixels)
-        rows = await self.batcher.in_thread(lambda: loaded.classifier.evidence(frame))
-        return {"explanations": [_evidence(row) for row in rows]}
+        return {"explanations": await self.batcher.in_thread(lambda: loaded.explanations(frame))}
 
     def health(self) -> dict[str, Any]:
         classes = self.store.current.classifier.classes.tolist()
@@ -174,12 +196,12 @@ def create_app(
     app = FastAPI(title=f"GAUGE: {path.name}", version=__version__, lifespan=background)
 
     @app.post("/predict", summary="The class of every row and the probability of each class")
-    async def predict(request: Request) -> Response:
-        return await _respond(service, request, service.predict)
+    async def predict(request: Request, strict: Strict = False) -> Response:
+        return await _respond(service, request, service.predict, strict=strict)
 
     @app.post("/explain", summary="Every unit of every row with its score, gate and attention")
-    async def explain(request: Request) -> Response:
-        return await _respond(service, request, service.explain)
+    async def explain(request: Request, strict: Strict = False) -> Response:
+        return await _respond(service, request, service.explain, strict=strict)
 
     @app.get("/health", summary="Whether the server answers, and with which model")
     async def health() -> dict[str, Any]:
@@ -200,13 +222,16 @@ def run(path: Path, *, host: str, port: int, limits: Limits, device: str | None 
 
 
 async def _respond(
-    service: Service, request: Request, answer: Callable[[bytes], Awaitable[dict[str, Any]]]
+    service: Service, request: Request, answer: Callable[[bytes], Awaitable[Answer]], *, strict: bool
 ) -> Response:
     """The answer as JSON, or the error with its status."""
     path, started = request.url.path, time.perf_counter()
     try:
         async with asyncio.timeout(service.limits.seconds):
-            status, content = 200, await answer(await _body(request, service.limits.body))
+            content: dict[str, Any] = await answer(await _body(request, service.limits.body))
+        status = 200
+        if strict:
+            _refuse_notes(content)
     except RefusedError as error:
         status, content = error.status, {"detail": error.detail}
     except ValidationError as error:
@@ -247,13 +272,10 @@ def _frame(loaded: Loaded, body: bytes, pixels: int) -> pd.DataFrame:
     return to_frame(request, loaded.classifier.columns).reindex(columns=list(loaded.classifier.names))
 
 
-def _answer(classifier: TableClassifier, probabilities: np.ndarray) -> dict[str, Any]:
-    labels = classifier.classes.tolist()
-    named = {str(label): round(float(value), 6) for label, value in zip(labels, probabilities, strict=True)}
-    return {
-        "prediction": classifier.decide(probabilities[None]).tolist()[0],
-        "probabilities": named,
-    }
+def _refuse_notes(content: Answer) -> None:
+    """An error if values of a request count as missing although they were given."""
+    if found := note_problems([row["notes"] for rows in content.values() for row in rows]):
+        raise RefusedError(422, found)
 
 
 def _evidence(row: RowEvidence) -> dict[str, Any]:
