@@ -30,7 +30,7 @@ uvicorn = pytest.importorskip("uvicorn")
 from gauge.deploy import serve  # noqa: E402 - after the packages that it needs
 from gauge.deploy.serve import Limits, Store, create_app  # noqa: E402
 
-LIMITS = Limits(body=200_000, rows=20, pixels=10_000, all_pixels=15_000, seconds=20.0)
+LIMITS = Limits(body=200_000, rows=20, cells=500, pixels=10_000, all_pixels=15_000, seconds=20.0)
 ROW = {"age": 52, "site": "arm", "notes": "itches a lot"}
 
 
@@ -175,8 +175,8 @@ def test_the_description_lists_the_columns_of_the_model(client):
 
 BAD_ROWS = {
     "a text in a column of numbers": ({"age": "old"}, "rows.0.age", "valid number"),
-    "an infinite number": ({"age": 1e999}, "rows.0.age", "finite number"),
-    "a column that is not in the model": ({"agee": 3}, "rows.0.agee", "Extra inputs are not permitted"),
+    "an infinite number": ({"age": 1e999}, "body", "Infinity is not a number of JSON; send null"),
+    "a column that is not in the model": ({"agee": 3}, "rows.0.agee", "is not a column of the model"),
     "a nested value": ({"age": {"a": 1}}, "rows.0.age", "valid number"),
     "a list in place of a row": ([1, 2], "rows.0", "should be an object"),
     "a path in place of an image": (
@@ -197,6 +197,9 @@ BAD_ROWS = {
         "is not an image; send the content of an image file (PNG, JPEG, WEBP, GIF, BMP, TIFF) in base64",
     ),
     "a very long category": ({"site": "x" * 5000}, "rows.0.site", "at most 1000 characters"),
+    "a very long number": ({"age": "1" * 5000}, "rows.0.age", "at most 1000 characters"),
+    "a very long text": ({"notes": "x" * 100_001}, "rows.0.notes", "at most 100000 characters"),
+    "half a character": ({"\ud800": 1, "site": "\ud800"}, "rows.0.?", "is not a column of the model"),
 }
 
 
@@ -224,11 +227,17 @@ HOSTILE = {
     "no JSON": (b"{", {}, 422),
     "nothing": (b"", {}, 422),
     "not UTF-8": (b'{"rows": ["\xff"]}', {}, 422),
-    "too deep": (b"[" * 50_000, {}, 422),
+    "too deep": (b"[" * 50_000, {}, 413),
     "no rows": (b'{"rows": []}', {}, 422),
     "too many rows": (b'{"rows": [' + b"{}," * 20 + b"{}]}", {}, 422),
     "another key": (b'{"rows": [{}], "model": "/etc"}', {}, 422),
     "NaN": (b'{"rows": [{"age": NaN}]}', {}, 422),
+    "a number that is too large": (b'{"rows": [{"age": 1e999}]}', {}, 422),
+    "a repeated key": (b'{"rows": [{"age": 1, "age": 90}]}', {}, 422),
+    "a repeated list of rows": (b'{"rows": [{}], "rows": [{}]}', {}, 422),
+    "a number of 5000 digits": (b'{"rows": [{"age": ' + b"1" * 5000 + b"}]}", {}, 422),
+    "too many cells": (json.dumps({"rows": [dict.fromkeys(map(str, range(501)))]}).encode(), {}, 413),
+    "quotes that are never closed": (b'"' + b'\\"' * 90_000, {}, 422),
     "too large": (b" " * 200_001, {}, 413),
     "a form": (b"rows=1", {"content_type": "application/x-www-form-urlencoded"}, 415),
     "compressed": (b"\x1f\x8b", {"content_encoding": "gzip"}, 415),
@@ -243,6 +252,37 @@ def test_a_hostile_body_gets_an_answer_and_the_server_goes_on(client, name):
     assert answer["detail"]
     assert "Traceback" not in json.dumps(answer)
     assert client.predict(ROW)[0] == 200
+
+
+def test_only_the_first_ten_problems_are_listed(client):
+    status, answer = client.predict(*[{"age": "old", "agee": 3, "size": 4}] * 20)
+    assert status == 422
+    wheres = [f"rows.{row}.{name}" for row in range(4) for name in ("agee", "size", "age")]
+    assert [each["where"] for each in answer["detail"]] == wheres[:10]
+
+
+MANY = 1_000_000
+FLOODS = {
+    "unknown columns": b'{"rows": [{' + b",".join(b'"%d": 1' % number for number in range(MANY)) + b"}]}",
+    "other keys": b"{" + b",".join(b'"%d": 1' % number for number in range(MANY)) + b"}",
+    "rows": b'{"rows": [' + b"{}," * MANY + b"{}]}",
+    "numbers": b"[" + b"1," * 7 * MANY + b"1]",
+    "texts": b'""' * 8 * MANY,
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_of_values_does_not_hold_up_other_requests(fitted, name):
+    with serving(fitted[0] / "model") as client, ThreadPoolExecutor(4) as pool:
+        client("GET", "/health")
+        floods = [pool.submit(client, "POST", "/predict", FLOODS[name]) for _ in range(3)]
+        slowest = 0.0
+        while not all(each.done() for each in floods):
+            started = time.perf_counter()
+            assert client("GET", "/health")[0] == 200
+            slowest = max(slowest, time.perf_counter() - started)
+        assert {each.result()[0] for each in floods} == {413}
+    assert slowest < 1.0
 
 
 def test_images_that_are_small_enough_alone_may_be_too_many_together(client):

@@ -17,12 +17,12 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from gauge import __version__
 from gauge.deploy.batching import Batcher, BusyError
 from gauge.deploy.exported import load_classifier
-from gauge.deploy.requests import Limits, Pixels, note_problems, notes, problems, request_model, to_frame
+from gauge.deploy.requests import Limits, RefusedError, RequestReader, note_problems, notes
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
 
@@ -38,21 +38,17 @@ CLOSE = {"Connection": "close"}  # the rest of the body is not read
 HEADERS = {413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
 
 
-class RefusedError(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, status: int, detail: Any) -> None:
-        super().__init__(detail)
-        self.status, self.detail = status, detail
-
-
 @dataclass(frozen=True)
 class Loaded:
-    """A classifier, the model of its requests, and the state of its files when they were read."""
+    """A classifier, the reader of its requests, and the state of its files when they were read."""
 
     classifier: TableClassifier
-    rows: type[BaseModel]
+    reader: RequestReader
     state: State
+
+    def frame(self, body: bytes) -> pd.DataFrame:
+        """The rows of a request with all columns of training."""
+        return self.reader.read(body).reindex(columns=list(self.classifier.names))
 
     def predictions(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
         """The class of each row, the probability of every class, and notes on values that count as missing."""
@@ -116,7 +112,7 @@ class Store:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
         if self.record:
             classifier.record()
-        return Loaded(classifier, request_model(classifier.columns, self.limits), state)
+        return Loaded(classifier, RequestReader(classifier.columns, self.limits), state)
 
     def _state(self) -> State:
         """Changes whenever a file of the model is replaced."""
@@ -150,12 +146,12 @@ class Service:
 
     async def predict(self, body: bytes) -> Answer:
         loaded = self.store.current
-        frame = await asyncio.to_thread(_frame, loaded, body, self.limits.all_pixels)
+        frame = await asyncio.to_thread(loaded.frame, body)
         return {"predictions": await self.batcher.predict(loaded.predictions, frame)}
 
     async def explain(self, body: bytes) -> Answer:
         loaded = self.store.current
-        frame = await asyncio.to_thread(_frame, loaded, body, self.limits.all_pixels)
+        frame = await asyncio.to_thread(loaded.frame, body)
         return {"explanations": await self.batcher.in_thread(lambda: loaded.explanations(frame))}
 
     def health(self) -> dict[str, Any]:
@@ -211,7 +207,7 @@ def create_app(
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
-    app.openapi = lambda: _openapi(app, service.store.current.rows)  # type: ignore[method-assign]
+    app.openapi = lambda: _openapi(app, service.store.current.reader.model)  # type: ignore[method-assign]
     return app
 
 
@@ -234,8 +230,6 @@ async def _respond(
             _refuse_notes(content)
     except RefusedError as error:
         status, content = error.status, {"detail": error.detail}
-    except ValidationError as error:
-        status, content = 422, {"detail": problems(error)}
     except ValueError as error:  # from the classifier, for rows that it cannot read
         status, content = 422, {"detail": str(error)}
     except NotImplementedError as error:
@@ -264,12 +258,6 @@ async def _body(request: Request, limit: int) -> bytes:
         if len(content) > limit:
             raise RefusedError(413, f"the body is larger than {limit} bytes; send fewer rows or smaller images")
     return bytes(content)
-
-
-def _frame(loaded: Loaded, body: bytes, pixels: int) -> pd.DataFrame:
-    """The checked rows; decoding images takes time, so this runs in a thread."""
-    request = loaded.rows.model_validate_json(body, context=Pixels(pixels))
-    return to_frame(request, loaded.classifier.columns).reindex(columns=list(loaded.classifier.names))
 
 
 def _refuse_notes(content: Answer) -> None:
