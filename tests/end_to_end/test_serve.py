@@ -169,8 +169,20 @@ def test_the_description_lists_the_columns_of_the_model(client):
     assert status == 200
     assert set(document["components"]["schemas"]["Row"]["properties"]) == {"age", "site", "photo", "notes", "sex"}
     assert "requestBody" in document["paths"]["/predict"]["post"]
-    assert client("GET", "/docs")[0] == 200
     assert client("GET", "/health")[1]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [("POST", "/predict/", 404), ("GET", "/docs", 404), ("GET", "/redoc", 404), ("GET", "/predict", 405)],
+)
+def test_another_route_is_neither_redirected_nor_a_page_and_names_the_routes(client, method, path, expected):
+    status, answer = client(method, path, {"rows": [ROW]}, host="elsewhere.example")
+    assert (status, answer["detail"]) == (
+        expected,
+        "there is no such route; the routes are POST /predict, POST /explain, GET /health, GET /metrics, GET /openapi.json",
+    )
+    assert f'gauge_requests_total{{path="other",status="{expected}"}}' in client("GET", "/metrics")[1]
 
 
 BAD_ROWS = {

@@ -37,7 +37,7 @@ def serve(
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
-    """Answer predictions over HTTP: POST /predict and /explain, GET /health, /metrics and /docs.
+    """Answer predictions over HTTP: POST /predict and /explain, GET /health, /metrics and /openapi.json.
 
     A model that is saved again in the same place is loaded without a restart.
     """

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import uvicorn
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
@@ -34,6 +34,7 @@ State = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of e
 
 RELOAD_SECONDS = 2.0
 ANSWERED = ("/predict", "/explain")
+ROUTES = (*(f"POST {path}" for path in ANSWERED), "GET /health", "GET /metrics", "GET /openapi.json")
 CLOSE = {"Connection": "close"}  # the rest of the body is not read
 HEADERS = {413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
 
@@ -189,7 +190,14 @@ def create_app(
                 await task
         service.batcher.thread.shutdown()
 
-    app = FastAPI(title=f"GAUGE: {path.name}", version=__version__, lifespan=background)
+    app = FastAPI(
+        title=f"GAUGE: {path.name}",
+        version=__version__,
+        lifespan=background,
+        docs_url=None,  # its page, and redoc's, would load scripts from other hosts
+        redoc_url=None,
+        redirect_slashes=False,  # to the host that a request names
+    )
 
     @app.post("/predict", summary="The class of every row and the probability of each class")
     async def predict(request: Request, strict: Strict = False) -> Response:
@@ -206,6 +214,13 @@ def create_app(
     @app.get("/metrics", summary="Counters for Prometheus")
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    @app.exception_handler(404)
+    @app.exception_handler(405)
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        service.metrics.requests.labels("other", error.status_code).inc()
+        detail = f"there is no such route; the routes are {', '.join(ROUTES)}"
+        return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
 
     app.openapi = lambda: _openapi(app, service.store.current.reader.model)  # type: ignore[method-assign]
     return app
