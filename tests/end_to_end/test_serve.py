@@ -347,6 +347,20 @@ def test_a_body_that_never_ends_is_cut_off(client):
     assert client.predict(ROW)[0] == 200
 
 
+def test_a_client_that_leaves_is_no_error_of_the_server(fitted, caplog):
+    with serving(fitted[0] / "model") as client:
+        for body in (b"", b'{"rows": ['):
+            with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
+                connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+                connection.sendall(b"Content-Length: 1000\r\n\r\n" + body)
+        metrics = ""
+        while 'gauge_requests_total{path="/predict",status="499"} 2.0' not in metrics:
+            metrics = client("GET", "/metrics")[1]
+        assert 'status="500"' not in metrics
+        assert client.predict(ROW)[0] == 200
+    assert "Traceback" not in caplog.text
+
+
 def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):
     monkeypatch.setattr(Fitted, "predict_with_observed", lambda self, frame: time.sleep(0.5))
     with serving(fitted[0] / "model", limits=Limits(seconds=0.05)) as client:
@@ -354,15 +368,22 @@ def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):
     assert (status, answer["detail"]) == (503, "no answer within 0.05 seconds; send fewer rows")
 
 
-def test_a_full_queue_is_refused(fitted, monkeypatch):
+def test_with_too_many_requests_others_are_refused_and_counted_while_health_and_metrics_answer(fitted, monkeypatch):
     release = threading.Event()
     predict = Fitted.predict_with_observed
     monkeypatch.setattr(Fitted, "predict_with_observed", lambda *given: (release.wait(), predict(*given))[1])
-    with serving(fitted[0] / "model", limits=Limits(waiting=1)) as client, ThreadPoolExecutor(8) as pool:
+    with serving(fitted[0] / "model", limits=Limits(in_flight=2)) as client, ThreadPoolExecutor(8) as pool:
         waiting = [pool.submit(client.predict, ROW) for _ in range(8)]
-        while sum(each.done() for each in waiting) < 6:
-            time.sleep(0.01)
-        release.set()
+        try:
+            while sum(each.done() for each in waiting) < 6:
+                time.sleep(0.01)
+            started = time.perf_counter()
+            assert client("GET", "/health")[0] == 200
+            metrics = client("GET", "/metrics")[1]
+            assert time.perf_counter() - started < 5
+        finally:
+            release.set()
+    assert 'gauge_requests_total{path="/predict",status="503"} 6.0' in metrics
     statuses = sorted(each.result()[0] for each in waiting)
     assert statuses == [200, 200, *[503] * 6]
 

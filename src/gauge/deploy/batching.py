@@ -13,10 +13,6 @@ Predict = Callable[[pd.DataFrame], Sequence[Any]]  # an answer for each row
 T = TypeVar("T")
 
 
-class BusyError(Exception):
-    """Too many requests are waiting."""
-
-
 @dataclass(frozen=True)
 class Waiting:
     predict: Predict
@@ -28,18 +24,15 @@ class Batcher:
     """Predicts in one thread. Nobody waits for a batch to fill: it takes the requests that arrived during the last one, up
     to `rows` rows. An error concerns only the request that caused it."""
 
-    def __init__(self, *, rows: int, waiting: int, on_batch: Callable[[int], None]) -> None:
+    def __init__(self, *, rows: int, on_batch: Callable[[int], None]) -> None:
         self.rows, self.on_batch = rows, on_batch
-        self.queue: asyncio.Queue[Waiting] = asyncio.Queue(waiting)
+        self.queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self.thread = ThreadPoolExecutor(1, "predict")
 
     async def predict(self, predict: Predict, frame: pd.DataFrame) -> Sequence[Any]:
-        """The answers for the rows; `BusyError` if the queue is full."""
+        """The answers for the rows."""
         waiting = Waiting(predict, frame, asyncio.get_running_loop().create_future())
-        try:
-            self.queue.put_nowait(waiting)
-        except asyncio.QueueFull as error:
-            raise BusyError from error
+        self.queue.put_nowait(waiting)
         return await waiting.answer
 
     async def run(self) -> None:

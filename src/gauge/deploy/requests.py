@@ -36,7 +36,8 @@ class RefusedError(Exception):
 @dataclass(frozen=True)
 class Limits:
     """What the server accepts: bytes of a body, rows and cells of a request, pixels of an image and of all images of a
-    request, seconds for an answer, and requests that wait. `batch` is the number of rows that are predicted together."""
+    request, seconds for an answer, and requests that are in flight. `batch` is the number of rows that are predicted
+    together."""
 
     body: int = 16 * 2**20
     rows: int = 1000
@@ -44,7 +45,7 @@ class Limits:
     pixels: int = 4096 * 4096
     all_pixels: int = 8 * 4096 * 4096
     seconds: float = 30.0
-    waiting: int = 256
+    in_flight: int = 512
     batch: int = 1024
 
 

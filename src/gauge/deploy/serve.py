@@ -4,8 +4,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,9 +18,10 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
 
 from gauge import __version__
-from gauge.deploy.batching import Batcher, BusyError
+from gauge.deploy.batching import Batcher
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.requests import Limits, RefusedError, RequestReader, note_problems, notes
 from gauge.reports.evidence import RowEvidence
@@ -142,8 +143,19 @@ class Service:
     """What the routes do, without HTTP's words."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
-        self.store, self.limits, self.metrics = store, limits, Metrics()
-        self.batcher = Batcher(rows=limits.batch, waiting=limits.waiting, on_batch=self.metrics.rows.observe)
+        self.store, self.limits, self.metrics, self.in_flight = store, limits, Metrics(), 0
+        self.batcher = Batcher(rows=limits.batch, on_batch=self.metrics.rows.observe)
+
+    @contextmanager
+    def admit(self) -> Iterator[None]:
+        """Count a request until it is answered, or refuse it before its body is read if there are too many."""
+        if self.in_flight >= self.limits.in_flight:
+            raise RefusedError(503, "too many requests are waiting; try again")
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
 
     async def predict(self, body: bytes) -> Answer:
         loaded = self.store.current
@@ -229,7 +241,7 @@ def create_app(
 def run(path: Path, *, host: str, port: int, limits: Limits, device: str | None = None) -> None:
     """Serve until interrupted."""
     app = create_app(path, limits=limits, device=device)
-    uvicorn.run(app, host=host, port=port, limit_concurrency=2 * limits.waiting, timeout_keep_alive=10)
+    uvicorn.run(app, host=host, port=port, timeout_keep_alive=10)
 
 
 async def _respond(
@@ -239,7 +251,8 @@ async def _respond(
     path, started = request.url.path, time.perf_counter()
     try:
         async with asyncio.timeout(service.limits.seconds):
-            content: dict[str, Any] = await answer(await _body(request, service.limits.body))
+            with service.admit():
+                content: dict[str, Any] = await answer(await _body(request, service.limits.body))
         status = 200
         if strict:
             _refuse_notes(content)
@@ -249,8 +262,8 @@ async def _respond(
         status, content = 422, {"detail": str(error)}
     except NotImplementedError as error:
         status, content = 501, {"detail": str(error)}
-    except BusyError:
-        status, content = 503, {"detail": "too many requests are waiting; try again"}
+    except ClientDisconnect:
+        status, content = 499, {"detail": "the client has closed the connection"}
     except TimeoutError:
         status, content = 503, {"detail": f"no answer within {service.limits.seconds:g} seconds; send fewer rows"}
     except Exception:
