@@ -19,10 +19,7 @@ def export(
     from gauge.tabular.estimator import GaugeClassifier
 
     path = model.with_name(f"{model.name}.{to}") if out is None else out
-    exported = write(GaugeClassifier.load(model, device="cpu"), path, to=to)
-    print(f"{exported.path} differs from the model by at most {exported.difference:.1g} in a probability or gate")
-    for part, reason in exported.left_out.items():
-        print(f"{part} is left out: {reason}")
+    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to))
 
 
 def serve(

@@ -57,6 +57,8 @@ class ExportedClassifier(TableClassifier):
         metadata = json.loads(text) if text else {}
         if metadata.get("format") != FORMAT or "columns" not in metadata:
             raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
+        if left_out := metadata["left_out"]:
+            logger.warning("%s holds the network alone, without %s", path, ", ".join(left_out))
         self.classes = np.array(metadata["classes"])
         self.class_prior = np.array(metadata["class_prior"])
         self.class_weight = np.array(metadata["class_weight"])
