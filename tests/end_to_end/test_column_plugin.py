@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import ValidationError
 
 from gauge import GaugeClassifier
-from gauge.deploy.requests import Limits, problems, request_model, to_frame
+from gauge.deploy.requests import Limits, RefusedError, RequestReader
 from gauge.registry import COLUMNS, load_plugin, plugin_files
 from gauge.tabular.table.inspection import inspect_table
 
@@ -138,10 +137,9 @@ def test_a_new_kind_is_saved_loaded_and_drawn(table, model, tmp_path):
 
 
 def test_a_request_for_a_new_kind_is_checked_by_it(table, model):
-    rows = request_model(model.schema_.columns, Limits())
-    request = rows.model_validate_json(json.dumps({"rows": [{"pulse": table["pulse"][1], "age": None}]}))
-    frame = to_frame(request, model.schema_.columns)
+    reader = RequestReader(model.schema_.columns, Limits())
+    frame = reader.read(json.dumps({"rows": [{"pulse": table["pulse"][1], "age": None}]}).encode())
     assert model.predict(frame).tolist() == ["yes"]
-    with pytest.raises(ValidationError) as error:
-        rows.model_validate_json('{"rows": [{"pulse": "1/2"}]}')
-    assert problems(error.value)[0]["where"] == "rows.0.pulse"
+    with pytest.raises(RefusedError) as error:
+        reader.read(b'{"rows": [{"pulse": "1/2"}]}')
+    assert error.value.detail[0]["where"] == "rows.0.pulse"

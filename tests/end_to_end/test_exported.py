@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -16,6 +17,7 @@ from helpers import BLOCK_TORCH, ONE_THREAD, clinic, mistake, unchecked
 
 from gauge import ExportedClassifier, GaugeClassifier
 from gauge.cli.production import export
+from gauge.tabular.ensemble import unscored
 from gauge.tabular.experts.trees import Trees
 
 pytest.importorskip("onnxruntime")
@@ -54,6 +56,8 @@ def test_the_exported_classifier_answers_like_the_classifier(made):
     for count in (1, 7, 40):
         expected = model.predict_proba(table[:count])
         np.testing.assert_allclose(exported.predict_proba(table[:count]), expected, atol=1e-5)
+    observed = [each.predict_with_observed(table)[1] for each in (exported, model.fitted_)]
+    np.testing.assert_array_equal(*observed)
     assert exported.predict(table).tolist() == model.predict(table).tolist()
     assert "differs from the model by at most" in printed
 
@@ -77,20 +81,39 @@ def test_parts_that_are_not_in_the_graph_are_named_with_what_that_costs(made, tm
     trees = Mock(spec=Trees, network=None)
 
     def with_experts(**experts):
-        return replace(model.fitted_, ensemble=replace(ensemble, experts=experts))
+        changed = replace(ensemble, experts=experts)
+        return replace(model.fitted_, ensemble=changed, leaderboard=unscored(changed))
 
     monkeypatch.setattr(model, "fitted_", with_experts(network=network, trees=trees))
     _, about, left_out = exporting._parts(model)
     reason = "only the network is exported, and the file answers as the network alone"
-    assert left_out == {"expert 'trees'": reason}
-    board = pd.DataFrame({"expert": ["combined", "network"], "log_loss": [0.25, 0.5]})
-    monkeypatch.setattr(model, "fitted_", replace(model.fitted_, leaderboard=board))
+    assert left_out == {"expert 'trees' (weight 50 %)": reason}
+    scores = {"expert": ["combined", "trees", "network"], "log_loss": [0.25, 0.3, 0.5], "weight": [1.0, 0.62, 0.38]}
+    monkeypatch.setattr(model, "fitted_", replace(model.fitted_, leaderboard=pd.DataFrame(scores)))
     cost = "(log loss 0.500 instead of 0.250 on rows held out)"
-    assert exporting._parts(model)[2] == {"expert 'trees'": f"{reason} {cost}"}
+    assert exporting._parts(model)[2] == {"expert 'trees' (weight 62 %)": f"{reason} {cost}"}
     assert json.loads(json.dumps(about))["classes"] == model.classes_.tolist()
     monkeypatch.setattr(model, "fitted_", with_experts(trees=trees))
     with pytest.raises(ValueError, match="only networks can be exported, this classifier has trees; fit it with 'net"):
         exporting._parts(model)
+
+
+def test_a_file_without_all_experts_says_so_where_it_is_written_and_where_it_is_read(made, tmp_path, capsys):
+    _, table, model, _ = made
+    labels = np.resize(model.classes_, len(table))
+    both = GaugeClassifier(experts=["network", "linear"], epochs=1, strategy="mask", random_state=0, verbose=False)
+    both.fit(table.drop(columns="ward"), labels).save(tmp_path / "model")
+    with unchecked():
+        export(tmp_path / "model", to="onnx")
+    *_, last = capsys.readouterr().out.splitlines()
+    part = r"expert 'linear' \(weight \d+ %\)"
+    assert re.search(rf"model\.onnx leaves out {part} of the classifier, and differs from its network by at most", last)
+    table.to_csv(tmp_path / "new.csv", index=False)
+    command = [sys.executable, "-m", "gauge.cli", "predict", "model.onnx", "new.csv"]
+    done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, check=True)
+    lines = [line for line in done.stderr.splitlines() if "model.onnx" in line]
+    assert len(lines) == 1
+    assert re.fullmatch(rf"gauge: model\.onnx holds the network alone, without {part}", lines[0])
 
 
 def test_a_file_that_is_not_an_exported_classifier_is_refused(made, tmp_path):

@@ -30,7 +30,7 @@ uvicorn = pytest.importorskip("uvicorn")
 from gauge.deploy import serve  # noqa: E402 - after the packages that it needs
 from gauge.deploy.serve import Limits, Store, create_app  # noqa: E402
 
-LIMITS = Limits(body=200_000, rows=20, pixels=10_000, all_pixels=15_000, seconds=20.0)
+LIMITS = Limits(body=200_000, rows=20, cells=500, pixels=10_000, all_pixels=15_000, seconds=20.0)
 ROW = {"age": 52, "site": "arm", "notes": "itches a lot"}
 
 
@@ -115,6 +115,31 @@ def test_a_row_without_values_gets_the_prior(fitted, client):
     )
 
 
+UNSEEN = {
+    "column": "site",
+    "value": "the moon",
+    "note": "was not seen in training, or too rare there; counts as missing",
+}
+
+
+@pytest.mark.parametrize(("path", "answers"), [("/predict", "predictions"), ("/explain", "explanations")])
+def test_a_value_that_counts_as_missing_is_noted_in_its_row_or_refused(client, path, answers):
+    rows = {"rows": [ROW, ROW | {"site": "the moon", "sex": "unknown"}]}
+    status, answer = client("POST", path, rows)
+    assert (status, [row["notes"] for row in answer[answers]]) == (200, [[], [UNSEEN]])
+    status, answer = client("POST", f"{path}?strict=true", rows)
+    assert (status, answer["detail"]) == (422, [{"where": "rows.1.site", "problem": UNSEEN["note"]}])
+    assert client("POST", f"{path}?strict=true", {"rows": [ROW]})[0] == 200
+
+
+def test_notes_stay_with_their_request_when_requests_are_answered_together(client):
+    rows = [ROW | {"site": f"planet {number}" if number % 2 else "arm"} for number in range(20)]
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(client.predict, rows))
+    values = [[note["value"] for note in answer["predictions"][0]["notes"]] for _, answer in answers]
+    assert values == [[row["site"]] if number % 2 else [] for number, row in enumerate(rows)]
+
+
 def test_explanations_name_every_unit_with_its_gate(client):
     status, answer = client("POST", "/explain", {"rows": [ROW | {"photo": picture()}]})
     assert status == 200
@@ -144,14 +169,26 @@ def test_the_description_lists_the_columns_of_the_model(client):
     assert status == 200
     assert set(document["components"]["schemas"]["Row"]["properties"]) == {"age", "site", "photo", "notes", "sex"}
     assert "requestBody" in document["paths"]["/predict"]["post"]
-    assert client("GET", "/docs")[0] == 200
     assert client("GET", "/health")[1]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [("POST", "/predict/", 404), ("GET", "/docs", 404), ("GET", "/redoc", 404), ("GET", "/predict", 405)],
+)
+def test_another_route_is_neither_redirected_nor_a_page_and_names_the_routes(client, method, path, expected):
+    status, answer = client(method, path, {"rows": [ROW]}, host="elsewhere.example")
+    assert (status, answer["detail"]) == (
+        expected,
+        "there is no such route; the routes are POST /predict, POST /explain, GET /health, GET /metrics, GET /openapi.json",
+    )
+    assert f'gauge_requests_total{{path="other",status="{expected}"}}' in client("GET", "/metrics")[1]
 
 
 BAD_ROWS = {
     "a text in a column of numbers": ({"age": "old"}, "rows.0.age", "valid number"),
-    "an infinite number": ({"age": 1e999}, "rows.0.age", "finite number"),
-    "a column that is not in the model": ({"agee": 3}, "rows.0.agee", "Extra inputs are not permitted"),
+    "an infinite number": ({"age": 1e999}, "body", "Infinity is not a number of JSON; send null"),
+    "a column that is not in the model": ({"agee": 3}, "rows.0.agee", "is not a column of the model"),
     "a nested value": ({"age": {"a": 1}}, "rows.0.age", "valid number"),
     "a list in place of a row": ([1, 2], "rows.0", "should be an object"),
     "a path in place of an image": (
@@ -172,6 +209,9 @@ BAD_ROWS = {
         "is not an image; send the content of an image file (PNG, JPEG, WEBP, GIF, BMP, TIFF) in base64",
     ),
     "a very long category": ({"site": "x" * 5000}, "rows.0.site", "at most 1000 characters"),
+    "a very long number": ({"age": "1" * 5000}, "rows.0.age", "at most 1000 characters"),
+    "a very long text": ({"notes": "x" * 100_001}, "rows.0.notes", "at most 100000 characters"),
+    "half a character": ({"\ud800": 1, "site": "\ud800"}, "rows.0.?", "is not a column of the model"),
 }
 
 
@@ -199,11 +239,17 @@ HOSTILE = {
     "no JSON": (b"{", {}, 422),
     "nothing": (b"", {}, 422),
     "not UTF-8": (b'{"rows": ["\xff"]}', {}, 422),
-    "too deep": (b"[" * 50_000, {}, 422),
+    "too deep": (b"[" * 50_000, {}, 413),
     "no rows": (b'{"rows": []}', {}, 422),
     "too many rows": (b'{"rows": [' + b"{}," * 20 + b"{}]}", {}, 422),
     "another key": (b'{"rows": [{}], "model": "/etc"}', {}, 422),
     "NaN": (b'{"rows": [{"age": NaN}]}', {}, 422),
+    "a number that is too large": (b'{"rows": [{"age": 1e999}]}', {}, 422),
+    "a repeated key": (b'{"rows": [{"age": 1, "age": 90}]}', {}, 422),
+    "a repeated list of rows": (b'{"rows": [{}], "rows": [{}]}', {}, 422),
+    "a number of 5000 digits": (b'{"rows": [{"age": ' + b"1" * 5000 + b"}]}", {}, 422),
+    "too many cells": (json.dumps({"rows": [dict.fromkeys(map(str, range(501)))]}).encode(), {}, 413),
+    "quotes that are never closed": (b'"' + b'\\"' * 90_000, {}, 422),
     "too large": (b" " * 200_001, {}, 413),
     "a form": (b"rows=1", {"content_type": "application/x-www-form-urlencoded"}, 415),
     "compressed": (b"\x1f\x8b", {"content_encoding": "gzip"}, 415),
@@ -220,6 +266,37 @@ def test_a_hostile_body_gets_an_answer_and_the_server_goes_on(client, name):
     assert client.predict(ROW)[0] == 200
 
 
+def test_only_the_first_ten_problems_are_listed(client):
+    status, answer = client.predict(*[{"age": "old", "agee": 3, "size": 4}] * 20)
+    assert status == 422
+    wheres = [f"rows.{row}.{name}" for row in range(4) for name in ("agee", "size", "age")]
+    assert [each["where"] for each in answer["detail"]] == wheres[:10]
+
+
+MANY = 1_000_000
+FLOODS = {
+    "unknown columns": b'{"rows": [{' + b",".join(b'"%d": 1' % number for number in range(MANY)) + b"}]}",
+    "other keys": b"{" + b",".join(b'"%d": 1' % number for number in range(MANY)) + b"}",
+    "rows": b'{"rows": [' + b"{}," * MANY + b"{}]}",
+    "numbers": b"[" + b"1," * 7 * MANY + b"1]",
+    "texts": b'""' * 8 * MANY,
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_of_values_does_not_hold_up_other_requests(fitted, name):
+    with serving(fitted[0] / "model") as client, ThreadPoolExecutor(4) as pool:
+        client("GET", "/health")
+        floods = [pool.submit(client, "POST", "/predict", FLOODS[name]) for _ in range(3)]
+        slowest = 0.0
+        while not all(each.done() for each in floods):
+            started = time.perf_counter()
+            assert client("GET", "/health")[0] == 200
+            slowest = max(slowest, time.perf_counter() - started)
+        assert {each.result()[0] for each in floods} == {413}
+    assert slowest < 1.0
+
+
 def test_images_that_are_small_enough_alone_may_be_too_many_together(client):
     status, answer = client.predict(*[{"photo": picture(90, 90)}] * 2)
     assert status == 422
@@ -231,7 +308,7 @@ def test_an_error_of_the_model_is_answered_logged_and_counted(fitted, monkeypatc
     def fail(self, frame):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(Fitted, "predict_proba", fail)
+    monkeypatch.setattr(Fitted, "predict_with_observed", fail)
     with serving(fitted[0] / "model") as client:
         assert client.predict(ROW) == (500, {"detail": "the server failed; its log says why"})
         assert 'gauge_requests_total{path="/predict",status="500"} 1.0' in client("GET", "/metrics")[1]
@@ -270,22 +347,43 @@ def test_a_body_that_never_ends_is_cut_off(client):
     assert client.predict(ROW)[0] == 200
 
 
+def test_a_client_that_leaves_is_no_error_of_the_server(fitted, caplog):
+    with serving(fitted[0] / "model") as client:
+        for body in (b"", b'{"rows": ['):
+            with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
+                connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+                connection.sendall(b"Content-Length: 1000\r\n\r\n" + body)
+        metrics = ""
+        while 'gauge_requests_total{path="/predict",status="499"} 2.0' not in metrics:
+            metrics = client("GET", "/metrics")[1]
+        assert 'status="500"' not in metrics
+        assert client.predict(ROW)[0] == 200
+    assert "Traceback" not in caplog.text
+
+
 def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):
-    monkeypatch.setattr(GaugeClassifier, "predict_proba", lambda self, frame: time.sleep(0.5))
+    monkeypatch.setattr(Fitted, "predict_with_observed", lambda self, frame: time.sleep(0.5))
     with serving(fitted[0] / "model", limits=Limits(seconds=0.05)) as client:
         status, answer = client.predict(ROW)
     assert (status, answer["detail"]) == (503, "no answer within 0.05 seconds; send fewer rows")
 
 
-def test_a_full_queue_is_refused(fitted, monkeypatch):
+def test_with_too_many_requests_others_are_refused_and_counted_while_health_and_metrics_answer(fitted, monkeypatch):
     release = threading.Event()
-    predict = GaugeClassifier.predict_proba
-    monkeypatch.setattr(GaugeClassifier, "predict_proba", lambda self, frame: (release.wait(), predict(self, frame))[1])
-    with serving(fitted[0] / "model", limits=Limits(waiting=1)) as client, ThreadPoolExecutor(8) as pool:
+    predict = Fitted.predict_with_observed
+    monkeypatch.setattr(Fitted, "predict_with_observed", lambda *given: (release.wait(), predict(*given))[1])
+    with serving(fitted[0] / "model", limits=Limits(in_flight=2)) as client, ThreadPoolExecutor(8) as pool:
         waiting = [pool.submit(client.predict, ROW) for _ in range(8)]
-        while sum(each.done() for each in waiting) < 6:
-            time.sleep(0.01)
-        release.set()
+        try:
+            while sum(each.done() for each in waiting) < 6:
+                time.sleep(0.01)
+            started = time.perf_counter()
+            assert client("GET", "/health")[0] == 200
+            metrics = client("GET", "/metrics")[1]
+            assert time.perf_counter() - started < 5
+        finally:
+            release.set()
+    assert 'gauge_requests_total{path="/predict",status="503"} 6.0' in metrics
     statuses = sorted(each.result()[0] for each in waiting)
     assert statuses == [200, 200, *[503] * 6]
 

@@ -19,10 +19,7 @@ def export(
     from gauge.tabular.estimator import GaugeClassifier
 
     path = model.with_name(f"{model.name}.{to}") if out is None else out
-    exported = write(GaugeClassifier.load(model, device="cpu"), path, to=to)
-    print(f"{exported.path} differs from the model by at most {exported.difference:.1g} in a probability or gate")
-    for part, reason in exported.left_out.items():
-        print(f"{part} is left out: {reason}")
+    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to))
 
 
 def serve(
@@ -31,12 +28,13 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
     max_body: Annotated[int, typer.Option(min=1, help="Largest body of a request, in MiB.")] = 16,
     max_rows: Annotated[int, typer.Option(min=1, help="Most rows of a request.")] = 1000,
+    max_cells: Annotated[int, typer.Option(min=1, help="Most values of a request, in all its rows.")] = 100_000,
     max_batch: Annotated[int, typer.Option(min=1, help="Most rows that are predicted together.")] = 1024,
     time_limit: Annotated[str, typer.Option(help="Longest time for an answer, e.g. 30s.")] = "30s",
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
-    """Answer predictions over HTTP: POST /predict and /explain, GET /health, /metrics and /docs.
+    """Answer predictions over HTTP: POST /predict and /explain, GET /health, /metrics and /openapi.json.
 
     A model that is saved again in the same place is loaded without a restart.
     """
@@ -46,7 +44,7 @@ def serve(
     except ImportError as error:
         raise ValueError(f"serving needs {error.name}; install it with: pip install 'gauge-ml[serve]'") from error
 
-    limits = Limits(body=max_body * 2**20, rows=max_rows, seconds=seconds(time_limit), batch=max_batch)
+    limits = Limits(body=max_body * 2**20, rows=max_rows, cells=max_cells, seconds=seconds(time_limit), batch=max_batch)
     run(model, host=host, port=port, limits=limits, device=device)
 
 

@@ -1,45 +1,38 @@
 """Batcher: requests that arrive while others are answered are answered together."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from itertools import accumulate
+from typing import Any, TypeVar
 
-import numpy as np
 import pandas as pd
 
-Predict = Callable[[pd.DataFrame], np.ndarray]
+Predict = Callable[[pd.DataFrame], Sequence[Any]]  # an answer for each row
 T = TypeVar("T")
-
-
-class BusyError(Exception):
-    """Too many requests are waiting."""
 
 
 @dataclass(frozen=True)
 class Waiting:
     predict: Predict
     frame: pd.DataFrame
-    answer: "asyncio.Future[np.ndarray]"
+    answer: "asyncio.Future[Sequence[Any]]"
 
 
 class Batcher:
     """Predicts in one thread. Nobody waits for a batch to fill: it takes the requests that arrived during the last one, up
     to `rows` rows. An error concerns only the request that caused it."""
 
-    def __init__(self, *, rows: int, waiting: int, on_batch: Callable[[int], None]) -> None:
+    def __init__(self, *, rows: int, on_batch: Callable[[int], None]) -> None:
         self.rows, self.on_batch = rows, on_batch
-        self.queue: asyncio.Queue[Waiting] = asyncio.Queue(waiting)
+        self.queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self.thread = ThreadPoolExecutor(1, "predict")
 
-    async def predict(self, predict: Predict, frame: pd.DataFrame) -> np.ndarray:
-        """The probabilities of the rows; `BusyError` if the queue is full."""
+    async def predict(self, predict: Predict, frame: pd.DataFrame) -> Sequence[Any]:
+        """The answers for the rows."""
         waiting = Waiting(predict, frame, asyncio.get_running_loop().create_future())
-        try:
-            self.queue.put_nowait(waiting)
-        except asyncio.QueueFull as error:
-            raise BusyError from error
+        self.queue.put_nowait(waiting)
         return await waiting.answer
 
     async def run(self) -> None:
@@ -60,11 +53,11 @@ class Batcher:
         if not group:
             return
 
-        def call() -> np.ndarray:
+        def call() -> Sequence[Any]:
             return predict(pd.concat([each.frame for each in group], ignore_index=True))
 
         try:
-            probabilities = await self.in_thread(call)
+            answers = await self.in_thread(call)
         except Exception as error:
             if len(group) > 1:
                 for each in group:
@@ -72,8 +65,8 @@ class Batcher:
             elif not group[0].answer.done():
                 group[0].answer.set_exception(error)
             return
-        self.on_batch(len(probabilities))
-        ends = np.cumsum([len(each.frame) for each in group])
-        for each, part in zip(group, np.split(probabilities, ends[:-1]), strict=True):
+        self.on_batch(len(answers))
+        ends = accumulate(len(each.frame) for each in group)
+        for each, end in zip(group, ends, strict=True):
             if not each.answer.done():
-                each.answer.set_result(part)
+                each.answer.set_result(answers[end - len(each.frame) : end])

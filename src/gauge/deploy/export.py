@@ -23,7 +23,7 @@ from gauge.data.files import write_bytes
 from gauge.deploy.exported import FORMAT, KEY, open_session
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
-from gauge.tabular.ensemble import Ensemble
+from gauge.tabular.ensemble import Ensemble, expert_weights
 from gauge.tabular.estimator import GaugeClassifier
 from gauge.tabular.fitted import Fitted
 from gauge.types import Batch, Imputer
@@ -38,14 +38,21 @@ TOLERANCE = 1e-3  # largest difference of a probability or gate; rounding stays 
 
 @dataclass(frozen=True)
 class Exported:
-    """A written file: its inputs with their shapes (without the batch), its outputs, what of the classifier it leaves out
-    and why, and the largest difference from the model's own probabilities and gates."""
+    """A written file: its inputs with their shapes (without the batch), its outputs, the largest difference from the
+    network's own probabilities and gates, and what of the classifier it leaves out and why."""
 
     path: Path
     inputs: Mapping[str, tuple[int, ...]]
     outputs: tuple[str, ...]
     difference: float
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        difference = f"by at most {self.difference:.1g} in a probability or gate"
+        if not self.left_out:
+            return f"{self.path} differs from the model {difference}"
+        parts = ", ".join(self.left_out)
+        return f"{self.path} leaves out {parts} of the classifier, and differs from its network {difference}"
 
 
 class Flat(nn.Module):
@@ -133,7 +140,7 @@ def _parts(model: Gauge | GaugePlus | GaugeClassifier) -> tuple[Gauge | GaugePlu
 
 
 def _left_out(fitted: Fitted) -> dict[str, str]:
-    """The experts that are not in the graph, and what that costs."""
+    """The experts that are not in the graph, with their weight, and what that costs."""
     scores = fitted.leaderboard.set_index("expert")["log_loss"].dropna()  # none where too few rows were held out
     cost = (
         f" (log loss {scores['network']:.3f} instead of {scores['combined']:.3f} on rows held out)"
@@ -142,7 +149,8 @@ def _left_out(fitted: Fitted) -> dict[str, str]:
     )
     reason = f"only the network is exported, and the file answers as the network alone{cost}"
     others = [name for name, expert in fitted.ensemble.experts.items() if expert.network is None]
-    return {f"expert {name!r}": reason for name in others}
+    weights = expert_weights(fitted.leaderboard)
+    return {f"expert {name!r} (weight {100 * weights[name]:.0f} %)": reason for name in others}
 
 
 def _calibration(ensemble: Ensemble) -> dict[str, float]:

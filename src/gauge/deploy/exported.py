@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gauge.tabular.classifier import TableClassifier, image_files
-from gauge.tabular.table.arrays import columns_from_json, encode_rows
+from gauge.tabular.table.arrays import by_modality, columns_from_json, encode_rows
 from gauge.tabular.table.columns import Column
 
 logger = logging.getLogger(__name__)
@@ -57,6 +57,8 @@ class ExportedClassifier(TableClassifier):
         metadata = json.loads(text) if text else {}
         if metadata.get("format") != FORMAT or "columns" not in metadata:
             raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
+        if left_out := metadata["left_out"]:
+            logger.warning("%s holds the network alone, without %s", path, ", ".join(left_out))
         self.classes = np.array(metadata["classes"])
         self.class_prior = np.array(metadata["class_prior"])
         self.class_weight = np.array(metadata["class_weight"])
@@ -83,12 +85,13 @@ class ExportedClassifier(TableClassifier):
     def evidence(self, X: Any) -> NoReturn:
         raise NotImplementedError("an exported model explains nothing; serve the folder that `gauge fit` wrote")
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         frame = self.frame(X)
         encoded = encode_rows(self.columns, frame, self.files)
         feed = {f"inputs.{name}": values for name, (values, _) in encoded.items()}
         feed |= {f"observed.{name}": flags for name, (_, flags) in encoded.items()}
-        full = np.stack([flags.reshape(len(frame), -1).any(1) for _, flags in encoded.values()], 1).any(1)
+        flags = np.concatenate([flags.reshape(len(frame), -1) for _, flags in encoded.values()], 1)
+        full = flags.any(1)
         if not full.all():
             logger.warning("%d rows have no values and get the class prior", (~full).sum())
         probabilities = np.tile(self.class_prior, (len(frame), 1))
@@ -96,9 +99,9 @@ class ExportedClassifier(TableClassifier):
             if len(rows):
                 part = {name: values[rows] for name, values in feed.items()}
                 answers = self.session.run(["probabilities"], part)[0].astype(np.float64)
-                flags = [encoded[name][1][rows].reshape(len(rows), -1) for name in encoded]
-                probabilities[rows] = self._calibrated(answers, np.concatenate(flags, 1).mean(1, keepdims=True))
-        return probabilities
+                probabilities[rows] = self._calibrated(answers, flags[rows].mean(1, keepdims=True))
+        order = [column.name for columns in by_modality(self.columns).values() for column in columns]
+        return probabilities, flags[:, [order.index(column.name) for column in self.columns]]
 
     def _calibrated(self, probabilities: np.ndarray, share: np.ndarray) -> np.ndarray:
         """As `gauge.tabular.ensemble` has it for one expert: smoothed by the prior, with an inverse temperature that

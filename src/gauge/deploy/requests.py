@@ -1,28 +1,51 @@
-"""What a request may hold: a row model made from the columns of a classifier. Every value is checked before it is used."""
+"""What a request may hold: rows with the columns of a classifier. Sizes are checked first, then every value."""
 
+import json
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from itertools import islice
+from typing import Annotated, Any, NoReturn
 
+import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
-from gauge.tabular.table.columns import Column
+from gauge.tabular.table.columns import Cell, Column, missing
 
 MAX_LISTED_PROBLEMS = 10  # in an answer
+MAX_SHOWN_CHARACTERS = 100  # of a value in an answer
+MAX_CELL_CHARACTERS = 1000  # of a number or category; other kinds of columns have limits of their own
+TOKEN = re.compile(
+    rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL
+)  # a text of JSON, closed or not, or the start of a value
+
+Note = dict[str, str]
+Problem = dict[str, str]
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, detail: Any) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server accepts: bytes of a body, rows of a request, pixels of an image and of all images of a request,
-    seconds for an answer, and requests that wait. `batch` is the number of rows that are predicted together."""
+    """What the server accepts: bytes of a body, rows and cells of a request, pixels of an image and of all images of a
+    request, seconds for an answer, and requests that are in flight. `batch` is the number of rows that are predicted
+    together."""
 
     body: int = 16 * 2**20
     rows: int = 1000
+    cells: int = 100_000
     pixels: int = 4096 * 4096
     all_pixels: int = 8 * 4096 * 4096
     seconds: float = 30.0
-    waiting: int = 256
+    in_flight: int = 512
     batch: int = 1024
 
 
@@ -38,27 +61,137 @@ class Pixels:
             raise ValueError("is one image too many: together they have too many pixels; send fewer or smaller ones")
 
 
-def request_model(columns: Sequence[Column], limits: Limits) -> type[BaseModel]:
-    """`{"rows": [{COLUMN: value, ...}, ...]}` for these columns. Values may be null or left out, other columns not."""
-    fields: dict[str, Any] = {
-        f"column{index}": (
-            column.request_type(max_pixels=limits.pixels),
-            Field(None, alias=column.name, description=column.kind),
-        )
-        for index, column in enumerate(columns)
-    }
-    row = create_model("Row", __config__=ConfigDict(extra="forbid"), **fields)
-    rows = Annotated[list[row], Field(min_length=1, max_length=limits.rows)]  # type: ignore[valid-type]
-    return create_model("Rows", __config__=ConfigDict(extra="forbid"), rows=(rows, ...))
+class RequestReader:
+    """Reads `{"rows": [{COLUMN: value, ...}, ...]}` for these columns. Values may be null or left out, other columns not.
+    `model` describes such a request for OpenAPI."""
+
+    def __init__(self, columns: Sequence[Column], limits: Limits) -> None:
+        self.columns, self.limits = columns, limits
+        fields: dict[str, Any] = {
+            f"column{index}": (_value_type(column, limits), Field(None, alias=column.name, description=column.kind))
+            for index, column in enumerate(columns)
+        }
+        self.row = create_model("Row", __config__=ConfigDict(extra="forbid"), **fields)
+        rows = Annotated[list[self.row], Field(min_length=1, max_length=limits.rows)]  # type: ignore[name-defined]
+        self.model = create_model("Rows", __config__=ConfigDict(extra="forbid"), rows=(rows, ...))
+
+    def read(self, body: bytes) -> pd.DataFrame:
+        """The rows of a body, or `RefusedError` with its first problems. Takes time, so it belongs into a thread."""
+        deadline = time.monotonic() + self.limits.seconds
+        self._check_tokens(body)
+        pixels, found, cells = Pixels(self.limits.all_pixels), list[Problem](), list[list[Any]]()
+        for number, row in enumerate(self._rows(_parse(body))):
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            values, wrong = self._values(row, pixels)
+            cells.append(values)
+            found += [{**each, "where": f"rows.{number}.{each['where']}".rstrip(".")} for each in wrong]
+            if len(found) >= MAX_LISTED_PROBLEMS:
+                break
+        if found:
+            raise RefusedError(422, found[:MAX_LISTED_PROBLEMS])
+        return pd.DataFrame(cells, columns=[column.name for column in self.columns], dtype=object)
+
+    def _check_tokens(self, body: bytes) -> None:
+        """A body with far more texts and values than the cells of a request is not parsed: a cell has at most three tokens
+        (its name, its value and a comma), and a row has two more."""
+        most = 3 * self.limits.cells + 2 * self.limits.rows + 10
+        if next(islice(TOKEN.finditer(body), most, None), None) is not None:
+            self._refuse_cells()
+
+    def _rows(self, content: Any) -> list[Any]:
+        """The rows of a parsed body, of which there are not too many, nor of their cells."""
+        if not isinstance(content, dict) or list(content) != ["rows"] or not isinstance(content["rows"], list):
+            raise RefusedError(422, [_problem("body", 'should be an object with the key "rows", a list, and no other')])
+        rows = content["rows"]
+        if not 0 < len(rows) <= self.limits.rows:
+            problem = f"has {len(rows)} rows; send at least one and at most {self.limits.rows}"
+            raise RefusedError(422, [_problem("rows", problem)])
+        if sum(len(row) for row in rows if isinstance(row, dict)) > self.limits.cells:
+            self._refuse_cells()
+        return rows
+
+    def _values(self, row: Any, pixels: Pixels) -> tuple[list[Any], list[Problem]]:
+        """The values of a row in the order of the columns, and what is wrong with them."""
+        if not isinstance(row, dict):
+            return [], [_problem("", "should be an object with the values of a row by column")]
+        names = {column.name for column in self.columns}
+        unknown = islice((name for name in row if name not in names), MAX_LISTED_PROBLEMS)
+        wrong = [_problem(shown(name), "is not a column of the model; /openapi.json lists them") for name in unknown]
+        try:
+            known = {name: value for name, value in row.items() if name in names}
+            return list(vars(self.row.model_validate(known, context=pixels)).values()), wrong
+        except ValidationError as error:
+            return [], wrong + problems(error)
+
+    def _refuse_cells(self) -> NoReturn:
+        raise RefusedError(413, f"the request has more than {self.limits.cells} cells; send fewer rows")
 
 
-def to_frame(request: BaseModel, columns: Sequence[Column]) -> pd.DataFrame:
-    rows: list[BaseModel] = request.rows  # type: ignore[attr-defined]
-    names = [column.name for column in columns]
-    return pd.DataFrame([list(vars(row).values()) for row in rows], columns=names, dtype=object)
+def _value_type(column: Column, limits: Limits) -> Any:
+    """The type of a column's value, for pydantic."""
+    own = column.request_type(max_pixels=limits.pixels)
+    return Annotated[own, BeforeValidator(_check_length)] if isinstance(column, Cell) else own
 
 
-def problems(error: ValidationError) -> list[dict[str, str]]:
-    """Where a request is wrong and how, without repeating its values."""
-    errors = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_LISTED_PROBLEMS]
-    return [{"where": ".".join(map(str, mistake["loc"])) or "body", "problem": mistake["msg"]} for mistake in errors]
+def _check_length(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > MAX_CELL_CHARACTERS:
+        raise ValueError(f"has {len(value)} characters; send at most {MAX_CELL_CHARACTERS} characters")
+    return value
+
+
+def _parse(body: bytes) -> Any:
+    """The JSON of a body, in which no key is repeated and every number is one."""
+    try:
+        return json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise RefusedError(422, [_problem("body", "is nested too deeply; send rows of plain values")]) from error
+    except ValueError as error:
+        raise RefusedError(422, [_problem("body", f"is not JSON: {error}")]) from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in content:
+            raise RefusedError(422, [_problem(shown(key), "is given twice in one object; send each key once")])
+        content[key] = value
+    return content
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number of JSON; send null for a missing value")
+
+
+def notes(columns: Sequence[Column], frame: pd.DataFrame, observed: np.ndarray) -> list[list[Note]]:
+    """For each row, the values that were given but count as missing: those that are not `observed`, [rows, columns]."""
+    found: list[list[Note]] = [[] for _ in range(len(frame))]
+    for column, flags in zip(columns, observed.T, strict=True):
+        cells = frame[column.name].iloc[np.flatnonzero(~flags)]
+        given = np.flatnonzero(~flags)[~missing(cells).to_numpy(bool)]
+        for row in given.tolist():
+            value, problem = shown(frame[column.name].iloc[row]), f"{column.unread_reason}; counts as missing"
+            found[row].append({"column": column.name, "value": value, "note": problem})
+    return found
+
+
+def shown(value: Any) -> str:
+    """The start of a value that was sent, in a form that JSON can hold."""
+    text = f"{len(value)} bytes" if isinstance(value, bytes) else str(value)[:MAX_SHOWN_CHARACTERS]
+    return text.encode("utf-8", "replace").decode()
+
+
+def note_problems(rows: Sequence[Sequence[Note]]) -> list[Problem]:
+    """Notes on rows as problems of a request that has to be read whole."""
+    every = (_problem(f"rows.{row}.{note['column']}", note["note"]) for row, found in enumerate(rows) for note in found)
+    return list(islice(every, MAX_LISTED_PROBLEMS))
+
+
+def problems(error: ValidationError) -> list[Problem]:
+    """Where a row is wrong and how, without repeating its values."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return [_problem(".".join(map(str, mistake["loc"])), mistake["msg"]) for mistake in errors]
+
+
+def _problem(where: str, problem: str) -> Problem:
+    return {"where": where, "problem": problem}

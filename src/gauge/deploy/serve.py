@@ -4,53 +4,75 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
 
 from gauge import __version__
-from gauge.deploy.batching import Batcher, BusyError
+from gauge.deploy.batching import Batcher
 from gauge.deploy.exported import load_classifier
-from gauge.deploy.requests import Limits, Pixels, problems, request_model, to_frame
+from gauge.deploy.requests import Limits, RefusedError, RequestReader, note_problems, notes
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
 
 logger = logging.getLogger(__name__)
 
+Answer = dict[str, Sequence[dict[str, Any]]]
+Strict = Annotated[bool, Query(description="Refuse rows with values that would count as missing.")]
 State = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of every file of a model
 
 RELOAD_SECONDS = 2.0
 ANSWERED = ("/predict", "/explain")
+ROUTES = (*(f"POST {path}" for path in ANSWERED), "GET /health", "GET /metrics", "GET /openapi.json")
 CLOSE = {"Connection": "close"}  # the rest of the body is not read
 HEADERS = {413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
 
 
-class RefusedError(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, status: int, detail: Any) -> None:
-        super().__init__(detail)
-        self.status, self.detail = status, detail
-
-
 @dataclass(frozen=True)
 class Loaded:
-    """A classifier, the model of its requests, and the state of its files when they were read."""
+    """A classifier, the reader of its requests, and the state of its files when they were read."""
 
     classifier: TableClassifier
-    rows: type[BaseModel]
+    reader: RequestReader
     state: State
+
+    def frame(self, body: bytes) -> pd.DataFrame:
+        """The rows of a request with all columns of training."""
+        return self.reader.read(body).reindex(columns=list(self.classifier.names))
+
+    def predictions(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
+        """The class of each row, the probability of every class, and notes on values that count as missing."""
+        probabilities, observed = self.classifier.predict_with_observed(frame)
+        names = [str(label) for label in self.classifier.classes.tolist()]
+        return [
+            {"prediction": decided, "probabilities": dict(zip(names, row, strict=True)), "notes": found}
+            for decided, row, found in zip(
+                self.classifier.decide(probabilities).tolist(),
+                probabilities.astype(float).round(6).tolist(),
+                notes(self.classifier.columns, frame, observed),
+                strict=True,
+            )
+        ]
+
+    def explanations(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
+        """The answers for each row with and without gates, its units, and notes on values that count as missing."""
+        rows = self.classifier.evidence(frame)
+        read = [{unit.column for unit in row.units if unit.state == "observed"} for row in rows]
+        observed = np.array([[column.name in names for column in self.classifier.columns] for names in read])
+        found = notes(self.classifier.columns, frame, observed)
+        return [_evidence(row) | {"notes": each} for row, each in zip(rows, found, strict=True)]
 
 
 @dataclass
@@ -92,7 +114,7 @@ class Store:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
         if self.record:
             classifier.record()
-        return Loaded(classifier, request_model(classifier.columns, self.limits), state)
+        return Loaded(classifier, RequestReader(classifier.columns, self.limits), state)
 
     def _state(self) -> State:
         """Changes whenever a file of the model is replaced."""
@@ -121,20 +143,29 @@ class Service:
     """What the routes do, without HTTP's words."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
-        self.store, self.limits, self.metrics = store, limits, Metrics()
-        self.batcher = Batcher(rows=limits.batch, waiting=limits.waiting, on_batch=self.metrics.rows.observe)
+        self.store, self.limits, self.metrics, self.in_flight = store, limits, Metrics(), 0
+        self.batcher = Batcher(rows=limits.batch, on_batch=self.metrics.rows.observe)
 
-    async def predict(self, body: bytes) -> dict[str, Any]:
-        loaded = self.store.current
-        frame = await asyncio.to_thread(_frame, loaded, body, self.limits.all_pixels)
-        probabilities = await self.batcher.predict(loaded.classifier.predict_proba, frame)
-        return {"predictions": [_answer(loaded.classifier, row) for row in probabilities]}
+    @contextmanager
+    def admit(self) -> Iterator[None]:
+        """Count a request until it is answered, or refuse it before its body is read if there are too many."""
+        if self.in_flight >= self.limits.in_flight:
+            raise RefusedError(503, "too many requests are waiting; try again")
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
 
-    async def explain(self, body: bytes) -> dict[str, Any]:
+    async def predict(self, body: bytes) -> Answer:
         loaded = self.store.current
-        frame = await asyncio.to_thread(_frame, loaded, body, self.limits.all_pixels)
-        rows = await self.batcher.in_thread(lambda: loaded.classifier.evidence(frame))
-        return {"explanations": [_evidence(row) for row in rows]}
+        frame = await asyncio.to_thread(loaded.frame, body)
+        return {"predictions": await self.batcher.predict(loaded.predictions, frame)}
+
+    async def explain(self, body: bytes) -> Answer:
+        loaded = self.store.current
+        frame = await asyncio.to_thread(loaded.frame, body)
+        return {"explanations": await self.batcher.in_thread(lambda: loaded.explanations(frame))}
 
     def health(self) -> dict[str, Any]:
         classes = self.store.current.classifier.classes.tolist()
@@ -171,15 +202,22 @@ def create_app(
                 await task
         service.batcher.thread.shutdown()
 
-    app = FastAPI(title=f"GAUGE: {path.name}", version=__version__, lifespan=background)
+    app = FastAPI(
+        title=f"GAUGE: {path.name}",
+        version=__version__,
+        lifespan=background,
+        docs_url=None,  # its page, and redoc's, would load scripts from other hosts
+        redoc_url=None,
+        redirect_slashes=False,  # to the host that a request names
+    )
 
     @app.post("/predict", summary="The class of every row and the probability of each class")
-    async def predict(request: Request) -> Response:
-        return await _respond(service, request, service.predict)
+    async def predict(request: Request, strict: Strict = False) -> Response:
+        return await _respond(service, request, service.predict, strict=strict)
 
     @app.post("/explain", summary="Every unit of every row with its score, gate and attention")
-    async def explain(request: Request) -> Response:
-        return await _respond(service, request, service.explain)
+    async def explain(request: Request, strict: Strict = False) -> Response:
+        return await _respond(service, request, service.explain, strict=strict)
 
     @app.get("/health", summary="Whether the server answers, and with which model")
     async def health() -> dict[str, Any]:
@@ -189,34 +227,43 @@ def create_app(
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
-    app.openapi = lambda: _openapi(app, service.store.current.rows)  # type: ignore[method-assign]
+    @app.exception_handler(404)
+    @app.exception_handler(405)
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        service.metrics.requests.labels("other", error.status_code).inc()
+        detail = f"there is no such route; the routes are {', '.join(ROUTES)}"
+        return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
+
+    app.openapi = lambda: _openapi(app, service.store.current.reader.model)  # type: ignore[method-assign]
     return app
 
 
 def run(path: Path, *, host: str, port: int, limits: Limits, device: str | None = None) -> None:
     """Serve until interrupted."""
     app = create_app(path, limits=limits, device=device)
-    uvicorn.run(app, host=host, port=port, limit_concurrency=2 * limits.waiting, timeout_keep_alive=10)
+    uvicorn.run(app, host=host, port=port, timeout_keep_alive=10)
 
 
 async def _respond(
-    service: Service, request: Request, answer: Callable[[bytes], Awaitable[dict[str, Any]]]
+    service: Service, request: Request, answer: Callable[[bytes], Awaitable[Answer]], *, strict: bool
 ) -> Response:
     """The answer as JSON, or the error with its status."""
     path, started = request.url.path, time.perf_counter()
     try:
         async with asyncio.timeout(service.limits.seconds):
-            status, content = 200, await answer(await _body(request, service.limits.body))
+            with service.admit():
+                content: dict[str, Any] = await answer(await _body(request, service.limits.body))
+        status = 200
+        if strict:
+            _refuse_notes(content)
     except RefusedError as error:
         status, content = error.status, {"detail": error.detail}
-    except ValidationError as error:
-        status, content = 422, {"detail": problems(error)}
     except ValueError as error:  # from the classifier, for rows that it cannot read
         status, content = 422, {"detail": str(error)}
     except NotImplementedError as error:
         status, content = 501, {"detail": str(error)}
-    except BusyError:
-        status, content = 503, {"detail": "too many requests are waiting; try again"}
+    except ClientDisconnect:
+        status, content = 499, {"detail": "the client has closed the connection"}
     except TimeoutError:
         status, content = 503, {"detail": f"no answer within {service.limits.seconds:g} seconds; send fewer rows"}
     except Exception:
@@ -241,19 +288,10 @@ async def _body(request: Request, limit: int) -> bytes:
     return bytes(content)
 
 
-def _frame(loaded: Loaded, body: bytes, pixels: int) -> pd.DataFrame:
-    """The checked rows; decoding images takes time, so this runs in a thread."""
-    request = loaded.rows.model_validate_json(body, context=Pixels(pixels))
-    return to_frame(request, loaded.classifier.columns).reindex(columns=list(loaded.classifier.names))
-
-
-def _answer(classifier: TableClassifier, probabilities: np.ndarray) -> dict[str, Any]:
-    labels = classifier.classes.tolist()
-    named = {str(label): round(float(value), 6) for label, value in zip(labels, probabilities, strict=True)}
-    return {
-        "prediction": classifier.decide(probabilities[None]).tolist()[0],
-        "probabilities": named,
-    }
+def _refuse_notes(content: Answer) -> None:
+    """An error if values of a request count as missing although they were given."""
+    if found := note_problems([row["notes"] for rows in content.values() for row in rows]):
+        raise RefusedError(422, found)
 
 
 def _evidence(row: RowEvidence) -> dict[str, Any]:

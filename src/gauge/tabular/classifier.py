@@ -34,8 +34,9 @@ class TableClassifier(ABC):
         """The names of all columns in training, in order."""
 
     @abstractmethod
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of every class, in the order of `classes`; the class prior for a row without values."""
+    def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The probabilities of `predict_proba`, and which of the `columns` each row has, once it is read: [rows, columns]. A
+        value that cannot be read, or was not seen in training, counts as missing."""
 
     @abstractmethod
     def evidence(self, X: Any) -> Sequence[RowEvidence]:
@@ -43,6 +44,10 @@ class TableClassifier(ABC):
 
     def record(self) -> None:  # noqa: B027 - optional
         """On a GPU, predict with CUDA graphs from now on, which is faster for few rows; elsewhere nothing changes."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of every class, in the order of `classes`; the class prior for a row without values."""
+        return self.predict_with_observed(X)[0]
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights

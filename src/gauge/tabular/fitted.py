@@ -91,8 +91,9 @@ class Fitted(TableClassifier):
             logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
         return frame, Rows.from_frame(self.schema, frame, encoded)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        return self.ensemble.predict(self.read(X)[1])
+    def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        rows = self.read(X)[1]
+        return self.ensemble.predict(rows), rows.observed()
 
     def record(self) -> None:
         for expert in self.ensemble.experts.values():

@@ -95,6 +95,8 @@ class Column(ABC):
         Whether a pretrained encoder can read it.
     read_by_trees
         Whether trees read it: as a cell, or by the principal components of its `vectors`.
+    unread_reason
+        Why a value counts as missing although it was given.
     display
         How the evidence page draws its units: as a "number" or "category", as the words of a "text", or on an "image".
     """
@@ -106,6 +108,7 @@ class Column(ABC):
     may_be_constant: ClassVar[bool] = False
     takes_encoder: ClassVar[bool] = False
     read_by_trees: ClassVar[bool] = False
+    unread_reason: ClassVar[str] = "cannot be read"
     display: ClassVar[Any] = "text"
 
     @classmethod

@@ -38,6 +38,7 @@ class Category(Cell):
     kind: ClassVar[str] = "category"
     order: ClassVar[int] = 1
     precedence: ClassVar[int] = 4
+    unread_reason: ClassVar[str] = "was not seen in training, or too rare there"
     display: ClassVar[Any] = "category"
 
     @classmethod

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -119,7 +120,7 @@ class Text(Words):
         return PretrainedText.from_json(content, folder) if "model" in content else super().from_json(content, folder)
 
     def split(self, text: str) -> list[str]:
-        return WORD.findall(text)[: self.length]
+        return [word.group() for word in islice(WORD.finditer(text), self.length)]
 
     def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
         codes = {word: number for number, word in enumerate(self.words, FIRST_WORD)}
