@@ -124,8 +124,8 @@ def tried(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
         opened = classifier(classifier.tokens, attention_bias(torch.ones(classifier.visible.shape)))
     except ValueError as error:
         return {"refused": str(error)}
-    error = float((opened - model(**inputs).logits).abs().max())
-    return {"error": error, "leak": wrapped.leak, "averages": wrapped.pools, "fixed": classifier.fixed}
+    difference = float((opened - model(**inputs).logits).abs().max())
+    return {"error": difference, "leak": wrapped.leak, "averages": wrapped.pools, "fixed": classifier.fixed}
 
 
 def main() -> None:
