@@ -2,10 +2,12 @@
 
 import json
 
+import pandas as pd
 import pytest
 
-from gauge.deploy.requests import Limits, RefusedError, RequestReader
+from gauge.deploy.requests import Limits, RefusedError, RequestReader, _more_tokens
 from gauge.tabular.table.columns.category import Category
+from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.columns.text import Text
 
 COLUMNS = (Category("site", ("arm", "leg")), Text("notes", ("itches",), 3))
@@ -51,6 +53,30 @@ def test_a_request_of_as_many_cells_as_are_allowed_is_read_and_one_more_is_not()
         else:
             with pytest.raises(RefusedError, match="the request has more than 99 cells; send fewer rows"):
                 reader.read(json.dumps({"rows": rows}).encode())
+
+
+@pytest.mark.parametrize(
+    ("body", "tokens"),
+    [
+        (b'{"rows": [{"a": "x", "b": 1}]}', 8),
+        (rb'["a \" , [ {", "\\", ""]', 6),
+        (b'["' + b"," * 3_000_000 + b'", 1]', 3),
+        (b'["' + b'\\"' * 3_000 + b'", 1]', 3),
+        (b" " * 200_000 + b"[1]", 1),
+        (b'["open, [', 2),
+        (b'["half an escape\\', 2),
+    ],
+)
+def test_texts_commas_and_brackets_are_counted_outside_of_texts_only(body, tokens):
+    assert _more_tokens(body, tokens - 1)
+    assert not _more_tokens(body, tokens)
+
+
+@pytest.mark.parametrize("text", ["12", "-3.25", "+0.5", "007"])
+def test_a_plain_number_in_a_text_reads_as_in_a_table(text):
+    column = Number("age", (0.0, 1.0), (0.0, 1.0))
+    frame = RequestReader([column], Limits()).read(json.dumps({"rows": [{"age": text}]}).encode())
+    assert frame["age"].tolist() == column.writing.read(pd.Series([text], dtype=object)).tolist()
 
 
 def test_reading_ends_when_its_time_is_over():

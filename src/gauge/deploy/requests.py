@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
-from gauge.tabular.table.columns import Cell, Column, missing
+from gauge.tabular.table.columns import MISSING, Cell, Column, missing
 
 MAX_LISTED_PROBLEMS = 10  # in an answer
 MAX_SHOWN_CHARACTERS = 100  # of a value in an answer
 MAX_CELL_CHARACTERS = 1000  # of a number or category; other kinds of columns have limits of their own
-TOKEN = re.compile(
-    rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL
-)  # a text of JSON, closed or not, or the start of a value
+# What begins a text or a value of JSON, after anything else; and a part of a text, with the quote that ends it.
+TOKEN = re.compile(rb'[^",\[{]{0,65536}+([",\[{])?', re.DOTALL)
+TEXT = re.compile(rb'(?:[^"\\]{1,1000}+|\\.){0,1000}+(")?', re.DOTALL)
 
 Note = dict[str, str]
 Problem = dict[str, str]
@@ -66,7 +66,8 @@ class RequestReader:
     `model` describes such a request for OpenAPI."""
 
     def __init__(self, columns: Sequence[Column], limits: Limits) -> None:
-        self.columns, self.limits = columns, limits
+        self.limits = limits
+        self.names = dict.fromkeys(column.name for column in columns)
         fields: dict[str, Any] = {
             f"column{index}": (_value_type(column, limits), Field(None, alias=column.name, description=column.kind))
             for index, column in enumerate(columns)
@@ -90,13 +91,12 @@ class RequestReader:
                 break
         if found:
             raise RefusedError(422, found[:MAX_LISTED_PROBLEMS])
-        return pd.DataFrame(cells, columns=[column.name for column in self.columns], dtype=object)
+        return pd.DataFrame(cells, columns=list(self.names), dtype=object)
 
     def _check_tokens(self, body: bytes) -> None:
         """A body with far more texts and values than the cells of a request is not parsed: a cell has at most three tokens
         (its name, its value and a comma), and a row has two more."""
-        most = 3 * self.limits.cells + 2 * self.limits.rows + 10
-        if next(islice(TOKEN.finditer(body), most, None), None) is not None:
+        if _more_tokens(body, 3 * self.limits.cells + 2 * self.limits.rows + 10):
             self._refuse_cells()
 
     def _rows(self, content: Any) -> list[Any]:
@@ -115,11 +115,10 @@ class RequestReader:
         """The values of a row in the order of the columns, and what is wrong with them."""
         if not isinstance(row, dict):
             return [], [_problem("", "should be an object with the values of a row by column")]
-        names = {column.name for column in self.columns}
-        unknown = islice((name for name in row if name not in names), MAX_LISTED_PROBLEMS)
+        unknown = islice((name for name in row if name not in self.names), MAX_LISTED_PROBLEMS)
         wrong = [_problem(shown(name), "is not a column of the model; /openapi.json lists them") for name in unknown]
         try:
-            known = {name: value for name, value in row.items() if name in names}
+            known = {name: value for name, value in row.items() if name in self.names}
             return list(vars(self.row.model_validate(known, context=pixels)).values()), wrong
         except ValidationError as error:
             return [], wrong + problems(error)
@@ -131,13 +130,33 @@ class RequestReader:
 def _value_type(column: Column, limits: Limits) -> Any:
     """The type of a column's value, for pydantic."""
     own = column.request_type(max_pixels=limits.pixels)
-    return Annotated[own, BeforeValidator(_check_length)] if isinstance(column, Cell) else own
+    return Annotated[own, BeforeValidator(_cell)] if isinstance(column, Cell) else own
 
 
-def _check_length(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > MAX_CELL_CHARACTERS:
+def _cell(value: Any) -> Any:
+    """A value that is short, None for a text such as "NA"."""
+    if not isinstance(value, str):
+        return value
+    if len(value) > MAX_CELL_CHARACTERS:
         raise ValueError(f"has {len(value)} characters; send at most {MAX_CELL_CHARACTERS} characters")
-    return value
+    return None if value.strip().lower() in MISSING else value
+
+
+def _more_tokens(body: bytes, most: int) -> bool:
+    """Whether JSON has more texts, commas and opening brackets. Small steps leave other threads their turn."""
+    if (body.count(b'"') + 1) // 2 + sum(map(body.count, (b",", b"[", b"{"))) <= most:
+        return False  # even if all of them are outside of texts
+    count = position = 0
+    inside = False
+    while position < len(body) and count <= most:
+        step = (TEXT if inside else TOKEN).match(body, position)
+        assert step is not None
+        if step.end() == position:  # a text that ends with half an escape
+            break
+        count += not inside and step[1] is not None
+        inside = step[1] is None if inside else step[1] == b'"'
+        position = step.end()
+    return count > most
 
 
 def _parse(body: bytes) -> Any:

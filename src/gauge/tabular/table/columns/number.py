@@ -1,6 +1,7 @@
 """Numbers and dates, encoded as normal scores of their rank in training: scale and outliers do not matter."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -27,6 +28,7 @@ __all__ = ["Number"]
 
 NUM_QUANTILES = 65  # that describe a column
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
+PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
 
 
@@ -103,6 +105,8 @@ class Number(Cell):
 
     def _requested_number(self, text: str) -> float:
         """The number in a text that is written as those of the training table."""
+        if self.decimal == "." and not self.unit and PLAIN.fullmatch(text):
+            return float(text)  # far faster than a column of one cell
         number = float(self.writing.read(pd.Series([text], dtype=object))[0])
         if math.isnan(number):
             raise ValueError("is not a valid number; send a number, or text as it was written in training")
