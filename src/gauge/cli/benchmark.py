@@ -113,17 +113,17 @@ def compare(
         runner = Runner(workspace, device, jobs, deadline, on_epoch, reuse)
         _prepare(runner, possible, protocols)
         try:
-            made = [pair for pairs in runner.run(possible, protocols) for pair in pairs]
+            results = [pair for pairs in runner.run(possible, protocols) for pair in pairs]
         except TimeIsUpError:
             stopped = True
             ready = runner.workspace(on_epoch)
-            made = [pair for experiment in possible for pair in ready.finished(ready.job(experiment), protocols)]
-    if made:
-        new = {result.cell for result, _ in made}
+            results = [pair for experiment in possible for pair in ready.finished(ready.job(experiment), protocols)]
+    if results:
+        new = {result.cell for result, _ in results}
         earlier: list[tuple[Result, Path | None]] = [(result, None) for result in kept if result.cell not in new]
-        _report([*earlier, *made], refused | runner.refused, save, jobs, as_json)
+        _report([*earlier, *results], refused | runner.refused, save, jobs, as_json)
     if stopped:
-        so_far = f"gauge: stopped after {time_limit}, results so far: {len(made)}"
+        so_far = f"gauge: stopped after {time_limit}, results so far: {len(results)}"
         print(f"{so_far}; run the same command again to continue", file=sys.stderr)
         raise typer.Exit(75)  # EX_TEMPFAIL: try again
 

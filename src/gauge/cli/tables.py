@@ -116,8 +116,8 @@ def fit(
         "time_limit": None if time_limit is None else seconds(time_limit),
         "random_state": seed,
     }
-    given = {name for name in options if _on_command_line(context, OTHERWISE.get(name, name))}
-    options |= {name: value for name, value in _configured(config).items() if name not in given}
+    explicit = {name for name in options if _on_command_line(context, OTHERWISE.get(name, name))}
+    options |= {name: value for name, value in _configured(config).items() if name not in explicit}
     files = table_files(table)
     content = hashlib.blake2b(json.dumps([target, classes, options]).encode())
     for path in files:

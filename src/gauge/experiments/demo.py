@@ -153,9 +153,9 @@ def _samples(workspace: Workspace, job: Job) -> tuple[SampleEvidence, ...]:
     labels = test.labels.cpu()
     notable = (before.argmax(1) != after.argmax(1)) | (after.argmax(1) != labels)
     plain = (~notable).nonzero()[:, 0]
-    few = min(len(plain), max(SAMPLES // 2, SAMPLES - int(notable.sum())))
-    chosen = plain[torch.linspace(0, len(plain) - 1, few).long()].tolist()  # spread over all classes
-    chosen += notable.nonzero()[: SAMPLES - few, 0].tolist()
+    count = min(len(plain), max(SAMPLES // 2, SAMPLES - int(notable.sum())))
+    chosen = plain[torch.linspace(0, len(plain) - 1, count).long()].tolist()  # spread over all classes
+    chosen += notable.nonzero()[: SAMPLES - count, 0].tolist()
     arrays = {name: getattr(explanation, name) for name in ("gates", "attention_before", "attention_after")}
     arrays["scores"] = explanation.evidence.scores
 

@@ -23,12 +23,12 @@ def origin(arguments: argparse.Namespace | None = None, device: torch.device | s
     >>> origin(argparse.Namespace(rows=8, out=Path("results")))["arguments"]
     {'rows': 8}
     """
-    given = {} if arguments is None else vars(arguments)
+    values = {} if arguments is None else vars(arguments)
     return {
         "date": str(date.today()),
         "commit": commit(),
         "command": Path(sys.argv[0]).name,
-        "arguments": {name: value for name, value in given.items() if not isinstance(value, Path)},
+        "arguments": {name: value for name, value in values.items() if not isinstance(value, Path)},
         "hardware": hardware(torch.device(device)),
         "versions": {name: version(name) for name in PACKAGES},
     }

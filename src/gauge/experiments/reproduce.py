@@ -82,14 +82,14 @@ def settings_of(run: Run, results: Path) -> Overrides:
 def experiments_of(run: Run, results: Path, data: str | None = None) -> list[Experiment]:
     """Everything that a run trains and evaluates; rows that its benchmark does not support are left out."""
     overrides = settings_of(run, results)
-    made = [
+    candidates = [
         Experiment(
             benchmark=run.benchmark, method=row.method, variant=row.variant, seed=seed, data=data, overrides=overrides
         )
         for row in rows_of(run.rows)
         for seed in range(run.seeds)
     ]
-    return distinct([experiment for experiment in made if experiment.unsupported() is None])
+    return distinct([experiment for experiment in candidates if experiment.unsupported() is None])
 
 
 def status(run: Run, results: Path, data: str | None = None) -> Status:

@@ -129,12 +129,12 @@ class MoPoE(Imputer):
         kinds = {name: pick(known, chosen.get(name, "conv_image"), "coder") for name in train.shapes}
         outputs = 2 * (latent + style)
         encoders = {name: _fitted(name, kinds[name].encoder, shape, outputs) for name, shape in train.shapes.items()}
-        made = {
+        modality_coders = {
             name: Coder(shape, encoders[name], kinds[name].decoder(shape, latent + style), kinds[name].likelihood)
             for name, shape in train.shapes.items()
         }
         weights = Balance(**{name: value for name, value in balance.items() if value is not None})
-        return cls(made, style=style, balance=weights, sample=sample)
+        return cls(modality_coders, style=style, balance=weights, sample=sample)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Reconstruction from the stratified mixture, and β times the mean KL over all subsets with observed modalities.

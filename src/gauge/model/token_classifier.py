@@ -80,12 +80,12 @@ class TokenClassifier:
         self, tokens: Float[Tensor, "r n c"], attn_bias: Float[Tensor, "r 1 1 m"] | None = None, *, labels: bool = False
     ) -> Output:
         """The model's own output; with `labels`, also its loss if it computes one."""
-        given = {"labels": self.labels} if labels and self.labels is not None else {}
+        extra = {"labels": self.labels} if labels and self.labels is not None else {}
         if attn_bias is None:
-            return self._run(tokens, given)
+            return self._run(tokens, extra)
         gates = attn_bias[:, 0, 0, 1:].exp()
         with AttentionBias(self._over_sequence(attn_bias)) as attention, self._pooled(gates):
-            output = self._run(tokens, given)
+            output = self._run(tokens, extra)
         if attention.calls < self.depth:
             raise ValueError(
                 f"gates reach {attention.calls} attentions in the {self.depth} blocks of {type(self.model).__name__}; they "

@@ -137,12 +137,12 @@ def seconds_per_validation(method: Trainable, val: Dataset, settings: TrainSetti
     """The duration of a validation, estimated from a few samples."""
     if not settings.selection or not isinstance(method, Method):
         return 0.0
-    few = torch.arange(min(samples, len(val)), device=val.device)
-    (batch,) = masked_batches(val, settings.selection[-1], len(few), few)
+    index = torch.arange(min(samples, len(val)), device=val.device)
+    (batch,) = masked_batches(val, settings.selection[-1], len(index), index)
     method.to(val.device).eval()
     started = time.perf_counter()
     float(method.predict(batch).logits.sum())  # waits for the device
-    return (time.perf_counter() - started) * len(settings.selection) * len(val) / len(few)
+    return (time.perf_counter() - started) * len(settings.selection) * len(val) / len(index)
 
 
 def _train_epoch(step: Step, epoch: int) -> dict[str, float]:

@@ -161,8 +161,8 @@ class StageSettings:
         return changed
 
     def with_metric(self, metric: Metric) -> "StageSettings":
-        given = {name: stage for name, stage in vars(self).items() if stage is not None}
-        return replace(self, **{name: stage.model_copy(update={"metric": metric}) for name, stage in given.items()})
+        stages = {name: stage for name, stage in vars(self).items() if stage is not None}
+        return replace(self, **{name: stage.model_copy(update={"metric": metric}) for name, stage in stages.items()})
 
 
 @dataclass(frozen=True)

@@ -50,16 +50,16 @@ def other_rows(descriptions: Float[np.ndarray, "n f"], *, seed: int) -> Int[np.n
     """A random permutation under which every row gets a description that is not its own."""
     draw = np.random.default_rng(seed)
     kind = np.unique(descriptions, axis=0, return_inverse=True)[1].reshape(-1)
-    given = draw.permutation(len(kind))
-    for row in np.flatnonzero(kind[given] == kind):
-        if kind[given[row]] != kind[row]:
+    order = draw.permutation(len(kind))
+    for row in np.flatnonzero(kind[order] == kind):
+        if kind[order[row]] != kind[row]:
             continue  # it has been the partner of another
-        swappable = np.flatnonzero((kind[given] != kind[row]) & (kind != kind[row]))
+        swappable = np.flatnonzero((kind[order] != kind[row]) & (kind != kind[row]))
         if not len(swappable):
             raise ValueError("more than half of the faces of a split have one description; give more of them")
         partner = draw.choice(swappable)
-        given[[row, partner]] = given[[partner, row]]
-    return given
+        order[[row, partner]] = order[[partner, row]]
+    return order
 
 
 SHARED: dict[str, Any] = {"schedule": "cosine", "patience": None, "precision": "tf32", "augment": "faces"}

@@ -49,8 +49,8 @@ def read(split: str, data: Path) -> Dataset:
     rows = parts[split]
     images = read_squares(find_images(folders, [f"{name}.jpg" for name in table["image_id"][rows]]), SIDE)
     note = part_note("HAM10000 subset", len(table), IMAGES, "images")
-    made = tables.image_table_dataset(split, images, values[rows], labels[rows], note)
-    return replace(made, groups=torch.from_numpy(lesions[rows]).long())
+    dataset = tables.image_table_dataset(split, images, values[rows], labels[rows], note)
+    return replace(dataset, groups=torch.from_numpy(lesions[rows]).long())
 
 
 def split_lesions(lesions: np.ndarray, labels: np.ndarray, source: Path) -> dict[str, np.ndarray]:

@@ -61,11 +61,11 @@ def baseline_plan(
 
     def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         chosen = variants[variant]
-        given = {**arguments(benchmark), **chosen.options}
-        if any(variant.dagger for variant in variants.values()):
-            given["subsets_per_step"] = benchmark.subsets_per_step if chosen.dagger else None
+        keywords = {**arguments(benchmark), **chosen.options}
+        if any(other.dagger for other in variants.values()):
+            keywords["subsets_per_step"] = benchmark.subsets_per_step if chosen.dagger else None
         settings = seeded_with(benchmark.settings.baseline, seed)
-        return Stage(f"{variant}-s{seed}", make, given, settings, needs(benchmark, seed))
+        return Stage(f"{variant}-s{seed}", make, keywords, settings, needs(benchmark, seed))
 
     return Plan(variants, stage, **options)
 
