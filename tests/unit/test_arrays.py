@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import BLOCK_TORCH, ONE_THREAD
-from pydantic import ValidationError
 
-from gauge.deploy.requests import Limits, problems, request_model, to_frame
+from gauge.deploy.requests import Limits, RefusedError, RequestReader
 from gauge.tabular.table.arrays import columns_from_json, encode_rows
 from gauge.tabular.table.schema import Schema
 
@@ -50,15 +49,14 @@ def test_tables_are_read_where_there_is_no_torch():
 
 def test_a_request_reads_numbers_and_dates_as_the_training_table_writes_them():
     columns = Schema.from_frame(TABLE).columns
-    rows = request_model(columns, Limits())
+    reader = RequestReader(columns, Limits())
     request = {"rows": [{"price": "1.200,50 €", "seen": "2021-12-24"}, {"price": 1200.5, "seen": "24.12.2021"}]}
-    encoded = encode_rows(columns, to_frame(rows.model_validate_json(json.dumps(request)), columns))
-    values, flags = encoded["table"]
+    values, flags = encode_rows(columns, reader.read(json.dumps(request).encode()))["table"]
     np.testing.assert_array_equal(values[0], values[1])
     assert flags[:, :2].all()
-    with pytest.raises(ValidationError) as error:
-        rows.model_validate_json('{"rows": [{"price": "1.2"}, {"seen": "12/24/2021"}]}')
-    found = problems(error.value)
-    assert [each["where"] for each in found] == ["rows.0.price", "rows.1.seen"]
-    assert "is not a valid number; send a number, or text as it was written in training" in found[0]["problem"]
-    assert "is not a date; write it as 2026-01-31" in found[1]["problem"]
+    with pytest.raises(RefusedError) as refused:
+        reader.read(b'{"rows": [{"price": "1.2"}, {"seen": "12/24/2021"}]}')
+    price, seen = refused.value.detail
+    assert (price["where"], seen["where"]) == ("rows.0.price", "rows.1.seen")
+    assert "is not a valid number; send a number, or text as it was written in training" in price["problem"]
+    assert "is not a date; write it as 2026-01-31" in seen["problem"]
