@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.methods.gauge_plus import GaugePlus
+from gauge.methods.late_fusion import WeightedVote
 from gauge.types import Batch, Method, Prediction
 
 
@@ -21,7 +22,7 @@ class Distilled(Method):
     """`probabilities` are the teacher's class probabilities for every row that the student learns from. Labels of these rows
     are never read."""
 
-    def __init__(self, student: GaugePlus, probabilities: Float[Tensor, "rows k"]) -> None:
+    def __init__(self, student: GaugePlus | WeightedVote, probabilities: Float[Tensor, "rows k"]) -> None:
         super().__init__()
         self.student = student
         best = probabilities.max(1)
@@ -35,6 +36,9 @@ class Distilled(Method):
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
         return self.student.predict(batch)
+
+    def validate(self, train: Dataset, val: Dataset) -> None:
+        self.student.validate(train, val)
 
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         self.student.prepare(train, val)
