@@ -259,12 +259,13 @@ class Benchmark:
     def with_overrides(self, overrides: Overrides) -> "Benchmark":
         """The benchmark with some of its settings and options changed."""
         modalities = dict(self.modalities)
+        for name, encoder in overrides.encoders.items():
+            ENCODERS.get(encoder)
+            before = pick(modalities, name, f"modality of {self.name}")
+            modalities[name] = replace(before, encoder=encoder, options={})  # the options are those of another encoder
         for name, changes in overrides.modality_options.items():
             before = pick(modalities, name, f"modality of {self.name}")
             modalities[name] = replace(before, options={**before.options, **changes})
-        for name, encoder in overrides.encoders.items():
-            ENCODERS.get(encoder)
-            modalities[name] = replace(pick(modalities, name, f"modality of {self.name}"), encoder=encoder)
         folds = self.folds if overrides.folds is None or self.folds > 1 else self.disjoint_folds
         if overrides.folds and folds == 1:
             raise ValueError(
