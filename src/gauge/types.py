@@ -387,7 +387,7 @@ class Method(Trainable):
         raise NotImplementedError(f"{type(self).__name__} has no predict(batch)")
 
     def validate(self, train: Any, val: Any) -> None:
-        """Called after every training epoch, with the training and the validation split, for what validation samples decide
+        """Called before every training epoch, with the training and the validation split, for what validation samples decide
         while a method trains."""
 
     def prepare(self, train: Any, val: Any = None) -> None:

@@ -57,7 +57,7 @@ class HeadGradients(nn.Module):
         return torch.lerp(content.detach(), content, self.attached.to(content.dtype)[modality, None])
 
     def follow(self, losses: Float[Tensor, "m"], entropy: float) -> None:
-        """Decide by the validation losses after an epoch; heads without a finite one stay as they are."""
+        """Decide by the validation losses before an epoch; heads without a finite one stay as they are."""
         self.least.copy_(torch.fmin(self.least, losses))
         generalises = losses < torch.clamp(self.least + TOLERANCE * entropy, max=(1 - TOLERANCE) * entropy)
         self.attached.copy_(torch.where(losses.isfinite(), generalises.float(), self.attached))

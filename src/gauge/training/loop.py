@@ -91,9 +91,9 @@ def fit(
     while progress.epoch < settings.epochs and not _ended(progress, settings):
         started = time.perf_counter()
         with seeded(settings.seed, "epoch", progress.epoch), _arithmetic(settings, train.device):
-            losses = _train_epoch(step, progress.epoch)
             if val is not None and isinstance(method, Method):
                 method.validate(train, val)
+            losses = _train_epoch(step, progress.epoch)
             score = _validate(method, val, settings, predict) if val is not None and settings.selection else None
         progress.epoch += 1
         if _improved(progress, score):
