@@ -133,20 +133,40 @@ def test_a_row_of_its_own_against_a_shared_backbone_is_clustered_too(tmp_path):
     assert paired(renamed, references=("gauge",))[0].clusters == (0, 1, 2, 0, 1)
 
 
-@pytest.mark.parametrize("folds", [None, "disjoint"])
-def test_divisions_whose_test_splits_overlap_are_tested_with_the_corrected_resampled_t_test(tmp_path, folds):
-    rows = [
-        result(tmp_path, row, seed, wrong + seed * (row == "gauge"))
-        for row, wrong in (("gauge", 2), ("gauge:v2", 9))
+@pytest.mark.parametrize(
+    ("benchmark", "folds", "rows", "overlap"),
+    [
+        ("leaf99", None, (198, 594), 1 / 3),
+        ("leaf99", "disjoint", (198, 594), 1 / 3),  # each training leaf is in three of five training splits
+        ("celeba_table", "disjoint", (2000, 1800), 1 / 3),  # a balanced part of about 7,000 training faces
+        ("celeba_table", None, (1000, 1982), 0),  # one division
+    ],
+)
+def test_divisions_of_the_same_rows_are_tested_with_the_corrected_resampled_t_test(
+    tmp_path, benchmark, folds, rows, overlap
+):
+    made = [
+        result(tmp_path, row, seed, wrong + seed * (row == "mtl"))
+        for row, wrong in (("mtl", 2), ("moddrop", 9))
         for seed in range(5)
     ]
-    changes = {"benchmark": "leaf99", "data": {"samples": 198}}
-    config = {"epochs": 3, "train_rows": 594, "overrides": {"folds": folds} if folds else {}}
-    leaves = [(each.model_copy(update=changes | {"config": config}), path) for each, path in rows]
-    (plain,), (leaf,) = (paired(each, references=("gauge:v2",)) for each in (rows, leaves))
-    assert leaf.clusters == (0, 1, 2, 3, 4), "each division has a backbone of its own"
-    width = (leaf.interval[1] - leaf.interval[0]) / (plain.interval[1] - plain.interval[0])
-    assert width == pytest.approx(1.0 if folds else (1 + 5 / 3) ** 0.5)  # 1/5 becomes 1/5 + 198/594
+    config = {"epochs": 3, "train_rows": rows[1], "overrides": {"folds": folds} if folds else {}}
+    changes = {"benchmark": benchmark, "data": {"samples": rows[0]}, "config": config}
+    divided = [(each.model_copy(update=changes), path) for each, path in made]
+    (plain,), (pair,) = (paired(each, references=("moddrop",)) for each in (made, divided))
+    assert pair.clusters == (0, 1, 2, 3, 4)
+    width = (pair.interval[1] - pair.interval[0]) / (plain.interval[1] - plain.interval[0])
+    assert width == pytest.approx((1 + 5 * overlap) ** 0.5)  # 1/5 becomes 1/5 + overlap
+
+
+def test_a_difference_is_tested_against_a_published_one_with_its_own_error():
+    ours = Difference.from_values([0.1, -0.3, -0.2])
+    exact, uncertain = ours.minus_estimate(0.3, 0.0), ours.minus_estimate(0.3, 0.27)
+    assert exact.mean == uncertain.mean == pytest.approx(ours.mean - 0.3)
+    assert exact.p_value == pytest.approx(ttest_1samp([0.1, -0.3, -0.2], 0.3).pvalue)
+    assert exact.p_value < 0.1 < uncertain.p_value
+    large = Difference.from_values(np.random.default_rng(0).normal(0, 1e-4, 50).tolist())
+    assert large.minus_estimate(0.54, 0.27).p_value == pytest.approx(0.0455, abs=2e-3)  # two standard errors
 
 
 def test_p_values_are_corrected_over_the_rows_of_a_condition(tmp_path):

@@ -1,4 +1,5 @@
-"""Tests of a mean difference over seeds: clustered where seeds share a backbone, corrected where test splits overlap."""
+"""Tests of a mean difference over seeds: clustered where seeds share a backbone, corrected where they divide the same rows;
+and of mean ranks over benchmarks."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ class Difference:
     def from_values(
         values: Sequence[float], clusters: Sequence[Hashable] | None = None, *, overlap: float = 0.0
     ) -> "Difference":
-        """`overlap` is test rows / training rows where the values come from random divisions of the same rows, whose test
-        splits overlap: the corrected resampled t test (Nadeau and Bengio 2003).
+        """`overlap` is test rows / training rows where the values come from divisions of the same rows, which share training
+        rows: the corrected resampled t test (Nadeau and Bengio 2003).
 
         >>> Difference.from_values([1.0, 2.0, 3.0, 5.0], clusters=["a", "b", "c", "c"]).mean
         2.3333333333333335
@@ -48,6 +49,32 @@ class Difference:
         p_value = float(2 * student.sf(abs(mean) / error, count - 1))
         detectable = half + float(student.ppf(POWER, count - 1)) * error
         return Difference(mean, deviation, count, (mean - half, mean + half), p_value, detectable)
+
+    def minus_estimate(self, estimate: float, error: float) -> "Difference":
+        """This difference minus a number with a standard error of its own, such as a published one, by Welch's t test.
+
+        >>> ours = Difference.from_values([1.0, 2.0, 3.0])
+        >>> ours.minus_estimate(4.0, 0.0).p_value == Difference.from_values([-3.0, -2.0, -1.0]).p_value
+        True
+        """
+        gap = self.mean - estimate
+        if self.interval is None:
+            return Difference(gap, self.deviation, self.clusters)
+        own = (self.interval[1] - self.interval[0]) / 2 / float(student.ppf(1 - LEVEL / 2, self.clusters - 1))
+        total = float(np.hypot(own, error))
+        freedom = (self.clusters - 1) * (total / own) ** 4
+        half = float(student.ppf(1 - LEVEL / 2, freedom)) * total
+        p_value = float(2 * student.sf(abs(gap) / total, freedom))
+        return Difference(gap, self.deviation, self.clusters, (gap - half, gap + half), p_value)
+
+
+def accuracy_error(percent: float, samples: int) -> float:
+    """The binomial standard error of an accuracy, both in percent.
+
+    >>> round(accuracy_error(97.0, 7000), 2)
+    0.2
+    """
+    return float(np.sqrt(percent * (100 - percent) / samples))
 
 
 def connected(parts: Sequence[Iterable[str]]) -> tuple[int, ...]:
