@@ -81,7 +81,7 @@ def main() -> None:
         table = table_of("leaf99/disjoint", GAMMA, ("gauge_plus", VOTES, *SHARED))
         path = ROOT / "docs" / "gauge-plus.svg"
         shown = {**ROWS, "gauge_plus": "GAUGE+", "gauge:masked": "missing units masked, no imputer"}
-        named = {shown[row]: points for row, points in table.rates().items()}
+        named = {shown.get(row, row): points for row, points in table.rates().items()}
         draw_lines(named, table.metric, path, across="share of the cells missing, γ")
         table = table_of("ham10000", GAMMA, GRIDS)
         grids = {name: points for name, points in table.grids().items() if name in ("complete", "gamma=0.5", "gamma=1")}

@@ -16,6 +16,7 @@ from report.results import (
     VOTES,
     beside,
     difference,
+    label,
     minus_each,
     seeds,
 )
@@ -82,7 +83,7 @@ def plus_goals() -> str:
         for protocol in protocols:
             compared = minus_each(rivals, "gauge_plus", protocol)
             below += [
-                f"{difference(pair)} to {row} on {rivals['gauge_plus']}, {protocol}"
+                f"{difference(pair)} to {label(rivals[row], row)} on {rivals['gauge_plus']}, {protocol}"
                 for row, pair in compared.items()
                 if pair.mean < 0 and pair.p_over_seeds is not None and (pair.p_corrected or 0) < 0.05
             ]
@@ -107,7 +108,8 @@ def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) 
     for row in rows:
         measured = [[result for result, _ in seeds(folder, row, protocol).values()] for protocol in protocols]
         means = [[mean(float(getattr(result, key)) for result in group) for key in CALIBRATION] for group in measured]
-        lines.append(f"| {row} | {' | '.join(f'{100 * error:.1f} / {loss:.3f}' for error, loss in means)} |")
+        shown = " | ".join(f"{100 * error:.1f} / {loss:.3f}" for error, loss in means)
+        lines.append(f"| {label(folder, row)} | {shown} |")
     return "\n".join(lines) + "\n"
 
 

@@ -113,16 +113,27 @@ def seeds(folder: str, row: str, protocol: str) -> dict[int, tuple[Result, None]
     return {result.seed: (result, None) for result in chosen}
 
 
+def label(folder: str, row: str) -> str:
+    """The row as tables name it, by the settings of its results."""
+    return next((result.label for result in results(folder) if str(result.row) == row), row)
+
+
+def gate_rate(folder: str, row: str = "gauge") -> str:
+    """What the label of a row adds to its name: nothing, or the rate of its gates."""
+    return label(folder, row).removeprefix(row)
+
+
 def beside(folders: Mapping[str, str], protocols: tuple[str, ...], tested: tuple[str, ...] = ()) -> str:
     """Rows, each from its folder, and the first minus every other over the seeds that both have, under the protocols that
     are `tested` (all by default); p values are corrected by Holm over the rows of one condition."""
     first, *others = folders
     tables = [table_of(folder, protocols, (row,)) for row, folder in folders.items()]
-    table = replace(tables[0], rows={row: cells for part in tables for row, cells in part.rows.items()})
+    names = {row: label(folder, row) for row, folder in folders.items()}
+    table = replace(tables[0], rows={row: cells for part in tables for row, cells in part.rows.items()}, names=names)
     tested = tested or protocols
     columns = [minus_each(folders, first, protocol) for protocol in tested]
     lines = [f"| points, {first} minus | {' | '.join(tested)} |", "|---" * (len(tested) + 1) + "|"]
-    lines += [f"| {row} | {' | '.join(difference(column.get(row)) for column in columns)} |" for row in others]
+    lines += [f"| {names[row]} | {' | '.join(difference(column.get(row)) for column in columns)} |" for row in others]
     return table.markdown() + "\n" + "\n".join(lines) + "\n"
 
 
@@ -165,14 +176,14 @@ def differences(
     """Every row minus each reference row on the same samples, masks and seeds."""
     compared = {(pair.row, pair.other): pair for pair in pairs(folder) if pair.protocol == protocol}
     lines = [
-        f"| points at {protocol} | seeds | {' | '.join(f'minus {other}' for other in references)} |",
+        f"| points at {protocol} | seeds | {' | '.join(f'minus {label(folder, other)}' for other in references)} |",
         "|---" * (len(references) + 2) + "|",
     ]
     for row in rows:
         mine = [compared.get((row, other)) for other in references]
         if any(mine):
             count = len(cells(folder)[row][protocol].values)
-            lines.append(f"| {row} | {count} | {' | '.join(difference(pair) for pair in mine)} |")
+            lines.append(f"| {label(folder, row)} | {count} | {' | '.join(difference(pair) for pair in mine)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -206,7 +217,7 @@ def imputers(folder: str, other: str, protocols: tuple[str, ...]) -> str:
     for row in cells(other):
         if row in cells(folder):
             compared = [pair_of(seeds(folder, row, protocol), seeds(other, row, protocol)) for protocol in protocols]
-            lines.append(f"| {row} | {' | '.join(map(difference, compared))} |")
+            lines.append(f"| {label(folder, row)} | {' | '.join(map(difference, compared))} |")
     return "\n".join(lines) + "\n"
 
 

@@ -235,10 +235,30 @@ def test_a_table_says_what_training_did_to_the_gates(tmp_path):
         "scalars": {"start": {"threshold": 0.0}, "end": {"threshold": 0.1}}
     }  # of a method with a number of its own
     plain = plain.model_copy(update={"config": record | other})
-    note = "gauge: τ 0.500 to 0.300, ρ 0.000 to -0.100; 40 steps, sum of the gates' rates 2, kept epoch 2."
-    assert result_table([*gated, plain]).notes == (note,)
+    note = "τ 0.500 to 0.300, ρ 0.000 to -0.100; 40 steps, sum of the gates' rates 2, kept epoch 2."
+    assert result_table([*gated, plain]).notes == (f"gauge, gates at 50x rate: {note}",)
     assert note in result_table([*gated, plain]).markdown()
     assert result_table([plain]).notes == ()
+
+
+def test_a_row_whose_gates_have_a_rate_of_their_own_says_so_wherever_it_is_shown(tmp_path):
+    def trained(row, gate_rate, scalars):
+        made = result(tmp_path, row, 0, 4)[0]
+        spent = dict.fromkeys(("sum_of_rates", "steps", "best"), 1)
+        config = {"settings": {"gate_rate": gate_rate}, "scalars": scalars, **spent}
+        return made.model_copy(update={"config": config})
+
+    gates, nothing = {"start": {"gate.threshold": 0.5}, "end": {"gate.threshold": 0.4}}, {"start": {}, "end": {}}
+    assert trained("gauge", 1, gates).label == "gauge"
+    assert trained("gauge:v2", 50, nothing).label == "gauge:v2", "it has no gates"
+    rows = [trained("gauge", 50, gates), trained("gauge:gauge-random", 50, gates), trained("gauge:v2", 50, nothing)]
+    table = result_table(rows)
+    assert list(table.rates()) == ["gauge, gates at 50x rate", "gauge:gauge-random, gates at 50x rate", "gauge:v2"]
+    for text in (table.markdown(), table.latex(), table.html(), table.csv()):
+        assert text.count("gates at 50x rate") >= 2
+    assert table.rows.keys() == {"gauge", "gauge:gauge-random", "gauge:v2"}, (
+        "the key of a row is its name on the command line"
+    )
 
 
 def test_the_same_model_under_two_names_is_known():
