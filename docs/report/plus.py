@@ -10,6 +10,8 @@ from report.results import (
     ETA,
     FACES,
     GAMMA,
+    HEADS_ONLY,
+    NO_HEADS,
     PAPER_ETA,
     ROOT,
     SHARED,
@@ -44,7 +46,6 @@ PLUS: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {  # table of GAUGE
     "plus-celeba-table": (dict.fromkeys(("gauge_plus", VOTES, *SHARED[:2]), "celeba_table"), GAMMA),
     "plus-ham10000": (_with_plus("ham10000"), GAMMA),
 }
-HEADS_ONLY, NO_HEADS = "gauge_plus:gauge_plus-heads-only", "gauge_plus:gauge_plus-no-heads"
 FAIR = ("gauge_plus", HEADS_ONLY, "late_fusion")  # the same encoders, training masks, epochs and labels
 SUMS = ("complete", "views=2", "views=1", "eta=0.5")
 FAIR_TABLES: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {  # table -> the folder of each row, protocols

@@ -15,6 +15,7 @@ from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parents[2]
 VOTES = "late_fusion:equal-votes"
+HEADS_ONLY, NO_HEADS = "gauge_plus:gauge_plus-heads-only", "gauge_plus:gauge_plus-no-heads"
 TIMINGS, STUDIES = ROOT / "perf" / "results", ROOT / "studies" / "results"
 
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
+from scipy.stats import friedmanchisquare, ttest_1samp
 
 from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.comparison import paired
 from gauge.experiments.plans.gauge import twin
 from gauge.experiments.results import Result
-from gauge.experiments.statistics import Difference
+from gauge.experiments.statistics import Difference, MeanRanks
 from gauge.experiments.tables import result_table
 from gauge.reports.figures import draw_lines
 from gauge.training.inference import Predictions
@@ -164,7 +164,10 @@ def test_a_difference_is_tested_against_a_published_one_with_its_own_error():
     exact, uncertain = ours.minus_estimate(0.3, 0.0), ours.minus_estimate(0.3, 0.27)
     assert exact.mean == uncertain.mean == pytest.approx(ours.mean - 0.3)
     assert exact.p_value == pytest.approx(ttest_1samp([0.1, -0.3, -0.2], 0.3).pvalue)
-    assert exact.p_value < 0.1 < uncertain.p_value
+    assert exact.p_value < uncertain.p_value
+    few = Difference.from_values([1.0, 2.0, 3.0])
+    p_values = [few.minus_estimate(4.0, error).p_value for error in (0.0, 0.3, 0.5, 1.0, 2.0)]
+    assert p_values == sorted(p_values), "an error never makes a gap more certain"
     large = Difference.from_values(np.random.default_rng(0).normal(0, 1e-4, 50).tolist())
     assert large.minus_estimate(0.54, 0.27).p_value == pytest.approx(0.0455, abs=2e-3)  # two standard errors
 
@@ -271,3 +274,44 @@ def test_differences_that_are_equal_but_for_rounding_are_not_tested():
     values = [0.1, 0.3 - 0.2, 0.8 - 0.7]
     assert len(set(values)) > 1
     assert Difference.from_values(values).p_value is None
+
+
+def scores_of(*benchmarks):
+    """The scores of the rows a, b, c, ... under one condition of each benchmark."""
+    return {str(index): [dict(zip("abcdef", values, strict=False))] for index, values in enumerate(benchmarks)}
+
+
+def test_ranks_are_averaged_within_benchmarks_before_they_are_averaged_over_them():
+    """Nine conditions of one benchmark weigh as much as one condition of another."""
+    many = [{"a": 0.9, "b": 0.8, "c": 0.7}] * 9
+    found = MeanRanks.from_scores({"many": many, "one": [{"a": 0.1, "b": 0.5, "c": 0.5}]})
+    assert found.benchmarks == ("many", "one")
+    assert found.ranks == {"a": 2, "b": 1.75, "c": 2.25}
+    assert found.conditions == found.ranks
+    mixed = MeanRanks.from_scores({"mixed": [*many[:2], {"a": 0.1, "b": 0.5, "c": 0.6}]})
+    assert mixed.conditions == pytest.approx({"a": 5 / 3, "b": 2, "c": 7 / 3})
+    assert mixed.ranks == {"a": 1, "b": 2, "c": 3}
+
+
+def test_the_critical_difference_is_nemenyis():
+    draw = np.random.default_rng(0)
+    for rows, count, published in ((3, 10, 2.343), (4, 14, 2.569), (6, 30, 2.850)):  # q at 0.05 of Demsar 2006, table 5
+        found = MeanRanks.from_scores(scores_of(*draw.random((count, rows))))
+        assert found.critical == pytest.approx(published * (rows * (rows + 1) / (6 * count)) ** 0.5, rel=1e-3)
+
+
+def test_few_benchmarks_are_tested_exactly_and_many_as_by_friedmans_chi_squared():
+    same = scores_of(*[(0.9, 0.8, 0.7)] * 4)
+    assert MeanRanks.from_scores(same).p_value == pytest.approx(6 / 6**4)  # 6 of 1,296 orders are as clear
+    values = np.random.default_rng(1).normal((0.0, 0.2, 0.4, 0.6), 1, (40, 4))
+    assert MeanRanks.from_scores(scores_of(*values)).p_value == pytest.approx(
+        friedmanchisquare(*values.T).pvalue, abs=0.01
+    )
+    assert MeanRanks.from_scores(scores_of(*[(0.5, 0.5, 0.5)] * 4)).p_value is None
+
+
+def test_rows_differ_if_their_ranks_differ_by_more_than_the_critical_difference():
+    clear = MeanRanks.from_scores(scores_of(*[(0.9, 0.8, 0.7)] * 4))
+    assert clear.critical == pytest.approx(1.657, abs=1e-3)
+    assert clear.decided == [("a", "c")], "neighbours differ by one rank only"
+    assert MeanRanks.from_scores(scores_of(*[(0.9, 0.8, 0.7)] * 2)).decided == [], "two benchmarks decide nothing"
