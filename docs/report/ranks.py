@@ -5,38 +5,27 @@ from itertools import combinations
 from statistics import mean
 
 from gauge.experiments.statistics import MIN_CLUSTERS, MeanRanks
-from report.results import HEADS_ONLY, NOT_MEASURED, ROOT, is_measured, label, results
+from report.results import NOT_MEASURED, ROOT, label, results, trial
 
 MIN_BENCHMARKS = 3
 Scores = Mapping[str, Mapping[str, Mapping[int, float]]]
 """The value of every row, protocol and seed."""
 
 
-def trial_folders() -> dict[str, str]:
-    """The folder of each benchmark's fair trial: one that has GAUGE+ whose network does not answer, `fair` before `plus`."""
-    variant = HEADS_ONLY.partition(":")[2]
-    order = ("fair", "plus")
-    paths = sorted(
-        (str(path.parent.relative_to(ROOT / "results")) for path in (ROOT / "results").glob("*/*/results.json")),
-        key=lambda folder: order.index(name) if (name := folder.partition("/")[2]) in order else len(order),
-    )
-    folders: dict[str, str] = {}
-    for folder in paths:
-        if is_measured(folder, variant):
-            folders.setdefault(folder.partition("/")[0], folder)
-    return dict(sorted(folders.items()))
-
-
-def scores_of(folder: str) -> Scores:
-    """The rows with all protocols of the comparison, and with enough seeds."""
+def scores_of(benchmark: str) -> Scores:
+    """The rows of the fair trial with enough seeds under all conditions of GAUGE+."""
+    folders = trial(benchmark)
     rows: dict[str, dict[str, dict[int, float]]] = {}
-    for result in results(folder):
-        rows.setdefault(str(result.row), {}).setdefault(result.protocol, {})[result.seed] = result.value
-    protocols = {protocol for cells in rows.values() for protocol in cells}
+    for folder in dict.fromkeys(folders.values()):
+        for result in results(folder):
+            if folders[str(result.row)] == folder:
+                cells = rows.setdefault(str(result.row), {})
+                cells.setdefault(result.protocol, {})[result.seed] = result.value
+    protocols = rows.get("gauge_plus", {})
     return {
-        row: cells
+        row: {protocol: cells[protocol] for protocol in protocols}
         for row, cells in rows.items()
-        if cells.keys() == protocols and min(map(len, cells.values())) >= MIN_CLUSTERS
+        if all(len(cells.get(protocol, ())) >= MIN_CLUSTERS for protocol in protocols)
     }
 
 
@@ -75,15 +64,15 @@ def _seeds(scores: Scores, rows: tuple[str, ...], protocol: str) -> list[int]:
 
 def ranks() -> str:
     """The mean rank of every row that enough benchmarks share, the critical difference, and what it decides."""
-    folders = trial_folders()
-    scores = {benchmark: own for benchmark, folder in folders.items() if (own := scores_of(folder))}
+    benchmarks = sorted(path.name for path in (ROOT / "results").iterdir() if path.is_dir())
+    scores = {benchmark: own for benchmark in benchmarks if (own := scores_of(benchmark))}
     found = families(scores)
     if not found:
         return NOT_MEASURED
     made = [ranks_of({name: scores[name] for name in chosen}, rows) for chosen, rows in found]
     heads = [f"{len(each.benchmarks)} benchmarks" for each in made]
     lines = [f"| mean rank, in brackets over conditions | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-    names = {row: label(folders[chosen[0]], row) for chosen, rows in found for row in rows}
+    names = {row: label(trial(chosen[0])[row], row) for chosen, rows in found for row in rows}
     for row in sorted(names, key=lambda row: [each.ranks.get(row, 0.0) for each in reversed(made)]):
         shown = [f"{each.ranks[row]:.2f} ({each.conditions[row]:.2f})" if row in each.ranks else "–" for each in made]
         lines.append(f"| {names[row]} | {' | '.join(shown)} |")

@@ -15,7 +15,9 @@ from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parents[2]
 VOTES = "late_fusion:equal-votes"
-HEADS_ONLY, NO_HEADS = "gauge_plus:gauge_plus-heads-only", "gauge_plus:gauge_plus-no-heads"
+HEADS_ONLY = "gauge_plus:gauge_plus-heads-only"
+TRIAL = ("published", "equal", "fair")  # the runs of a benchmark whose rows have the same budget, or say what they have
+PUT_TOGETHER = ("polysum", "polysum_plain", "celeba_match")  # benchmarks whose run `plus` is of that kind
 TIMINGS, STUDIES = ROOT / "perf" / "results", ROOT / "studies" / "results"
 
 
@@ -149,6 +151,23 @@ def minus_each(folders: Mapping[str, str], first: str, protocol: str) -> dict[st
     return {
         row: pair.model_copy(update={"p_corrected": p}) for (row, pair), p in zip(pairs.items(), p_values, strict=True)
     }
+
+
+def rows_in(*folders: str) -> dict[str, str]:
+    """Every row that these folders have results of, with the first folder that has it: GAUGE+ first, then its variants and
+    votes, then all others."""
+    rows: dict[str, str] = {}
+    for folder in folders:
+        if (ROOT / "results" / folder / "results.json").exists():
+            rows |= {str(result.row): folder for result in results(folder) if str(result.row) not in rows}
+    first = ("gauge_plus", HEADS_ONLY, *(row for row in rows if row.startswith("gauge_plus:")), "late_fusion", VOTES)
+    return {row: rows[row] for row in (*dict.fromkeys(first), *rows) if row in rows}
+
+
+def trial(benchmark: str) -> dict[str, str]:
+    """The rows of a benchmark's fair trial. Those with the budget of GAUGE+ come before the same rows with another one."""
+    runs = (*TRIAL, "plus") if benchmark in PUT_TOGETHER else TRIAL
+    return rows_in(*(f"{benchmark}/{run}" for run in runs))
 
 
 def measured(folders: Mapping[str, str]) -> dict[str, str]:

@@ -160,7 +160,7 @@ class MeanRanks:
 
 def _friedman(ranks: np.ndarray) -> float | None:
     """Friedman's test by permutation of the ranks of each benchmark, since its chi-squared form needs many benchmarks: exact
-    up to ten thousand permutations, else from as many random ones. None for a single benchmark, and where all rows are tied everywhere."""
+    up to ten thousand permutations, else from as many random ones. None for a single benchmark, or if all rows are tied."""
     if len(ranks) == 1 or (ranks == ranks[:, :1]).all():
         return None
 
