@@ -90,9 +90,18 @@ REFERENCES = ("gauge:v2", "dymo", "gauge:masked")
 SHARED = ("gauge:masked", "gauge:v2", "gauge", "dymo")  # rows on one backbone that GAUGE+ is compared with
 
 
-@cache
+READ: set[str] = set()
+"""The folders that tables were made from, since it was last cleared: the runs that the manifest has to name."""
+
+
 def results(folder: str) -> tuple[Result, ...]:
     """The committed results of one comparison, in the order of the rows and by seed."""
+    READ.add(folder)
+    return _results(folder)
+
+
+@cache
+def _results(folder: str) -> tuple[Result, ...]:
     order = {row: index for index, row in enumerate(ROWS)}
     unsorted = read_results(ROOT / "results" / folder / "results.json")
     return tuple(sorted(unsorted, key=lambda result: (order.get(str(result.row), len(order)), result.seed)))
@@ -181,8 +190,13 @@ def measured(folders: Mapping[str, str]) -> dict[str, str]:
     return {row: folder for row, folder in folders.items() if (row, folder) in available}
 
 
-@cache
 def pairs(folder: str) -> tuple[Paired, ...]:
+    READ.add(folder)
+    return _pairs(folder)
+
+
+@cache
+def _pairs(folder: str) -> tuple[Paired, ...]:
     return tuple(paired([(result, None) for result in results(folder)]))
 
 
@@ -249,4 +263,5 @@ def against(folder: str, other: str, protocols: tuple[str, ...], tested: tuple[s
 
 
 def read_records(folder: str, name: str) -> list[dict]:
+    READ.add(folder)
     return json.loads((ROOT / "results" / folder / name).read_text(encoding="utf-8"))
