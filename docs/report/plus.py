@@ -20,6 +20,7 @@ from report.results import (
     VOTES,
     beside,
     difference,
+    gate_rate,
     label,
     minus_each,
     results,
@@ -50,9 +51,9 @@ FAIR: dict[str, tuple[str, tuple[str, ...]]] = {  # table of the fair trial -> b
     "polysum-plain": ("polysum_plain", SUMS),
 }
 CHOSEN_ON_TEST = {  # by benchmark, what was chosen by looking at test samples
-    "leaf99": "the epochs of GAUGE+ and the normalisation of its image trunk, on two divisions",
-    "celeba": "the image encoder of GAUGE+",
-    "polymnist5k": "the normalisation of the image trunk of GAUGE+",
+    "leaf99": "epochs and image trunk of GAUGE+, on two divisions",
+    "celeba": "image encoder of GAUGE+",
+    "polymnist5k": "normalisation of the image trunk of GAUGE+",
 }
 GOALS: dict[str, dict[str, float]] = {  # table of GAUGE+ -> protocol -> percent
     "plus-polymnist": {"eta=0.6": 99.95, "eta=0.8": 99.0},
@@ -180,17 +181,34 @@ HEADLINE = {  # column -> folder of the fair trial, folder of the rows on one ba
 
 
 def headline() -> str:
-    """GAUGE+, what it is compared with, and the paper's GAUGE in the hardest condition of each benchmark."""
+    """GAUGE+, what it is compared with, and the paper's GAUGE in the hardest condition of each benchmark, with budgets."""
+    own = [budget_of(folder, "gauge") for _, folder, _ in HEADLINE.values()]
+    last = [int(budget.epochs.rpartition("+")[2]) for budget in own]
+    fitted = f"{min(last)} to {max(last)} epochs" if len({*last}) > 1 else f"{last[0]} epochs"
     names = {"gauge_plus": (0, "GAUGE+"), HEADS_ONLY: (0, "GAUGE+ whose network does not answer")}
     names |= {"late_fusion": (0, "one classifier for each modality, voting")}
-    names |= {"gauge": (1, "GAUGE, the paper's method"), "gauge:masked": (1, "its network without imputer and gates")}
+    names |= {"gauge": (1, f"GAUGE, the paper's method, fine-tuned for {fitted}")}
+    names |= {"gauge:masked": (1, "its network without imputer and gates")}
     lines = [f"| accuracy, % | {' | '.join(HEADLINE)} |", "|---" * (len(HEADLINE) + 1) + "|"]
     for row, (index, name) in names.items():
         cells = []
         for *folders, protocol in HEADLINE.values():
             values = [100 * result.value for result, _ in seeds(folders[index], row, protocol).values()]
             cells.append(f"{mean(values):.1f} ± {stdev(values):.1f}")
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        rates = {gate_rate(folders[index], row) for *folders, _ in HEADLINE.values()}
+        lines.append(f"| {name}{''.join(sorted(rates))} | {' | '.join(cells)} |")
+    plus = [budget_of(folder, "gauge_plus") for folder, _, _ in HEADLINE.values()]
+    both = list(zip(plus, own, strict=True))
+    facts = {
+        "epochs: first three rows": [budget.epochs for budget in plus],
+        "epochs: backbone + imputer + GAUGE": [budget.epochs for budget in own],
+        "width: first three rows; last two": [f"{first.width}; {second.width}" for first, second in both],
+        "training labels; test samples": [f"{budget.labels}; {budget.samples}" for budget in plus],
+        "chosen on test samples": [
+            CHOSEN_ON_TEST.get(folder.partition("/")[0], "–") for folder, _, _ in HEADLINE.values()
+        ],
+    }
+    lines += [f"| *{name}* | {' | '.join(shown)} |" for name, shown in facts.items()]
     return "\n".join(lines) + "\n"
 
 
