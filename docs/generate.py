@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from gauge.experiments.published import PUBLISHED
 from gauge.reports.figures import draw_lines
 from gauge.reports.tables import Table
-from report import audits, claims, comparisons, costs, estimator, families, plus, trust
+from report import ages, audits, claims, comparisons, costs, estimator, families, plus, ranks, trust
 from report.comparisons import polymnist_methods
 from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, table_of
 from report.trust import draw_trust
@@ -25,7 +25,7 @@ DRAWN = ("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3
 
 TABLES = {
     name: make
-    for part in (audits, claims, comparisons, costs, estimator, families, plus, trust)
+    for part in (ages, audits, claims, comparisons, costs, estimator, families, plus, ranks, trust)
     for name, make in part.TABLES.items()
 }
 
@@ -64,6 +64,7 @@ def generated(text: str) -> str:
 
 
 def main() -> None:
+    ages.write_ages(ROOT / "results")
     for name in PAGES:
         page = ROOT / name
         page.write_text(generated(page.read_text(encoding="utf-8")), encoding="utf-8")
@@ -81,7 +82,7 @@ def main() -> None:
         table = table_of("leaf99/disjoint", GAMMA, ("gauge_plus", VOTES, *SHARED))
         path = ROOT / "docs" / "gauge-plus.svg"
         shown = {**ROWS, "gauge_plus": "GAUGE+", "gauge:masked": "missing units masked, no imputer"}
-        named = {shown[row]: points for row, points in table.rates().items()}
+        named = {shown.get(row, row): points for row, points in table.rates().items()}
         draw_lines(named, table.metric, path, across="share of the cells missing, γ")
         table = table_of("ham10000", GAMMA, GRIDS)
         grids = {name: points for name, points in table.grids().items() if name in ("complete", "gamma=0.5", "gamma=1")}

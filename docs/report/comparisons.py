@@ -32,6 +32,7 @@ from report.results import (
     differences,
     imputers,
     is_measured,
+    label,
     pairs,
     results,
     seeds,
@@ -63,8 +64,12 @@ def minus_gauge(folder: str) -> str:
         for protocol in protocols
     ]
     rows["gauge on the iterative imputer"] = [difference(pair) for pair in iterative]
-    lines = [f"| points above gauge | {' | '.join(protocols)} |", "|---" * (len(protocols) + 1) + "|"]
-    return "\n".join([*lines, *(f"| {row} | {' | '.join(shown)} |" for row, shown in rows.items())]) + "\n"
+    lines = [
+        f"| points above {label(folder, 'gauge')} | {' | '.join(protocols)} |",
+        "|---" * (len(protocols) + 1) + "|",
+    ]
+    lines += [f"| {label(folder, row)} | {' | '.join(shown)} |" for row, shown in rows.items()]
+    return "\n".join(lines) + "\n"
 
 
 def imputation(folder: str) -> str:
@@ -113,7 +118,7 @@ def polymnist_methods() -> Table:
     for pair in corrected([pair for pair in compared if pair is not None]):
         if pair.p_corrected is not None and pair.p_corrected < CHANCE:
             signs[pair.row, pair.protocol] = "↑" if pair.mean > 0 else "↓"
-    return replace(others, rows=others.rows | ours.rows, signs=signs)
+    return replace(others, rows=others.rows | ours.rows, signs=signs, names={**others.names, **ours.names})
 
 
 def mst_methods() -> str:
@@ -122,7 +127,7 @@ def mst_methods() -> str:
         return NOT_MEASURED
     shown = ("complete", "missing=svhn+text", "missing=mnist+text")
     others, ours = (table_of(f"mst/{run}", shown, METHODS, paper=PUBLISHED["mst"]) for run in ("all", "long"))
-    return replace(others, rows=others.rows | ours.rows).markdown()
+    return replace(others, rows=others.rows | ours.rows, names={**others.names, **ours.names}).markdown()
 
 
 def selection() -> str:
@@ -154,7 +159,7 @@ def published_selection() -> str:
                 f"{PUBLISHED['polymnist'][row][protocol]:.2f}",
             )
         ]
-        lines.append(f"| {row} | {' / '.join(kept)} | {' | '.join(values)} |")
+        lines.append(f"| {label(folders[1], row)} | {' / '.join(kept)} | {' | '.join(values)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -185,7 +190,7 @@ def scoring(
 ) -> str:
     """Gates from other scores: the metric, the difference to GAUGE seed by seed, and the paper's number."""
     compared = {(pair.row, pair.protocol): pair for pair in pairs(folder) if pair.other == "gauge"}
-    head = [f"{protocol} | minus gauge" for protocol in protocols] + [
+    head = [f"{protocol} | minus {label(folder, 'gauge')}" for protocol in protocols] + [
         f"{protocol}, paper" for protocol in protocols[:1] if paper
     ]
     lines = [f"| scores | {' | '.join(head)} |", "|---" * (1 + 2 * len(protocols) + bool(paper)) + "|"]
@@ -194,7 +199,7 @@ def scoring(
             f"{cells(folder)[row][protocol]} | {difference(compared.get((row, protocol)))}" for protocol in protocols
         ]
         shown += [f"{paper[row][protocol]:.2f}" for protocol in protocols[:1] if paper]
-        lines.append(f"| {row} | {' | '.join(shown)} |")
+        lines.append(f"| {label(folder, row)} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 

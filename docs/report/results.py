@@ -15,6 +15,9 @@ from gauge.reports.tables import Cell, Table
 
 ROOT = Path(__file__).parents[2]
 VOTES = "late_fusion:equal-votes"
+HEADS_ONLY = "gauge_plus:gauge_plus-heads-only"
+TRIAL = ("published", "equal", "fair")  # the runs of a benchmark whose rows have the same budget, or say what they have
+PUT_TOGETHER = ("polysum", "polysum_plain", "celeba_match")  # benchmarks whose run `plus` is of that kind
 TIMINGS, STUDIES = ROOT / "perf" / "results", ROOT / "studies" / "results"
 
 
@@ -87,9 +90,18 @@ REFERENCES = ("gauge:v2", "dymo", "gauge:masked")
 SHARED = ("gauge:masked", "gauge:v2", "gauge", "dymo")  # rows on one backbone that GAUGE+ is compared with
 
 
-@cache
+READ: set[str] = set()
+"""The folders that tables were made from, since it was last cleared: the runs that the manifest has to name."""
+
+
 def results(folder: str) -> tuple[Result, ...]:
     """The committed results of one comparison, in the order of the rows and by seed."""
+    READ.add(folder)
+    return _results(folder)
+
+
+@cache
+def _results(folder: str) -> tuple[Result, ...]:
     order = {row: index for index, row in enumerate(ROWS)}
     unsorted = read_results(ROOT / "results" / folder / "results.json")
     return tuple(sorted(unsorted, key=lambda result: (order.get(str(result.row), len(order)), result.seed)))
@@ -113,16 +125,27 @@ def seeds(folder: str, row: str, protocol: str) -> dict[int, tuple[Result, None]
     return {result.seed: (result, None) for result in chosen}
 
 
+def label(folder: str, row: str) -> str:
+    """The row as tables name it, by the settings of its results."""
+    return next((result.label for result in results(folder) if str(result.row) == row), row)
+
+
+def gate_rate(folder: str, row: str = "gauge") -> str:
+    """What the label of a row adds to its name: nothing, or the rate of its gates."""
+    return label(folder, row).removeprefix(row)
+
+
 def beside(folders: Mapping[str, str], protocols: tuple[str, ...], tested: tuple[str, ...] = ()) -> str:
     """Rows, each from its folder, and the first minus every other over the seeds that both have, under the protocols that
     are `tested` (all by default); p values are corrected by Holm over the rows of one condition."""
     first, *others = folders
     tables = [table_of(folder, protocols, (row,)) for row, folder in folders.items()]
-    table = replace(tables[0], rows={row: cells for part in tables for row, cells in part.rows.items()})
+    names = {row: label(folder, row) for row, folder in folders.items()}
+    table = replace(tables[0], rows={row: cells for part in tables for row, cells in part.rows.items()}, names=names)
     tested = tested or protocols
     columns = [minus_each(folders, first, protocol) for protocol in tested]
     lines = [f"| points, {first} minus | {' | '.join(tested)} |", "|---" * (len(tested) + 1) + "|"]
-    lines += [f"| {row} | {' | '.join(difference(column.get(row)) for column in columns)} |" for row in others]
+    lines += [f"| {names[row]} | {' | '.join(difference(column.get(row)) for column in columns)} |" for row in others]
     return table.markdown() + "\n" + "\n".join(lines) + "\n"
 
 
@@ -139,6 +162,23 @@ def minus_each(folders: Mapping[str, str], first: str, protocol: str) -> dict[st
     }
 
 
+def rows_in(*folders: str) -> dict[str, str]:
+    """Every row that these folders have results of, with the first folder that has it: GAUGE+ first, then its variants and
+    votes, then all others."""
+    rows: dict[str, str] = {}
+    for folder in folders:
+        if (ROOT / "results" / folder / "results.json").exists():
+            rows |= {str(result.row): folder for result in results(folder) if str(result.row) not in rows}
+    first = ("gauge_plus", HEADS_ONLY, *(row for row in rows if row.startswith("gauge_plus:")), "late_fusion", VOTES)
+    return {row: rows[row] for row in (*dict.fromkeys(first), *rows) if row in rows}
+
+
+def trial(benchmark: str) -> dict[str, str]:
+    """The rows of a benchmark's fair trial. Those with the budget of GAUGE+ come before the same rows with another one."""
+    runs = (*TRIAL, "plus") if benchmark in PUT_TOGETHER else TRIAL
+    return rows_in(*(f"{benchmark}/{run}" for run in runs))
+
+
 def measured(folders: Mapping[str, str]) -> dict[str, str]:
     """The rows that their folders have results of."""
     available = {
@@ -150,8 +190,13 @@ def measured(folders: Mapping[str, str]) -> dict[str, str]:
     return {row: folder for row, folder in folders.items() if (row, folder) in available}
 
 
-@cache
 def pairs(folder: str) -> tuple[Paired, ...]:
+    READ.add(folder)
+    return _pairs(folder)
+
+
+@cache
+def _pairs(folder: str) -> tuple[Paired, ...]:
     return tuple(paired([(result, None) for result in results(folder)]))
 
 
@@ -165,14 +210,14 @@ def differences(
     """Every row minus each reference row on the same samples, masks and seeds."""
     compared = {(pair.row, pair.other): pair for pair in pairs(folder) if pair.protocol == protocol}
     lines = [
-        f"| points at {protocol} | seeds | {' | '.join(f'minus {other}' for other in references)} |",
+        f"| points at {protocol} | seeds | {' | '.join(f'minus {label(folder, other)}' for other in references)} |",
         "|---" * (len(references) + 2) + "|",
     ]
     for row in rows:
         mine = [compared.get((row, other)) for other in references]
         if any(mine):
             count = len(cells(folder)[row][protocol].values)
-            lines.append(f"| {row} | {count} | {' | '.join(difference(pair) for pair in mine)} |")
+            lines.append(f"| {label(folder, row)} | {count} | {' | '.join(difference(pair) for pair in mine)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -206,7 +251,7 @@ def imputers(folder: str, other: str, protocols: tuple[str, ...]) -> str:
     for row in cells(other):
         if row in cells(folder):
             compared = [pair_of(seeds(folder, row, protocol), seeds(other, row, protocol)) for protocol in protocols]
-            lines.append(f"| {row} | {' | '.join(map(difference, compared))} |")
+            lines.append(f"| {label(folder, row)} | {' | '.join(map(difference, compared))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -218,4 +263,5 @@ def against(folder: str, other: str, protocols: tuple[str, ...], tested: tuple[s
 
 
 def read_records(folder: str, name: str) -> list[dict]:
+    READ.add(folder)
     return json.loads((ROOT / "results" / folder / name).read_text(encoding="utf-8"))

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
+from scipy.stats import friedmanchisquare, ttest_1samp
 
 from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.comparison import paired
 from gauge.experiments.plans.gauge import twin
 from gauge.experiments.results import Result
-from gauge.experiments.statistics import Difference
+from gauge.experiments.statistics import Difference, MeanRanks
 from gauge.experiments.tables import result_table
 from gauge.reports.figures import draw_lines
 from gauge.training.inference import Predictions
@@ -133,20 +133,43 @@ def test_a_row_of_its_own_against_a_shared_backbone_is_clustered_too(tmp_path):
     assert paired(renamed, references=("gauge",))[0].clusters == (0, 1, 2, 0, 1)
 
 
-@pytest.mark.parametrize("folds", [None, "disjoint"])
-def test_divisions_whose_test_splits_overlap_are_tested_with_the_corrected_resampled_t_test(tmp_path, folds):
-    rows = [
-        result(tmp_path, row, seed, wrong + seed * (row == "gauge"))
-        for row, wrong in (("gauge", 2), ("gauge:v2", 9))
+@pytest.mark.parametrize(
+    ("benchmark", "folds", "rows", "overlap"),
+    [
+        ("leaf99", None, (198, 594), 1 / 3),
+        ("leaf99", "disjoint", (198, 594), 1 / 3),  # each training leaf is in three of five training splits
+        ("celeba_table", "disjoint", (2000, 1800), 1 / 3),  # a balanced part of about 7,000 training faces
+        ("celeba_table", None, (1000, 1982), 0),  # one division
+    ],
+)
+def test_divisions_of_the_same_rows_are_tested_with_the_corrected_resampled_t_test(
+    tmp_path, benchmark, folds, rows, overlap
+):
+    made = [
+        result(tmp_path, row, seed, wrong + seed * (row == "mtl"))
+        for row, wrong in (("mtl", 2), ("moddrop", 9))
         for seed in range(5)
     ]
-    changes = {"benchmark": "leaf99", "data": {"samples": 198}}
-    config = {"epochs": 3, "train_rows": 594, "overrides": {"folds": folds} if folds else {}}
-    leaves = [(each.model_copy(update=changes | {"config": config}), path) for each, path in rows]
-    (plain,), (leaf,) = (paired(each, references=("gauge:v2",)) for each in (rows, leaves))
-    assert leaf.clusters == (0, 1, 2, 3, 4), "each division has a backbone of its own"
-    width = (leaf.interval[1] - leaf.interval[0]) / (plain.interval[1] - plain.interval[0])
-    assert width == pytest.approx(1.0 if folds else (1 + 5 / 3) ** 0.5)  # 1/5 becomes 1/5 + 198/594
+    config = {"epochs": 3, "train_rows": rows[1], "overrides": {"folds": folds} if folds else {}}
+    changes = {"benchmark": benchmark, "data": {"samples": rows[0]}, "config": config}
+    divided = [(each.model_copy(update=changes), path) for each, path in made]
+    (plain,), (pair,) = (paired(each, references=("moddrop",)) for each in (made, divided))
+    assert pair.clusters == (0, 1, 2, 3, 4)
+    width = (pair.interval[1] - pair.interval[0]) / (plain.interval[1] - plain.interval[0])
+    assert width == pytest.approx((1 + 5 * overlap) ** 0.5)  # 1/5 becomes 1/5 + overlap
+
+
+def test_a_difference_is_tested_against_a_published_one_with_its_own_error():
+    ours = Difference.from_values([0.1, -0.3, -0.2])
+    exact, uncertain = ours.minus_estimate(0.3, 0.0), ours.minus_estimate(0.3, 0.27)
+    assert exact.mean == uncertain.mean == pytest.approx(ours.mean - 0.3)
+    assert exact.p_value == pytest.approx(ttest_1samp([0.1, -0.3, -0.2], 0.3).pvalue)
+    assert exact.p_value < uncertain.p_value
+    few = Difference.from_values([1.0, 2.0, 3.0])
+    p_values = [few.minus_estimate(4.0, error).p_value for error in (0.0, 0.3, 0.5, 1.0, 2.0)]
+    assert p_values == sorted(p_values), "an error never makes a gap more certain"
+    large = Difference.from_values(np.random.default_rng(0).normal(0, 1e-4, 50).tolist())
+    assert large.minus_estimate(0.54, 0.27).p_value == pytest.approx(0.0455, abs=2e-3)  # two standard errors
 
 
 def test_p_values_are_corrected_over_the_rows_of_a_condition(tmp_path):
@@ -215,10 +238,30 @@ def test_a_table_says_what_training_did_to_the_gates(tmp_path):
         "scalars": {"start": {"threshold": 0.0}, "end": {"threshold": 0.1}}
     }  # of a method with a number of its own
     plain = plain.model_copy(update={"config": record | other})
-    note = "gauge: τ 0.500 to 0.300, ρ 0.000 to -0.100; 40 steps, sum of the gates' rates 2, kept epoch 2."
-    assert result_table([*gated, plain]).notes == (note,)
+    note = "τ 0.500 to 0.300, ρ 0.000 to -0.100; 40 steps, sum of the gates' rates 2, kept epoch 2."
+    assert result_table([*gated, plain]).notes == (f"gauge, gates at 50x rate: {note}",)
     assert note in result_table([*gated, plain]).markdown()
     assert result_table([plain]).notes == ()
+
+
+def test_a_row_whose_gates_have_a_rate_of_their_own_says_so_wherever_it_is_shown(tmp_path):
+    def trained(row, gate_rate, scalars):
+        made = result(tmp_path, row, 0, 4)[0]
+        spent = dict.fromkeys(("sum_of_rates", "steps", "best"), 1)
+        config = {"settings": {"gate_rate": gate_rate}, "scalars": scalars, **spent}
+        return made.model_copy(update={"config": config})
+
+    gates, nothing = {"start": {"gate.threshold": 0.5}, "end": {"gate.threshold": 0.4}}, {"start": {}, "end": {}}
+    assert trained("gauge", 1, gates).label == "gauge"
+    assert trained("gauge:v2", 50, nothing).label == "gauge:v2", "it has no gates"
+    rows = [trained("gauge", 50, gates), trained("gauge:gauge-random", 50, gates), trained("gauge:v2", 50, nothing)]
+    table = result_table(rows)
+    assert list(table.rates()) == ["gauge, gates at 50x rate", "gauge:gauge-random, gates at 50x rate", "gauge:v2"]
+    for text in (table.markdown(), table.latex(), table.html(), table.csv()):
+        assert text.count("gates at 50x rate") >= 2
+    assert table.rows.keys() == {"gauge", "gauge:gauge-random", "gauge:v2"}, (
+        "the key of a row is its name on the command line"
+    )
 
 
 def test_the_same_model_under_two_names_is_known():
@@ -231,3 +274,44 @@ def test_differences_that_are_equal_but_for_rounding_are_not_tested():
     values = [0.1, 0.3 - 0.2, 0.8 - 0.7]
     assert len(set(values)) > 1
     assert Difference.from_values(values).p_value is None
+
+
+def scores_of(*benchmarks):
+    """The scores of the rows a, b, c, ... under one condition of each benchmark."""
+    return {str(index): [dict(zip("abcdef", values, strict=False))] for index, values in enumerate(benchmarks)}
+
+
+def test_ranks_are_averaged_within_benchmarks_before_they_are_averaged_over_them():
+    """Nine conditions of one benchmark weigh as much as one condition of another."""
+    many = [{"a": 0.9, "b": 0.8, "c": 0.7}] * 9
+    found = MeanRanks.from_scores({"many": many, "one": [{"a": 0.1, "b": 0.5, "c": 0.5}]})
+    assert found.benchmarks == ("many", "one")
+    assert found.ranks == {"a": 2, "b": 1.75, "c": 2.25}
+    assert found.conditions == found.ranks
+    mixed = MeanRanks.from_scores({"mixed": [*many[:2], {"a": 0.1, "b": 0.5, "c": 0.6}]})
+    assert mixed.conditions == pytest.approx({"a": 5 / 3, "b": 2, "c": 7 / 3})
+    assert mixed.ranks == {"a": 1, "b": 2, "c": 3}
+
+
+def test_the_critical_difference_is_nemenyis():
+    draw = np.random.default_rng(0)
+    for rows, count, published in ((3, 10, 2.343), (4, 14, 2.569), (6, 30, 2.850)):  # q at 0.05 of Demsar 2006, table 5
+        found = MeanRanks.from_scores(scores_of(*draw.random((count, rows))))
+        assert found.critical == pytest.approx(published * (rows * (rows + 1) / (6 * count)) ** 0.5, rel=1e-3)
+
+
+def test_few_benchmarks_are_tested_exactly_and_many_as_by_friedmans_chi_squared():
+    same = scores_of(*[(0.9, 0.8, 0.7)] * 4)
+    assert MeanRanks.from_scores(same).p_value == pytest.approx(6 / 6**4)  # 6 of 1,296 orders are as clear
+    values = np.random.default_rng(1).normal((0.0, 0.2, 0.4, 0.6), 1, (40, 4))
+    assert MeanRanks.from_scores(scores_of(*values)).p_value == pytest.approx(
+        friedmanchisquare(*values.T).pvalue, abs=0.01
+    )
+    assert MeanRanks.from_scores(scores_of(*[(0.5, 0.5, 0.5)] * 4)).p_value is None
+
+
+def test_rows_differ_if_their_ranks_differ_by_more_than_the_critical_difference():
+    clear = MeanRanks.from_scores(scores_of(*[(0.9, 0.8, 0.7)] * 4))
+    assert clear.critical == pytest.approx(1.657, abs=1e-3)
+    assert clear.decided == [("a", "c")], "neighbours differ by one rank only"
+    assert MeanRanks.from_scores(scores_of(*[(0.9, 0.8, 0.7)] * 2)).decided == [], "two benchmarks decide nothing"

@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,27 @@ def test_every_generated_table_names_its_entry_of_the_manifest(monkeypatch):
     assert shown == set(MANIFEST.docs)
 
 
+def test_a_table_is_made_from_the_runs_that_its_entry_names(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    tables = runpy.run_path(str(ROOT / "docs" / "generate.py"))["TABLES"]
+    from report.results import READ
+
+    wrong = {}
+    for name, make in tables.items():
+        READ.clear()
+        make()
+        named = {run for run in MANIFEST.docs[name].runs if (RESULTS / run / "results.json").exists()}
+        if named != READ:
+            wrong[name] = {"not named": READ - named, "not used": named - READ}
+    assert wrong == {}
+
+
+def test_every_result_belongs_to_a_row_seed_and_protocol_of_its_run():
+    for name, run in RUNS.items():
+        unplanned = {result.cell for result in reproduce.saved(run, RESULTS)} - set(state(name).cells)
+        assert {row for row, _, _ in unplanned} == set(), name
+
+
 def test_the_manifest_covers_the_paper():
     tables = ("table-1", "table-2", "scoring", "normalization")
     assert {*tables, "table-3", "figure-gates", "figure-missing-rate", "figure-units"} <= MANIFEST.paper.keys()
@@ -49,10 +71,15 @@ def test_the_manifest_covers_the_paper():
     assert shown == published
 
 
+@cache
+def state(run):
+    return reproduce.status(RUNS[run], RESULTS)
+
+
 @pytest.mark.parametrize("name", [name for name, entry in MANIFEST.entries.items() if entry.shows])
 def test_the_runs_of_an_entry_have_the_rows_seeds_and_protocols_that_it_shows(name):
     entry = MANIFEST.entries[name]
-    states = {run: reproduce.status(RUNS[run], RESULTS) for run in entry.runs}
+    states = {run: state(run) for run in entry.runs}
     assert reproduce.coverage(entry, RUNS, states).unplanned == {}
     for benchmark, shown in entry.shows.items():
         columns = {protocol for row in shown.rows for protocol in PUBLISHED[benchmark].get(row, ())}
@@ -152,6 +179,23 @@ def test_results_are_older_if_the_code_of_their_training_has_changed(made, two_o
     records.append({**records[1], "trained": {"commit": "not recorded"}})
     (folder / "polymnist5k" / "made" / "results.json").write_text(json.dumps(records))
     assert reproduce.ages(made, folder) == {"older": 1, "current": 1, "not recorded": 1}
+
+
+def test_the_ages_of_results_are_counted_by_run(two_of_three, monkeypatch):
+    folder, records = two_of_three
+    records[0]["trained"] = {"commit": "a" * 40, "code": "0" * 12}
+    records[1]["trained"] = {"commit": "a" * 40}
+    (folder / "polymnist5k" / "made" / "results.json").write_text(json.dumps(records))
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from report.ages import ages, write_ages
+
+    write_ages(folder)
+    shown = ages(folder).splitlines()
+    assert shown[2:5] == [
+        "| current | 0 of 2 | – |",
+        "| older code | 1 of 2 | polymnist5k/made (1 of 2) |",
+        "| code not recorded | 1 of 2 | polymnist5k/made (1 of 2) |",
+    ]
 
 
 def test_what_is_missing_is_run_as_the_manifest_says(two_of_three, monkeypatch):

@@ -19,7 +19,7 @@ class Paired(Settings):
     """One row minus another under one protocol, in points, seed by seed.
 
     `clusters` numbers the seeds that share a backbone; `mean` and `deviation` are those of their means, `interval` covers
-    the mean, and `p_over_seeds` is a t test over clusters, corrected where test splits overlap (see `Difference`).
+    the mean, and `p_over_seeds` is a t test over clusters, corrected where seeds divide the same rows (see `Difference`).
     `p_corrected` is corrected by Holm over all rows that are compared with the other one under the protocol. `p_values`
     compare the predictions of each seed sample by sample (McNemar, DeLong), in groups where samples share a photo or a
     lesion; they do not cover the variation between trainings, and there are none without predictions, or if samples repeat
@@ -138,8 +138,14 @@ def _shared_stages(result: Result) -> frozenset[str]:
 
 
 def _overlap(result: Result) -> float:
-    """Test rows / training rows, if the seeds have divisions of the same rows whose test splits overlap."""
-    return float(result.data["samples"] / result.config["train_rows"]) if _origin(result)[1] else 0.0
+    """Test rows / training rows, if the seeds have divisions of the same rows: they share training rows, also where their
+    test rows do not overlap. A classifier that reads a part of its training rows, such as a balanced one, does not make k
+    divisions more alike: of parts that do not overlap, at least k - 2 are training rows."""
+    folds, disjoint = _origin(result)[1:]
+    if folds == 1:
+        return 0.0
+    ratio = float(result.data["samples"] / result.config["train_rows"])
+    return min(ratio, 1 / (folds - 2)) if disjoint and folds > 2 else ratio
 
 
 def experiment_of(result: Result) -> Experiment:
@@ -152,21 +158,21 @@ def _described(result: Result) -> str:
     return json.dumps(content | {"overrides": result.config.get("overrides", {})})
 
 
-def _origin(result: Result) -> tuple[frozenset[str], bool]:
+def _origin(result: Result) -> tuple[frozenset[str], int, bool]:
     return _stages(_described(result))
 
 
 @cache
-def _stages(text: str) -> tuple[frozenset[str], bool]:
-    """The stages that an experiment is built on, and whether the test splits of its seeds overlap; there are no such stages
-    and no overlap for benchmarks that are not registered."""
+def _stages(text: str) -> tuple[frozenset[str], int, bool]:
+    """The stages that an experiment is built on, the number of divisions of its benchmark, and whether their test splits are
+    disjoint; benchmarks that are not registered have no such stages and one division."""
     experiment = Experiment.model_validate_json(text)
     if experiment.benchmark not in BENCHMARKS.names():
-        return frozenset(), False
+        return frozenset(), 1, False
     benchmark = experiment.configured()
     needs = [stage for stage in experiment.stage(benchmark).all()[:-1] if stage.split == "train"]
     names = frozenset(f"{stage.name} on {benchmark.division('train')}" for stage in needs)
-    return names, benchmark.folds > 1 and not benchmark.disjoint
+    return names, benchmark.folds, benchmark.disjoint
 
 
 def _sample_test(row: tuple[Result, Path | None], other: tuple[Result, Path | None]) -> float:

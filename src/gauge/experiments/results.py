@@ -22,6 +22,7 @@ from gauge.types import Method
 
 NOT_RECORDED: Literal["not recorded"] = "not recorded"
 Share = Field(ge=0, le=1, allow_inf_nan=False)
+GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ", "distrust": "distrust"}  # the ends of their names
 
 
 class Result(BaseModel):
@@ -58,6 +59,15 @@ class Result(BaseModel):
     @property
     def row(self) -> Row:
         return Row(self.method, self.variant)
+
+    @property
+    def label(self) -> str:
+        """The row as tables name it. GAUGE whose gates have another rate than its network is not the paper's method, and its
+        label says so; rows of the same run without gates keep their names."""
+        rate = self.config.get("settings", {}).get("gate_rate", 1)
+        learned = self.config.get("scalars", {}).get("end", {})
+        has_gates = any(name.endswith(tuple(GATES)) for name in learned)
+        return f"{self.row}, gates at {rate:g}x rate" if has_gates and rate != 1 else str(self.row)
 
     @property
     def cell(self) -> tuple[str, int, str]:

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from gauge.experiments.comparison import Paired
-from gauge.experiments.results import Result
+from gauge.experiments.results import GATES, Result
 from gauge.reports.tables import Cell, Table
 
 REFERENCE = "gauge"
-GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ", "distrust": "distrust"}  # the ends of their names
 CHANCE = 0.05
 SIGN_NOTE = (
     f"↑ ↓: above or below {REFERENCE}, p < {CHANCE:g} in a paired t test over seeds, clustered by backbone and corrected by "
@@ -37,7 +36,8 @@ def result_table(
     columns = tuple(dict.fromkeys(result.protocol for result in results))
     signs = {(pair.row, pair.protocol): "↑" if pair.mean > 0 else "↓" for pair in pairs if _differs(pair)}
     notes = tuple(filter(None, (gate_note(cells[row]) for row in cells)))
-    return Table(str(results[0].metric), columns, rows, refused or {}, signs, SIGN_NOTE, paper or {}, notes)
+    names = {str(result.row): result.label for result in results}
+    return Table(str(results[0].metric), columns, rows, refused or {}, signs, SIGN_NOTE, paper or {}, notes, names)
 
 
 def gate_note(columns: Mapping[str, Sequence[Result]]) -> str:
@@ -59,8 +59,8 @@ def gate_note(columns: Mapping[str, Sequence[Result]]) -> str:
     ]
     rates = np.mean([config["sum_of_rates"] * config["settings"].get("gate_rate", 1) for config in configs])
     spent = f"{mean('steps'):,.0f} steps, sum of the gates' rates {rates:.3g}, kept epoch {mean('best'):.0f}"
-    row = next(result.row for results in columns.values() for result in results)
-    return f"{row}: {', '.join(moved)}; {spent}."
+    label = next(result.label for results in columns.values() for result in results)
+    return f"{label}: {', '.join(moved)}; {spent}."
 
 
 def _scalars(configs: Sequence[Mapping[str, Any]], when: str, end: str) -> list[float]:

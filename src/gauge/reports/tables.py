@@ -30,7 +30,7 @@ class Cell:
 @dataclass(frozen=True)
 class Table:
     """Results side by side. `refused` rows have a reason instead of cells, `signs` mark cells and `sign_note` explains them,
-    `paper` holds published numbers; `notes` stand below the table."""
+    `paper` holds published numbers; `notes` stand below the table; `names` are shown instead of rows."""
 
     metric: str
     columns: tuple[str, ...]
@@ -40,13 +40,17 @@ class Table:
     sign_note: str = ""
     paper: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def name(self, row: str) -> str:
+        return self.names.get(row, row)
 
     def markdown(self) -> str:
         """A GitHub table; the best mean of each column is bold, the second best in italics."""
         heads, rows = self._marked("**{}**", "*{}*")
         heads = [f"{self.metric}, %", *heads]
         lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-        lines += [f"| {row} | {' | '.join(cells)} |" for row, cells in rows.items()]
+        lines += [f"| {self.name(row)} | {' | '.join(cells)} |" for row, cells in rows.items()]
         reasons: dict[str, list[str]] = {}
         for row, reason in self.refused.items():
             reasons.setdefault(reason, []).append(row)
@@ -62,7 +66,7 @@ class Table:
         heads, rows = self._marked(r"\textbf{{{}}}", r"\underline{{{}}}")
         lines = [r"\begin{tabular}{l" + "c" * len(heads) + "}", r"\toprule"]
         lines += [" & ".join([self.metric + r", \%", *heads]) + r" \\", r"\midrule"]
-        lines += [" & ".join((row, *cells)) + r" \\" for row, cells in rows.items()]
+        lines += [" & ".join((self.name(row), *cells)) + r" \\" for row, cells in rows.items()]
         text = "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
         for sign, form in {"_": r"\_", "±": r"$\pm$", "–": "-", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}.items():
             text = text.replace(sign, form)
@@ -71,15 +75,16 @@ class Table:
     def html(self) -> str:
         """A plain table; the best mean of each column is bold, the second best underlined."""
         heads, rows = self._marked("<b>{}</b>", "<u>{}</u>")
-        return pd.DataFrame.from_dict(rows, orient="index", columns=heads).to_html(escape=False, border=0) + "\n"
+        named = {self.name(row): cells for row, cells in rows.items()}
+        return pd.DataFrame.from_dict(named, orient="index", columns=heads).to_html(escape=False, border=0) + "\n"
 
     def rates(self) -> dict[str, dict[float, tuple[float, ...]]]:
-        """The values of each row by missing rate, if columns are missing rates: complete, and eta=... or gamma=... ."""
+        """The values of each named row by missing rate, if columns are rates: complete, and eta=... or gamma=... ."""
         alone = [column for column in self.columns if column.startswith(("eta=", "gamma=")) and "," not in column]
         rates = {column: float(column.partition("=")[2]) for column in alone}
         rates |= {"complete": 0.0} if rates else {}
         return {
-            row: {rates[column]: cell.values for column, cell in cells.items() if column in rates}
+            self.name(row): {rates[column]: cell.values for column, cell in cells.items() if column in rates}
             for row, cells in self.rows.items()
             if cells and rates
         }
@@ -96,7 +101,7 @@ class Table:
     def csv(self) -> str:
         """One line for each value: row, protocol, position of the seed, percent."""
         values = [
-            (row, column, index, value)
+            (self.name(row), column, index, value)
             for row, cells in self.rows.items()
             for column, cell in cells.items()
             for index, value in enumerate(cell.values)

@@ -1,0 +1,42 @@
+"""Which results were trained by the code as it was when the tables were last written, and which by older code."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from gauge.experiments import reproduce
+from gauge.experiments.manifest import Manifest
+from gauge.experiments.results import NOT_RECORDED
+from gauge.training.checkpoint import write_text
+from report.results import ROOT
+
+FILE = "ages.json"
+NAMES = {"current": "current", "older": "older code", NOT_RECORDED: "code not recorded"}
+
+
+def write_ages(results: Path) -> None:
+    """Count the results of every run by the age of the code that trained them, as `gauge reproduce --check` does."""
+    runs = Manifest.from_folder(results).runs
+    counts = {name: dict(sorted(reproduce.ages(run, results).items())) for name, run in runs.items()}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(count)}" for name, count in counts.items() if count)
+    write_text(results / FILE, f"{{\n{lines}\n}}\n")
+
+
+def ages(results: Path) -> str:
+    """How many results are current, of older code, and of code that was not recorded, and the runs that they belong to."""
+    counts: dict[str, dict[str, int]] = json.loads((results / FILE).read_text(encoding="utf-8"))
+    total = sum(sum(count.values()) for count in counts.values())
+    lines = ["| trained by | results | runs |", "|---" * 3 + "|"]
+    for age, name in NAMES.items():
+        own = {run: count[age] for run, count in counts.items() if age in count}
+        runs = [
+            run if number == sum(counts[run].values()) else f"{run} ({number} of {sum(counts[run].values())})"
+            for run, number in own.items()
+        ]
+        lines.append(f"| {name} | {sum(own.values()):,} of {total:,} | {', '.join(runs) or '–'} |")
+    missing = [run for run in Manifest.from_folder(results).runs if run not in counts]
+    lines.append(f"| no results | | {', '.join(missing) or '–'} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES: dict[str, Callable[[], str]] = {"ages": lambda: ages(ROOT / "results")}
