@@ -386,6 +386,10 @@ class Method(Trainable):
     def predict(self, batch: Batch) -> Prediction:
         raise NotImplementedError(f"{type(self).__name__} has no predict(batch)")
 
+    def validate(self, train: Any, val: Any) -> None:
+        """Called after every training epoch, with the training and the validation split, for what validation samples decide
+        while a method trains."""
+
     def prepare(self, train: Any, val: Any = None) -> None:
         """Called once after training, with the training split (a `Dataset`), for statistics that are not learned."""
 

@@ -19,7 +19,7 @@ from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.explain import explain, unit_names
-from gauge.model.heads import head_pooling
+from gauge.model.heads import HeadGradients, head_pooling, tempered_losses
 from gauge.types import Encoder
 
 GATED = Gating()
@@ -132,7 +132,7 @@ def test_heads_of_missing_modalities_say_nothing_in_loss_or_answer(batch):
 
 
 def test_detached_heads_learn_and_train_no_encoder(batch):
-    for heads, moves in ((True, True), ("detached", False)):
+    for heads, moves in (("validated", True), ("joint", True), ("detached", False)):
         method = plus(heads=heads)
         method.loss(batch)["heads"].backward()
         assert all(parameter.grad is not None for parameter in method.heads.parameters())
@@ -142,11 +142,50 @@ def test_detached_heads_learn_and_train_no_encoder(batch):
     assert torch.equal(attached.predict(batch).logits, detached.predict(batch).logits)
 
 
+def test_heads_train_the_encoders_only_while_they_generalise(batch, train):
+    """A head that knows nothing about validation samples leaves its encoder alone; the answer is the same."""
+    method, joint = plus(), plus(heads="joint")
+    method.head_gradients.follow(torch.tensor([1.0, 0.1, 1.0]), entropy=1.0)
+    assert torch.equal(method.loss(batch)["heads"], joint.loss(batch)["heads"])
+    method.loss(batch)["heads"].backward()
+    moved = {
+        name for name, values in method.encoder.named_parameters() if values.grad is not None and values.grad.any()
+    }
+    assert moved
+    assert all("signal" in name for name in moved)
+    with torch.no_grad():
+        for parameter in method.heads.parameters():
+            parameter.zero_()
+    method.train().validate(train, train)
+    assert method.training
+    assert method.head_gradients.attached.tolist() == [0, 0, 0]
+
+
+def test_a_head_that_gets_worse_than_it_was_leaves_its_encoder_alone_until_it_recovers():
+    gradients = HeadGradients(3)
+    history = []
+    for losses in ([1.0, 0.5, 0.7], [1.0, 0.3, 0.7], [0.97, 0.5, torch.nan], [0.9, 0.31, torch.nan]):
+        gradients.follow(torch.tensor(losses), entropy=1.0)
+        history.append(gradients.attached.tolist())
+    assert history == [[0, 1, 1], [0, 1, 1], [1, 0, 1], [1, 1, 1]]
+
+
+def test_the_losses_of_heads_are_those_at_the_best_temperature():
+    labels = torch.arange(40) % 3
+    logits = helpers.noise(40, 2, 3) + torch.eye(3)[labels][:, None]
+    present = torch.ones(40, 2, dtype=torch.bool)
+    present[:, 1] = False
+    sure, doubtful = (tempered_losses(logits * factor, labels, present) for factor in (16.0, 1.0))
+    assert sure[1].isnan()
+    assert torch.allclose(sure[0], doubtful[0])
+    assert sure[0] < F.cross_entropy(16 * logits[:, 0], labels)
+
+
 def test_without_combination_or_heads_the_answer_is_the_networks(batch):
-    for method in (plus(combines=False), plus(heads=False)):
+    for method in (plus(combines=False), plus(heads="none")):
         assert torch.equal(method.predict(batch).logits, method.gauge.predict(batch).logits)
     assert set(plus(combines=False).loss(batch)) == {"task", "heads"}
-    assert set(plus(heads=False).loss(batch)) == {"task"}
+    assert set(plus(heads="none").loss(batch)) == {"task"}
 
 
 def test_the_variant_without_combination_is_the_trained_network_of_gauge_plus(train, batch):

@@ -36,7 +36,7 @@ def method(request, train):
         "plain": lambda: trusting(),
         "imputed": lambda: trusting(helpers.imputer("mopoe", train)),
         "fine only": lambda: trusting(whole=False),
-        "no heads": lambda: trusting(heads=False),
+        "no heads": lambda: trusting(heads="none"),
         "paper": lambda: helpers.gauge(granularity="trust").eval(),
         "paper, imputed": lambda: helpers.gauge(helpers.imputer("mean", train), granularity="trust").eval(),
     }

@@ -7,21 +7,31 @@ answer from parts as the teacher does from the whole.
 """
 
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from gauge.data import Dataset
-from gauge.methods.gauge_plus import GaugePlus
 from gauge.types import Batch, Method, Prediction
+
+
+@runtime_checkable
+class Student(Protocol):
+    """A method whose loss can weigh samples."""
+
+    def loss(self, batch: Batch, weights: Float[Tensor, "b"] | None = None) -> dict[str, Tensor]: ...
+    def predict(self, batch: Batch) -> Prediction: ...
+    def validate(self, train: Dataset, val: Dataset) -> None: ...
+    def prepare(self, train: Dataset, val: Dataset | None = None) -> None: ...
 
 
 class Distilled(Method):
     """`probabilities` are the teacher's class probabilities for every row that the student learns from. Labels of these rows
     are never read."""
 
-    def __init__(self, student: GaugePlus, probabilities: Float[Tensor, "rows k"]) -> None:
+    def __init__(self, student: Student, probabilities: Float[Tensor, "rows k"]) -> None:
         super().__init__()
         self.student = student
         best = probabilities.max(1)
@@ -35,6 +45,9 @@ class Distilled(Method):
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
         return self.student.predict(batch)
+
+    def validate(self, train: Dataset, val: Dataset) -> None:
+        self.student.validate(train, val)
 
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         self.student.prepare(train, val)

@@ -1,6 +1,7 @@
 """GAUGE+: whole units beside fine ones, a head for each modality, and one answer from the network and all heads.
 
-L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m
+L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m, whose gradient reaches
+    the encoders of heads that generalise to validation samples
 logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
 
 With `Gating(granularity="trust")` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
@@ -26,7 +27,7 @@ from gauge.model.combination import Combination
 from gauge.model.frozen import Frozen
 from gauge.model.gates import Biased, hiding_bias
 from gauge.model.gauge import UNGATED, Gating, Gauge
-from gauge.model.heads import Heads
+from gauge.model.heads import HeadGradients, Heads, tempered_losses
 from gauge.model.network import Network
 from gauge.model.reading import Reading
 from gauge.model.trust import TrustHead, known_rightness, trust_term
@@ -58,21 +59,23 @@ class GaugePlus(Method):
         *,
         subsets_per_step: int = 2,
         gating: Gating = UNGATED,
-        heads: bool | Literal["detached"] = True,
+        heads: Literal["validated", "joint", "detached", "none"] = "validated",
         combines: bool = True,
         corrupt: Corruption = SOUND,
     ) -> None:
-        """The loss of `detached` heads trains the heads alone: where no modality knows the answer by itself, heads that
-        train the encoders make them memorise training samples. `corrupt`: what is wrong in training batches, so that the
+        """`validated` heads train the encoders as long as they generalise to validation samples (see `HeadGradients`),
+        `joint` ones always, `detached` ones never. `corrupt`: what is wrong in training batches, so that the
         combination is learned from such samples too. With an imputer, `subsets_per_step=0` trains the network on imputed
         inputs alone."""
         super().__init__()
         modalities, dim, classes = len(encoder.unit_counts), classifier.head.in_features, classifier.head.out_features
-        self.gauge = Gauge(encoder, classifier, imputer, gating=gating, head_classes=classes if heads else 0)
+        has_heads = heads != "none"
+        self.gauge = Gauge(encoder, classifier, imputer, gating=gating, head_classes=classes if has_heads else 0)
         self.subsets_per_step, self.corrupt = subsets_per_step, corrupt
         self.detached = heads == "detached"
-        self.heads = Heads(encoder, dim, classes) if heads else None
-        self.combination = Combination(1 + modalities, modalities) if heads and combines else None
+        self.heads = Heads(encoder, dim, classes) if has_heads else None
+        self.head_gradients = HeadGradients(modalities) if heads == "validated" else None
+        self.combination = Combination(1 + modalities, modalities) if has_heads and combines else None
         self.subsets = nn.Buffer(subsets(modalities), persistent=False)
 
     @property
@@ -114,10 +117,12 @@ class GaugePlus(Method):
         reading = self.gauge.read(batch)
         if self.heads is None:
             return reading
-        units = reading.units
+        content = reading.units.content
         if self.detached:
-            units = replace(units, content=units.content.detach())
-        return replace(reading, head_logits=self.heads.logits(units))
+            content = content.detach()
+        elif self.head_gradients is not None:
+            content = self.head_gradients(content, reading.units.modality)
+        return replace(reading, head_logits=self.heads.logits(replace(reading.units, content=content)))
 
     def reference(self, units: Units) -> Tensor | None:
         return self.gauge.reference(units)
@@ -132,6 +137,22 @@ class GaugePlus(Method):
         if self.combination is None:
             return prediction.logits
         return self.combination(*self._all_answers(prediction, reading))
+
+    @torch.no_grad()
+    def validate(self, train: Dataset, val: Dataset) -> None:
+        """Which heads train the encoders in the next epoch, by their losses for validation samples as they are."""
+        if self.heads is None or self.head_gradients is None:
+            return
+        index = torch.arange(number_of_samples(train, val), device=val.device)
+        training, answers = self.training, []
+        self.eval()
+        for batch in map(val.batch, index.split(512)):
+            answers.append((self.heads.logits(self.encoder(batch)).float(), batch.any_observed()))
+        self.train(training)
+        logits, present = map(torch.cat, zip(*answers, strict=True))
+        labels = val.labels[index]
+        entropy = torch.special.entr(labels.bincount() / len(labels)).sum()
+        self.head_gradients.follow(tempered_losses(logits, labels, present), float(entropy))
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:

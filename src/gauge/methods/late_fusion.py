@@ -139,8 +139,9 @@ class WeightedVote(Method):
         for embedding in (encoder.modality_embedding.weight, encoder.position_embedding):
             embedding.requires_grad_(False)  # tokens have them, and there is no network that reads tokens
 
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        return {"task": head_loss(self.heads.logits(self.encoder(batch)), batch)}
+    def loss(self, batch: Batch, weights: Float[Tensor, "b"] | None = None) -> dict[str, Tensor]:
+        """The cross-entropy of every head over the samples that have its modality, each of which counts `weights` times."""
+        return {"task": head_loss(self.heads.logits(self.encoder(batch)), batch, weights)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -2,11 +2,14 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.model.units import UnitEncoder
 from gauge.types import Units
+
+TEMPERATURES = tuple(2.0**power for power in range(-2, 7))
+TOLERANCE = 0.02  # of the entropy of the labels
 
 
 class Heads(nn.ModuleList):
@@ -27,6 +30,47 @@ class Heads(nn.ModuleList):
         observed = self.pooling * units.observed[:, None]
         pooling = torch.where(observed.any(-1, keepdim=True), observed, self.pooling)
         return pooling / pooling.sum(-1, keepdim=True)
+
+
+class HeadGradients(nn.Module):
+    """Which heads train the encoders: those that generalise.
+
+    Where no modality knows the answer alone, a head can only memorise training samples, and encoders that follow it do so
+    too. A head therefore trains its encoder as long as its validation loss, at the best temperature, is below the entropy
+    of the labels and near the least that it had, both by `TOLERANCE` times that entropy. The others train themselves alone.
+
+    >>> gradients = HeadGradients(2)
+    >>> gradients.follow(torch.tensor([2.3, 0.4]), entropy=2.3)
+    >>> gradients.attached
+    tensor([0., 1.])
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.attached = nn.Buffer(torch.ones(heads))
+        self.least = nn.Buffer(torch.full((heads,), torch.inf))
+
+    def forward(self, content: Float[Tensor, "b n c"], modality: Int[Tensor, "n"]) -> Float[Tensor, "b n c"]:
+        """The same content, through which gradients reach the encoders of attached heads only."""
+        if not (torch.is_grad_enabled() and content.requires_grad):
+            return content
+        return torch.lerp(content.detach(), content, self.attached.to(content.dtype)[modality, None])
+
+    def follow(self, losses: Float[Tensor, "m"], entropy: float) -> None:
+        """Decide by the validation losses after an epoch; heads without a finite one stay as they are."""
+        self.least.copy_(torch.fmin(self.least, losses))
+        generalises = losses < torch.clamp(self.least + TOLERANCE * entropy, max=(1 - TOLERANCE) * entropy)
+        self.attached.copy_(torch.where(losses.isfinite(), generalises.float(), self.attached))
+
+
+def tempered_losses(
+    logits: Float[Tensor, "n m k"], labels: Int[Tensor, "n"], present: Bool[Tensor, "n m"]
+) -> Float[Tensor, "m"]:
+    """The mean cross-entropy of each head over the samples that have its modality, at the best of `TEMPERATURES`; not a
+    number where there is none."""
+    tempered = torch.stack([logits / temperature for temperature in TEMPERATURES]).log_softmax(-1)
+    right = tempered.gather(-1, labels[None, :, None, None].expand(*tempered.shape[:-1], 1))[..., 0]
+    return ((-right * present).sum(1) / present.sum(0)).amin(0)
 
 
 def head_pooling(encoder: UnitEncoder) -> Float[Tensor, "m n"]:

@@ -85,11 +85,15 @@ def fit(
     saver = _Saver(folder, method, optimizer, run)
     progress, best = saver.resume(train.device)
     step = Step(method, optimizer, train, settings, record=record)
-    predict = recorded_predict(method, min(len(val), MAX_GPU_BATCH)) if step.record and val is not None else None
+    predict = None
+    if step.record and val is not None and settings.selection:
+        predict = recorded_predict(method, min(len(val), MAX_GPU_BATCH))
     while progress.epoch < settings.epochs and not _ended(progress, settings):
         started = time.perf_counter()
         with seeded(settings.seed, "epoch", progress.epoch), _arithmetic(settings, train.device):
             losses = _train_epoch(step, progress.epoch)
+            if val is not None and isinstance(method, Method):
+                method.validate(train, val)
             score = _validate(method, val, settings, predict) if val is not None and settings.selection else None
         progress.epoch += 1
         if _improved(progress, score):

@@ -167,10 +167,9 @@ class StageStore:
         barrier()
         start = _scalars(module)
         if module.is_trainable:
-            val, folder = self.val if settings.selection else None, path and path.parent
-            on_epoch = partial(self.on_epoch, stage.name)
-            progress = fit(module, rows, val, settings=settings, folder=folder, on_epoch=on_epoch, code=stage.code)
-            _report(stage, progress, val)
+            folder, on_epoch, code = path and path.parent, partial(self.on_epoch, stage.name), stage.code
+            progress = fit(module, rows, self.val, settings=settings, folder=folder, on_epoch=on_epoch, code=code)
+            _report(stage, progress, self.val)
         if isinstance(module, Method):
             module.eval().prepare(self.train, self.val)
         steps, sum_of_rates = budget(settings, len(rows), progress.best_epoch or progress.epoch)

@@ -4,19 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
-
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, imputer_stage, seeded_with, with_swaps
-from gauge.experiments.plans import Plan
+from gauge.experiments.plans import Plan, last_stage
+from gauge.experiments.plans._distilled import distilled
 from gauge.experiments.plans._trunks import plus_parts
-from gauge.masks import Complete
 from gauge.methods._distilled import Distilled
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.methods.late_fusion import WeightedVote
 from gauge.model.gauge import UNGATED, Gating
-from gauge.training.inference import predict_split
 from gauge.training.stages import Stage
 from gauge.types import Imputer, Method
 
@@ -31,12 +28,12 @@ class PlusVariant:
     note: str
     gating: Gating = UNGATED
     whole: bool = True
-    heads: bool | Literal["detached"] = True
+    heads: Literal["validated", "joint", "detached", "none"] = "validated"
     answers: Callable[[Dataset, GaugePlus], Method] | None = None
     deep: bool = True
     corrupts: bool = False
     imputes: bool = False
-    distilled: bool = False
+    teacher: Literal["", "gauge_plus", "late_fusion"] = ""
 
 
 def network_alone(train: Dataset, trained: GaugePlus) -> GaugePlus:
@@ -56,8 +53,9 @@ VARIANTS = {
     "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
     "gauge_plus-gated": PlusVariant("the same with one gate per evidence unit", gating=Gating()),
     "gauge_plus-no-whole": PlusVariant("without whole units; heads read the mean of the fine ones", whole=False),
+    "gauge_plus-joint-heads": PlusVariant("with heads that always train the encoders", heads="joint"),
     "gauge_plus-detached-heads": PlusVariant("with heads that do not train the encoders", heads="detached"),
-    "gauge_plus-no-heads": PlusVariant("without heads, the network alone", heads=False),
+    "gauge_plus-no-heads": PlusVariant("without heads, the network alone", heads="none"),
     "gauge_plus-no-combination": PlusVariant("the network of GAUGE+ alone answers", answers=network_alone),
     "gauge_plus-heads-only": PlusVariant("the heads of GAUGE+ alone answer, combined anew", answers=heads_alone),
     "gauge_plus-swaps": PlusVariant("trained with swapped evidence", corrupts=True),
@@ -69,7 +67,10 @@ VARIANTS = {
         "on imputed inputs, with gates that know what is imputed", gating=Gating(informed=True), imputes=True
     ),
     "gauge_plus-distilled": PlusVariant(
-        "distilled from GAUGE+ on all training samples, with and without labels", distilled=True
+        "distilled from GAUGE+ on all training samples, with and without labels", teacher="gauge_plus"
+    ),
+    "gauge_plus-distilled-from-votes": PlusVariant(
+        "the same, distilled from late fusion instead of GAUGE+", teacher="late_fusion"
     ),
     "gauge_plus-old-encoders": PlusVariant("with the encoders of the paper's backbone", deep=False),
 }
@@ -94,8 +95,9 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     if chosen.imputes:
         masks = benchmark.settings.finetune.masks  # imputed inputs are encoded once, under one mask for each sample
         settings, needs = settings.model_copy(update={"masks": masks}), (imputer_stage(benchmark),)
-    if chosen.distilled:
-        settings, teacher = seeded_with(benchmark.settings.student, seed), stage(benchmark, "gauge_plus", seed)
+    if chosen.teacher:
+        settings = seeded_with(benchmark.settings.student, seed)
+        teacher = last_stage(benchmark, chosen.teacher, chosen.teacher, seed)
         return Stage(f"{variant}-s{seed}", make_distilled, arguments, settings, (teacher,), split="imputer")
     return Stage(f"{variant}-s{seed}", make_gauge_plus, arguments, settings, needs)
 
@@ -104,10 +106,8 @@ def make_gauge_plus(train: Dataset, imputer: Imputer | None = None, *, parts: Pa
     return GaugePlus(*parts.unit_network(), imputer, **options)
 
 
-def make_distilled(train: Dataset, teacher: GaugePlus, *, parts: Parts, **options: Any) -> Distilled:
-    """The teacher answers once, from all that was observed of each sample."""
-    answers = predict_split(teacher.to(train.device), train, Complete()).probabilities
-    return Distilled(GaugePlus(*parts.unit_network(), **options), torch.from_numpy(answers))
+def make_distilled(train: Dataset, teacher: Method, *, parts: Parts, **options: Any) -> Distilled:
+    return distilled(GaugePlus(*parts.unit_network(), **options), teacher, train)
 
 
 PLAN = Plan(VARIANTS, stage, options={"dim": None})

@@ -4,8 +4,10 @@ from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, imputer_stage, seeded_with
 from gauge.experiments.plans import Plan, Variant
+from gauge.experiments.plans._distilled import distilled
 from gauge.experiments.plans._trunks import voter_parts
 from gauge.masks import Corruption
+from gauge.methods._distilled import Distilled
 from gauge.methods.late_fusion import LateFusion, WeightedVote
 from gauge.model.heads import Heads
 from gauge.model.units import UnitEncoder
@@ -18,10 +20,14 @@ __all__ = ["PLAN", "make_unimodal"]
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     """The row `late_fusion` has the encoders, the width and the training of GAUGE+. The others see real values only, so they
     can also judge imputed ones."""
-    if variant == "late_fusion":
+    if variant in ("late_fusion", "distilled"):
         settings = seeded_with(benchmark.settings.plus, seed)
         voters = {"parts": voter_parts(benchmark), "corrupt": settings.corrupt}
-        return Stage(f"weighted-vote-s{seed}", make_voters, voters, settings)
+        trained = Stage(f"weighted-vote-s{seed}", make_voters, voters, settings)
+        if variant == "late_fusion":
+            return trained
+        settings = seeded_with(benchmark.settings.student, seed)
+        return Stage(f"distilled-vote-s{seed}", make_distilled, voters, settings, (trained,), split="imputer")
     arguments = {"parts": Parts.from_benchmark(benchmark)}
     if variant == "equal-votes":  # the name of the stage decides its initial weights: it stays
         return Stage(f"late_fusion-s{seed}", make_experts, arguments, seeded_with(benchmark.settings.experts, seed))
@@ -32,6 +38,10 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
 def make_voters(train: Dataset, *, parts: Parts, corrupt: Corruption) -> WeightedVote:
     encoder = UnitEncoder({name: part.build(parts.dim) for name, part in parts.units.items()}, parts.dim)
     return WeightedVote(encoder, Heads(encoder, parts.dim, parts.num_classes), corrupt=corrupt)
+
+
+def make_distilled(train: Dataset, teacher: WeightedVote, *, parts: Parts, corrupt: Corruption) -> Distilled:
+    return distilled(make_voters(train, parts=parts, corrupt=corrupt), teacher, train)
 
 
 def make_experts(train: Dataset, *, parts: Parts) -> LateFusion:
@@ -49,6 +59,7 @@ PLAN = Plan(
         "late_fusion": Variant(
             "GAUGE+ without its network: a classifier for each modality, calibrated and weighted votes"
         ),
+        "distilled": Variant("late fusion, distilled from itself on all training samples, with and without labels"),
         "equal-votes": Variant("classifiers of single modalities, trained on complete samples, equal votes"),
         "unimodal": Variant("a linear classifier on each modality's vector; all vote, on completed inputs"),
     },

@@ -47,6 +47,9 @@ class Weighted(Method):
     def predict(self, batch: Batch) -> Prediction:
         return self.model.predict(batch)
 
+    def validate(self, train: Dataset, val: Dataset) -> None:
+        self.model.validate(train, val)
+
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         if self.answers:
             self.model.prepare(train, val)
@@ -185,7 +188,7 @@ def make_gated(
     before = backbone.model
     subsets = before.subsets_per_step if imputer is None else 0  # it has seen subsets already
     model = GaugePlus(before.encoder, before.gauge.classifier, imputer, subsets_per_step=subsets, gating=gating)
-    model.heads = before.heads
+    model.heads, model.head_gradients = before.heads, before.head_gradients
     return Weighted(model, weights)
 
 
