@@ -49,8 +49,10 @@ def _read(path: Path) -> dict[str, dict[str, dict[str, float]]]:
 
 def _read_elsewhere(path: Path) -> tuple[Cited, ...]:
     with path.open(encoding="utf-8", newline="") as file:
-        records = [Cited(**record) for record in csv.DictReader(file)]
-    return tuple(each._replace(percent=float(each.percent), deviation=float(each.deviation)) for each in records)
+        return tuple(
+            Cited(benchmark, protocol, method, float(percent), float(deviation), source)
+            for benchmark, protocol, method, percent, deviation, source in list(csv.reader(file))[1:]
+        )
 
 
 PUBLISHED = _read(Path(__file__).with_suffix(".csv"))
