@@ -75,7 +75,7 @@ class Table:
         return pd.DataFrame.from_dict(rows, orient="index", columns=heads).to_html(escape=False, border=0) + "\n"
 
     def rates(self) -> dict[str, dict[float, tuple[float, ...]]]:
-        """The values of each row by missing rate, if columns are missing rates: complete, and those that begin with `RATES`."""
+        """The values of each row by missing rate, if columns are missing rates: complete, and those in `RATES`."""
         alone = [column for column in self.columns if column.startswith(RATES) and "," not in column]
         rates = {column: float(column.partition("=")[2]) for column in alone}
         rates |= {"complete": 0.0} if rates else {}
