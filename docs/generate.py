@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from gauge.experiments.published import PUBLISHED
 from gauge.reports.figures import draw_lines
 from gauge.reports.tables import Table
-from report import ages, audits, claims, comparisons, costs, estimator, families, plus, ranks, trust
+from report import ages, audits, claims, comparisons, costs, estimator, families, handwritten, plus, ranks, trust
 from report.comparisons import polymnist_methods
 from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, table_of
 from report.trust import draw_trust
@@ -25,7 +25,7 @@ DRAWN = ("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3
 
 TABLES = {
     name: make
-    for part in (ages, audits, claims, comparisons, costs, estimator, families, plus, ranks, trust)
+    for part in (ages, audits, claims, comparisons, costs, estimator, families, handwritten, plus, ranks, trust)
     for name, make in part.TABLES.items()
 }
 

@@ -1,10 +1,11 @@
 """Missingness protocols: which values a sample loses, as pure functions of (protocol, seed, split or epoch, index).
 
 The text forms are `complete`, `missing=svhn+text`, `eta=0.6` (each sample misses exactly that share of its modalities),
-`every=0.6` (each sample is seen under every such subset), `any-subset` (each sample keeps a random non-empty subset),
-`gamma=0.9` (that share of all table cells, drawn over the whole split as published), `gamma-per-sample=0.9` (exactly that
-share of each row), `any-gamma` (each row draws its share), `up-to=0.5` (each sample draws a share up to that and loses
-every cell or modality with that probability) and `views=2` (each sample keeps exactly two views of each object).
+`every=0.6` (each sample is seen under every such subset), `overall=0.3` (that share of the modalities of all samples is
+missing, and each sample keeps one at least), `any-subset` (each sample keeps a random non-empty subset), `gamma=0.9` (that
+share of all table cells, drawn over the whole split as published), `gamma-per-sample=0.9` (exactly that share of each row),
+`any-gamma` (each row draws its share), `up-to=0.5` (each sample draws a share up to that and loses every cell or modality
+with that probability) and `views=2` (each sample keeps exactly two views of each object).
 
 A protocol may be followed by what is wrong with the values that are left: `eta=0.6,swapped=0.2` or `swapped=0.2,noisy=0.1`.
 """
@@ -17,7 +18,7 @@ from functools import cache, partial
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gauge.choices import did_you_mean
@@ -129,6 +130,46 @@ def _without_share(
         )
     ranks = uniform(key, len(feature_counts)).argsort(1).argsort(1)
     return dict(zip(feature_counts, (ranks >= round(missing)).unbind(1), strict=True))
+
+
+@dataclass(frozen=True)
+class OverallModalities:
+    """`rate` of the modalities of all samples are missing, so that samples differ in how many they miss. One random modality
+    of each sample stays, all others are equally likely to be missing: the missing rate of incomplete multi-view
+    classification (Zhang et al. 2019, Xie et al. 2023). Over a whole split the share is exact, in a batch it is expected.
+
+    >>> kept = mask_split(OverallModalities(0.5), {"a": None, "b": None, "c": None}, 8, seed=0, split="test")
+    >>> int(sum(flags.sum() for flags in kept.values()))
+    12
+    """
+
+    rate: float
+
+    def __str__(self) -> str:
+        return f"overall={self.rate:g}"
+
+    def keep(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> dict[str, Tensor]:
+        order = self._order(feature_counts, key)
+        chance = self.rate * len(feature_counts) / max(len(feature_counts) - 1, 1)
+        return dict(zip(feature_counts, (order >= chance).unbind(1), strict=True))
+
+    def keep_split(self, feature_counts: FeatureCounts, key: Int[Tensor, "rows"]) -> dict[str, Tensor]:
+        """Flags of all samples of a split."""
+        order = self._order(feature_counts, key)
+        kept = torch.ones(order.numel(), dtype=torch.bool, device=key.device)
+        kept[order.flatten().argsort()[: round(self.rate * order.numel())]] = False
+        return dict(zip(feature_counts, kept.view_as(order).unbind(1), strict=True))
+
+    def _order(self, feature_counts: FeatureCounts, key: Int[Tensor, "b"]) -> Float[Tensor, "b m"]:
+        """A random number from 0 to 1 for each modality, in the order in which they go missing; 2 for those that stay."""
+        count = len(feature_counts)
+        if self.rate * count > count - 1 + 1e-6:
+            raise ValueError(
+                f"{self} leaves some samples nothing; choose a rate up to {(count - 1) / count:.2f}, so that each keeps one "
+                f"of its {count} modalities"
+            )
+        stays = uniform(derive(key, "stays"), count).argmax(1, keepdim=True)
+        return uniform(key, count).scatter(1, stays, 2.0)
 
 
 @dataclass(frozen=True)
@@ -287,6 +328,7 @@ Protocol = (
     | Missing
     | RandomModalities
     | EverySubset
+    | OverallModalities
     | RandomViews
     | AnyModalities
     | RandomCells
@@ -298,7 +340,7 @@ Protocol = (
 PLAIN: dict[str, Protocol] = {str(protocol): protocol for protocol in (Complete(), AnyModalities(), AnyCells())}
 RATED: dict[str, Callable[[float], Protocol]] = {"eta": RandomModalities, "every": EverySubset, "gamma": RandomCells}
 CORRUPTIONS = tuple(vars(Corruption()))
-RATED |= {"gamma-per-sample": partial(RandomCells, per_sample=True), "up-to": UpTo}
+RATED |= {"overall": OverallModalities, "gamma-per-sample": partial(RandomCells, per_sample=True), "up-to": UpTo}
 
 
 def passes(protocol: Protocol, feature_counts: FeatureCounts) -> tuple[Protocol, ...]:
@@ -342,8 +384,8 @@ def parse_protocol(text: str) -> Protocol:
     hint = did_you_mean(name, ["missing", "views", *PLAIN, *RATED])
     raise ValueError(
         f"no missingness protocol {text!r}; {hint}{' ' if hint else ''}write complete, any-subset, any-gamma, "
-        "missing=NAME+NAME, views=COUNT, eta=RATE, every=RATE, gamma=RATE, gamma-per-sample=RATE or up-to=RATE with a rate "
-        "from 0 to 1, alone or before swapped=RATE or noisy=RATE, as in eta=0.6,swapped=0.2"
+        "missing=NAME+NAME, views=COUNT, eta=RATE, every=RATE, overall=RATE, gamma=RATE, gamma-per-sample=RATE or "
+        "up-to=RATE with a rate from 0 to 1, alone or before swapped=RATE or noisy=RATE, as in eta=0.6,swapped=0.2"
     )
 
 
@@ -378,7 +420,8 @@ def mask_split(
             missing = gamma_mask(rows, features, protocol.rate, seed=GAMMA_SEEDS.get(split, seed) + 100 * index)
             kept[name] = torch.from_numpy(~missing)
         return kept
-    return protocol.keep(feature_counts, sample_keys(torch.arange(rows), seed, "masks", split, str(protocol)))
+    key = sample_keys(torch.arange(rows), seed, "masks", split, str(protocol))
+    return (protocol.keep_split if isinstance(protocol, OverallModalities) else protocol.keep)(feature_counts, key)
 
 
 def gamma_mask(rows: int, columns: int, rate: float, *, seed: int) -> np.ndarray:

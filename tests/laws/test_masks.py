@@ -18,12 +18,14 @@ PROTOCOLS = [
     ("missing=m1+m3", VIEWS),
     ("eta=0.4", VIEWS),
     ("every=0.4", VIEWS),
+    ("overall=0.4", VIEWS),
     ("views=2", PAIRS),
     ("any-subset", VIEWS),
     ("any-gamma", CLINIC),
     ("gamma=0.3", CLINIC),
     ("gamma-per-sample=0.5", CLINIC),
 ]
+WHOLE_SPLIT = ("gamma=0.3", "overall=0.4")  # a share over all rows
 RANDOM = [(text, feature_counts) for text, feature_counts in PROTOCOLS if text not in ("complete", "missing=m1+m3")]
 
 
@@ -105,6 +107,23 @@ def test_views_of_two_objects_are_drawn_independently(count):
     assert stats.chisquare(codes.numpy()).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("rate", [0, 0.1, 0.3, 0.5, 0.8])
+def test_the_overall_share_of_modalities_is_exact_over_a_split_and_every_sample_keeps_one(rate):
+    kept = torch.stack(
+        list(mask_split(parse_protocol(f"overall={rate}"), VIEWS, 400, seed=0, split="test").values()), 1
+    )
+    assert int((~kept).sum()) == round(rate * 400 * 5)
+    assert kept.any(1).all()
+    assert stats.chisquare(kept.sum(0).numpy()).pvalue > 1e-3, "no modality is missing more often than others"
+
+
+def test_samples_differ_in_how_many_modalities_the_overall_share_takes():
+    lost = (~table_of("overall=0.4", VIEWS, 20_000)).sum(1)
+    assert lost.unique().tolist() == [0, 1, 2, 3, 4]
+    assert abs(lost.float().mean() / 5 - 0.4) < 0.01
+    assert stats.chisquare(torch.bincount(lost).numpy(), 20_000 * stats.binom.pmf(range(5), 4, 0.5)).pvalue > 1e-3
+
+
 @pytest.mark.parametrize("rate", [0, 0.25, 0.5, 1])
 def test_gamma_per_sample_is_exact_in_every_row(rate):
     kept = keep(f"gamma-per-sample={rate}", CLINIC, torch.arange(300))
@@ -170,7 +189,7 @@ def test_flags_of_a_row_do_not_depend_on_the_other_rows(text, feature_counts):
         assert torch.equal(flags, whole[name][rows])
 
 
-@pytest.mark.parametrize(("text", "feature_counts"), [case for case in PROTOCOLS if case[0] != "gamma=0.3"])
+@pytest.mark.parametrize(("text", "feature_counts"), [case for case in PROTOCOLS if case[0] not in WHOLE_SPLIT])
 def test_flags_of_a_row_do_not_depend_on_the_size_of_the_split(text, feature_counts):
     long, short = (mask_split(parse_protocol(text), feature_counts, rows, seed=0, split="test") for rows in (100, 40))
     for name, flags in short.items():
@@ -240,6 +259,11 @@ def test_a_misspelled_protocol_is_answered_with_the_nearest():
     [
         ("eta=1", VIEWS, "eta=1 leaves nothing observed; keep at least one of the 5 modalities"),
         ("eta=0.5", VIEWS, "eta=0.5 of 5 modalities is 2.5; choose a rate that is a whole number"),
+        (
+            "overall=0.9",
+            VIEWS,
+            "overall=0.9 leaves some samples nothing; choose a rate up to 0.80, so that each keeps one of",
+        ),
         ("views=4", PAIRS, r"views=4 keeps more views of 'a' than \['a0', 'a1', 'a2'\]; keep at most 3"),
         ("missing=m1+text", VIEWS, r"names \['text'\], but the modalities are \['m0', 'm1', 'm2', 'm3', 'm4'\]"),
         ("missing=scan+table", CLINIC, r"leaves nothing observed; keep at least one of \['scan', 'table'\]"),

@@ -13,7 +13,7 @@ from gauge.experiments import workspace as workspaces
 from gauge.experiments.benchmarks import BENCHMARKS, Overrides, StageOverride, polymnist5k
 from gauge.experiments.experiment import Experiment, Row
 from gauge.experiments.plans import plan_of
-from gauge.experiments.published import PUBLISHED
+from gauge.experiments.published import ELSEWHERE, PUBLISHED, SOURCES
 from gauge.experiments.results import Result, evaluate, load_predictions
 from gauge.experiments.tables import result_table
 from gauge.experiments.workspace import Workspace
@@ -172,6 +172,14 @@ def test_published_numbers_are_of_rows_and_conditions_that_can_be_run():
         )
         for row in map(Row.parse, rows):
             assert row.variant in plan_of(row.method).variants
+
+
+def test_numbers_of_other_papers_have_a_source_and_are_of_conditions_that_can_be_run():
+    assert {cited.source for cited in ELSEWHERE} == SOURCES.keys()
+    for cited in ELSEWHERE:
+        assert cited.protocol in map(str, BENCHMARKS.get(cited.benchmark).protocols)
+        assert 0 <= cited.deviation < cited.percent <= 100
+    assert len({cited[:3] for cited in ELSEWHERE}) == len(ELSEWHERE)
 
 
 def test_what_training_costs_counts_steps_and_validations(tmp_path, monkeypatch):

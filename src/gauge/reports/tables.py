@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+RATES = ("eta=", "gamma=", "overall=")
 GRID = re.compile(r"gauge:gauge-grid(\d+)")
 
 
@@ -79,8 +80,8 @@ class Table:
         return pd.DataFrame.from_dict(named, orient="index", columns=heads).to_html(escape=False, border=0) + "\n"
 
     def rates(self) -> dict[str, dict[float, tuple[float, ...]]]:
-        """The values of each named row by missing rate, if columns are rates: complete, and eta=... or gamma=... ."""
-        alone = [column for column in self.columns if column.startswith(("eta=", "gamma=")) and "," not in column]
+        """The values of each named row by missing rate, if columns are missing rates: complete, and those in `RATES`."""
+        alone = [column for column in self.columns if column.startswith(RATES) and "," not in column]
         rates = {column: float(column.partition("=")[2]) for column in alone}
         rates |= {"complete": 0.0} if rates else {}
         return {
