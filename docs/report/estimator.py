@@ -58,6 +58,9 @@ def when() -> str:
             ("gauge_plus", "complete"),
         )
     )
+    votes = 100 * mean(
+        result.value for result, _ in seeds("polymnist/students256", "late_fusion:distilled", "eta=0.8").values()
+    )
     rows = {
         "a table, with or without texts and images, cells blank or not": (
             "`GaugeClassifier`",
@@ -71,7 +74,7 @@ def when() -> str:
         ),
         "several modalities, any of them missing, in PyTorch": (
             "[GAUGE+](docs/gauge-plus.md), or a vote of single classifiers",
-            "level with each other and far above GAUGE, see below",
+            "level where every modality knows the answer, GAUGE+ alone where evidence has to be put together; see below",
         ),
         "evidence that may be wrong, not only missing": (
             "GAUGE+ with [learned trust](docs/trust.md)",
@@ -80,8 +83,9 @@ def when() -> str:
         ),
         "few labels, and many samples without one": (
             "[`gauge_plus-distilled`](docs/trust.md#samples-without-a-label)",
-            f"digits, 256 labels, one view of five: {distilled:.1f} %, {alone:.1f} without the other samples; measured on "
-            f"PolyMNIST alone, where its teacher knows {teacher:.1f} % of complete samples",
+            f"digits, 256 labels, one view of five: {distilled:.1f} %, {alone:.1f} without the other samples; so have votes "
+            f"that are distilled ({votes:.1f} %); measured on PolyMNIST alone, where its teacher knows {teacher:.1f} % of "
+            "complete samples",
         ),
         "a fine-tuned Transformer whose units you want to weigh": (
             "[`gauge.wrap(model)`](docs/own-transformer.md)",

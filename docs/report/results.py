@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 VOTES = "late_fusion:equal-votes"
 HEADS_ONLY = "gauge_plus:gauge_plus-heads-only"
 TRIAL = ("published", "equal", "fair")  # the runs of a benchmark whose rows have the same budget, or say what they have
-PUT_TOGETHER = ("polysum", "polysum_plain", "celeba_match")  # benchmarks whose run `plus` is of that kind
+WITH_PLUS = ("polysum", "polysum_plain", "celeba_match", "ham10000")  # benchmarks whose run `plus` is of that kind
 TIMINGS, STUDIES = ROOT / "perf" / "results", ROOT / "studies" / "results"
 
 
@@ -175,7 +175,7 @@ def rows_in(*folders: str) -> dict[str, str]:
 
 def trial(benchmark: str) -> dict[str, str]:
     """The rows of a benchmark's fair trial. Those with the budget of GAUGE+ come before the same rows with another one."""
-    runs = (*TRIAL, "plus") if benchmark in PUT_TOGETHER else TRIAL
+    runs = (*TRIAL, "plus") if benchmark in WITH_PLUS else TRIAL
     return rows_in(*(f"{benchmark}/{run}" for run in runs))
 
 

@@ -51,6 +51,12 @@ def unlabelled(count: int) -> str:
     return beside(folders, ETA) if folders else NOT_MEASURED
 
 
+def students() -> str:
+    """What is distilled from GAUGE+ or from votes, on all samples: the first row minus each of the others."""
+    rows = ("gauge_plus:gauge_plus-distilled", "gauge_plus:gauge_plus-distilled-from-votes", "late_fusion:distilled")
+    return beside(measured(dict.fromkeys(rows, "polymnist/students256")), ETA)
+
+
 def trust_audit(*folders: str) -> str:
     """AUC of the trust and of the paper's gate for right against wrong units, and the calibration error of the trust."""
     kinds = {"separation": "imputed units", "separation_observed": "observed units"}
@@ -183,4 +189,5 @@ TABLES: dict[str, Callable[[], str]] = {
         *(f"{name}/trust" for name in ("polymnist", "leaf99", "ham10000", "celeba_table"))
     ),
     **{f"unlabelled{count}": partial(unlabelled, count) for count in (256, 1024, 4096)},
+    "students256": students,
 }
