@@ -72,7 +72,7 @@ def ranks() -> str:
     made = [ranks_of({name: scores[name] for name in chosen}, rows) for chosen, rows in found]
     heads = [f"{len(each.benchmarks)} benchmarks" for each in made]
     lines = [f"| mean rank, in brackets over conditions | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-    names = {row: label(trial(chosen[0])[row], row) for chosen, rows in found for row in rows}
+    names = {row: _name(row, chosen) for chosen, rows in reversed(found) for row in rows}
     for row in sorted(names, key=lambda row: [each.ranks.get(row, 0.0) for each in reversed(made)]):
         shown = [f"{each.ranks[row]:.2f} ({each.conditions[row]:.2f})" if row in each.ranks else "–" for each in made]
         lines.append(f"| {names[row]} | {' | '.join(shown)} |")
@@ -83,6 +83,12 @@ def ranks() -> str:
         _decided(each, names, sum(len(next(iter(scores[name].values()))) for name in each.benchmarks)) for each in made
     ]
     return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in notes)
+
+
+def _name(row: str, benchmarks: tuple[str, ...]) -> str:
+    """The row as tables name it, or as it is where these benchmarks have it with different settings."""
+    labels = {label(trial(benchmark)[row], row) for benchmark in benchmarks}
+    return labels.pop() if len(labels) == 1 else row
 
 
 def _decided(ranks: MeanRanks, names: Mapping[str, str], conditions: int) -> str:
