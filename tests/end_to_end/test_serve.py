@@ -1,7 +1,6 @@
 """`gauge serve`: real requests to a real server, hostile ones included, while its model is replaced."""
 
 import base64
-import http.client
 import io
 import json
 import shutil
@@ -28,9 +27,11 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
 
+from serving import Client, serving
+
 from gauge.deploy import serve
 from gauge.deploy.connections import GRACE_SECONDS
-from gauge.deploy.serve import Limits, Store, create_server
+from gauge.deploy.serve import Limits, Store
 
 LIMITS = Limits(body=200_000, rows=20, cells=500, pixels=10_000, all_pixels=15_000, seconds=20.0)
 ROW = {"age": 52, "site": "arm", "notes": "itches a lot"}
@@ -43,43 +44,6 @@ def fitted(tmp_path_factory) -> tuple[Path, GaugeClassifier]:
     model = GaugeClassifier(epochs=1, strategy="mask", random_state=0, verbose=False, image_folder=folder / "photos")
     model.fit(table, "diagnosis").save(folder / "model")
     return folder, model
-
-
-class Client:
-    """Requests to one server; every answer as its status and JSON."""
-
-    def __init__(self, port: int):
-        self.port = port
-
-    def __call__(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, object]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        kind = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
-        try:
-            connection.request(method, path, content, kind)
-            response = connection.getresponse()
-            text = response.read()
-        finally:
-            connection.close()
-        return response.status, json.loads(text) if "json" in response.getheader("content-type", "") else text.decode()
-
-    def predict(self, *rows: object) -> tuple[int, object]:
-        return self("POST", "/predict", {"rows": rows})
-
-
-@contextmanager
-def serving(path: Path, **options: object) -> Iterator[Client]:
-    server = create_server(path, port=0, **options)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        yield Client(server.servers[0].sockets[0].getsockname()[1])
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from gauge import __version__
@@ -25,6 +26,7 @@ from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.requests import Cells, Limits, RefusedError, RequestReader, note_problems, notes
+from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
 
@@ -45,6 +47,7 @@ ROUTES = {
 }
 SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 CLOSE = {"Connection": "close"}  # the rest of the body is not read
+PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 HEADERS = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
 
 
@@ -55,6 +58,11 @@ class Loaded:
     classifier: TableClassifier
     reader: RequestReader
     state: State
+
+    @cached_property
+    def page(self) -> tuple[str, str]:
+        """The page for people, and its content security policy."""
+        return form_page(self.classifier)
 
     def frame(self, rows: Sequence[Cells]) -> pd.DataFrame:
         """The rows of requests with all columns of training."""
@@ -217,18 +225,52 @@ class Service:
             await asyncio.to_thread(self.store.refresh)
 
 
+class Api:
+    """The routes of a service, one method each."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def predict(self, request: Request) -> Response:
+        return await _respond(self.service, request, self.service.predict)
+
+    async def explain(self, request: Request) -> Response:
+        return await _respond(self.service, request, self.service.explain)
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse(self.service.health())
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(self.service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    async def description(self, request: Request) -> Response:
+        return JSONResponse(_openapi(self.service.store.path.name, self.service.store.current.reader.model))
+
+    async def page(self, request: Request) -> Response:
+        html, policy = self.service.store.current.page
+        return HTMLResponse(html, headers=PAGE_HEADERS | {"Content-Security-Policy": policy})
+
+    async def unknown(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        self.service.metrics.requests.labels("other", error.status_code).inc()
+        detail = f"there is no such route; the routes are {', '.join(ROUTES)}"
+        return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
+
+
 def create_app(
     path: Path,
     *,
     limits: Limits | None = None,
     device: str | None = None,
     record: bool = True,
+    ui: bool = False,
     reload_seconds: float = RELOAD_SECONDS,
 ) -> Starlette:
     """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote. On a GPU, predictions
-    are recorded as CUDA graphs; with `record=False` they stay eager."""
+    are recorded as CUDA graphs; with `record=False` they stay eager. With `ui`, there is a page for people at `/`."""
     limits = limits or Limits()
     service = Service(Store(path, limits, device, record), limits)
+    api = Api(service)
 
     @asynccontextmanager
     async def background(app: Starlette) -> AsyncIterator[None]:
@@ -240,30 +282,11 @@ def create_app(
                 await task
         service.batcher.thread.shutdown()
 
-    async def predict(request: Request) -> Response:
-        return await _respond(service, request, service.predict)
-
-    async def explain(request: Request) -> Response:
-        return await _respond(service, request, service.explain)
-
-    async def health(request: Request) -> Response:
-        return JSONResponse(service.health())
-
-    async def metrics(request: Request) -> Response:
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-    async def description(request: Request) -> Response:
-        return JSONResponse(_openapi(path.name, service.store.current.reader.model))
-
-    async def unknown(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        service.metrics.requests.labels("other", error.status_code).inc()
-        detail = f"there is no such route; the routes are {', '.join(ROUTES)}"
-        return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
-
-    handlers = zip(ROUTES, (predict, explain, health, metrics, description), strict=True)
+    handlers = zip(ROUTES, (api.predict, api.explain, api.health, api.metrics, api.description), strict=True)
     routes = [Route(name.split()[1], handler, methods=[name.split()[0]]) for name, handler in handlers]
-    app = Starlette(routes=routes, lifespan=background, exception_handlers={404: unknown, 405: unknown})
+    if ui:
+        routes.append(Route("/", api.page, methods=["GET"]))
+    app = Starlette(routes=routes, lifespan=background, exception_handlers={404: api.unknown, 405: api.unknown})
     app.router.redirect_slashes = False  # to the host that a request names
     app.state.service = service
     return app
@@ -281,12 +304,12 @@ def create_server(
     return uvicorn.Server(config)
 
 
-def run(path: Path, *, host: str, port: int, limits: Limits, device: str | None = None) -> None:
-    """Serve until interrupted."""
+def run(path: Path, *, limits: Limits, **options: Any) -> None:
+    """Serve until interrupted; `options` are those of `create_server`."""
     files = _allow_open_files(limits.connections + SPARE_FILES)
     limits = replace(limits, connections=min(limits.connections, files - SPARE_FILES))
     with suppress(KeyboardInterrupt):
-        create_server(path, host=host, port=port, limits=limits, device=device).run()
+        create_server(path, limits=limits, **options).run()
 
 
 def _allow_open_files(count: int) -> int:

@@ -61,6 +61,17 @@ class Part(NamedTuple):
     value: str
 
 
+class Question(NamedTuple):
+    """How a form asks people for a value: as a "number", "date", "choice", "text" or "image", with a hint. Almost all values
+    of training were between `low` and `high`, if those are given."""
+
+    form: Any
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+    low: str = ""
+    high: str = ""
+
+
 @dataclass(frozen=True)
 class ImageFiles:
     """The folder that image paths are relative to; they have to stay in it unless `outside` is True."""
@@ -161,6 +172,10 @@ class Column(ABC):
         """The type of its value in a request, for pydantic. A value is text unless a kind says otherwise; images have at
         most `max_pixels`, and the context of the validation counts those of all images of the request."""
         return Annotated[str, Field(max_length=MAX_CHARACTERS)] | None
+
+    def question(self) -> Question:
+        """How a form asks for a value."""
+        return Question("text")
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, **vars(self)}

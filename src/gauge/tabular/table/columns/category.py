@@ -15,6 +15,7 @@ from gauge.tabular.table.columns import (
     Cell,
     Guess,
     ImageFiles,
+    Question,
     ReadOptions,
     has_category_type,
     missing,
@@ -94,6 +95,9 @@ class Category(Cell):
 
     def request_type(self, *, max_pixels: int) -> Any:
         return Annotated[str, Field(max_length=MAX_CHARACTERS)] | bool | int | float | None
+
+    def question(self) -> Question:
+        return Question("choice", choices=self.words)
 
 
 def _counts(values: pd.Series) -> Counter[str]:

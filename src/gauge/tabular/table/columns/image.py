@@ -25,6 +25,7 @@ from gauge.tabular.table.columns import (
     Guess,
     ImageFiles,
     Part,
+    Question,
     ReadOptions,
     has_category_type,
     missing,
@@ -158,6 +159,9 @@ class Image(Content):
 
     def request_type(self, *, max_pixels: int) -> Any:
         return Annotated[str, AfterValidator(lambda text, info: _requested(text, max_pixels, info.context))] | None
+
+    def question(self) -> Question:
+        return Question("image", f"A photo or image file ({', '.join(REQUEST_FORMATS)}).")
 
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
         if self.model is None:

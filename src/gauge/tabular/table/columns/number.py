@@ -17,6 +17,7 @@ from gauge.tabular.table.columns import (
     Cell,
     Guess,
     ImageFiles,
+    Question,
     ReadOptions,
     has_category_type,
     missing,
@@ -102,6 +103,18 @@ class Number(Cell):
             return Annotated[str, AfterValidator(self._requested_date)] | None
         written = BeforeValidator(lambda value: self._requested_number(value) if isinstance(value, str) else value)
         return Annotated[float | None, Field(strict=True, allow_inf_nan=False), written]
+
+    def question(self) -> Question:
+        lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
+        unit = f" {self.unit}" if self.unit else ""
+        return Question("date" if self.date else "number", f"Mostly {low} to {high}{unit}.", low=lowest, high=highest)
+
+    def _quantile(self, level: float) -> str:
+        """A quantile of the training column: an ISO date, or a number of three digits without an exponent."""
+        if self.date:
+            return self.decode(float(ndtri(level)))
+        number = np.interp(level, self.ranks, self.values)
+        return np.format_float_positional(number, precision=3, unique=False, fractional=False, trim="-")
 
     def _requested_number(self, text: str) -> float:
         """The number in a text that is written as those of the training table."""
