@@ -10,7 +10,6 @@ same distribution, that its category is right or its number within half a standa
 shift from rows held out, too.
 """
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -22,6 +21,7 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from gauge.tabular.experts._forest import Forest
 from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -225,23 +225,27 @@ class CellTrust:
 
     def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors: dict[str, Tensor] = {}
+        forests: list[list[dict[str, Any]]] = []
         for index, (bins, given) in enumerate(zip(self.bins, self.given, strict=True)):
             parts = {"points": bins.points, "prior": bins.prior, "edges": bins.edges}
-            for number, trees in enumerate(given.trees if given else ()):
-                parts[f"trees.{number}"] = np.frombuffer(
-                    zlib.compress(trees.model_to_string().encode()), np.uint8
-                ).copy()
             parts["quantiles"] = given.quantiles if given else None
             tensors |= {f"{index}.{name}": torch.from_numpy(each) for name, each in parts.items() if each is not None}
-        return tensors, {"observed": self.observed_line, "imputed": self.imputed_line}
+            forests.append([])
+            for number, trees in enumerate(given.trees if given else ()):
+                forest = Forest.from_booster(trees)
+                tensors |= forest.tensors(f"{index}.trees.{number}.")
+                forests[-1].append(forest.metadata())
+        return tensors, {"observed": self.observed_line, "imputed": self.imputed_line, "trees": forests}
 
     @classmethod
     def load(cls, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], schema: Schema) -> Self:
         arrays, bins, given = {name: each.numpy() for name, each in tensors.items()}, [], []
         for index in range(len(schema.table)):
             bins.append(Bins(arrays.get(f"{index}.edges"), arrays[f"{index}.points"], arrays[f"{index}.prior"]))
-            texts = [arrays[name] for number in range(3) if (name := f"{index}.trees.{number}") in arrays]
-            trees = [lightgbm.Booster(model_str=zlib.decompress(bytes(text)).decode()) for text in texts]
+            trees = [
+                Forest.load(f"{index}.trees.{number}.", tensors, forest).booster()
+                for number, forest in enumerate(metadata["trees"][index])
+            ]
             given.append(Conditional(trees, arrays.get(f"{index}.quantiles")) if trees else None)
         return cls(schema.table, bins, given, tuple(metadata["observed"]), tuple(metadata["imputed"]))
 
