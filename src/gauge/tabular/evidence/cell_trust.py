@@ -113,9 +113,9 @@ class Conditional:
     def probabilities(self, given: np.ndarray, bins: Bins) -> np.ndarray:
         """Of every bin: [rows, bins]."""
         if self.quantiles is None:
-            return np.asarray(self.trees[0].predict(given))
+            return np.asarray(self.trees[0].predict(given, num_threads=torch.get_num_threads()))
         assert bins.edges is not None
-        *means, scale = (np.asarray(each.predict(given)) for each in self.trees)
+        *means, scale = (np.asarray(each.predict(given, num_threads=torch.get_num_threads())) for each in self.trees)
         errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
         below = np.interp(errors, self.quantiles, LEVELS)
         return np.diff(below, prepend=0.0, append=1.0)
