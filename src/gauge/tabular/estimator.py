@@ -302,6 +302,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         with self._progress() as show, self._threads(schema):
             task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
+            trust = CellTrust.fit(task.rows, seed) if self.trust else None
         shares, training = data.class_shares, result.training
         self.fitted_ = Fitted(
             schema=schema,
@@ -310,7 +311,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             class_weight=np.array(class_weight),
             named=hasattr(self, "feature_names_in_"),
             target=data.target,
-            trust=CellTrust.fit(task.rows, seed) if self.trust else None,
+            trust=trust,
             leaderboard=result.leaderboard,
             training=training,
             n_rows={"train": training.rows, "val": result.held_out, "empty": int(encoded.empty.sum())},
