@@ -13,6 +13,8 @@ from scipy.special import log_softmax
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts._forest import Forest
+from gauge.tabular.experts._forest_graph import export_forest
+from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -75,6 +77,16 @@ class Trees(Expert):
         scores = np.asarray(self.booster.predict(cells, raw_score=True, num_threads=threads))
         scores = np.stack([np.zeros_like(scores), scores], 1) if self.forest.outputs == 1 else scores
         return log_softmax(scores, axis=1)
+
+    def export(self, rows: GraphRows) -> str:
+        graph, cells = rows.graph, self.pixels.export(rows)
+        if cells is None:  # trees without splits
+            scores = graph.constant(self.forest.value.reshape(-1, self.forest.outputs).sum(0, keepdims=True))
+        else:
+            scores = graph.cast(export_forest(self.forest, graph, graph.cast(cells, np.float64)), np.float64)
+        if self.forest.outputs == 1:
+            scores = graph.node("MatMul", scores, graph.constant(np.array([[0.0, 1.0]])))
+        return graph.node("LogSoftmax", scores, axis=1)
 
     def save(self) -> Saved:
         return Saved(self.forest.tensors("forest.") | self.pixels.tensors(), self.forest.metadata())
