@@ -131,7 +131,7 @@ class ExportedClassifier(TableClassifier):
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         frame = self.frame(X)
         encoded = encode_rows(self.columns, frame, self.files)
-        flags = np.concatenate([flags.reshape(len(frame), -1) for _, flags in encoded.values()], 1)
+        flags = np.concatenate([each if each.ndim == 2 else each[:, None] for _, each in encoded.values()], 1)
         if empty := int((~flags.any(1)).sum()):
             logger.warning("%d rows have no values and get the class prior", empty)
         feed = graph_inputs(encoded, self._texts(frame), self.vocabularies)

@@ -126,7 +126,7 @@ def _tracing() -> Iterator[None]:
 def for_any_count(model: Any) -> Any:
     """A model that was traced with `PRIME` samples, made to take any number of them."""
     graph = model.graph
-    _set_nodes(graph, _Sizes(graph).nodes())
+    _set_nodes(graph, list(_Sizes(graph).nodes()))
     for value in (*graph.input, *graph.output):
         first = value.type.tensor_type.shape.dim[0]
         first.Clear()
@@ -160,7 +160,7 @@ class _Sizes:
             if node.op_type == "Concat" and all(name in self.known and self.known[name].ndim for name in node.input):
                 self.known[output] = np.concatenate([self.known[name] for name in node.input])
                 yield self.make_node("Identity", [self._constant(self.known[output])], [output])
-            elif node.op_type == "Expand" and self.shapes.get(first) == self._known_list(node.input[1]):
+            elif node.op_type == "Expand" and self._has_shape(first, node.input[1]):
                 yield self.make_node("Identity", [first], [output])  # it has that shape already
             else:
                 yield from self._with_computed(node)
@@ -186,8 +186,8 @@ class _Sizes:
         self.graph.initializer.append(self.from_array(values, name))
         return name
 
-    def _known_list(self, name: str) -> list[int] | None:
-        return self.known[name].tolist() if name in self.known else None
+    def _has_shape(self, name: str, size: str) -> bool:
+        return name in self.shapes and size in self.known and self.shapes[name] == self.known[size].tolist()
 
     def _integers(self, attribute: Any) -> np.ndarray | None:
         """Those of a node that makes a constant."""
