@@ -6,12 +6,14 @@ the text that LightGBM reads is written here, from arrays that have been checked
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
-import lightgbm
 import numpy as np
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    import lightgbm
 
 __all__ = ["Forest"]
 
@@ -172,7 +174,7 @@ class Forest:
         return max(2, self.outputs)
 
     @classmethod
-    def from_booster(cls, booster: lightgbm.Booster, rounds: int | None = None) -> Self:
+    def from_booster(cls, booster: "lightgbm.Booster", rounds: int | None = None) -> Self:
         """The trees of a model that was just fitted, by default those of all rounds."""
         header, *trees = booster.model_to_string(num_iteration=rounds).partition("\nend of trees")[0].split("\nTree=")
         about, blocks = _block(header), [_block(tree) for tree in trees]
@@ -204,8 +206,10 @@ class Forest:
             value=joined("leaf_value", np.float64),
         )
 
-    def booster(self) -> lightgbm.Booster:
+    def booster(self) -> "lightgbm.Booster":
         """A model that predicts what the one that the trees came from predicts, bit for bit."""
+        import lightgbm
+
         return lightgbm.Booster(model_str=self.text())
 
     def text(self) -> str:

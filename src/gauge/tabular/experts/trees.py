@@ -4,18 +4,24 @@ LightGBM, because its models are open by public API: they are saved without pick
 saved HistGradientBoosting of scikit-learn consists of private classes; it also takes four times as long.
 """
 
-from typing import Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
-import lightgbm
 import numpy as np
 import torch
 from scipy.special import log_softmax
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts._forest import Forest
+from gauge.tabular.experts._forest_graph import export_forest
+from gauge.tabular.experts._graph import GraphRows
+from gauge.tabular.experts._leaf_tables import LeafTables
 from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+
+if TYPE_CHECKING:
+    import lightgbm
 
 __all__ = ["Trees"]
 
@@ -39,7 +45,16 @@ class Trees(Expert):
     """The number of rounds is the one with the least loss on the rows held out, over all folds."""
 
     def __init__(self, forest: Forest, pixels: Pixels) -> None:
-        self.forest, self.pixels, self.booster = forest, pixels, forest.booster()
+        self.forest, self.pixels = forest, pixels
+
+    @cached_property
+    def tables(self) -> LeafTables | None:
+        """What the trees are read from, None where LightGBM is faster."""
+        return LeafTables.from_forest(self.forest)
+
+    @cached_property
+    def booster(self) -> "lightgbm.Booster":
+        return self.forest.booster()
 
     @classmethod
     def reads(cls, schema: Schema) -> bool:
@@ -47,6 +62,8 @@ class Trees(Expert):
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
+        import lightgbm  # it imports scikit-learn, which takes longer than most predictions
+
         binary = task.classes == 2
         options = OPTIONS | {
             "objective": "binary" if binary else "multiclass",
@@ -72,9 +89,23 @@ class Trees(Expert):
         if not len(rows):
             return np.zeros((0, self.forest.classes))
         cells, threads = _cells(rows, self.pixels), torch.get_num_threads()
-        scores = np.asarray(self.booster.predict(cells, raw_score=True, num_threads=threads))
-        scores = np.stack([np.zeros_like(scores), scores], 1) if self.forest.outputs == 1 else scores
-        return log_softmax(scores, axis=1)
+        if self.tables is not None:
+            scores = self.tables.scores(cells)
+        else:
+            scores = np.asarray(self.booster.predict(cells, raw_score=True, num_threads=threads)).reshape(
+                len(cells), -1
+            )
+        return log_softmax(np.pad(scores, ((0, 0), (1, 0))) if self.forest.outputs == 1 else scores, axis=1)
+
+    def export(self, rows: GraphRows) -> str:
+        graph, cells = rows.graph, self.pixels.export(rows)
+        if cells is None:  # trees without splits
+            scores = graph.constant(self.forest.value.reshape(-1, self.forest.outputs).sum(0, keepdims=True))
+        else:
+            scores = graph.cast(export_forest(self.forest, graph, graph.cast(cells, np.float64)), np.float64)
+        if self.forest.outputs == 1:
+            scores = graph.node("MatMul", scores, graph.constant(np.array([[0.0, 1.0]])))
+        return graph.node("LogSoftmax", scores, axis=1)
 
     def save(self) -> Saved:
         return Saved(self.forest.tensors("forest.") | self.pixels.tensors(), self.forest.metadata())
@@ -97,7 +128,9 @@ def _cells(rows: Rows, pixels: Pixels) -> np.ndarray:
     return cells if cells.shape[1] else np.zeros((len(rows), 1))  # no image of training could be read
 
 
-def _data(task: Task, cells: np.ndarray) -> lightgbm.Dataset:
+def _data(task: Task, cells: np.ndarray) -> "lightgbm.Dataset":
+    import lightgbm
+
     categorical = [index for index, size in enumerate(task.rows.schema.cardinalities) if size > 1]
     return lightgbm.Dataset(
         cells,

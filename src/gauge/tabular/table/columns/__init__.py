@@ -18,6 +18,7 @@ import pandas as pd
 from pydantic import Field
 
 from gauge.choices import pick
+from gauge.data.graph import Graph
 from gauge.registry import COLUMNS
 from gauge.tabular.table.numbers import plain
 
@@ -226,6 +227,12 @@ class Content(Column):
     def vectors(self, values: "Tensor") -> np.ndarray:
         """Encoded rows as vectors, whose principal components trees and the linear expert read: [rows, features]."""
         return values.float().flatten(1).numpy()
+
+    def export_vectors(self, graph: Graph, values: str) -> str:
+        """The `vectors` of encoded rows in an ONNX graph, in double precision."""
+        if type(self).vectors is not Content.vectors:
+            raise ValueError(f"column {self.name!r} cannot be exported: kind {self.kind!r} has no export_vectors")
+        return graph.cast(graph.node("Flatten", values), np.float64)
 
     def unread(self, column: pd.Series) -> str:
         """What the network does not read of the cells, a sentence."""
