@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gauge.data.dataset import as_values
@@ -107,6 +106,8 @@ def to_onnx(module: nn.Module, tensors: Sequence[Tensor], inputs: Sequence[str],
 
 
 def _graph_of(module: nn.Module, tensors: Sequence[Tensor], mode: Any) -> torch.fx.GraphModule:
+    from torch.fx.experimental.proxy_tensor import make_fx  # it imports sympy, which takes a second
+
     return make_fx(lambda *given: module(*given), tracing_mode=mode, _allow_non_fake_inputs=True)(*tensors)
 
 

@@ -12,19 +12,21 @@ shift from rows held out, too.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
-import lightgbm
 import numpy as np
 import torch
 from scipy.special import expit, logit
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from gauge.tabular.experts._forest import Forest
 from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+
+if TYPE_CHECKING:
+    import lightgbm
 
 BINS, BINS_OF_SMALL_TABLE = 24, 8  # of a number, with equally many rows each
 MAX_ROWS_OF_SMALL_TABLE = 200
@@ -107,15 +109,20 @@ class Conditional:
     models of the mean, which are averaged, then one of the logarithm of the scale, and the `quantiles` of (value - mean) /
     scale."""
 
-    trees: Sequence[lightgbm.Booster]
+    forests: Sequence[Forest]
     quantiles: np.ndarray | None
+
+    @cached_property
+    def boosters(self) -> "list[lightgbm.Booster]":
+        """Made when they are first needed: predictions need none."""
+        return [forest.booster() for forest in self.forests]
 
     def probabilities(self, given: np.ndarray, bins: Bins) -> np.ndarray:
         """Of every bin: [rows, bins]."""
         if self.quantiles is None:
-            return _predict(self.trees[0], given)
+            return _predict(self.boosters[0], given)
         assert bins.edges is not None
-        *means, scale = (_predict(each, given) for each in self.trees)
+        *means, scale = (_predict(each, given) for each in self.boosters)
         errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
         below = np.interp(errors, self.quantiles, LEVELS)
         return np.diff(below, prepend=0.0, append=1.0)
@@ -231,8 +238,7 @@ class CellTrust:
             parts["quantiles"] = given.quantiles if given else None
             tensors |= {f"{index}.{name}": torch.from_numpy(each) for name, each in parts.items() if each is not None}
             forests.append([])
-            for number, trees in enumerate(given.trees if given else ()):
-                forest = Forest.from_booster(trees)
+            for number, forest in enumerate(given.forests if given else ()):
                 tensors |= forest.tensors(f"{index}.trees.{number}.")
                 forests[-1].append(forest.metadata())
         return tensors, {"observed": self.observed_line, "imputed": self.imputed_line, "trees": forests}
@@ -243,7 +249,7 @@ class CellTrust:
         for index in range(len(schema.table)):
             bins.append(Bins(arrays.get(f"{index}.edges"), arrays[f"{index}.points"], arrays[f"{index}.prior"]))
             trees = [
-                Forest.load(f"{index}.trees.{number}.", tensors, forest).booster()
+                Forest.load(f"{index}.trees.{number}.", tensors, forest)
                 for number, forest in enumerate(metadata["trees"][index])
             ]
             given.append(Conditional(trees, arrays.get(f"{index}.quantiles")) if trees else None)
@@ -265,6 +271,8 @@ def _line(values: np.ndarray, right: np.ndarray, otherwise: tuple[float, float])
     """Slope and constant of the logistic regression of what is right; never a falling one."""
     if right.all() or not right.any():
         return otherwise
+    from sklearn.linear_model import LogisticRegression
+
     fitted = LogisticRegression().fit(values[:, None], right)
     return max(float(fitted.coef_[0, 0]), 0.0), float(fitted.intercept_[0])
 
@@ -274,7 +282,7 @@ def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     return np.where(draw.random(cells.shape) < draw.uniform(0, HIDDEN, (len(cells), 1)), np.nan, cells)
 
 
-def _predict(trees: lightgbm.Booster, given: np.ndarray) -> np.ndarray:
+def _predict(trees: "lightgbm.Booster", given: np.ndarray) -> np.ndarray:
     return np.asarray(trees.predict(given, num_threads=torch.get_num_threads()))
 
 
@@ -307,7 +315,7 @@ def _fit_column(
     if len(own.prior) <= MAX_BINS_OF_ONE_MODEL:
         options = {"objective": "multiclass", "num_class": len(own.prior)}
         trees = learner.fit((given, own(target)), (new, own(unseen)), **options)
-        fitted = Conditional([trees], None)
+        fitted = Conditional([Forest.from_booster(trees)], None)
     else:
         fitted = learner.number(given, target, known[0] % (len(train) // 2) % 2 == 0)
     learned = (1 - PRIOR_WEIGHT) * fitted.probabilities(new, own) + PRIOR_WEIGHT * own.prior
@@ -325,8 +333,10 @@ class _Learner:
 
     def fit(
         self, learned: tuple[np.ndarray, np.ndarray], unseen: tuple[np.ndarray, np.ndarray] | None, **options: Any
-    ) -> lightgbm.Booster:
+    ) -> "lightgbm.Booster":
         """As many trees as help on unseen rows, or a few if there are none."""
+        import lightgbm
+
         made = {"verbosity": -1, "feature_pre_filter": False}
         data = lightgbm.Dataset(*learned, categorical_feature=self.categorical, params=made)
         if unseen is None:
@@ -345,4 +355,4 @@ class _Learner:
             means.append(mean)
         scale = self.fit((given, np.log(np.abs(errors) + LEAST_ERROR)), None, objective="l2", num_leaves=4)
         quantiles = np.quantile(errors / np.exp(_predict(scale, given)), LEVELS)
-        return Conditional([*means, scale], quantiles)
+        return Conditional([Forest.from_booster(each) for each in (*means, scale)], quantiles)

@@ -5,7 +5,6 @@ from typing import Self
 
 import numpy as np
 import torch
-from sklearn.decomposition import PCA
 from torch import Tensor
 
 from gauge.tabular.experts._graph import GraphRows
@@ -31,6 +30,8 @@ class Pixels:
 
     @classmethod
     def fit(cls, rows: Rows) -> Self:
+        from sklearn.decomposition import PCA
+
         means, directions = {}, {}
         for modality, column in rows.schema.contents.items():
             available = np.flatnonzero(rows.encoded.observed[modality].numpy())

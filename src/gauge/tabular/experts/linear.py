@@ -5,11 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from scipy import sparse
 from scipy.special import log_softmax
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
 
 from gauge.data.graph import Graph
 from gauge.tabular.experts import Expert, Folds, Saved, Task
@@ -36,7 +32,7 @@ class Linear(Expert):
 
     def __init__(
         self,
-        terms: dict[str, TfidfVectorizer],
+        terms: dict[str, "TfidfVectorizer"],
         pixels: Pixels,
         cardinalities: tuple[int, ...],
         coefficients: np.ndarray,
@@ -52,6 +48,8 @@ class Linear(Expert):
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
+        from sklearn.linear_model import LogisticRegression  # scikit-learn takes longer to import than to predict
+
         terms = {name: _terms(texts) for name, texts in task.rows.texts.items() if _has_words(texts)}
         known = terms, Pixels.fit(task.rows), task.rows.schema.cardinalities
         features = cls(*known, np.empty(0), np.empty(0)).features(task.rows)
@@ -95,6 +93,8 @@ class Linear(Expert):
         table = np.concatenate([numbers, squares, missing, *hot], 1, dtype=np.float64)
         if not self.terms:
             return table
+        from scipy import sparse
+
         words = [TEXT_SCALE * each.transform(rows.texts[name]) for name, each in self.terms.items()]
         return sparse.hstack([sparse.csr_matrix(table), *words], format="csr")
 
@@ -150,7 +150,7 @@ class Linear(Expert):
         return cls(terms, Pixels.load(saved.tensors), schema.cardinalities, coefficients, offsets)
 
 
-def _export_words(rows: GraphRows, name: str, vectorizer: TfidfVectorizer, weights: np.ndarray) -> str:
+def _export_words(rows: GraphRows, name: str, vectorizer: "TfidfVectorizer", weights: np.ndarray) -> str:
     """The part of the scores that the texts of a column have: TF-IDF of the terms that a reader has counted."""
     graph = rows.graph
     last, after_last = (graph.constant(np.array([axis])) for axis in (1, 2))
@@ -168,7 +168,9 @@ def _export_words(rows: GraphRows, name: str, vectorizer: TfidfVectorizer, weigh
     return graph.node("ReduceSum", products, last, keepdims=0)
 
 
-def _vectorizer(vocabulary: list[str] | None = None) -> TfidfVectorizer:
+def _vectorizer(vocabulary: list[str] | None = None) -> "TfidfVectorizer":
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     return TfidfVectorizer(
         sublinear_tf=True,
         ngram_range=(1, 2),
@@ -178,7 +180,7 @@ def _vectorizer(vocabulary: list[str] | None = None) -> TfidfVectorizer:
     )
 
 
-def _terms(texts: np.ndarray) -> TfidfVectorizer:
+def _terms(texts: np.ndarray) -> "TfidfVectorizer":
     """Words and pairs of words that occur in two texts or, where there are none, in one."""
     try:
         return _vectorizer().set_params(min_df=2).fit(texts)
@@ -194,6 +196,8 @@ def _coefficients(
     model: Any, features: Any, labels: np.ndarray, weights: np.ndarray, classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Those of a model that is fitted here, and its offsets, for all classes, also those without a row."""
+    from sklearn.exceptions import ConvergenceWarning
+
     seen = np.unique(labels)
     coefficients, offsets = np.zeros((classes, features.shape[1])), np.full(classes, -UNSEEN)
     offsets[seen] = 0.0
