@@ -2,7 +2,9 @@
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -25,7 +27,7 @@ from gauge.tabular.table.columns import (
     missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.numbers import Writing, are_codes, are_whole, is_named, plain_cells
+from gauge.tabular.table.numbers import COMMON_YEARS, ISO_DATE, Writing, are_codes, are_whole, is_named, plain_cells
 
 __all__ = ["Number"]
 
@@ -138,6 +140,10 @@ class Number(Cell):
 
     def _requested_date(self, text: str) -> str:
         """The text, if it is written as the dates of the training table, or an ISO date."""
+        if (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
+            with suppress(ValueError):
+                date.fromisoformat(text)
+                return text  # far faster than a column of one cell
         if np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
             raise ValueError("is not a date; write it as 2026-01-31")
         return text
