@@ -84,11 +84,15 @@ def dymo_speed() -> str:
 
 
 def serving() -> str:
-    """Requests over HTTP: latency and throughput with torch and ONNX, batched and one by one."""
+    """Requests over HTTP: latency, throughput and CPU time of an older version and of this one."""
     return _table(
-        ("model", "requests", "connections", "p50, ms", "p99, ms", "requests a second"),
+        ("version", "model", "requests", "connections", "p50, ms", "p99, ms", "requests a second", "CPU ms a request"),
         (
-            (*(row[key] for key in ("engine", "mode", "clients")), *(f"{row[key]:.0f}" for key in LATENCIES))
+            (
+                *(row[key] for key in ("version", "engine", "mode", "clients")),
+                *(f"{row[key]:.0f}" for key in LATENCIES),
+                f"{row['server_cpu_ms']:.1f}",
+            )
             for row in _perf("serving")["serving"]
         ),
     )

@@ -138,8 +138,8 @@ def test_a_new_kind_is_saved_loaded_and_drawn(table, model, tmp_path):
 
 def test_a_request_for_a_new_kind_is_checked_by_it(table, model):
     reader = RequestReader(model.schema_.columns, Limits())
-    frame = reader.read(json.dumps({"rows": [{"pulse": table["pulse"][1], "age": None}]}).encode())
-    assert model.predict(frame).tolist() == ["yes"]
+    rows = reader.read(json.dumps({"rows": [{"pulse": table["pulse"][1], "age": None}]}).encode())
+    assert model.predict(pd.DataFrame(rows, columns=list(reader.names), dtype=object)).tolist() == ["yes"]
     with pytest.raises(RefusedError) as error:
         reader.read(b'{"rows": [{"pulse": "1/2"}]}')
     assert error.value.detail[0]["where"] == "rows.0.pulse"

@@ -1,7 +1,6 @@
 """`gauge serve`: real requests to a real server, hostile ones included, while its model is replaced."""
 
 import base64
-import http.client
 import io
 import json
 import shutil
@@ -10,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +23,15 @@ from gauge.tabular.experts.network import NetworkExpert
 from gauge.tabular.fitted import Fitted
 from gauge.training import checkpoint
 
-pytest.importorskip("fastapi")
-uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+pytest.importorskip("httptools")
 
-from gauge.deploy import serve  # noqa: E402 - after the packages that it needs
-from gauge.deploy.serve import Limits, Store, create_app  # noqa: E402
+from serving import Client, serving
+
+from gauge.deploy import serve
+from gauge.deploy.connections import GRACE_SECONDS
+from gauge.deploy.serve import Limits, Store
 
 LIMITS = Limits(body=200_000, rows=20, cells=500, pixels=10_000, all_pixels=15_000, seconds=20.0)
 ROW = {"age": 52, "site": "arm", "notes": "itches a lot"}
@@ -41,43 +44,6 @@ def fitted(tmp_path_factory) -> tuple[Path, GaugeClassifier]:
     model = GaugeClassifier(epochs=1, strategy="mask", random_state=0, verbose=False, image_folder=folder / "photos")
     model.fit(table, "diagnosis").save(folder / "model")
     return folder, model
-
-
-class Client:
-    """Requests to one server; every answer as its status and JSON."""
-
-    def __init__(self, port: int):
-        self.port = port
-
-    def __call__(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, object]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        kind = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
-        try:
-            connection.request(method, path, content, kind)
-            response = connection.getresponse()
-            text = response.read()
-        finally:
-            connection.close()
-        return response.status, json.loads(text) if "json" in response.getheader("content-type", "") else text.decode()
-
-    def predict(self, *rows: object) -> tuple[int, object]:
-        return self("POST", "/predict", {"rows": rows})
-
-
-@contextmanager
-def serving(path: Path, **options: object) -> Iterator[Client]:
-    server = uvicorn.Server(uvicorn.Config(create_app(path, **options), port=0, log_level="warning", ws="none"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        yield Client(server.servers[0].sockets[0].getsockname()[1])
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -364,6 +330,135 @@ def test_a_client_that_leaves_is_no_error_of_the_server(fitted, caplog):
         assert 'status="500"' not in metrics
         assert client.predict(ROW)[0] == 200
     assert "Traceback" not in caplog.text
+
+
+HALF_HEADER = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def whole(row: object, path: str = "/predict") -> bytes:
+    body = json.dumps({"rows": [row]}).encode()
+    return HALF_HEADER.replace(b"/predict", path.encode()) + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+@contextmanager
+def connected(client: Client, count: int, sent: bytes, address: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
+    """Connections from an address over which something was sent."""
+    with ExitStack() as stack:
+        sockets = []
+        for _ in range(count):
+            end = ("127.0.0.1", client.port)
+            sockets.append(stack.enter_context(socket.create_connection(end, timeout=60, source_address=(address, 0))))
+            sockets[-1].sendall(sent)
+        yield sockets
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What the server sends until it closes the connection."""
+    received = b""
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65_536):
+            received += part
+    return received
+
+
+def refused_connections(client: Client, reason: str) -> float:
+    lines = client("GET", "/metrics")[1].splitlines()
+    counts = [
+        line.split()[-1] for line in lines if line.startswith("gauge_refused_connections_total") and reason in line
+    ]
+    return sum(map(float, counts))
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (HALF_HEADER, "header time-out"),
+        (HALF_HEADER + b"Content-Length: 100\r\n\r\n{", "body time-out"),
+        (b"\r\n", "header"),
+    ],
+)
+def test_600_half_sent_requests_keep_nobody_out_and_end_with_their_time(fitted, sent, reason):
+    limits = Limits(header_seconds=3.0, body_seconds=3.0)
+    with serving(fitted[0] / "model", limits=limits) as client, connected(client, 600, sent) as sockets:
+        assert client("GET", "/health")[0] == 200
+        assert client.predict(ROW)[0] == 200
+        assert all(everything(each).startswith(b"HTTP/1.1 408 Request Timeout\r\n") for each in sockets)
+        assert refused_connections(client, reason) == 600
+
+
+def test_600_clients_at_once_are_all_answered(fitted):
+    with serving(fitted[0] / "model") as client, connected(client, 600, whole(ROW)) as sockets:
+        assert all(each.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n") for each in sockets)
+
+
+def test_a_client_with_too_many_connections_loses_those_that_wait_and_others_lose_none(fitted):
+    with serving(fitted[0] / "model", limits=Limits(client_connections=5)) as client:
+        with connected(client, 1, HALF_HEADER) as (other,), connected(client, 5, HALF_HEADER, "127.0.0.2") as sockets:
+            time.sleep(2 * GRACE_SECONDS)
+            with connected(client, 2, whole(ROW), "127.0.0.2") as more:
+                assert all(each.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n") for each in more)
+            assert all(everything(each).startswith(b"HTTP/1.1 503 Service Unavailable\r\n") for each in sockets[:2])
+            for each in (other, sockets[-1]):
+                each.sendall(whole(ROW).removeprefix(HALF_HEADER))
+                assert each.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert refused_connections(client, "too many connections") == 2
+
+
+@pytest.mark.parametrize("limits", [Limits(client_connections=3), Limits(connections=3)])
+def test_a_connection_is_refused_while_all_others_are_being_answered(fitted, monkeypatch, limits):
+    release = threading.Event()
+    predict = Fitted.predict_with_observed
+    monkeypatch.setattr(Fitted, "predict_with_observed", lambda *given: (release.wait(), predict(*given))[1])
+    with serving(fitted[0] / "model", limits=limits) as client:
+        with connected(client, 3, whole(ROW)) as busy:
+            try:
+                with connected(client, 1, whole(ROW)) as (late,):
+                    assert b"there are too many connections; close some, and try again" in everything(late)
+            finally:
+                release.set()
+            assert all(each.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n") for each in busy)
+            time.sleep(2 * GRACE_SECONDS)
+        assert refused_connections(client, "too many connections") == 1
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET /health HTTP/1.1\r\nEndless: ",
+        b"GET /",
+        HALF_HEADER + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nEndless: ",
+        HALF_HEADER + b"Transfer-Encoding: chunked\r\n\r\n1;",
+    ],
+)
+def test_headers_without_end_are_not_read(client, start):
+    before = refused_connections(client, "headers too large")
+    with connected(client, 1, start) as (connection,), suppress(OSError):  # the server closes the connection
+        for _ in range(1000):
+            connection.sendall(b"x" * 0x10000)
+        pytest.fail("the server has read 65 MB")
+    assert refused_connections(client, "headers too large") == before + 1
+
+
+def test_a_client_that_does_not_read_its_answers_is_dropped(fitted):
+    with serving(fitted[0] / "model", limits=Limits(idle_seconds=0.5)) as client:
+        many = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 20_000
+        with connected(client, 1, b"") as (connection,):
+            connection.settimeout(5)
+            with suppress(OSError):
+                connection.sendall(many)
+            while not refused_connections(client, "answer not read"):
+                time.sleep(0.05)
+        assert client.predict(ROW)[0] == 200
+
+
+def test_requests_sent_at_once_over_one_connection_are_answered_in_turn_until_it_is_idle(fitted):
+    rows = [ROW | {"site": f"planet {number}"} for number in range(5)]
+    with serving(fitted[0] / "model", limits=Limits(idle_seconds=0.5)) as client:
+        with connected(client, 1, b"".join(map(whole, rows))) as (connection,):
+            received = everything(connection)
+        assert [received.count(f"planet {number}".encode()) for number in range(5)] == [1] * 5
+        assert received.count(b"HTTP/1.1 200 OK") == 5
+        assert refused_connections(client, "") == 0
 
 
 def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):

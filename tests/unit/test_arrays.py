@@ -51,7 +51,8 @@ def test_a_request_reads_numbers_and_dates_as_the_training_table_writes_them():
     columns = Schema.from_frame(TABLE).columns
     reader = RequestReader(columns, Limits())
     request = {"rows": [{"price": "1.200,50 €", "seen": "2021-12-24"}, {"price": 1200.5, "seen": "24.12.2021"}]}
-    values, flags = encode_rows(columns, reader.read(json.dumps(request).encode()))["table"]
+    frame = pd.DataFrame(reader.read(json.dumps(request).encode()), columns=list(reader.names), dtype=object)
+    values, flags = encode_rows(columns, frame)["table"]
     np.testing.assert_array_equal(values[0], values[1])
     assert flags[:, :2].all()
     with pytest.raises(RefusedError) as refused:

@@ -12,14 +12,17 @@ def export(
     model: Model,
     to: Annotated[str, typer.Option(help="onnx, or pt2 for torch.export.load.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL with the format's ending.")] = None,
+    experts: Annotated[
+        list[str] | None, typer.Option(help="An expert to export; may be repeated. Default: all of the classifier.")
+    ] = None,
     plugin: Plugins = None,
 ) -> None:
-    """Write the prediction as one graph, with scores and gates; `gauge predict FILE.onnx TABLE` needs no torch."""
+    """Write the whole classifier as one graph, with scores and gates; `gauge predict FILE.onnx TABLE` needs no torch."""
     from gauge.deploy.export import export as write
     from gauge.tabular.estimator import GaugeClassifier
 
     path = model.with_name(f"{model.name}.{to}") if out is None else out
-    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to))
+    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to, experts=experts))
 
 
 def serve(
@@ -31,6 +34,10 @@ def serve(
     max_cells: Annotated[int, typer.Option(min=1, help="Most values of a request, in all its rows.")] = 100_000,
     max_batch: Annotated[int, typer.Option(min=1, help="Most rows that are predicted together.")] = 1024,
     time_limit: Annotated[str, typer.Option(help="Longest time for an answer, e.g. 30s.")] = "30s",
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="Most open connections; one address has half of them.")
+    ] = 2000,
+    ui: Annotated[bool, typer.Option("--ui", help="Serve a page for people at /, with a form for one row.")] = False,
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
@@ -44,8 +51,16 @@ def serve(
     except ImportError as error:
         raise ValueError(f"serving needs {error.name}; install it with: pip install 'gauge-ml[serve]'") from error
 
-    limits = Limits(body=max_body * 2**20, rows=max_rows, cells=max_cells, seconds=seconds(time_limit), batch=max_batch)
-    run(model, host=host, port=port, limits=limits, device=device)
+    limits = Limits(
+        body=max_body * 2**20,
+        rows=max_rows,
+        cells=max_cells,
+        seconds=seconds(time_limit),
+        connections=max_connections,
+        client_connections=-(-max_connections // 2),
+        batch=max_batch,
+    )
+    run(model, host=host, port=port, limits=limits, device=device, ui=ui)
 
 
 def add_to(app: typer.Typer) -> None:

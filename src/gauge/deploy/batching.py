@@ -4,19 +4,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, TypeVar
 
-import pandas as pd
-
-Predict = Callable[[pd.DataFrame], Sequence[Any]]  # an answer for each row
+Predict = Callable[[Sequence[Any]], Sequence[Any]]  # an answer for each row
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Waiting:
     predict: Predict
-    frame: pd.DataFrame
+    rows: Sequence[Any]
     answer: "asyncio.Future[Sequence[Any]]"
 
 
@@ -29,9 +27,9 @@ class Batcher:
         self.queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self.thread = ThreadPoolExecutor(1, "predict")
 
-    async def predict(self, predict: Predict, frame: pd.DataFrame) -> Sequence[Any]:
+    async def predict(self, predict: Predict, rows: Sequence[Any]) -> Sequence[Any]:
         """The answers for the rows."""
-        waiting = Waiting(predict, frame, asyncio.get_running_loop().create_future())
+        waiting = Waiting(predict, rows, asyncio.get_running_loop().create_future())
         self.queue.put_nowait(waiting)
         return await waiting.answer
 
@@ -39,8 +37,10 @@ class Batcher:
         """Answer requests until cancelled."""
         while True:
             group = [await self.queue.get()]
-            while not self.queue.empty() and sum(len(each.frame) for each in group) < self.rows:
+            count = len(group[0].rows)
+            while not self.queue.empty() and count < self.rows:
                 group.append(self.queue.get_nowait())
+                count += len(group[-1].rows)
             for predict in dict.fromkeys(each.predict for each in group):
                 same = [each for each in group if each.predict == predict and not each.answer.done()]
                 await self._answer(predict, same)
@@ -52,12 +52,9 @@ class Batcher:
     async def _answer(self, predict: Predict, group: list[Waiting]) -> None:
         if not group:
             return
-
-        def call() -> Sequence[Any]:
-            return predict(pd.concat([each.frame for each in group], ignore_index=True))
-
+        rows = list(chain.from_iterable(each.rows for each in group))
         try:
-            answers = await self.in_thread(call)
+            answers = await self.in_thread(lambda: predict(rows))
         except Exception as error:
             if len(group) > 1:
                 for each in group:
@@ -66,7 +63,7 @@ class Batcher:
                 group[0].answer.set_exception(error)
             return
         self.on_batch(len(answers))
-        ends = accumulate(len(each.frame) for each in group)
+        ends = accumulate(len(each.rows) for each in group)
         for each, end in zip(group, ends, strict=True):
             if not each.answer.done():
-                each.answer.set_result(answers[end - len(each.frame) : end])
+                each.answer.set_result(answers[end - len(each.rows) : end])

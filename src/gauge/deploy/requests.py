@@ -9,10 +9,9 @@ from itertools import islice
 from typing import Annotated, Any, NoReturn
 
 import numpy as np
-import pandas as pd
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
-from gauge.tabular.table.columns import MISSING, Cell, Column, missing
+from gauge.tabular.table.columns import MISSING, Cell, Column
 
 MAX_LISTED_PROBLEMS = 10  # in an answer
 MAX_SHOWN_CHARACTERS = 100  # of a value in an answer
@@ -21,6 +20,7 @@ MAX_CELL_CHARACTERS = 1000  # of a number or category; other kinds of columns ha
 TOKEN = re.compile(rb'[^",\[{]{0,65536}+([",\[{])?', re.DOTALL)
 TEXT = re.compile(rb'(?:[^"\\]{1,1000}+|\\.){0,1000}+(")?', re.DOTALL)
 
+Cells = list[Any]  # of a row, in the order of the columns
 Note = dict[str, str]
 Problem = dict[str, str]
 
@@ -35,9 +35,31 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server accepts: bytes of a body, rows and cells of a request, pixels of an image and of all images of a
-    request, seconds for an answer, and requests that are in flight. `batch` is the number of rows that are predicted
-    together."""
+    """What the server accepts.
+
+    Attributes
+    ----------
+    body
+        Bytes of a body.
+    rows, cells
+        Those of a request.
+    pixels, all_pixels
+        Those of an image, and of all images of a request.
+    seconds
+        For an answer, once its request is complete.
+    header_seconds, body_seconds
+        For a client to send the headers and the body of a request.
+    idle_seconds
+        Between two requests over one connection, and for a client to read the next part of an answer.
+    connections, client_connections
+        Open at the same time, and from one address.
+    in_flight
+        Complete requests that are not yet answered.
+    received
+        Bytes of all bodies that are received or wait for their answer.
+    batch
+        Rows that are predicted together.
+    """
 
     body: int = 16 * 2**20
     rows: int = 1000
@@ -45,7 +67,13 @@ class Limits:
     pixels: int = 4096 * 4096
     all_pixels: int = 8 * 4096 * 4096
     seconds: float = 30.0
-    in_flight: int = 512
+    header_seconds: float = 10.0
+    body_seconds: float = 30.0
+    idle_seconds: float = 10.0
+    connections: int = 2000
+    client_connections: int = 1000
+    in_flight: int = 1024
+    received: int = 256 * 2**20
     batch: int = 1024
 
 
@@ -76,11 +104,11 @@ class RequestReader:
         rows = Annotated[list[self.row], Field(min_length=1, max_length=limits.rows)]  # type: ignore[name-defined]
         self.model = create_model("Rows", __config__=ConfigDict(extra="forbid"), rows=(rows, ...))
 
-    def read(self, body: bytes) -> pd.DataFrame:
-        """The rows of a body, or `RefusedError` with its first problems. Takes time, so it belongs into a thread."""
+    def read(self, body: bytes) -> list[Cells]:
+        """The rows of a body, or `RefusedError` with its first problems. Large bodies take time: read them in a thread."""
         deadline = time.monotonic() + self.limits.seconds
         self._check_tokens(body)
-        pixels, found, cells = Pixels(self.limits.all_pixels), list[Problem](), list[list[Any]]()
+        pixels, found, cells = Pixels(self.limits.all_pixels), list[Problem](), list[Cells]()
         for number, row in enumerate(self._rows(_parse(body))):
             if time.monotonic() > deadline:
                 raise TimeoutError
@@ -91,7 +119,7 @@ class RequestReader:
                 break
         if found:
             raise RefusedError(422, found[:MAX_LISTED_PROBLEMS])
-        return pd.DataFrame(cells, columns=list(self.names), dtype=object)
+        return cells
 
     def _check_tokens(self, body: bytes) -> None:
         """A body with far more texts and values than the cells of a request is not parsed: a cell has at most three tokens
@@ -111,7 +139,7 @@ class RequestReader:
             self._refuse_cells()
         return rows
 
-    def _values(self, row: Any, pixels: Pixels) -> tuple[list[Any], list[Problem]]:
+    def _values(self, row: Any, pixels: Pixels) -> tuple[Cells, list[Problem]]:
         """The values of a row in the order of the columns, and what is wrong with them."""
         if not isinstance(row, dict):
             return [], [_problem("", "should be an object with the values of a row by column")]
@@ -182,15 +210,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON; send null for a missing value")
 
 
-def notes(columns: Sequence[Column], frame: pd.DataFrame, observed: np.ndarray) -> list[list[Note]]:
+def notes(columns: Sequence[Column], rows: Sequence[Cells], observed: np.ndarray) -> list[list[Note]]:
     """For each row, the values that were given but count as missing: those that are not `observed`, [rows, columns]."""
-    found: list[list[Note]] = [[] for _ in range(len(frame))]
-    for column, flags in zip(columns, observed.T, strict=True):
-        cells = frame[column.name].iloc[np.flatnonzero(~flags)]
-        given = np.flatnonzero(~flags)[~missing(cells).to_numpy(bool)]
-        for row in given.tolist():
-            value, problem = shown(frame[column.name].iloc[row]), f"{column.unread_reason}; counts as missing"
-            found[row].append({"column": column.name, "value": value, "note": problem})
+    found: list[list[Note]] = [[] for _ in rows]
+    for row, index in np.argwhere(~observed).tolist():
+        value, column = rows[row][index], columns[index]
+        if value is not None and not (isinstance(value, str) and value.strip().lower() in MISSING):
+            problem = f"{column.unread_reason}; counts as missing"
+            found[row].append({"column": column.name, "value": shown(value), "note": problem})
     return found
 
 

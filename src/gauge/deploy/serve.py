@@ -1,43 +1,54 @@
 """gauge serve: a classifier behind HTTP, with checked requests, batches of concurrent ones, metrics and reload."""
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import uvicorn
-from fastapi import FastAPI, HTTPException, Query, Request, Response
-from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from pydantic import BaseModel
-from starlette.requests import ClientDisconnect
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 
 from gauge import __version__
 from gauge.deploy.batching import Batcher
+from gauge.deploy.connections import Connections
 from gauge.deploy.exported import load_classifier
-from gauge.deploy.requests import Limits, RefusedError, RequestReader, note_problems, notes
+from gauge.deploy.requests import Cells, Limits, RefusedError, RequestReader, note_problems, notes
+from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
 
 logger = logging.getLogger(__name__)
 
 Answer = dict[str, Sequence[dict[str, Any]]]
-Strict = Annotated[bool, Query(description="Refuse rows with values that would count as missing.")]
 State = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of every file of a model
 
 RELOAD_SECONDS = 2.0
-ANSWERED = ("/predict", "/explain")
-ROUTES = (*(f"POST {path}" for path in ANSWERED), "GET /health", "GET /metrics", "GET /openapi.json")
+SMALL_BODY = 4096  # bytes; reading them takes less than handing them to a thread
+SPARE_FILES = 256  # open ones beside connections
+ROUTES = {
+    "POST /predict": "The class of every row, the probability of each class, and notes",
+    "POST /explain": "Every unit of every row with its score, gate and attention, and notes",
+    "GET /health": "Whether the server answers, and with which model",
+    "GET /metrics": "Counters for Prometheus",
+    "GET /openapi.json": "These routes and the columns of this model",
+}
+SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 CLOSE = {"Connection": "close"}  # the rest of the body is not read
-HEADERS = {413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
+PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
+HEADERS = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
 
 
 @dataclass(frozen=True)
@@ -48,31 +59,39 @@ class Loaded:
     reader: RequestReader
     state: State
 
-    def frame(self, body: bytes) -> pd.DataFrame:
-        """The rows of a request with all columns of training."""
-        return self.reader.read(body).reindex(columns=list(self.classifier.names))
+    @cached_property
+    def page(self) -> tuple[str, str]:
+        """The page for people, and its content security policy."""
+        return form_page(self.classifier)
 
-    def predictions(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
+    def frame(self, rows: Sequence[Cells]) -> pd.DataFrame:
+        """The rows of requests with all columns of training."""
+        names = list(self.classifier.names)
+        cells = np.full((len(rows), len(names)), None, object)
+        cells[:, [names.index(name) for name in self.reader.names]] = rows
+        return pd.DataFrame(cells, columns=names)
+
+    def predictions(self, rows: Sequence[Cells]) -> list[dict[str, Any]]:
         """The class of each row, the probability of every class, and notes on values that count as missing."""
-        probabilities, observed = self.classifier.predict_with_observed(frame)
+        probabilities, observed = self.classifier.predict_with_observed(self.frame(rows))
         names = [str(label) for label in self.classifier.classes.tolist()]
         return [
             {"prediction": decided, "probabilities": dict(zip(names, row, strict=True)), "notes": found}
             for decided, row, found in zip(
                 self.classifier.decide(probabilities).tolist(),
                 probabilities.astype(float).round(6).tolist(),
-                notes(self.classifier.columns, frame, observed),
+                notes(self.classifier.columns, rows, observed),
                 strict=True,
             )
         ]
 
-    def explanations(self, frame: pd.DataFrame) -> list[dict[str, Any]]:
+    def explanations(self, rows: Sequence[Cells]) -> list[dict[str, Any]]:
         """The answers for each row with and without gates, its units, and notes on values that count as missing."""
-        rows = self.classifier.evidence(frame)
-        read = [{unit.column for unit in row.units if unit.state == "observed"} for row in rows]
+        evidence = self.classifier.evidence(self.frame(rows))
+        read = [{unit.column for unit in row.units if unit.state == "observed"} for row in evidence]
         observed = np.array([[column.name in names for column in self.classifier.columns] for names in read])
-        found = notes(self.classifier.columns, frame, observed)
-        return [_evidence(row) | {"notes": each} for row, each in zip(rows, found, strict=True)]
+        found = notes(self.classifier.columns, rows, observed)
+        return [_evidence(row) | {"notes": each} for row, each in zip(evidence, found, strict=True)]
 
 
 @dataclass
@@ -126,7 +145,7 @@ class Store:
 
 
 class Metrics:
-    """Requests by path and status, their seconds, and the rows of each predicted batch."""
+    """Requests by path and status, their seconds, the rows of each predicted batch, and refused connections by reason."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -134,6 +153,11 @@ class Metrics:
         self.seconds = Histogram("gauge_request_seconds", "Seconds of a request", ["path"], registry=self.registry)
         buckets = [2**power for power in range(11)]
         self.rows = Histogram("gauge_batch_rows", "Rows predicted together", buckets=buckets, registry=self.registry)
+        text = "Connections that were refused or closed"
+        self.refused = Counter("gauge_refused_connections", text, ["reason"], registry=self.registry)
+
+    def refuse(self, reason: str) -> None:
+        self.refused.labels(reason).inc()
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
@@ -143,12 +167,13 @@ class Service:
     """What the routes do, without HTTP's words."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
-        self.store, self.limits, self.metrics, self.in_flight = store, limits, Metrics(), 0
+        self.store, self.limits, self.metrics = store, limits, Metrics()
+        self.in_flight = self.received = 0
         self.batcher = Batcher(rows=limits.batch, on_batch=self.metrics.rows.observe)
 
     @contextmanager
     def admit(self) -> Iterator[None]:
-        """Count a request until it is answered, or refuse it before its body is read if there are too many."""
+        """Count a complete request until it is answered, or refuse it if there are too many."""
         if self.in_flight >= self.limits.in_flight:
             raise RefusedError(503, "too many requests are waiting; try again")
         self.in_flight += 1
@@ -157,15 +182,36 @@ class Service:
         finally:
             self.in_flight -= 1
 
+    @asynccontextmanager
+    async def body(self, request: Request) -> AsyncIterator[bytes]:
+        """The body of a request, read no further than the limits; its bytes count as received until it is answered."""
+        content, limit = bytearray(), self.limits.body
+        try:
+            async for part in request.stream():
+                content += part
+                self.received += len(part)
+                if len(content) > limit:
+                    problem = f"the body is larger than {limit} bytes; send fewer rows or smaller images"
+                    raise RefusedError(413, problem)
+                if self.received > self.limits.received:
+                    raise RefusedError(503, "too many large requests are waiting; try again")
+            yield bytes(content)
+        finally:
+            self.received -= len(content)
+
     async def predict(self, body: bytes) -> Answer:
         loaded = self.store.current
-        frame = await asyncio.to_thread(loaded.frame, body)
-        return {"predictions": await self.batcher.predict(loaded.predictions, frame)}
+        return {"predictions": await self.batcher.predict(loaded.predictions, await self._rows(loaded, body))}
 
     async def explain(self, body: bytes) -> Answer:
         loaded = self.store.current
-        frame = await asyncio.to_thread(loaded.frame, body)
-        return {"explanations": await self.batcher.in_thread(lambda: loaded.explanations(frame))}
+        rows = await self._rows(loaded, body)
+        return {"explanations": await self.batcher.in_thread(lambda: loaded.explanations(rows))}
+
+    async def _rows(self, loaded: Loaded, body: bytes) -> list[Cells]:
+        if len(body) <= SMALL_BODY:
+            return loaded.reader.read(body)
+        return await asyncio.to_thread(loaded.reader.read, body)
 
     def health(self) -> dict[str, Any]:
         classes = self.store.current.classifier.classes.tolist()
@@ -179,21 +225,55 @@ class Service:
             await asyncio.to_thread(self.store.refresh)
 
 
+class Api:
+    """The routes of a service, one method each."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def predict(self, request: Request) -> Response:
+        return await _respond(self.service, request, self.service.predict)
+
+    async def explain(self, request: Request) -> Response:
+        return await _respond(self.service, request, self.service.explain)
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse(self.service.health())
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(self.service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    async def description(self, request: Request) -> Response:
+        return JSONResponse(_openapi(self.service.store.path.name, self.service.store.current.reader.model))
+
+    async def page(self, request: Request) -> Response:
+        html, policy = self.service.store.current.page
+        return HTMLResponse(html, headers=PAGE_HEADERS | {"Content-Security-Policy": policy})
+
+    async def unknown(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        self.service.metrics.requests.labels("other", error.status_code).inc()
+        detail = f"there is no such route; the routes are {', '.join(ROUTES)}"
+        return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
+
+
 def create_app(
     path: Path,
     *,
     limits: Limits | None = None,
     device: str | None = None,
     record: bool = True,
+    ui: bool = False,
     reload_seconds: float = RELOAD_SECONDS,
-) -> FastAPI:
+) -> Starlette:
     """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote. On a GPU, predictions
-    are recorded as CUDA graphs; with `record=False` they stay eager."""
+    are recorded as CUDA graphs; with `record=False` they stay eager. With `ui`, there is a page for people at `/`."""
     limits = limits or Limits()
     service = Service(Store(path, limits, device, record), limits)
+    api = Api(service)
 
     @asynccontextmanager
-    async def background(app: FastAPI) -> AsyncIterator[None]:
+    async def background(app: Starlette) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(work) for work in (service.batcher.run(), service.keep_fresh(reload_seconds))]
         yield
         for task in tasks:
@@ -202,60 +282,56 @@ def create_app(
                 await task
         service.batcher.thread.shutdown()
 
-    app = FastAPI(
-        title=f"GAUGE: {path.name}",
-        version=__version__,
-        lifespan=background,
-        docs_url=None,  # its page, and redoc's, would load scripts from other hosts
-        redoc_url=None,
-        redirect_slashes=False,  # to the host that a request names
-    )
-
-    @app.post("/predict", summary="The class of every row and the probability of each class")
-    async def predict(request: Request, strict: Strict = False) -> Response:
-        return await _respond(service, request, service.predict, strict=strict)
-
-    @app.post("/explain", summary="Every unit of every row with its score, gate and attention")
-    async def explain(request: Request, strict: Strict = False) -> Response:
-        return await _respond(service, request, service.explain, strict=strict)
-
-    @app.get("/health", summary="Whether the server answers, and with which model")
-    async def health() -> dict[str, Any]:
-        return service.health()
-
-    @app.get("/metrics", summary="Counters for Prometheus")
-    async def metrics() -> Response:
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-    @app.exception_handler(404)
-    @app.exception_handler(405)
-    async def unknown(request: Request, error: HTTPException) -> Response:
-        service.metrics.requests.labels("other", error.status_code).inc()
-        detail = f"there is no such route; the routes are {', '.join(ROUTES)}"
-        return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
-
-    app.openapi = lambda: _openapi(app, service.store.current.reader.model)  # type: ignore[method-assign]
+    handlers = zip(ROUTES, (api.predict, api.explain, api.health, api.metrics, api.description), strict=True)
+    routes = [Route(name.split()[1], handler, methods=[name.split()[0]]) for name, handler in handlers]
+    if ui:
+        routes.append(Route("/", api.page, methods=["GET"]))
+    app = Starlette(routes=routes, lifespan=background, exception_handlers={404: api.unknown, 405: api.unknown})
+    app.router.redirect_slashes = False  # to the host that a request names
+    app.state.service = service
     return app
 
 
-def run(path: Path, *, host: str, port: int, limits: Limits, device: str | None = None) -> None:
-    """Serve until interrupted."""
-    app = create_app(path, limits=limits, device=device)
-    uvicorn.run(app, host=host, port=port, timeout_keep_alive=10)
+def create_server(
+    path: Path, *, host: str = "127.0.0.1", port: int = 8000, limits: Limits | None = None, **options: Any
+) -> uvicorn.Server:
+    """The application behind HTTP, with time-outs and limits of connections; `options` are those of `create_app`."""
+    limits = limits or Limits()
+    app = create_app(path, limits=limits, **options)
+    connections = Connections(limits, app.state.service.metrics.refuse)
+    # without websockets and a log of every request, which the metrics count
+    config = uvicorn.Config(app, host, port, http=connections.protocol, loop="asyncio", ws="none", access_log=False)
+    return uvicorn.Server(config)
 
 
-async def _respond(
-    service: Service, request: Request, answer: Callable[[bytes], Awaitable[Answer]], *, strict: bool
-) -> Response:
+def run(path: Path, *, limits: Limits, **options: Any) -> None:
+    """Serve until interrupted; `options` are those of `create_server`."""
+    files = _allow_open_files(limits.connections + SPARE_FILES)
+    limits = replace(limits, connections=min(limits.connections, files - SPARE_FILES))
+    with suppress(KeyboardInterrupt):
+        create_server(path, limits=limits, **options).run()
+
+
+def _allow_open_files(count: int) -> int:
+    """How many files this process may have open, a connection being one: `count` if the system lets it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return count
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return count
+    allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed
+
+
+async def _respond(service: Service, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Response:
     """The answer as JSON, or the error with its status."""
     path, started = request.url.path, time.perf_counter()
     try:
-        async with asyncio.timeout(service.limits.seconds):
-            with service.admit():
-                content: dict[str, Any] = await answer(await _body(request, service.limits.body))
+        content: dict[str, Any] = await _answered(service, request, answer)
         status = 200
-        if strict:
-            _refuse_notes(content)
     except RefusedError as error:
         status, content = error.status, {"detail": error.detail}
     except ValueError as error:  # from the classifier, for rows that it cannot read
@@ -274,18 +350,31 @@ async def _respond(
     return JSONResponse(content, status, headers=HEADERS.get(status))
 
 
-async def _body(request: Request, limit: int) -> bytes:
-    """The body, read no further than the limit."""
+async def _answered(service: Service, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Answer:
+    """The answer to a request that is read and admitted."""
+    _check_headers(request)
+    strict = _strict(request)
+    async with service.body(request) as body:
+        with service.admit():
+            async with asyncio.timeout(service.limits.seconds):
+                content = await answer(body)
+    if strict:
+        _refuse_notes(content)
+    return content
+
+
+def _check_headers(request: Request) -> None:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(415, "the content type is not application/json; send JSON")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise RefusedError(415, "compressed bodies are not accepted; send plain JSON")
-    content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > limit:
-            raise RefusedError(413, f"the body is larger than {limit} bytes; send fewer rows or smaller images")
-    return bytes(content)
+
+
+def _strict(request: Request) -> bool:
+    value = request.query_params.get("strict", "false")
+    if value not in SWITCHES:
+        raise RefusedError(422, f"strict is {value[:20]!r}; use one of {', '.join(SWITCHES)}")
+    return SWITCHES[value]
 
 
 def _refuse_notes(content: Answer) -> None:
@@ -297,15 +386,25 @@ def _refuse_notes(content: Answer) -> None:
 def _evidence(row: RowEvidence) -> dict[str, Any]:
     answers = {"prediction": row.after[0], "probability": row.after[1]}
     ungated = {"prediction_ungated": row.before[0], "probability_ungated": row.before[1]}
-    return answers | ungated | {"units": [asdict(unit) for unit in row.units]}
+    columns = {"effects": dict(row.effects), "helpful": dict(row.helpful)}
+    return answers | ungated | columns | {"units": [asdict(unit) for unit in row.units]}
 
 
-def _openapi(app: FastAPI, rows: type[BaseModel]) -> dict[str, Any]:
+def _openapi(model: str, rows: type[BaseModel]) -> dict[str, Any]:
     """The description of the routes, with the columns of the model in use."""
-    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     schema = rows.model_json_schema(ref_template="#/components/schemas/{model}")
-    document.setdefault("components", {}).setdefault("schemas", {}).update(schema.pop("$defs"), Rows=schema)
-    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Rows"}}}
-    for path in ANSWERED:
-        document["paths"][path]["post"]["requestBody"] = {"required": True, "content": content}
-    return json.loads(json.dumps(document))
+    schemas = {**schema.pop("$defs"), "Rows": schema}
+    body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Rows"}}}}
+    switch = {"type": "boolean", "default": False}
+    text = "Refuse rows with values that would count as missing."
+    strict = {"name": "strict", "in": "query", "description": text, "schema": switch}
+    paths: dict[str, Any] = {}
+    for route, summary in ROUTES.items():
+        method, path = route.lower().split()
+        operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "The answer"}}}
+        if method == "post":
+            operation |= {"requestBody": body, "parameters": [strict]}
+            operation["responses"]["422"] = {"description": "The places and the reasons of what cannot be read"}
+        paths[path] = {method: operation}
+    info = {"title": f"GAUGE: {model}", "version": __version__}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

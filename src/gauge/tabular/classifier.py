@@ -42,6 +42,10 @@ class TableClassifier(ABC):
     def evidence(self, X: Any) -> Sequence[RowEvidence]:
         """The evidence of every row."""
 
+    def facts(self) -> dict[str, str]:
+        """How the model was trained, as far as that is known."""
+        return {}
+
     def record(self) -> None:  # noqa: B027 - optional
         """On a GPU, predict with CUDA graphs from now on, which is faster for few rows; elsewhere nothing changes."""
 

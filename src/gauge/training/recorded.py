@@ -11,7 +11,6 @@ from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from gauge.model.nn.streams import forget, side_by_side
 from gauge.types import Batch, Evidence, Prediction, Trainable
@@ -170,6 +169,8 @@ class Recorded:
             return packing.pack(predict(*tensors))
 
         if self.compile:
+            from torch.fx.experimental.proxy_tensor import make_fx  # it imports sympy, which takes a second
+
             packed = torch.compile(make_fx(packed)(*inputs), dynamic=False)
 
         @torch.no_grad()

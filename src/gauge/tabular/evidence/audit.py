@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.metrics import roc_auc_score
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain
@@ -143,6 +142,8 @@ def _separation(values: dict[str, np.ndarray], right: np.ndarray, among: np.ndar
     labels = right[among]
     if not len(labels) or labels.all() or not labels.any():
         return {}
+    from sklearn.metrics import roc_auc_score
+
     return {name: float(roc_auc_score(labels, each[among])) for name, each in values.items()}
 
 

@@ -10,21 +10,23 @@ same distribution, that its category is right or its number within half a standa
 shift from rows held out, too.
 """
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
-import lightgbm
 import numpy as np
 import torch
 from scipy.special import expit, logit
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from gauge.tabular.experts._forest import Forest
 from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+
+if TYPE_CHECKING:
+    import lightgbm
 
 BINS, BINS_OF_SMALL_TABLE = 24, 8  # of a number, with equally many rows each
 MAX_ROWS_OF_SMALL_TABLE = 200
@@ -107,15 +109,20 @@ class Conditional:
     models of the mean, which are averaged, then one of the logarithm of the scale, and the `quantiles` of (value - mean) /
     scale."""
 
-    trees: Sequence[lightgbm.Booster]
+    forests: Sequence[Forest]
     quantiles: np.ndarray | None
+
+    @cached_property
+    def boosters(self) -> "list[lightgbm.Booster]":
+        """Made when they are first needed: predictions need none."""
+        return [forest.booster() for forest in self.forests]
 
     def probabilities(self, given: np.ndarray, bins: Bins) -> np.ndarray:
         """Of every bin: [rows, bins]."""
         if self.quantiles is None:
-            return np.asarray(self.trees[0].predict(given))
+            return _predict(self.boosters[0], given)
         assert bins.edges is not None
-        *means, scale = (np.asarray(each.predict(given)) for each in self.trees)
+        *means, scale = (_predict(each, given) for each in self.boosters)
         errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
         below = np.interp(errors, self.quantiles, LEVELS)
         return np.diff(below, prepend=0.0, append=1.0)
@@ -225,23 +232,26 @@ class CellTrust:
 
     def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors: dict[str, Tensor] = {}
+        forests: list[list[dict[str, Any]]] = []
         for index, (bins, given) in enumerate(zip(self.bins, self.given, strict=True)):
             parts = {"points": bins.points, "prior": bins.prior, "edges": bins.edges}
-            for number, trees in enumerate(given.trees if given else ()):
-                parts[f"trees.{number}"] = np.frombuffer(
-                    zlib.compress(trees.model_to_string().encode()), np.uint8
-                ).copy()
             parts["quantiles"] = given.quantiles if given else None
             tensors |= {f"{index}.{name}": torch.from_numpy(each) for name, each in parts.items() if each is not None}
-        return tensors, {"observed": self.observed_line, "imputed": self.imputed_line}
+            forests.append([])
+            for number, forest in enumerate(given.forests if given else ()):
+                tensors |= forest.tensors(f"{index}.trees.{number}.")
+                forests[-1].append(forest.metadata())
+        return tensors, {"observed": self.observed_line, "imputed": self.imputed_line, "trees": forests}
 
     @classmethod
     def load(cls, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], schema: Schema) -> Self:
         arrays, bins, given = {name: each.numpy() for name, each in tensors.items()}, [], []
         for index in range(len(schema.table)):
             bins.append(Bins(arrays.get(f"{index}.edges"), arrays[f"{index}.points"], arrays[f"{index}.prior"]))
-            texts = [arrays[name] for number in range(3) if (name := f"{index}.trees.{number}") in arrays]
-            trees = [lightgbm.Booster(model_str=zlib.decompress(bytes(text)).decode()) for text in texts]
+            trees = [
+                Forest.load(f"{index}.trees.{number}.", tensors, forest)
+                for number, forest in enumerate(metadata["trees"][index])
+            ]
             given.append(Conditional(trees, arrays.get(f"{index}.quantiles")) if trees else None)
         return cls(schema.table, bins, given, tuple(metadata["observed"]), tuple(metadata["imputed"]))
 
@@ -261,6 +271,8 @@ def _line(values: np.ndarray, right: np.ndarray, otherwise: tuple[float, float])
     """Slope and constant of the logistic regression of what is right; never a falling one."""
     if right.all() or not right.any():
         return otherwise
+    from sklearn.linear_model import LogisticRegression
+
     fitted = LogisticRegression().fit(values[:, None], right)
     return max(float(fitted.coef_[0, 0]), 0.0), float(fitted.intercept_[0])
 
@@ -268,6 +280,10 @@ def _line(values: np.ndarray, right: np.ndarray, otherwise: tuple[float, float])
 def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     """The rows with some of their cells missing, up to `HIDDEN` of them."""
     return np.where(draw.random(cells.shape) < draw.uniform(0, HIDDEN, (len(cells), 1)), np.nan, cells)
+
+
+def _predict(trees: "lightgbm.Booster", given: np.ndarray) -> np.ndarray:
+    return np.asarray(trees.predict(given, num_threads=torch.get_num_threads()))
 
 
 def _shares(numbers: np.ndarray, count: int) -> np.ndarray:
@@ -299,7 +315,7 @@ def _fit_column(
     if len(own.prior) <= MAX_BINS_OF_ONE_MODEL:
         options = {"objective": "multiclass", "num_class": len(own.prior)}
         trees = learner.fit((given, own(target)), (new, own(unseen)), **options)
-        fitted = Conditional([trees], None)
+        fitted = Conditional([Forest.from_booster(trees)], None)
     else:
         fitted = learner.number(given, target, known[0] % (len(train) // 2) % 2 == 0)
     learned = (1 - PRIOR_WEIGHT) * fitted.probabilities(new, own) + PRIOR_WEIGHT * own.prior
@@ -317,8 +333,10 @@ class _Learner:
 
     def fit(
         self, learned: tuple[np.ndarray, np.ndarray], unseen: tuple[np.ndarray, np.ndarray] | None, **options: Any
-    ) -> lightgbm.Booster:
+    ) -> "lightgbm.Booster":
         """As many trees as help on unseen rows, or a few if there are none."""
+        import lightgbm
+
         made = {"verbosity": -1, "feature_pre_filter": False}
         data = lightgbm.Dataset(*learned, categorical_feature=self.categorical, params=made)
         if unseen is None:
@@ -333,8 +351,8 @@ class _Learner:
         errors, means = np.empty(len(target)), []
         for half in (first, ~first):
             mean = self.fit((given[half], target[half]), (given[~half], target[~half]), objective="l2")
-            errors[~half] = target[~half] - np.asarray(mean.predict(given[~half]))
+            errors[~half] = target[~half] - _predict(mean, given[~half])
             means.append(mean)
         scale = self.fit((given, np.log(np.abs(errors) + LEAST_ERROR)), None, objective="l2", num_leaves=4)
-        quantiles = np.quantile(errors / np.exp(np.asarray(scale.predict(given))), LEVELS)
-        return Conditional([*means, scale], quantiles)
+        quantiles = np.quantile(errors / np.exp(_predict(scale, given)), LEVELS)
+        return Conditional([Forest.from_booster(each) for each in (*means, scale)], quantiles)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import spearmanr
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain
@@ -300,4 +299,6 @@ def _agreement(units: Sequence[Unit]) -> float | None:
     pairs = [(unit.score, abs(unit.used)) for unit in units if unit.score is not None and unit.used is not None]
     if len(pairs) < 3 or any(len(set(values)) == 1 for values in zip(*pairs, strict=True)):
         return None
+    from scipy.stats import spearmanr
+
     return float(spearmanr(*zip(*pairs, strict=True)).statistic)

@@ -9,10 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import issparse
-from sklearn.utils import check_array, compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from gauge.choices import pick
 from gauge.tabular.table.columns import FINE_COLUMNS
@@ -44,6 +40,8 @@ def as_pandas(rows: Any) -> pd.DataFrame:
             f"the column names have {frame.columns.nlevels} levels, e.g. {frame.columns[0]!r}; give one level, for example "
             "table.set_axis(table.columns.map('_'.join), axis=1)"
         )
+    if frame.columns.is_unique and all(isinstance(name, str) for name in frame.columns):
+        return frame
     names = pd.Index(map(str, frame.columns))
     if names.has_duplicates:
         raise ValueError(f"the table has column {names[names.duplicated()][0]!r} twice; rename or drop one of them")
@@ -56,7 +54,7 @@ def check_array_like(rows: Any) -> None:
     if (
         rows is None
         or isinstance(first, Mapping)
-        or (isinstance(rows, pd.Series | Mapping | str) and not issparse(rows))
+        or (isinstance(rows, pd.Series | Mapping | str) and not hasattr(rows, "tocsr"))
     ):
         given, cure = f"a {type(rows).__name__}", "pd.DataFrame([row])"
         if first is not None:
@@ -70,6 +68,8 @@ def from_array(rows: Any) -> pd.DataFrame:
     logger.warning("the rows are an array without names; columns are read by position, as in training")
     if isinstance(rows, list) or getattr(rows, "dtype", np.dtype(float)).kind in "OUST":
         return pd.DataFrame(rows, dtype=object)
+    from sklearn.utils import check_array
+
     return pd.DataFrame(check_array(rows, dtype="numeric", ensure_all_finite="allow-nan"))
 
 
@@ -106,7 +106,7 @@ def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
         frame = as_pandas(rows) if is_frame(rows) else pd.DataFrame()
         y = frame[pick({name: name for name in frame.columns}, y, "column with the labels")]
     y = as_labels(y)
-    labels = y if isinstance(y, pd.Series) else pd.Series(y if isinstance(y, list | tuple) else column_or_1d(y))
+    labels = _as_column(y)
     check_count(labels, count)
     return labels
 
@@ -126,9 +126,7 @@ def check_kept(keep: Iterable[str], result: Collection[str]) -> None:
 
 def drop_unlabelled(frame: pd.DataFrame, y: Any, weights: np.ndarray) -> tuple[pd.DataFrame, Any, np.ndarray]:
     """The rows that have a label, the labels and their weights."""
-    column = (
-        y if isinstance(y, pd.Series) else pd.Series(y if isinstance(y, list | tuple) else column_or_1d(y, warn=True))
-    )
+    column = _as_column(y, warn=True)
     known = has_label(column)
     if known.all():
         return frame, y, weights
@@ -173,6 +171,8 @@ def class_positions(classes: np.ndarray, labels: pd.Series) -> np.ndarray:
 
 def check_weights(weights: Any, rows: int) -> np.ndarray:
     """A weight for each row, 1 unless given."""
+    from sklearn.utils import check_array
+
     if weights is None or isinstance(weights, Real):
         weights = np.full(rows, 1.0 if weights is None else weights)
     weights = check_array(weights, dtype=float, ensure_2d=False, ensure_non_negative=True, input_name="sample_weight")
@@ -189,6 +189,8 @@ def scale_weights(weights: np.ndarray) -> np.ndarray:
 
 def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[float]:
     """What each class counts in a decision; `labels` are class numbers."""
+    from sklearn.utils import compute_class_weight
+
     rows = classes[labels] if isinstance(given, str) else classes  # only "balanced" looks at them
     weights = compute_class_weight(given, classes=classes, y=rows)
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
@@ -204,6 +206,9 @@ def class_weights(given: Any, classes: np.ndarray, labels: np.ndarray) -> list[f
 def class_numbers(y: Any, rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order, and the number of the class of every label. These are the labels of all rows, or the different
     labels of so many `rows`."""
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import column_or_1d
+
     if isinstance(y, list | tuple):
         check_types(y)  # as an array they would all be texts
     labels = pd.Series(column_or_1d(as_labels(y), warn=True))
@@ -267,6 +272,15 @@ def check_types(labels: Sequence[Any] | np.ndarray) -> None:
     for name, label in kinds.items():
         if name not in LABEL_TYPES:
             raise ValueError(f"labels are texts, numbers or truth values, but {label!r} is {name}; make them texts")
+
+
+def _as_column(y: Any, *, warn: bool = False) -> pd.Series:
+    """Labels as a column; an array is checked as scikit-learn checks it."""
+    if isinstance(y, pd.Series | list | tuple):
+        return y if isinstance(y, pd.Series) else pd.Series(y)
+    from sklearn.utils.validation import column_or_1d
+
+    return pd.Series(column_or_1d(y, warn=warn))
 
 
 def _type_name(label: Any) -> str:

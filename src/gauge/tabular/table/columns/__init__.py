@@ -9,7 +9,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
@@ -18,6 +18,7 @@ import pandas as pd
 from pydantic import Field
 
 from gauge.choices import pick
+from gauge.data.graph import Graph
 from gauge.registry import COLUMNS
 from gauge.tabular.table.numbers import plain
 
@@ -59,6 +60,17 @@ class Part(NamedTuple):
 
     name: str
     value: str
+
+
+class Question(NamedTuple):
+    """How a form asks people for a value: as a "number", "date", "choice", "text" or "image", with a hint. Almost all values
+    of training were between `low` and `high`, if those are given."""
+
+    form: Any
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+    low: str = ""
+    high: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,8 +174,12 @@ class Column(ABC):
         most `max_pixels`, and the context of the validation counts those of all images of the request."""
         return Annotated[str, Field(max_length=MAX_CHARACTERS)] | None
 
+    def question(self) -> Question:
+        """How a form asks for a value."""
+        return Question("text")
+
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, **vars(self)}
+        return {"kind": self.kind} | {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> "Column":
@@ -227,6 +243,12 @@ class Content(Column):
         """Encoded rows as vectors, whose principal components trees and the linear expert read: [rows, features]."""
         return values.float().flatten(1).numpy()
 
+    def export_vectors(self, graph: Graph, values: str) -> str:
+        """The `vectors` of encoded rows in an ONNX graph, in double precision."""
+        if type(self).vectors is not Content.vectors:
+            raise ValueError(f"column {self.name!r} cannot be exported: kind {self.kind!r} has no export_vectors")
+        return graph.cast(graph.node("Flatten", values), np.float64)
+
     def unread(self, column: pd.Series) -> str:
         """What the network does not read of the cells, a sentence."""
         return ""
@@ -253,14 +275,22 @@ class Content(Column):
 
 def missing(column: pd.Series) -> pd.Series:
     """True where a cell is NaN, None, NaT, blank, or a word such as "NA", "?" and "unknown"."""
+    return pd.Series(missing_cells(column), column.index, name=column.name)
+
+
+def missing_cells(column: pd.Series) -> np.ndarray:
+    """`missing` as an array."""
+    absent = pd.isna(column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array)
     if column.dtype.kind in "biufMm":
-        return column.isna()
-    if isinstance(column.dtype, pd.StringDtype):  # each different text is looked at once
-        codes, texts = pd.factorize(column)
-        flags = [*(text.strip().lower() in MISSING for text in texts), True]
-        return pd.Series(np.array(flags)[codes], column.index, name=column.name)
-    words = column.map(lambda value: isinstance(value, str) and value.strip().lower() in MISSING)
-    return column.isna() | words.astype(bool)
+        return np.asarray(absent)
+    cells = column.tolist()
+    words = np.fromiter((isinstance(cell, str) and is_missing_word(cell) for cell in cells), bool, len(cells))
+    return np.asarray(absent) | words
+
+
+def is_missing_word(text: str) -> bool:
+    """Whether a text is blank or one of the words for a missing value."""
+    return text.strip().lower() in MISSING
 
 
 def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None) -> None:

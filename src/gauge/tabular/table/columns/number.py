@@ -2,7 +2,10 @@
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -17,12 +20,14 @@ from gauge.tabular.table.columns import (
     Cell,
     Guess,
     ImageFiles,
+    Question,
     ReadOptions,
     has_category_type,
     missing,
+    missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.numbers import Writing, are_codes, are_whole, is_named
+from gauge.tabular.table.numbers import COMMON_YEARS, ISO_DATE, Writing, are_codes, are_whole, is_named, plain_cells
 
 __all__ = ["Number"]
 
@@ -81,15 +86,24 @@ class Number(Cell):
             problems.append(f"{len(wrong)} of {len(values)} values cannot be read, e.g. {example}; {outcome}")
         return absent, problems
 
+    @staticmethod
+    def clean(column: pd.Series) -> pd.Series:
+        return plain_cells(column)
+
+    @cached_property
+    def quantiles(self) -> tuple[np.ndarray, np.ndarray]:
+        """`values` and `ranks` as arrays."""
+        return np.array(self.values, np.float64), np.array(self.ranks, np.float64)
+
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
-        ranks = np.interp(self._read(column, training), self.values, self.ranks)
+        ranks = np.interp(self._read(column, training), *self.quantiles)
         return ndtri(ranks.clip(CLIP_QUANTILE, 1 - CLIP_QUANTILE))
 
     def decode(self, value: float) -> str:
         number = float(np.interp(ndtr(value), self.ranks, self.values))
         return str(np.datetime64(math.floor(number), "D")) if self.date else f"{number:.4g}"
 
-    @property
+    @cached_property
     def writing(self) -> Writing:
         return Writing(self.decimal, self.unit, self.date_format if self.date else "", self.guessed)
 
@@ -103,6 +117,18 @@ class Number(Cell):
         written = BeforeValidator(lambda value: self._requested_number(value) if isinstance(value, str) else value)
         return Annotated[float | None, Field(strict=True, allow_inf_nan=False), written]
 
+    def question(self) -> Question:
+        lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
+        unit = f" {self.unit}" if self.unit else ""
+        return Question("date" if self.date else "number", f"Mostly {low} to {high}{unit}.", low=lowest, high=highest)
+
+    def _quantile(self, level: float) -> str:
+        """A quantile of the training column: an ISO date, or a number of three digits without an exponent."""
+        if self.date:
+            return self.decode(float(ndtri(level)))
+        number = np.interp(level, self.ranks, self.values)
+        return np.format_float_positional(number, precision=3, unique=False, fractional=False, trim="-")
+
     def _requested_number(self, text: str) -> float:
         """The number in a text that is written as those of the training table."""
         if self.decimal == "." and not self.unit and PLAIN.fullmatch(text):
@@ -114,20 +140,30 @@ class Number(Cell):
 
     def _requested_date(self, text: str) -> str:
         """The text, if it is written as the dates of the training table, or an ISO date."""
+        if (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
+            with suppress(ValueError):
+                date.fromisoformat(text)
+                return text  # far faster than a column of one cell
         if np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
             raise ValueError("is not a date; write it as 2026-01-31")
         return text
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
-        rows = np.flatnonzero(~missing(column))
-        values, numbers = column.iloc[rows], np.full(len(column), np.nan)
+        if not self.date and isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+            numbers = column.to_numpy(np.float64)
+            if not np.isinf(numbers).any():
+                return numbers
+        rows = np.flatnonzero(~missing_cells(column))
+        values, numbers = column if len(rows) == len(column) else column.iloc[rows], np.full(len(column), np.nan)
         numbers[rows] = self.writing.read(values)
         unreadable = rows[np.isnan(numbers[rows])]
         if len(unreadable):
             this, other = ("date", "number") if self.date else ("number", "date")
             first = f"{str(column.iloc[unreadable[0]])!r}"
-            given = Writing.from_values(values) if len(unreadable) == len(rows) else None
+            given = None
+            if len(unreadable) == len(rows):
+                given = Writing.from_values(column.infer_objects().iloc[rows])
             if given and bool(given.date) != self.date:
                 raise ValueError(
                     f"column {column.name!r}, row {values.index[0]}: {first} is a {other}, but the column held "

@@ -1,0 +1,140 @@
+"""LeafTables: the raw scores of a forest by looking up, for every column, which leaves its value leaves possible.
+
+The thresholds of all trees cut a column into intervals. For each interval and tree a table holds one bit for each leaf that
+the splits on this column do not rule out; the conjunction over all columns leaves one bit, that of the leaf which a row
+reaches. A few operations on whole rows of such tables take the place of a walk through every tree.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from gauge.tabular.experts._forest import Forest
+
+MAX_LEAVES = 16  # of a tree: bits of a mask
+MAX_COLUMNS = 32  # that trees read; with more of them walking through the trees is faster
+MAX_BYTES = 2**26  # of all tables
+ROWS_AT_ONCE = 128  # whose masks stay in the cache
+ZERO = 1e-35  # numbers within it of 0 are 0 to LightGBM
+DE_BRUIJN = np.uint16(0x09AF)  # times a power of two, its upper four bits are different for each of the 16
+MASK = np.uint16
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """A column that trees read: the upper ends of its intervals, and which leaves of each tree each of them leaves possible,
+    that above all ends next, and last a missing value: [intervals, trees]."""
+
+    column: int
+    ends: np.ndarray
+    possible: np.ndarray
+
+    def leaves(self, cells: np.ndarray) -> np.ndarray:
+        """Which leaves are possible for every row."""
+        values = cells[:, self.column]
+        return self.possible[np.where(np.isnan(values), len(self.ends) + 1, np.searchsorted(self.ends, values))]
+
+
+@dataclass(frozen=True, eq=False)
+class LeafTables:
+    """The tables of all columns, and the values of the leaves of tree t from 16 · t on, in the order of `_position`."""
+
+    outputs: int
+    columns: tuple[Intervals, ...]
+    values: np.ndarray
+
+    @classmethod
+    def from_forest(cls, forest: Forest) -> Self | None:
+        """None for a forest with so many leaves or columns that LightGBM is faster."""
+        read, trees = np.unique(forest.feature), len(forest.leaves)
+        if forest.leaves.max() > MAX_LEAVES or len(read) > MAX_COLUMNS:
+            return None
+        kept_left, kept_right = _kept_leaves(forest)
+        tree = np.repeat(np.arange(trees), forest.leaves - 1)
+        sets = np.split(forest.categories, np.cumsum(forest.set_size)[:-1])
+        every = ((1 << forest.leaves.astype(np.int64)) - 1).astype(MASK)[:, None]
+        columns, size = [], 0
+        for column in read:
+            splits = np.flatnonzero(forest.feature == column)
+            ends = _ends(forest, splits, sets)
+            size += (len(ends) + 2) * trees * MASK().itemsize
+            if size > MAX_BYTES:
+                return None
+            left = _goes_left(forest, splits, sets, np.array([*ends, np.inf, np.nan]))
+            masks = np.where(left, kept_left[splits, None], kept_right[splits, None])
+            possible = np.repeat(every, len(ends) + 2, 1)
+            own, first = np.unique(tree[splits], return_index=True)
+            possible[own] &= np.bitwise_and.reduceat(masks, first)
+            columns.append(Intervals(int(column), ends, np.ascontiguousarray(possible.T)))
+        values = np.zeros((trees, MAX_LEAVES))
+        leaf = _within(forest.leaves)
+        values[np.repeat(np.arange(trees), forest.leaves), _position(_bit(leaf))] = forest.value
+        return cls(forest.outputs, tuple(columns), values.reshape(-1))
+
+    def scores(self, cells: np.ndarray) -> np.ndarray:
+        """The raw scores of rows: [rows, outputs]."""
+        parts = [self._scores(cells[start : start + ROWS_AT_ONCE]) for start in range(0, len(cells), ROWS_AT_ONCE)]
+        return np.concatenate([np.zeros((0, self.outputs)), *parts])
+
+    def _scores(self, cells: np.ndarray) -> np.ndarray:
+        if not self.columns:  # no tree has a split
+            possible = np.ones((len(cells), len(self.values) // MAX_LEAVES), MASK)
+        for number, column in enumerate(self.columns):
+            possible = possible & column.leaves(cells) if number else column.leaves(cells)
+        index = _position(possible).astype(np.int32)
+        index += np.arange(0, len(self.values), MAX_LEAVES, dtype=np.int32)
+        return self.values[index].reshape(len(cells), -1, self.outputs).sum(1)
+
+
+def _bit(leaf: np.ndarray) -> np.ndarray:
+    return MASK(1) << leaf.astype(MASK)
+
+
+def _position(bit: np.ndarray) -> np.ndarray:
+    """A number below 16 that is another for each of the 16 bits; cheaper than the number of the bit."""
+    return (bit * DE_BRUIJN) >> MASK(12)
+
+
+def _within(counts: np.ndarray) -> np.ndarray:
+    """0 .. count - 1 for every count, one after the other."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def _kept_leaves(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+    """The leaves of its tree that each split leaves possible, for rows that go left and for those that go right."""
+    splits = forest.leaves - 1
+    own, first = _within(splits), np.repeat(np.cumsum(splits) - splits, splits)
+    below = [np.where(child < 0, _bit(~child), MASK(0)) for child in (forest.left, forest.right)]
+    for number in range(own.max(initial=-1), -1, -1):  # the children of a split come after it
+        rows = np.flatnonzero(own == number)
+        for side, child in zip(below, (forest.left, forest.right), strict=True):
+            inner = rows[child[rows] >= 0]
+            children = first[inner] + child[inner]
+            side[inner] = below[0][children] | below[1][children]
+    return ~below[1], ~below[0]
+
+
+def _ends(forest: Forest, splits: np.ndarray, sets: list[np.ndarray]) -> np.ndarray:
+    """Numbers such that all values from one to the next, which included, go the same way at each of the splits."""
+    ends = [forest.threshold[splits[forest.set_size[splits] == 0]]]
+    if (forest.missing[splits] == 1).any():
+        ends.append(np.array([np.nextafter(-ZERO, -1), ZERO]))
+    for split in splits[forest.set_size[splits] > 0]:
+        codes = sets[split].astype(np.float64)
+        ends += [np.nextafter(codes + 1, 0), np.where(codes > 0, np.nextafter(codes, -1), -1.0)]
+    return np.unique(np.concatenate(ends))
+
+
+def _goes_left(forest: Forest, splits: np.ndarray, sets: list[np.ndarray], values: np.ndarray) -> np.ndarray:
+    """Whether values go left at each of the splits, as `Forest` says: [splits, values]."""
+    nothing = np.isnan(values)
+    numbers = np.where(nothing, 0.0, values)
+    left = numbers <= forest.threshold[splits, None]
+    missing, default = forest.missing[splits, None], forest.default_left[splits, None]
+    left = np.where(((missing == 2) & nothing) | ((missing == 1) & (np.abs(numbers) <= ZERO)), default, left)
+    codes = np.trunc(np.where(nothing | (values <= -1), -1, values))
+    for row, split in enumerate(splits):
+        if forest.set_size[split]:
+            left[row] = np.isin(codes, sets[split])
+    return left
