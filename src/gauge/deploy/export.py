@@ -198,7 +198,7 @@ def _left_out(fitted: Fitted, whole: Fitted) -> dict[str, str]:
     if len(scores) and len(fitted.experts) == 1:
         alone = scores[fitted.experts[0]]
         cost = f" (log loss {alone:.3f} instead of {scores['combined']:.3f} on rows held out)"
-    reason = f"only {' and '.join(fitted.experts)} was asked for, and the file answers without the others{cost}"
+    reason = f"the file answers as {' and '.join(fitted.experts)} alone{cost}"
     weights = expert_weights(whole.leaderboard)
     others = [name for name in whole.experts if name not in fitted.experts]
     return {f"expert {name!r} (weight {100 * weights[name]:.0f} %)": reason for name in others}

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.tabular.classifier import TableClassifier, image_files
-from gauge.tabular.table.arrays import by_modality, columns_from_json, contents, encode_rows
+from gauge.tabular.table.arrays import columns_from_json, contents, encode_rows, flag_positions
 from gauge.tabular.table.columns import Column
 
 logger = logging.getLogger(__name__)
@@ -108,8 +108,7 @@ class ExportedClassifier(TableClassifier):
         self.vocabularies = numbered(metadata["vocabularies"])
         self._names: list[str] = metadata["names"]
         self._columns = columns_from_json(metadata["columns"])
-        order = [column.name for columns in by_modality(self.columns).values() for column in columns]
-        self._order = [order.index(column.name) for column in self.columns]
+        self._positions = flag_positions(self.columns)
         self._inputs = {value.name for value in self.session.get_inputs()}
 
     @property
@@ -142,7 +141,7 @@ class ExportedClassifier(TableClassifier):
             )[0]
             for start in range(0, len(frame), BATCH_ROWS)
         ]
-        return np.concatenate([np.zeros((0, len(self.classes))), *parts]), flags[:, self._order]
+        return np.concatenate([np.zeros((0, len(self.classes))), *parts]), flags[:, self._positions]
 
     def _texts(self, frame: pd.DataFrame) -> dict[str, Sequence[str]]:
         """The whole texts of the modalities whose terms are counted."""

@@ -113,9 +113,9 @@ class Conditional:
     def probabilities(self, given: np.ndarray, bins: Bins) -> np.ndarray:
         """Of every bin: [rows, bins]."""
         if self.quantiles is None:
-            return np.asarray(self.trees[0].predict(given))
+            return _predict(self.trees[0], given)
         assert bins.edges is not None
-        *means, scale = (np.asarray(each.predict(given)) for each in self.trees)
+        *means, scale = (_predict(each, given) for each in self.trees)
         errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
         below = np.interp(errors, self.quantiles, LEVELS)
         return np.diff(below, prepend=0.0, append=1.0)
@@ -274,6 +274,10 @@ def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     return np.where(draw.random(cells.shape) < draw.uniform(0, HIDDEN, (len(cells), 1)), np.nan, cells)
 
 
+def _predict(trees: lightgbm.Booster, given: np.ndarray) -> np.ndarray:
+    return np.asarray(trees.predict(given, num_threads=torch.get_num_threads()))
+
+
 def _shares(numbers: np.ndarray, count: int) -> np.ndarray:
     counts = np.bincount(numbers, minlength=count) + 0.5
     return counts / counts.sum()
@@ -337,8 +341,8 @@ class _Learner:
         errors, means = np.empty(len(target)), []
         for half in (first, ~first):
             mean = self.fit((given[half], target[half]), (given[~half], target[~half]), objective="l2")
-            errors[~half] = target[~half] - np.asarray(mean.predict(given[~half]))
+            errors[~half] = target[~half] - _predict(mean, given[~half])
             means.append(mean)
         scale = self.fit((given, np.log(np.abs(errors) + LEAST_ERROR)), None, objective="l2", num_leaves=4)
-        quantiles = np.quantile(errors / np.exp(np.asarray(scale.predict(given))), LEVELS)
+        quantiles = np.quantile(errors / np.exp(_predict(scale, given)), LEVELS)
         return Conditional([*means, scale], quantiles)

@@ -261,7 +261,7 @@ class Forest:
     @classmethod
     def load(cls, prefix: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> Self:
         """From what `tensors` and `metadata` returned; anything else is an error."""
-        arrays = {name: tensors[prefix + name].numpy() for name in DTYPES if prefix + name in tensors}
+        arrays: dict[str, Any] = {name: tensors[prefix + name].numpy() for name in DTYPES if prefix + name in tensors}
         types = {name: type(value) for name, value in metadata.items()}
         if len(arrays) < len(DTYPES) or types != {"objective": str, "outputs": int, "features": int}:
             raise ValueError("the trees are not complete; fit the classifier again")

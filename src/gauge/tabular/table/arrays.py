@@ -42,6 +42,12 @@ def by_modality(columns: Sequence[Column]) -> dict[str, tuple[Column, ...]]:
     return modalities | {modality: (column,) for modality, column in contents(columns).items()}
 
 
+def flag_positions(columns: Sequence[Column]) -> list[int]:
+    """Where the flag of each column is, if the flags of all modalities stand side by side."""
+    order = [column.name for own in by_modality(columns).values() for column in own]
+    return [order.index(column.name) for column in columns]
+
+
 def rows_at_once(columns: Iterable[Column]) -> int:
     """The rows of a part, where a table is read in parts; fewer if it has large images.
 
@@ -78,8 +84,8 @@ def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Seri
         )
     if lacking:
         logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
-    frame = frame.reindex(columns=names)
-    return {column.name: column.clean(frame[column.name]) for column in columns}
+    absent = {name: pd.Series(np.nan, frame.index, name=name) for name in lacking}
+    return {column.name: column.clean(absent.get(column.name, frame.get(column.name))) for column in columns}
 
 
 def columns_from_json(content: Sequence[Mapping[str, Any]], files: Path = Path()) -> tuple[Column, ...]:

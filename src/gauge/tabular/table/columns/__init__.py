@@ -9,7 +9,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
@@ -164,7 +164,7 @@ class Column(ABC):
         return Annotated[str, Field(max_length=MAX_CHARACTERS)] | None
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, **vars(self)}
+        return {"kind": self.kind} | {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> "Column":
@@ -260,14 +260,22 @@ class Content(Column):
 
 def missing(column: pd.Series) -> pd.Series:
     """True where a cell is NaN, None, NaT, blank, or a word such as "NA", "?" and "unknown"."""
+    return pd.Series(missing_cells(column), column.index, name=column.name)
+
+
+def missing_cells(column: pd.Series) -> np.ndarray:
+    """`missing` as an array."""
+    absent = pd.isna(column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array)
     if column.dtype.kind in "biufMm":
-        return column.isna()
-    if isinstance(column.dtype, pd.StringDtype):  # each different text is looked at once
-        codes, texts = pd.factorize(column)
-        flags = [*(text.strip().lower() in MISSING for text in texts), True]
-        return pd.Series(np.array(flags)[codes], column.index, name=column.name)
-    words = column.map(lambda value: isinstance(value, str) and value.strip().lower() in MISSING)
-    return column.isna() | words.astype(bool)
+        return np.asarray(absent)
+    cells = column.tolist()
+    words = np.fromiter((isinstance(cell, str) and is_missing_word(cell) for cell in cells), bool, len(cells))
+    return np.asarray(absent) | words
+
+
+def is_missing_word(text: str) -> bool:
+    """Whether a text is blank or one of the words for a missing value."""
+    return text.strip().lower() in MISSING
 
 
 def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None) -> None:

@@ -28,7 +28,7 @@ from gauge.tabular.table.columns import (
     Part,
     ReadOptions,
     has_category_type,
-    missing,
+    missing_cells,
     report_unreadable,
 )
 from gauge.tabular.table.numbers import paths_or_bytes
@@ -124,8 +124,9 @@ class Image(Content):
         available: dict[int, Path | bytes] = {}
         outside: list[int] = []
         without_file: list[int] = []
-        for row in np.flatnonzero(~missing(column)).tolist():
-            cell = column.iloc[row]
+        cells = column.tolist()
+        for row in np.flatnonzero(~missing_cells(column)).tolist():
+            cell = cells[row]
             source = cell if isinstance(cell, bytes) else files.path(str(cell))
             if source is None:
                 outside.append(row)
