@@ -239,7 +239,7 @@ def _apart(ensemble: Ensemble, session: Any, graph_rows: GraphRows, rows: Rows) 
     """The largest difference of the probabilities of a written graph from those of the experts."""
     encoded = rows.encoded
     arrays = {name: (values.numpy(), encoded.observed[name].numpy()) for name, values in encoded.inputs.items()}
-    texts = {modality: rows.texts[rows.schema.contents[modality].name] for modality in graph_rows.vocabularies}
+    texts = {modality: rows.texts[rows.schema.contents[modality].name].tolist() for modality in graph_rows.vocabularies}
     feed = graph_inputs(arrays, texts, numbered(graph_rows.vocabularies))
     feed = {name: values for name, values in feed.items() if name in graph_rows.graph.inputs}
     return float(np.abs(session.run(["probabilities"], feed)[0] - ensemble.predict(rows)).max())

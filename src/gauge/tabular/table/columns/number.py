@@ -98,9 +98,9 @@ class Number(Cell):
         return ndtri(ranks.clip(CLIP_QUANTILE, 1 - CLIP_QUANTILE))
 
     def number(self, value: Any) -> float:
-        if value is None or value != value:
+        if value is None:
             return math.nan
-        if type(value) not in (float, int) or self.date or not abs(value) <= MAX_PLAIN:
+        if type(value) not in (float, int) or self.date or not abs(value) <= MAX_PLAIN:  # NaN is not
             return super().number(value)
         rank = float(np.interp(value, *self.quantiles))
         return float(ndtri(min(max(rank, CLIP_QUANTILE), 1 - CLIP_QUANTILE)))
