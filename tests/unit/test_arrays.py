@@ -72,7 +72,7 @@ def test_a_request_reads_numbers_and_dates_as_the_training_table_writes_them():
         {"price": "cheap", "seen": "soon", "code": "999", "notes": "?"},
         {"price": 10**400, "seen": pd.Timestamp("2021-12-24"), "code": "012.0", "notes": "it itches"},
         {"price": np.float32(7.25), "seen": pd.NaT, "code": pd.NA, "notes": np.nan},
-        {"price": pd.NA, "seen": 5.0, "code": np.nan, "notes": "a"},
+        {"price": pd.NA, "seen": "", "code": np.nan, "notes": "a"},
         {"price": True, "seen": "?", "code": True, "notes": pd.NA},
     ],
 )

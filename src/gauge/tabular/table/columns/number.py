@@ -98,9 +98,9 @@ class Number(Cell):
         return ndtri(ranks.clip(CLIP_QUANTILE, 1 - CLIP_QUANTILE))
 
     def number(self, value: Any) -> float:
-        if value is None:
+        if value is None or (type(value) is float and math.isnan(value)):
             return math.nan
-        if type(value) not in (float, int) or self.date or not abs(value) <= MAX_PLAIN:  # NaN is not
+        if type(value) not in (float, int) or self.date or not abs(value) <= MAX_PLAIN:
             return super().number(value)
         rank = float(np.interp(value, *self.quantiles))
         return float(ndtri(min(max(rank, CLIP_QUANTILE), 1 - CLIP_QUANTILE)))
