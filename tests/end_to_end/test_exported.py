@@ -1,6 +1,8 @@
 """An exported classifier: one ONNX file that answers like the classifier, also where there is no torch."""
 
+import asyncio
 import io
+import json
 import re
 import subprocess
 import sys
@@ -68,10 +70,40 @@ def test_the_predict_command_needs_no_torch_for_an_exported_model(made, tmp_path
     assert answers["prediction"].tolist() == model.predict(table).tolist()
 
 
+def test_a_served_file_answers_as_the_served_folder(made):
+    pytest.importorskip("fastapi")
+    from gauge.deploy.requests import Limits
+    from gauge.deploy.serve import Service, Store
+
+    folder, table, _, _ = made
+    rows = table.drop(columns="ward").iloc[:6].astype(object)
+    rows.loc[1, "site"] = "ear"
+    sent = [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows.to_dict("records")]
+    for part in (sent, sent[:1]):
+        body = json.dumps({"rows": part}).encode()
+        one, other = (
+            asyncio.run(Service(Store(folder / name, Limits()), Limits()).predict(body))["predictions"]
+            for name in ("model", "model.onnx")
+        )
+        for own, exported in zip(one, other, strict=True):
+            assert (own["prediction"], own["notes"]) == (exported["prediction"], exported["notes"])
+            assert own["probabilities"] == pytest.approx(exported["probabilities"], abs=1e-5)
+
+
+def test_one_row_is_predicted_as_a_table_of_one_row(made):
+    folder, table, _, _ = made
+    exported = ExportedClassifier(folder / "model.onnx")
+    for row in table.drop(columns="ward").iloc[:5].to_dict("records"):
+        expected = exported.predict_proba(pd.DataFrame([row]))[0]
+        np.testing.assert_array_equal(exported.predict_row(row), expected)
+    short = {"age": 50.0, "site": "arm", "ward": 2, "sex": "f"}  # without a column, and with one that is not known
+    np.testing.assert_array_equal(exported.predict_row(short), exported.predict_proba(pd.DataFrame([short]))[0])
+
+
 def test_a_file_without_all_experts_says_so_where_it_is_written_and_where_it_is_read(made, tmp_path, capsys):
     folder, table, model, _ = made
     with unchecked():
-        export(folder / "model", out=tmp_path / "model.onnx", experts=["trees", "linear"])
+        export(folder / "model", out=tmp_path / "model.onnx", experts="trees,linear")
     *_, last = capsys.readouterr().out.splitlines()
     part = r"expert 'network' \(weight \d+ %\)"
     differs = "and differs from its trees and linear by at most"
@@ -90,7 +122,7 @@ def test_a_file_without_all_experts_says_so_where_it_is_written_and_where_it_is_
 def test_the_network_alone_is_reported_as_the_network(made, tmp_path, capsys):
     folder, table, model, _ = made
     with unchecked():
-        export(folder / "model", out=tmp_path / "model.onnx", experts=["network"])
+        export(folder / "model", out=tmp_path / "model.onnx", experts="network")
     *_, last = capsys.readouterr().out.splitlines()
     assert re.search(r"leaves out expert 'trees' .*, and differs from its network by at most", last)
     expected = model.ensemble_.alone("network").predict(model.fitted_.read(table)[1])

@@ -10,7 +10,7 @@ import pytest
 from helpers import BLOCK_TORCH, ONE_THREAD
 
 from gauge.deploy.requests import Limits, RefusedError, RequestReader
-from gauge.tabular.table.arrays import columns_from_json, encode_rows
+from gauge.tabular.table.arrays import columns_from_json, encode_row, encode_rows
 from gauge.tabular.table.schema import Schema
 
 TABLE = pd.DataFrame(
@@ -61,3 +61,27 @@ def test_a_request_reads_numbers_and_dates_as_the_training_table_writes_them():
     assert (price["where"], seen["where"]) == ("rows.0.price", "rows.1.seen")
     assert "is not a valid number; send a number, or text as it was written in training" in price["problem"]
     assert "is not a date; write it as 2026-01-31" in seen["problem"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"price": 7.25, "seen": None, "code": "n/a", "notes": None},
+        {"price": np.nan, "seen": "2021-12-24", "code": " 012 ", "notes": ""},
+        {"price": 12, "seen": "31.12.2025", "code": 12, "notes": 3.5},
+        {"price": "cheap", "seen": "soon", "code": "999", "notes": "?"},
+        {"price": 10**400, "seen": pd.Timestamp("2021-12-24"), "code": "012.0", "notes": "it itches"},
+        {"price": np.float32(7.25), "seen": pd.NaT, "code": pd.NA, "notes": np.nan},
+        {"price": pd.NA, "seen": "", "code": np.nan, "notes": "a"},
+        {"price": True, "seen": "?", "code": True, "notes": pd.NA},
+    ],
+)
+def test_one_row_is_read_as_a_table_of_one_row(changed):
+    columns = Schema.from_frame(TABLE).columns
+    row = TABLE.iloc[0].to_dict() | changed
+    expected = encode_rows(columns, pd.DataFrame([row], dtype=object))
+    for name, pair in encode_row(columns, row).items():
+        for own, other in zip(pair, expected[name], strict=True):
+            assert own.dtype == other.dtype
+            np.testing.assert_array_equal(own, other)

@@ -198,7 +198,7 @@ def _left_out(fitted: Fitted, whole: Fitted) -> dict[str, str]:
     if len(scores) and len(fitted.experts) == 1:
         alone = scores[fitted.experts[0]]
         cost = f" (log loss {alone:.3f} instead of {scores['combined']:.3f} on rows held out)"
-    reason = f"only {' and '.join(fitted.experts)} was asked for, and the file answers without the others{cost}"
+    reason = f"the file answers as {' and '.join(fitted.experts)} alone{cost}"
     weights = expert_weights(whole.leaderboard)
     others = [name for name in whole.experts if name not in fitted.experts]
     return {f"expert {name!r} (weight {100 * weights[name]:.0f} %)": reason for name in others}
@@ -239,7 +239,7 @@ def _apart(ensemble: Ensemble, session: Any, graph_rows: GraphRows, rows: Rows) 
     """The largest difference of the probabilities of a written graph from those of the experts."""
     encoded = rows.encoded
     arrays = {name: (values.numpy(), encoded.observed[name].numpy()) for name, values in encoded.inputs.items()}
-    texts = {modality: rows.texts[rows.schema.contents[modality].name] for modality in graph_rows.vocabularies}
+    texts = {modality: rows.texts[rows.schema.contents[modality].name].tolist() for modality in graph_rows.vocabularies}
     feed = graph_inputs(arrays, texts, numbered(graph_rows.vocabularies))
     feed = {name: values for name, values in feed.items() if name in graph_rows.graph.inputs}
     return float(np.abs(session.run(["probabilities"], feed)[0] - ensemble.predict(rows)).max())

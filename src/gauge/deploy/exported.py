@@ -17,7 +17,14 @@ import numpy as np
 import pandas as pd
 
 from gauge.tabular.classifier import TableClassifier, image_files
-from gauge.tabular.table.arrays import by_modality, columns_from_json, contents, encode_rows
+from gauge.tabular.table.arrays import (
+    column_of,
+    columns_from_json,
+    contents,
+    encode_row,
+    encode_rows,
+    flag_positions,
+)
 from gauge.tabular.table.columns import Column
 
 logger = logging.getLogger(__name__)
@@ -108,8 +115,10 @@ class ExportedClassifier(TableClassifier):
         self.vocabularies = numbered(metadata["vocabularies"])
         self._names: list[str] = metadata["names"]
         self._columns = columns_from_json(metadata["columns"])
-        order = [column.name for columns in by_modality(self.columns).values() for column in columns]
-        self._order = [order.index(column.name) for column in self.columns]
+        self._positions = flag_positions(self.columns)
+        self._counted = {name: contents(self.columns)[name] for name in self.vocabularies}
+        self._required = {column.name for column in self.columns}
+        self._known = {*self._required, *self._names, self.target}
         self._inputs = {value.name for value in self.session.get_inputs()}
 
     @property
@@ -128,31 +137,53 @@ class ExportedClassifier(TableClassifier):
     def evidence(self, X: Any) -> NoReturn:
         raise NotImplementedError("an exported model explains nothing; serve the folder that `gauge fit` wrote")
 
+    def predict_row(self, row: Mapping[str, Any]) -> np.ndarray:
+        """The probabilities of one row, given as values by column; those of a DataFrame of one row take longer."""
+        if not self._plain(row):
+            return self.predict_proba(pd.DataFrame([row], dtype=object))[0]
+        return self._predict_row(row)[0][0]
+
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         frame = self.frame(X)
-        encoded = encode_rows(self.columns, frame, self.files)
+        if len(frame) == 1 and all(kind.kind == "O" for kind in frame.dtypes):
+            row = dict(zip(frame.columns, frame.to_numpy()[0], strict=True))
+            if self._plain(row):
+                return self._predict_row(row)
+        texts = {
+            modality: column.texts(
+                frame[column.name] if column.name in frame else column_of(column, [None] * len(frame))
+            )
+            for modality, column in self._counted.items()
+        }
+        return self._answers(encode_rows(self.columns, frame, self.files), texts)
+
+    def _plain(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row has all columns, and none that the model does not know."""
+        return self._required <= row.keys() <= self._known
+
+    def _predict_row(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+        texts = {
+            modality: column.texts(column_of(column, [row[column.name]])) for modality, column in self._counted.items()
+        }
+        return self._answers(encode_row(self.columns, row, self.files), texts)
+
+    def _answers(
+        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Any]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The probabilities of encoded rows, and which columns they have."""
         flags = np.concatenate([each if each.ndim == 2 else each[:, None] for _, each in encoded.values()], 1)
-        if empty := int((~flags.any(1)).sum()):
+        empty = int((~flags.any(1)).sum())
+        if empty:
             logger.warning("%d rows have no values and get the class prior", empty)
-        feed = graph_inputs(encoded, self._texts(frame), self.vocabularies)
+        feed = graph_inputs(encoded, texts, self.vocabularies)
         feed = {name: values for name, values in feed.items() if name in self._inputs}
         parts = [
             self.session.run(
                 ["probabilities"], {name: values[start : start + BATCH_ROWS] for name, values in feed.items()}
             )[0]
-            for start in range(0, len(frame), BATCH_ROWS)
+            for start in range(0, len(flags), BATCH_ROWS)
         ]
-        return np.concatenate([np.zeros((0, len(self.classes))), *parts]), flags[:, self._order]
-
-    def _texts(self, frame: pd.DataFrame) -> dict[str, Sequence[str]]:
-        """The whole texts of the modalities whose terms are counted."""
-        texts: dict[str, Sequence[str]] = {}
-        columns = contents(self.columns)
-        for modality in self.vocabularies:
-            nothing = pd.Series(index=frame.index, dtype=object)
-            cells = columns[modality].texts(frame.get(columns[modality].name, nothing))
-            texts[modality] = [""] * len(frame) if cells is None else cells.tolist()
-        return texts
+        return np.concatenate([np.zeros((0, len(self.classes))), *parts]), flags[:, self._positions]
 
 
 def numbered(vocabularies: Mapping[str, Sequence[str]]) -> Vocabularies:

@@ -161,7 +161,7 @@ class _Sizes:
             if node.op_type == "Concat" and all(name in self.known and self.known[name].ndim for name in node.input):
                 self.known[output] = np.concatenate([self.known[name] for name in node.input])
                 yield self.make_node("Identity", [self._constant(self.known[output])], [output])
-            elif node.op_type == "Expand" and self._has_shape(first, node.input[1]):
+            elif node.op_type in ("Expand", "Reshape") and self._has_shape(first, node.input[1]):
                 yield self.make_node("Identity", [first], [output])  # it has that shape already
             else:
                 yield from self._with_computed(node)

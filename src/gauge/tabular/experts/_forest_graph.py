@@ -26,7 +26,8 @@ class Node(NamedTuple):
 
 
 def export_forest(forest: Forest, graph: Graph, cells: str) -> str:
-    """The raw scores for cells in double precision, as float: [rows, outputs]."""
+    """The raw scores for cells in double precision, as float: [rows, outputs]. Only numbers that are not 0 but within 1e-35
+    of it may be decided otherwise: LightGBM reads them as 0."""
     if (forest.missing[forest.set_size == 0] == ZERO).any():
         raise ValueError("trees that read zero as missing cannot be exported; fit them without zero_as_missing")
     nodes = list(_nodes(forest))

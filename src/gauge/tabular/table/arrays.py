@@ -73,6 +73,25 @@ def encode_rows(
     return encoded
 
 
+def encode_row(
+    columns: Sequence[Column], row: Mapping[str, Any], files: ImageFiles = ANYWHERE
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """What `encode_rows` gives for a table of this one row, which takes far longer: pandas is slow for single values."""
+    encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    if table := cells(columns):
+        numbers = np.array([[cell.number(row[cell.name]) for cell in table]])
+        flags = ~np.isnan(numbers)
+        encoded["table"] = np.where(flags, numbers, 0.0).astype(np.float32), flags
+    for modality, column in contents(columns).items():
+        encoded[modality] = column.encode(column.clean(column_of(column, [row[column.name]])), files)
+    return encoded
+
+
+def column_of(column: Column, values: Sequence[Any]) -> pd.Series:
+    """Values as the cells of a column."""
+    return pd.Series(values, dtype=object, name=column.name)
+
+
 def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Series]:
     names = [column.name for column in columns]
     lacking = [name for name in names if name not in frame]

@@ -94,6 +94,12 @@ class Category(Cell):
             )
         return codes
 
+    def number(self, value: Any) -> float:
+        if value is None:
+            return np.nan
+        code = self.codes.get(_word(value)) if isinstance(value, str) else None
+        return super().number(value) if code is None else code
+
     def rare(self, column: pd.Series) -> np.ndarray:
         if len(self.words) < MAX_CATEGORIES:  # all were kept
             return super().rare(column)

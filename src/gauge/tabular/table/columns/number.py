@@ -32,6 +32,7 @@ from gauge.tabular.table.numbers import COMMON_YEARS, ISO_DATE, Writing, are_cod
 __all__ = ["Number"]
 
 NUM_QUANTILES = 65  # that describe a column
+MAX_PLAIN = 1e300  # of a number that is read without pandas
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
 PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
@@ -98,6 +99,14 @@ class Number(Cell):
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
         ranks = np.interp(self._read(column, training), *self.quantiles)
         return ndtri(ranks.clip(CLIP_QUANTILE, 1 - CLIP_QUANTILE))
+
+    def number(self, value: Any) -> float:
+        if value is None or (type(value) is float and math.isnan(value)):
+            return math.nan
+        if type(value) not in (float, int) or self.date or not abs(value) <= MAX_PLAIN:
+            return super().number(value)
+        rank = float(np.interp(value, *self.quantiles))
+        return float(ndtri(min(max(rank, CLIP_QUANTILE), 1 - CLIP_QUANTILE)))
 
     def decode(self, value: float) -> str:
         number = float(np.interp(ndtr(value), self.ranks, self.values))
