@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import AsJson, Device, OutsideImages, Plugins, Protocols, TrainedModel
+from gauge.cli.options import AsJson, Device, OutsideImages, Plugins, Protocols, TrainedModel, check_paths
 from gauge.cli.output import print_missing, progress
 
 if TYPE_CHECKING:
@@ -62,9 +62,10 @@ def _loaded(model: Path, table: Path | None, device: str | None, outside_images:
         raise ValueError(
             f"{model} is a classifier of `gauge fit`; add the table to {command} it on: {command} MODEL TABLE"
         )
+    check_paths(model, table)
     from gauge.tabular.classifier import image_files
     from gauge.tabular.fitted import Fitted
-    from gauge.tabular.table.files import table_folder
+    from gauge.tabular.table.paths import table_folder
 
     return Fitted.load(model, device=device, files=image_files(table_folder(table), outside=outside_images))
 

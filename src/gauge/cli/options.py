@@ -46,6 +46,18 @@ OutsideImages = Annotated[
 ]
 
 
+def check_paths(model: Path | None, table: Path) -> None:
+    """Report a table or a model that does not exist before anything heavy is imported."""
+    from gauge.tabular.table.paths import table_files
+
+    table_files(table)
+    if model is not None and not model.exists():
+        kind = "file" if model.suffix == ".onnx" else "folder"
+        raise ValueError(
+            f"there is no {kind} {model}; give a folder that `gauge fit` wrote, or a file of `gauge export`"
+        )
+
+
 def seconds(text: str) -> float:
     """The duration in 90s, 8m or 1h30m."""
     parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from gauge.choices import pick
-from gauge.cli.options import TABLES, Device, Model, OutsideImages, Plugins, TimeLimit, named, seconds
+from gauge.cli.options import TABLES, Device, Model, OutsideImages, Plugins, TimeLimit, check_paths, named, seconds
 
 KIND = "ward=category"
 OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanced", "random_state": "seed"}
@@ -40,11 +40,13 @@ def inspect(
     outside_images: OutsideImages = False,
 ) -> None:
     """The kind of every column, what is missing, what is missing together, and problems."""
+    check_paths(None, table)
+    from gauge.data.files import write_bytes
     from gauge.reports.figures import draw_missingness
     from gauge.tabular.table.columns import ImageFiles
-    from gauge.tabular.table.files import read_table_file, table_folder
+    from gauge.tabular.table.files import read_table_file
     from gauge.tabular.table.inspection import inspect_table
-    from gauge.training.checkpoint import write_bytes
+    from gauge.tabular.table.paths import table_folder
 
     kinds, files = named("--column", column, KIND), ImageFiles(table_folder(table), outside_images)
     if out is not None and out.suffix not in (".png", ".svg"):
@@ -92,10 +94,12 @@ def fit(
 
     It can be interrupted at any time: the same command continues.
     """
+    check_paths(None, table)
     _check_new(out, force=force)
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.table.files import read_table_file, table_files, table_folder
+    from gauge.tabular.table.files import read_table_file
     from gauge.tabular.table.inputs import bin_labels
+    from gauge.tabular.table.paths import table_files, table_folder
     from gauge.training.distributed import barrier, is_main
     from gauge.training.tensorboard import tensorboard_log
 
@@ -158,13 +162,14 @@ def predict(
     device: Device = None,
 ) -> None:
     """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
+    check_paths(model, table)
     if ray:
         _predict_on_ray(model, table, out, workers, keep=keep or (), outside_images=outside_images, device=device)
         return
     from gauge.data.files import write_bytes
     from gauge.deploy.exported import load_classifier
     from gauge.deploy.scoring import FORMATS, Count, answers_file, predict_table
-    from gauge.tabular.table.files import table_files, table_folder
+    from gauge.tabular.table.paths import table_files, table_folder
 
     if out is not None and out.suffix not in FORMATS:
         raise ValueError(f"{out} should end in {' or '.join(FORMATS)}, the formats of predictions")
@@ -191,7 +196,7 @@ def predict(
 
 def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:
     from gauge.deploy.cluster import Predictor, predict_on_ray
-    from gauge.tabular.table.files import table_folder
+    from gauge.tabular.table.paths import table_folder
 
     if out is None or out.suffix:
         raise ValueError(f"--ray writes parts into a folder, not to {out or 'the terminal'}; give --out FOLDER")
@@ -223,10 +228,12 @@ def explain(
     first_last = re.fullmatch(r"(\d+):(\d+)", rows)
     if not first_last:
         raise ValueError(f"--rows {rows!r} is not FIRST:LAST; write for example 0:20")
+    check_paths(model, table)
     from gauge.data.files import write_text
     from gauge.tabular.classifier import image_files
     from gauge.tabular.fitted import Fitted
-    from gauge.tabular.table.files import read_table_file, table_folder
+    from gauge.tabular.table.files import read_table_file
+    from gauge.tabular.table.paths import table_folder
 
     files = image_files(table_folder(table), outside=outside_images)
     classifier = Fitted.load(model, device=device, files=files)

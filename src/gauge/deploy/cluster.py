@@ -15,7 +15,7 @@ from gauge.deploy.scoring import predict_rows
 from gauge.registry import load_plugin, plugin_files
 from gauge.tabular.classifier import TableClassifier
 from gauge.tabular.table.arrays import rows_at_once
-from gauge.tabular.table.files import table_files
+from gauge.tabular.table.paths import table_files
 
 ROWS_OF_A_PART = 100_000  # of the answers, at least
 
