@@ -27,6 +27,7 @@ from gauge.tabular.experts._architecture import SIZES
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.fitted import Fitted, Forwarded, local_folder
 from gauge.tabular.options import check_options
+from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
 from gauge.tabular.table.inspection import leak_problems
@@ -405,7 +406,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def load(cls, folder: str | Path, *, device: str | None = None, image_folder: str | Path | None = None) -> Self:
         """The classifier that `save` wrote to a folder, ready to predict."""
         fitted = Fitted.load(Path(folder), device=device)
-        model = cls(**fitted.options).set_params(device=device, image_folder=image_folder, verbose=False)
+        with usable(Path(folder)):
+            model = cls(**fitted.options).set_params(device=device, image_folder=image_folder, verbose=False)
         model.fitted_, model.n_features_in_ = fitted, len(fitted.names)
         if fitted.named:
             model.feature_names_in_ = np.array(fitted.names, dtype=object)
