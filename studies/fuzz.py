@@ -1,12 +1,13 @@
 """Hostile tables, files, images and saved models, drawn at random: each is answered rightly or refused in one line.
 
-python studies/fuzz.py [--inputs 5000] [--mutations 1000] [--forgeries 500] [--seed 0] [--out studies/results]
+python studies/fuzz.py [--inputs 5000] [--mutations 1000] [--seed 0] [--out studies/results]
+python studies/fuzz.py --forgeries 400 [--seed 0] [--out studies/results]
 
 A refusal is a ValueError of one line that this package raises; those of other libraries are unclear. A traceback is any
 other error. A silent prior is an answer equal to the class prior without a warning. A silent load is a changed model that
-loads without an error. A forgery is a change whose checksums were renewed: it is refused, or it is another model that answers
-with finite probabilities. Forgeries run in processes of their own, with limits of memory and time, that note when a program
-is started or a connection opened.
+loads without an error. A forgery is a change whose checksums were renewed: it is refused, or it is another model that
+answers with finite probabilities. Forgeries run in processes of their own, with limits of memory and time, that note when a
+program is started or a connection opened.
 """
 
 import argparse
@@ -528,6 +529,27 @@ def forgeries(folder: Path, count: int, seed: int) -> tuple[Counter[str], list[s
     return counts, examples
 
 
+def record_forgeries(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        counts, examples = forgeries(Path(folder), options.forgeries, options.seed)
+    print(*examples, sep="\n\n")
+    bad = {
+        name: sum(count for outcome, count in counts.items() if outcome.startswith(starts))
+        for name, starts in {
+            "tracebacks": "traceback",
+            "NaN": "NaN",
+            "unclear_errors": "unclear",
+            "dead_processes": "dead",
+            "hangs": "hang",
+            "code_run": "code run",
+        }.items()
+    }
+    content = origin(options) | {"seed": options.seed, "forgeries": options.forgeries, **bad, "outcomes": dict(counts)}
+    write_record(options.out / "forgeries.json", content)
+    print(json.dumps(content, indent=2))
+
+
 def run(options: argparse.Namespace) -> Iterator[Fuzz]:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -539,10 +561,6 @@ def run(options: argparse.Namespace) -> Iterator[Fuzz]:
         fuzz.cases("files", 5 * share, fuzz.file)
         fuzz.cases("images", options.inputs - 17 * share, fuzz.image)
         fuzz.cases("mutations", options.mutations, fuzz.mutation)
-        if options.forgeries:
-            (Path(folder) / "of forgeries").mkdir()
-            counts, examples = forgeries(Path(folder) / "of forgeries", options.forgeries, options.seed)
-            fuzz.counts["forgeries"], fuzz.examples = counts, examples + fuzz.examples
         yield fuzz
 
 
@@ -552,13 +570,16 @@ def main() -> None:
     parser.add_argument("--mutations", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--forgeries", type=int, default=500)
+    parser.add_argument("--forgeries", type=int, help="only these, and so many of them")
     parser.add_argument("--forged", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.forged:
         warnings.simplefilter("ignore")
         folder, first, last = options.forged
         forged_in_process(Path(folder), int(first), int(last), options.seed)
+        return
+    if options.forgeries:
+        record_forgeries(options)
         return
     started = time.process_time()
     for fuzz in run(options):
@@ -574,8 +595,6 @@ def main() -> None:
                 "silently different": 0,
                 "silent loads": 0,
                 "unclear errors": 0,
-                "dead processes": 0,
-                "code run": 0,
             }
         )
         names = {
@@ -584,8 +603,7 @@ def main() -> None:
             "silent prior": "silent priors",
             "silent load": "silent loads",
         }
-        names |= {"unclear": "unclear errors", "silently": "silently different", "code run": "code run"}
-        names |= {"dead process": "dead processes", "hang": "dead processes"}
+        names |= {"unclear": "unclear errors", "silently": "silently different"}
         for counts in fuzz.counts.values():
             for outcome, count in counts.items():
                 for start, name in names.items():
@@ -594,7 +612,6 @@ def main() -> None:
             "seed": options.seed,
             "inputs": options.inputs,
             "mutations": options.mutations,
-            "forgeries": options.forgeries,
             **bad,
             "outcomes": {kind: dict(sorted(counts.items())) for kind, counts in fuzz.counts.items()},
             "cpu_seconds": round(time.process_time() - started),
