@@ -1,17 +1,18 @@
-"""The commands that bring a model into production: export and serve. Heavy imports are deferred until they are needed."""
+"""The commands that bring a model into production: export, sign and serve. Heavy imports are deferred until needed."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gauge.cli.options import PRODUCTION, Device, Model, Plugins, seconds
+from gauge.cli.options import PRODUCTION, Device, Model, Plugins, Trusted, seconds
 
 
 def export(
     model: Model,
     to: Annotated[str, typer.Option(help="onnx, or pt2 for torch.export.load.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL with the format's ending.")] = None,
+    trusted: Trusted = None,
     plugin: Plugins = None,
 ) -> None:
     """Write the prediction as one graph, with scores and gates; `gauge predict FILE.onnx TABLE` needs no torch."""
@@ -19,7 +20,7 @@ def export(
     from gauge.tabular.estimator import GaugeClassifier
 
     path = model.with_name(f"{model.name}.{to}") if out is None else out
-    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to))
+    print(write(GaugeClassifier.load(model, device="cpu", trusted=trusted), path, to=to))
 
 
 def serve(
@@ -31,6 +32,7 @@ def serve(
     max_cells: Annotated[int, typer.Option(min=1, help="Most values of a request, in all its rows.")] = 100_000,
     max_batch: Annotated[int, typer.Option(min=1, help="Most rows that are predicted together.")] = 1024,
     time_limit: Annotated[str, typer.Option(help="Longest time for an answer, e.g. 30s.")] = "30s",
+    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
@@ -45,9 +47,26 @@ def serve(
         raise ValueError(f"serving needs {error.name}; install it with: pip install 'gauge-ml[serve]'") from error
 
     limits = Limits(body=max_body * 2**20, rows=max_rows, cells=max_cells, seconds=seconds(time_limit), batch=max_batch)
-    run(model, host=host, port=port, limits=limits, device=device)
+    run(model, host=host, port=port, limits=limits, device=device, trusted=trusted)
+
+
+def sign(
+    model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
+    key: Annotated[Path, typer.Option(help="Private ed25519 key, made with: ssh-keygen -t ed25519 -N '' -f KEY.")],
+) -> None:
+    """Sign a model with your private key, for those who have your public one (--trusted).
+
+    A checksum says that files are as they were written; only a signature says by whom.
+    """
+    from gauge.data.signature import sign as write
+
+    if model.is_dir():
+        from gauge.tabular.saved import read_description
+
+        read_description(model)
+    print(f"the signature is in {write(model, key)}")
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (export, serve):
+    for command in (export, sign, serve):
         app.command(rich_help_panel=PRODUCTION)(command)

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
 from gauge import __version__
+from gauge.data.signature import signature_path
 from gauge.deploy.batching import Batcher
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.requests import Limits, RefusedError, RequestReader, note_problems, notes
@@ -84,6 +85,7 @@ class Store:
     limits: Limits
     device: str | None = None
     record: bool = True
+    trusted: Path | str | None = None
     reloads: int = 0
     problem: str | None = None
     current: Loaded = field(init=False)
@@ -109,7 +111,7 @@ class Store:
             self.problem = str(error)
 
     def _load(self, state: State) -> Loaded:
-        classifier = load_classifier(self.path, device=self.device)
+        classifier = load_classifier(self.path, device=self.device, trusted=self.trusted)
         if self._state() != state:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
         if self.record:
@@ -120,7 +122,7 @@ class Store:
         """Changes whenever a file of the model is replaced."""
         if not self.path.exists():
             raise ValueError(f"there is no model {self.path}; give what `gauge fit` or `gauge export` wrote")
-        files = sorted(self.path.rglob("*")) if self.path.is_dir() else [self.path]
+        files = sorted(self.path.rglob("*")) if self.path.is_dir() else [self.path, signature_path(self.path)]
         states = ((str(file), file.stat()) for file in files if file.is_file())
         return tuple((name, each.st_mtime_ns, each.st_size, each.st_ino) for name, each in states)
 
@@ -186,11 +188,13 @@ def create_app(
     device: str | None = None,
     record: bool = True,
     reload_seconds: float = RELOAD_SECONDS,
+    trusted: Path | str | None = None,
 ) -> FastAPI:
     """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote. On a GPU, predictions
-    are recorded as CUDA graphs; with `record=False` they stay eager."""
+    are recorded as CUDA graphs; with `record=False` they stay eager. With `trusted`, a public key or its file, models that
+    are not signed with it are refused."""
     limits = limits or Limits()
-    service = Service(Store(path, limits, device, record), limits)
+    service = Service(Store(path, limits, device, record, trusted), limits)
 
     @asynccontextmanager
     async def background(app: FastAPI) -> AsyncIterator[None]:
@@ -238,9 +242,11 @@ def create_app(
     return app
 
 
-def run(path: Path, *, host: str, port: int, limits: Limits, device: str | None = None) -> None:
+def run(
+    path: Path, *, host: str, port: int, limits: Limits, device: str | None = None, trusted: Path | str | None = None
+) -> None:
     """Serve until interrupted."""
-    app = create_app(path, limits=limits, device=device)
+    app = create_app(path, limits=limits, device=device, trusted=trusted)
     uvicorn.run(app, host=host, port=port, timeout_keep_alive=10)
 
 

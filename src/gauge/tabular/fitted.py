@@ -17,6 +17,7 @@ from torch import nn
 
 from gauge import __version__
 from gauge.choices import pick
+from gauge.data.signature import SUFFIX
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
@@ -256,10 +257,18 @@ class Fitted(TableClassifier):
         checkpoint.write_text(folder / METADATA, json.dumps(metadata, indent=1) + "\n")
 
     @classmethod
-    def load(cls, folder: Path, *, device: str | None = None, files: ImageFiles | None = None) -> "Fitted":
+    def load(
+        cls,
+        folder: Path,
+        *,
+        device: str | None = None,
+        files: ImageFiles | None = None,
+        trusted: Path | str | None = None,
+    ) -> "Fitted":
         """The value that `save` wrote to a folder, ready to predict with images in `files`. It has answered a row of its own
-        before it is returned, so that what cannot answer is refused here."""
-        saved, history, path = read_description(folder), read_history(folder), folder / WEIGHTS
+        before it is returned, so that what cannot answer is refused here. `trusted` is the public key, or its file, that
+        has to have signed it."""
+        saved, history, path = read_description(folder, trusted), read_history(folder), folder / WEIGHTS
         tensors, _ = checkpoint.load(path)
         with usable(folder):
             schema = Schema.from_json(saved.table.model_dump(), folder / TOKENIZERS)
@@ -345,7 +354,7 @@ def local_folder(name: str, revision: str | None) -> Path:
         raise ValueError(
             f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
         ) from error
-    patterns = [METADATA, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
+    patterns = [METADATA, METADATA + SUFFIX, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from gauge.data.signature import check_signature
 
 FORMAT = "gauge-classifier-6"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
@@ -20,7 +22,7 @@ MAX_JSON_BYTES = 64 * 2**20  # of one file
 MAX_TOKENIZER_FILES = 10_000
 MAX_COLUMNS, MAX_CLASSES, MAX_ROWS = 100_000, 100_000, 10**12
 
-T = TypeVar("T")
+T = TypeVar("T", bound=BaseModel)
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=MAX_ROWS)]
 Score = FiniteFloat | None
@@ -130,15 +132,19 @@ class Description(_Strict):
                 raise ValueError(problem)
 
 
-def read_description(folder: Path) -> Description:
-    """What `model.json` has, checked together with the other files of the folder."""
+def read_description(folder: Path, trusted: Path | str | None = None) -> Description:
+    """What `model.json` has, checked together with the other files of the folder; signed with the `trusted` key, if there
+    is one, before anything else of it is read."""
     path = folder / METADATA
     if not path.is_file():
         raise ValueError(
             f"{folder} is not a saved classifier (it has no {METADATA}); give a folder that `save` or `gauge fit` wrote"
         )
+    content = _bounded_bytes(path)
+    if trusted is not None:
+        check_signature(folder, trusted, content)
     try:
-        metadata = json.loads(_bounded_text(path))
+        metadata = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
     form = metadata.get("format") if isinstance(metadata, dict) else None
@@ -162,14 +168,14 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
     """The losses of every epoch."""
     path = folder / HISTORY
     with usable(path):
-        lines = [json.loads(line) for line in _bounded_text(path).splitlines()]
-        return [epoch.model_dump() for epoch in validated(list[Epoch], lines)]
+        lines = [json.loads(line) for line in _bounded_bytes(path).decode().splitlines()]
+        return [validated(Epoch, line).model_dump() for line in lines]
 
 
 def validated(kind: type[T], value: Any) -> T:
-    """The value as this type; an error of one line says where it differs."""
+    """The value as a model of this kind; an error of one line says where it differs."""
     try:
-        return TypeAdapter(kind).validate_python(value)
+        return kind.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
@@ -187,11 +193,11 @@ def usable(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} cannot be used: {reason}; fit the classifier again") from error
 
 
-def _bounded_text(path: Path) -> str:
+def _bounded_bytes(path: Path) -> bytes:
     size = path.stat().st_size
     if size > MAX_JSON_BYTES:
-        raise ValueError(f"it has {size:,} bytes, the limit is {MAX_JSON_BYTES:,}")
-    return path.read_text(encoding="utf-8")
+        raise ValueError(f"{path} has {size:,} bytes, the limit is {MAX_JSON_BYTES:,}; fit the classifier again")
+    return path.read_bytes()
 
 
 def file_checksums(folder: Path) -> dict[str, str]:
