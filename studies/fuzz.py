@@ -1,10 +1,13 @@
 """Hostile tables, files, images and saved models, drawn at random: each is answered rightly or refused in one line.
 
 python studies/fuzz.py [--inputs 5000] [--mutations 1000] [--seed 0] [--out studies/results]
+python studies/fuzz.py --forgeries 400 [--seed 0] [--out studies/results]
 
 A refusal is a ValueError of one line that this package raises; those of other libraries are unclear. A traceback is any
 other error. A silent prior is an answer equal to the class prior without a warning. A silent load is a changed model that
-loads without an error.
+loads without an error. A forgery is a change whose checksums were renewed: it is refused, or it is another model that
+answers with finite probabilities. Forgeries run in processes of their own, with limits of memory and time, that note when a
+program is started or a connection opened.
 """
 
 import argparse
@@ -14,7 +17,11 @@ import json
 import logging
 import random
 import re
+import resource
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -27,16 +34,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from PIL import Image
 
 from gauge import GaugeClassifier
 from gauge.experiments.recording import origin, write_record
+from gauge.tabular.saved import CARD, HISTORY, METADATA, TOKENIZERS, WEIGHTS, checksum, file_checksums
 from gauge.tabular.table.columns import infer_kind
 from gauge.tabular.table.files import read_rows
 from gauge.tabular.table.inspection import inspect_table
 from gauge.tabular.table.schema import Schema
+from gauge.training import checkpoint
 
 ROWS = 80
+MAX_BYTES, MAX_SECONDS = 6 * 2**30, 120  # of a process that loads forgeries (of its addresses), and of one forgery
 CELLS: list[Any] = [
     *(None, np.nan, pd.NA, pd.NaT, "", "  ", "NA", "?", "unknown", "-", "nan", "inf", "-inf", "1e999", "0x10", "1_000"),
     *(0, -1, 1.5, 1e308, -1e308, 1e-320, np.inf, -np.inf, 10**18, 2**63, 10**400, -(10**5000), True, False, 1j),
@@ -262,6 +273,109 @@ def _changed(draw: random.Random, value: Any) -> Any:
     return draw.choice([None, 0, -1, 1e308, "x", [], {}, True, [[]], float("nan"), 10**30])
 
 
+HUGE: list[Any] = [2**31 - 1, 2**63, 10**12, 1e300, "x" * 10**5, [0] * 10**5, {"a": {"b": []}}, [["a"]] * 1000]
+
+
+def forge(draw: random.Random, folder: Path) -> str:
+    """Changes a saved model and renews its checksums; returns what was done."""
+    path = folder / METADATA
+    metadata, (tensors, about) = json.loads(path.read_text()), checkpoint.load(folder / WEIGHTS)
+    deed = draw.choice(["json", "json", "json", "json", "tensor", "tensor", "tensor", "trees", "history", "file"])
+    if deed == "json":
+        part = draw.choice([*sorted(metadata), "schema", "ensemble", "trust", "training"])
+        change = _forged if draw.random() < 0.4 else _changed
+        metadata[part] = change(draw, metadata[part])
+        deed = f"json {part}"
+    elif deed in ("tensor", "trees"):
+        names = sorted(name for name in tensors if deed == "tensor" or "forest." in name or ".trees." in name)
+        name = draw.choice(names)
+        tensors.pop(name) if draw.random() < 0.1 else tensors.update({name: _forged_tensor(draw, tensors[name])})
+        checkpoint.save(folder / WEIGHTS, tensors, about)
+    elif deed == "history":
+        lines = draw.choice(
+            ["", "{}", "[]", "7", "null", '{"stage": 1}', "[" * 10**5, "\0", '{"epoch": NaN}', "x" * 10**6]
+        )
+        (folder / HISTORY).write_text(lines)
+    else:
+        _forged_file(draw, folder)
+    metadata.pop("sha256", None)
+    if isinstance(metadata.get("files"), dict):
+        metadata["files"] = file_checksums(folder)
+    path.write_text(json.dumps(metadata | {"sha256": checksum(metadata)}))
+    return deed
+
+
+def _forged(draw: random.Random, value: Any) -> Any:
+    """One value, somewhere inside, replaced by one of the same type or by something huge."""
+    if isinstance(value, dict | list) and value and draw.random() < 0.9:
+        keys = sorted(value) if isinstance(value, dict) else range(len(value))
+        key, other = draw.choice(keys), draw.choice(keys)
+        changed = value.copy()
+        changed[key] = value[other] if draw.random() < 0.2 else _forged(draw, value[key])
+        return changed
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float) and draw.random() < 0.7:
+        return draw.choice([-value, value + 1, 0, value * 1000, value - 1, type(value)(2**31 - 1)])
+    if isinstance(value, str) and draw.random() < 0.5:
+        return draw.choice(
+            ["", "large", "medium", "mask", "impute", "../../etc/passwd", "\0", "network", "%", value * 2]
+        )
+    return draw.choice(HUGE)
+
+
+def _forged_tensor(draw: random.Random, tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with another type, form, size or other values."""
+    deeds: list[Callable[[], torch.Tensor]] = [
+        lambda: tensor.to(
+            draw.choice([torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.bool, torch.int64])
+        ),
+        lambda: tensor.to(torch.float8_e4m3fn) if tensor.is_floating_point() else tensor.to(torch.uint8),
+        lambda: tensor.reshape(1, -1),
+        lambda: tensor.reshape(-1)[: tensor.numel() // 2],
+        lambda: tensor.new_zeros(0),
+        lambda: tensor.new_zeros(()),
+        lambda: tensor.new_zeros(tensor.numel() * 3 + 1),
+        lambda: torch.zeros_like(tensor) + (float("nan") if tensor.is_floating_point() else -1),
+        lambda: tensor.flip(0) if tensor.ndim else tensor,
+        lambda: (tensor.double() * draw.choice([-1.0, 1e30, 1e-30, 0.0, 7.0])).to(tensor.dtype),
+        lambda: _one_value(draw, tensor),
+        lambda: _one_value(draw, tensor),
+        lambda: _one_value(draw, tensor),
+    ]
+    return draw.choice(deeds)().contiguous()
+
+
+def _one_value(draw: random.Random, tensor: torch.Tensor) -> torch.Tensor:
+    changed = tensor.clone().reshape(-1)
+    if changed.numel():
+        value = draw.choice(
+            [0, 1, 2, 5, 100, -1, -5, 2**31 - 1, -(2**31), 2**24, 1e308, -1e308, float("inf"), float("nan")]
+        )
+        at = draw.randrange(changed.numel())
+        changed[at : at + 1] = torch.tensor([value], dtype=torch.float64).to(tensor.dtype)
+    return changed.reshape(tensor.shape)
+
+
+def _forged_file(draw: random.Random, folder: Path) -> None:
+    """A file is removed, swapped for another, cut, or added."""
+    names = [WEIGHTS, HISTORY, CARD]
+    name, other = draw.sample(names, 2)
+    deed = draw.choice(["remove", "swap", "cut", "add", "folder"])
+    if deed == "swap":
+        shutil.copy(folder / other, folder / name)
+    elif deed == "cut":
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: draw.randrange(len(content))])
+    elif deed == "add":
+        (folder / TOKENIZERS / "3").mkdir(parents=True)
+        (folder / TOKENIZERS / "3" / "tokenizer.json").write_text(draw.choice(["{}", "x", '{"version": "1.0"}']))
+    else:
+        (folder / name).unlink()
+        if deed == "folder":
+            (folder / name).mkdir()
+
+
 def _same_json(before: bytes, after: bytes) -> bool:
     try:
         return bool(json.loads(before) == json.loads(after))
@@ -272,7 +386,7 @@ def _same_json(before: bytes, after: bytes) -> bool:
 class Fuzz:
     """Runs cases and counts their outcomes."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, strategy: str = "mask") -> None:
         self.folder, self.seed = folder, seed
         self.table = training_table(folder)
         self.counts: dict[str, Counter[str]] = {}
@@ -281,13 +395,15 @@ class Fuzz:
         self.warned = Warned()
         logging.getLogger("gauge").addHandler(self.warned)
         logging.getLogger("gauge").propagate = False
-        options: dict[str, Any] = {"epochs": 3, "strategy": "mask", "random_state": 0, "verbose": False}
-        self.model = GaugeClassifier(image_folder=folder, image_size=16, **options).fit(self.table, "label")
-        self.model.save(folder / "model")
+        options: dict[str, Any] = {"epochs": 3, "strategy": strategy, "random_state": 0, "verbose": False}
+        if not (folder / "model").is_dir():
+            model = GaugeClassifier(image_folder=folder, image_size=16, **options).fit(self.table, "label")
+            model.save(folder / "model")
+        self.model = GaugeClassifier.load(folder / "model", image_folder=folder)
 
-    def cases(self, kind: str, count: int, case: Callable[[random.Random], str]) -> None:
+    def cases(self, kind: str, count: int, case: Callable[[random.Random], str], first: int = 0) -> None:
         counts = self.counts[kind] = Counter()
-        for number in range(count):
+        for number in range(first, count):
             draw, self.warned.count = random.Random(f"{self.seed} {kind} {number}"), 0
             try:
                 outcome = case(draw)
@@ -355,6 +471,84 @@ class Fuzz:
         GaugeClassifier.load(folder)
         return "unchanged" if deed == "unchanged" else f"silent load ({deed})"
 
+    def forgery(self, draw: random.Random) -> str:
+        """Every way to use a model, unless it is refused before."""
+        folder = self.folder / "forged"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.folder / "model", folder)
+        self.deed = forge(draw, folder)
+        model, rows = GaugeClassifier.load(folder, image_folder=self.folder), self.table[:3]
+        probabilities = model.predict_proba(rows)
+        if not np.isfinite(probabilities).all() or not np.allclose(probabilities.sum(1), 1):
+            return "NaN"
+        model.predict(rows)
+        model.explain(rows).to_html(folder / "evidence.html")
+        model.evaluate(self.table[:20], self.table["label"][:20].map(dict(zip("pqr", model.classes_, strict=False))))
+        model.fitted_.card()
+        repr(model)
+        return "answered"
+
+
+def forged_in_process(folder: Path, first: int, last: int, seed: int) -> None:
+    """Forgeries one by one, each printed as it ends; a process that a case ends has printed all before it."""
+    started = []
+    harmful = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect", "os.fork")
+    sys.addaudithook(lambda event, _: started.append(event) if event in harmful else None)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
+    fuzz = Fuzz(folder, seed)
+    for number in range(first, last):
+        signal.alarm(MAX_SECONDS)
+        started.clear()
+        fuzz.examples.clear()
+        fuzz.cases("forgeries", number + 1, fuzz.forgery, number)
+        (outcome,) = fuzz.counts["forgeries"]
+        line = {
+            "outcome": f"code run: {started[0]}" if started else outcome,
+            "deed": fuzz.deed,
+            "example": fuzz.examples,
+        }
+        print(json.dumps(line), flush=True)
+
+
+def forgeries(folder: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """The outcomes of forgeries, each process going on where the one before it ended, and examples of bad ones."""
+    Fuzz(folder, seed, "impute")
+    counts: Counter[str] = Counter()
+    examples, done = [], 0
+    while done < count:
+        command = [sys.executable, __file__, "--seed", str(seed), "--forged", str(folder), str(done), str(count)]
+        result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+        counts.update(line["outcome"] for line in lines)
+        examples += [f"{line['deed']}: {text}" for line in lines for text in line["example"]]
+        done += len(lines)
+        if done < count:
+            counts["hang" if result.returncode == -signal.SIGALRM else f"dead process ({result.returncode})"] += 1
+            examples.append(f"forgery {done}: the process ended with {result.returncode}")
+            done += 1
+    return counts, examples
+
+
+def record_forgeries(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        counts, examples = forgeries(Path(folder), options.forgeries, options.seed)
+    print(*examples, sep="\n\n")
+    bad = {
+        name: sum(count for outcome, count in counts.items() if outcome.startswith(starts))
+        for name, starts in {
+            "tracebacks": "traceback",
+            "NaN": "NaN",
+            "unclear_errors": "unclear",
+            "dead_processes": "dead",
+            "hangs": "hang",
+            "code_run": "code run",
+        }.items()
+    }
+    content = origin(options) | {"seed": options.seed, "forgeries": options.forgeries, **bad, "outcomes": dict(counts)}
+    write_record(options.out / "forgeries.json", content)
+    print(json.dumps(content, indent=2))
+
 
 def run(options: argparse.Namespace) -> Iterator[Fuzz]:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -376,7 +570,17 @@ def main() -> None:
     parser.add_argument("--mutations", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--forgeries", type=int, help="only these, and so many of them")
+    parser.add_argument("--forged", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.forged:
+        warnings.simplefilter("ignore")
+        folder, first, last = options.forged
+        forged_in_process(Path(folder), int(first), int(last), options.seed)
+        return
+    if options.forgeries:
+        record_forgeries(options)
+        return
     started = time.process_time()
     for fuzz in run(options):
         for example in fuzz.examples[:12]:

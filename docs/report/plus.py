@@ -31,7 +31,10 @@ from report.results import (
 
 PLUS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # table of GAUGE+ -> folders, protocols
     "plus-polymnist": (("polymnist/plus", "polymnist/cosine", "polymnist/all"), ETA),
-    **{f"plus-labels{count}": ((f"polymnist/fair{count}", f"polymnist/labels{count}"), ETA) for count in (256, 1024, 4096)},
+    **{
+        f"plus-labels{count}": ((f"polymnist/fair{count}", f"polymnist/labels{count}"), ETA)
+        for count in (256, 1024, 4096)
+    },
     "plus-leaf99": (("leaf99/disjoint",), GAMMA),
     "plus-mst": (("mst/plus", "mst"), DIGITS),
     "plus-celeba": (("celeba/plus", "celeba"), FACES),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import AsJson, Device, OutsideImages, Plugins, Protocols, TrainedModel, check_paths
+from gauge.cli.options import AsJson, Device, OutsideImages, Plugins, Protocols, TrainedModel, Trusted, check_paths
 from gauge.cli.output import print_missing, progress
 
 if TYPE_CHECKING:
@@ -31,13 +31,16 @@ def evaluate(
     table: Annotated[Path | None, typer.Argument(help="Labelled rows, for a model that `gauge fit` wrote.")] = None,
     protocol: Protocols = None,
     outside_images: OutsideImages = False,
+    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a classifier of `gauge fit` on a table with labels, or a trained method of a benchmark under protocols."""
     if _is_classifier(model, table):
-        _print_answer(_loaded(model, table, device, outside_images, "evaluate").evaluate(_rows(table)), as_json)
+        _print_answer(
+            _loaded(model, table, device, outside_images, trusted, "evaluate").evaluate(_rows(table)), as_json
+        )
         return
     workspace, job = _opened(model, device)
     results = [result for result, _ in workspace.run(job.experiment, tuple(protocol or ()))]
@@ -56,7 +59,9 @@ def _is_classifier(model: Path, table: Path | None) -> bool:
     return table is not None or (model / "model.json").is_file()
 
 
-def _loaded(model: Path, table: Path | None, device: str | None, outside_images: bool, command: str) -> "Fitted":
+def _loaded(
+    model: Path, table: Path | None, device: str | None, outside_images: bool, trusted: Path | None, command: str
+) -> "Fitted":
     """A classifier that reads images beside the table."""
     if table is None:
         raise ValueError(
@@ -67,7 +72,8 @@ def _loaded(model: Path, table: Path | None, device: str | None, outside_images:
     from gauge.tabular.fitted import Fitted
     from gauge.tabular.table.paths import table_folder
 
-    return Fitted.load(model, device=device, files=image_files(table_folder(table), outside=outside_images))
+    files = image_files(table_folder(table), outside=outside_images)
+    return Fitted.load(model, device=device, files=files, trusted=trusted)
 
 
 def _rows(table: Path | None) -> "pd.DataFrame":
@@ -93,6 +99,7 @@ def audit(
     protocol: Protocols = None,
     samples: Annotated[int | None, typer.Option(min=1, help="How many test samples to use. Default: all.")] = None,
     outside_images: OutsideImages = False,
+    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -104,7 +111,7 @@ def audit(
     the table are hidden, or swapped with another row's.
     """
     if _is_classifier(model, table):
-        classifier = _loaded(model, table, device, outside_images, "audit")
+        classifier = _loaded(model, table, device, outside_images, trusted, "audit")
         rows = _rows(table)
         _print_answer(classifier.audit(rows if samples is None else rows[:samples]), as_json)
         return
@@ -162,6 +169,7 @@ def gates(
     ] = None,
     protocol: Annotated[str, typer.Option(help="What to make missing, e.g. gamma=0.5. Default: nothing.")] = "complete",
     outside_images: OutsideImages = False,
+    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -172,7 +180,9 @@ def gates(
     learned.
     """
     if _is_classifier(model, table):
-        frame = _gates_of_rows(_loaded(model, table, device, outside_images, "show"), _rows(table), sample or [0])
+        frame = _gates_of_rows(
+            _loaded(model, table, device, outside_images, trusted, "show"), _rows(table), sample or [0]
+        )
         _print_gates(frame, as_json)
         return
     import torch

@@ -1,11 +1,11 @@
-"""The commands that bring a model into production: export and serve. Heavy imports are deferred until they are needed."""
+"""The commands that bring a model into production: export, sign and serve. Heavy imports are deferred until needed."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gauge.cli.options import PRODUCTION, Device, Model, Plugins, seconds
+from gauge.cli.options import PRODUCTION, Device, Model, Plugins, Trusted, seconds
 
 
 def export(
@@ -13,6 +13,7 @@ def export(
     to: Annotated[str, typer.Option(help="onnx, or pt2 for torch.export.load.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL with the format's ending.")] = None,
     experts: Annotated[str, typer.Option(help="all, or some of the classifier's, such as network,trees.")] = "all",
+    trusted: Trusted = None,
     plugin: Plugins = None,
 ) -> None:
     """Write the whole classifier as one graph, with scores and gates; `gauge predict FILE.onnx TABLE` needs no torch."""
@@ -21,7 +22,7 @@ def export(
 
     path = model.with_name(f"{model.name}.{to}") if out is None else out
     chosen = None if experts == "all" else experts.split(",")
-    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to, experts=chosen))
+    print(write(GaugeClassifier.load(model, device="cpu", trusted=trusted), path, to=to, experts=chosen))
 
 
 def serve(
@@ -37,6 +38,7 @@ def serve(
         int, typer.Option(min=1, help="Most open connections; one address has half of them.")
     ] = 2000,
     ui: Annotated[bool, typer.Option("--ui", help="Serve a page for people at /, with a form for one row.")] = False,
+    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
@@ -59,9 +61,26 @@ def serve(
         client_connections=-(-max_connections // 2),
         batch=max_batch,
     )
-    run(model, host=host, port=port, limits=limits, device=device, ui=ui)
+    run(model, host=host, port=port, limits=limits, device=device, ui=ui, trusted=trusted)
+
+
+def sign(
+    model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
+    key: Annotated[Path, typer.Option(help="Private ed25519 key, made with: ssh-keygen -t ed25519 -N '' -f KEY.")],
+) -> None:
+    """Sign a model with your private key, for those who have your public one (--trusted).
+
+    A checksum says that files are as they were written; only a signature says by whom.
+    """
+    from gauge.data.signature import sign as write
+
+    if model.is_dir():
+        from gauge.tabular.saved import read_description
+
+        read_description(model)
+    print(f"the signature is in {write(model, key)}")
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (export, serve):
+    for command in (export, sign, serve):
         app.command(rich_help_panel=PRODUCTION)(command)

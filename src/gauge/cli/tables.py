@@ -13,7 +13,18 @@ from typing import Annotated, Any
 import typer
 
 from gauge.choices import pick
-from gauge.cli.options import TABLES, Device, Model, OutsideImages, Plugins, TimeLimit, check_paths, named, seconds
+from gauge.cli.options import (
+    TABLES,
+    Device,
+    Model,
+    OutsideImages,
+    Plugins,
+    TimeLimit,
+    Trusted,
+    check_paths,
+    named,
+    seconds,
+)
 
 KIND = "ward=category"
 OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanced", "random_state": "seed"}
@@ -158,12 +169,17 @@ def predict(
     outside_images: OutsideImages = False,
     ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
+    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
     """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
     check_paths(model, table)
     if ray:
+        if trusted is not None:
+            from gauge.data.signature import check_signature
+
+            check_signature(model, trusted)
         _predict_on_ray(model, table, out, workers, keep=keep or (), outside_images=outside_images, device=device)
         return
     from gauge.data.files import write_bytes
@@ -176,7 +192,9 @@ def predict(
     if out is not None and out.resolve() in [path.resolve() for path in table_files(table)]:
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
     folder = table_folder(table)
-    classifier = load_classifier(model, device=device, image_folder=folder, outside_images=outside_images)
+    classifier = load_classifier(
+        model, device=device, image_folder=folder, outside_images=outside_images, trusted=trusted
+    )
     count = Count()
 
     def write(file: Any) -> None:
@@ -219,6 +237,7 @@ def explain(
         typer.Option("--donors/--no-donors", help="Show texts and images that were imputed with those of other rows."),
     ] = False,
     outside_images: OutsideImages = False,
+    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
@@ -236,7 +255,7 @@ def explain(
     from gauge.tabular.table.paths import table_folder
 
     files = image_files(table_folder(table), outside=outside_images)
-    classifier = Fitted.load(model, device=device, files=files)
+    classifier = Fitted.load(model, device=device, files=files, trusted=trusted)
     chosen = read_table_file(table).iloc[int(first_last[1]) : int(first_last[2])]
     if not len(chosen):
         raise ValueError(f"{table} has no rows {rows}; choose others")

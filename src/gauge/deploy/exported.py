@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
+from gauge.data.signature import check_signature
 from gauge.tabular.classifier import TableClassifier, image_files
 from gauge.tabular.table.arrays import (
     column_of,
@@ -82,14 +83,22 @@ def open_session(content: bytes, path: Path) -> Any:
 
 
 def load_classifier(
-    path: Path, *, device: str | None = None, image_folder: Path | None = None, outside_images: bool = False
+    path: Path,
+    *,
+    device: str | None = None,
+    image_folder: Path | None = None,
+    outside_images: bool = False,
+    trusted: Path | str | None = None,
 ) -> TableClassifier:
-    """The classifier in a folder that `save` wrote or in a file that `export` wrote; the latter needs no torch."""
+    """The classifier in a folder that `save` wrote or in a file that `export` wrote; the latter needs no torch. With
+    `trusted`, a public key or its file, one that was not signed with that key is refused."""
     if path.suffix == ".onnx":
+        if trusted is not None:
+            check_signature(path, trusted)
         return ExportedClassifier(path, image_folder=image_folder, outside_images=outside_images)
     from gauge.tabular.fitted import Fitted
 
-    return Fitted.load(path, device=device, files=image_files(image_folder, outside=outside_images))
+    return Fitted.load(path, device=device, files=image_files(image_folder, outside=outside_images), trusted=trusted)
 
 
 class ExportedClassifier(TableClassifier):

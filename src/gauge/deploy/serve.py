@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from gauge import __version__
+from gauge.data.signature import signature_path
 from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.exported import load_classifier
@@ -103,6 +104,7 @@ class Store:
     limits: Limits
     device: str | None = None
     record: bool = True
+    trusted: Path | str | None = None
     reloads: int = 0
     problem: str | None = None
     current: Loaded = field(init=False)
@@ -128,7 +130,7 @@ class Store:
             self.problem = str(error)
 
     def _load(self, state: State) -> Loaded:
-        classifier = load_classifier(self.path, device=self.device)
+        classifier = load_classifier(self.path, device=self.device, trusted=self.trusted)
         if self._state() != state:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
         if self.record:
@@ -139,7 +141,7 @@ class Store:
         """Changes whenever a file of the model is replaced."""
         if not self.path.exists():
             raise ValueError(f"there is no model {self.path}; give what `gauge fit` or `gauge export` wrote")
-        files = sorted(self.path.rglob("*")) if self.path.is_dir() else [self.path]
+        files = sorted(self.path.rglob("*")) if self.path.is_dir() else [self.path, signature_path(self.path)]
         states = ((str(file), file.stat()) for file in files if file.is_file())
         return tuple((name, each.st_mtime_ns, each.st_size, each.st_ino) for name, each in states)
 
@@ -265,11 +267,13 @@ def create_app(
     record: bool = True,
     ui: bool = False,
     reload_seconds: float = RELOAD_SECONDS,
+    trusted: Path | str | None = None,
 ) -> Starlette:
     """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote. On a GPU, predictions
-    are recorded as CUDA graphs; with `record=False` they stay eager. With `ui`, there is a page for people at `/`."""
+    are recorded as CUDA graphs; with `record=False` they stay eager. With `ui`, there is a page for people at `/`. With
+    `trusted`, a public key or its file, models that are not signed with it are refused."""
     limits = limits or Limits()
-    service = Service(Store(path, limits, device, record), limits)
+    service = Service(Store(path, limits, device, record, trusted), limits)
     api = Api(service)
 
     @asynccontextmanager

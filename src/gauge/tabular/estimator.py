@@ -27,6 +27,7 @@ from gauge.tabular.experts._architecture import SIZES
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.fitted import Fitted, Forwarded, local_folder
 from gauge.tabular.options import check_options
+from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
 from gauge.tabular.table.inspection import leak_problems
@@ -402,10 +403,19 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.fitted_.save(Path(folder))
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str | None = None, image_folder: str | Path | None = None) -> Self:
-        """The classifier that `save` wrote to a folder, ready to predict."""
-        fitted = Fitted.load(Path(folder), device=device)
-        model = cls(**fitted.options).set_params(device=device, image_folder=image_folder, verbose=False)
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        device: str | None = None,
+        image_folder: str | Path | None = None,
+        trusted: str | Path | None = None,
+    ) -> Self:
+        """The classifier that `save` wrote to a folder, ready to predict. With `trusted`, an ed25519 public key or its file,
+        one that was not signed with that key (`gauge sign`) is refused."""
+        fitted = Fitted.load(Path(folder), device=device, trusted=trusted)
+        with usable(Path(folder)):
+            model = cls(**fitted.options).set_params(device=device, image_folder=image_folder, verbose=False)
         model.fitted_, model.n_features_in_ = fitted, len(fitted.names)
         if fitted.named:
             model.feature_names_in_ = np.array(fitted.names, dtype=object)

@@ -3,11 +3,10 @@
 The folder has weights (safetensors), everything else (JSON), the losses of training and a model card. None of it is code.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar, overload, runtime_checkable
 
@@ -18,6 +17,7 @@ from torch import nn
 
 from gauge import __version__
 from gauge.choices import pick
+from gauge.data.signature import SUFFIX
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
@@ -29,6 +29,19 @@ from gauge.tabular.evidence.evaluation import Evaluation, evaluate, label_number
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.experts import Saved, Training, with_prefix
+from gauge.tabular.saved import CARD as CARD
+from gauge.tabular.saved import (
+    FORMAT,
+    HISTORY,
+    METADATA,
+    TOKENIZERS,
+    WEIGHTS,
+    checksum,
+    file_checksums,
+    read_description,
+    read_history,
+    usable,
+)
 from gauge.tabular.table.columns import Column, ImageFiles
 from gauge.tabular.table.inputs import as_pandas, is_frame, labels_of
 from gauge.tabular.table.rows import Rows
@@ -40,9 +53,6 @@ from gauge.training.metrics import ACCURACY
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FORMAT = "gauge-classifier-6"
-METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
-HISTORY = "metrics.jsonl"
 UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbose")  # those of a machine
 
 
@@ -242,44 +252,69 @@ class Fitted(TableClassifier):
         self.schema.save_files(folder / TOKENIZERS)
         checkpoint.write_text(folder / HISTORY, "".join(f"{json.dumps(epoch)}\n" for epoch in history))
         checkpoint.write_text(folder / CARD, self.card())
-        metadata["files"] = _file_checksums(folder)
-        metadata["sha256"] = _checksum(metadata)
+        metadata["files"] = file_checksums(folder)
+        metadata["sha256"] = checksum(metadata)
         checkpoint.write_text(folder / METADATA, json.dumps(metadata, indent=1) + "\n")
 
     @classmethod
-    def load(cls, folder: Path, *, device: str | None = None, files: ImageFiles | None = None) -> "Fitted":
-        """The value that `save` wrote to a folder, ready to predict with images in `files`."""
-        metadata = _metadata(folder)
-        schema = Schema.from_json(metadata["schema"], folder / TOKENIZERS)
-        path = folder / WEIGHTS
+    def load(
+        cls,
+        folder: Path,
+        *,
+        device: str | None = None,
+        files: ImageFiles | None = None,
+        trusted: Path | str | None = None,
+    ) -> "Fitted":
+        """The value that `save` wrote to a folder, ready to predict with images in `files`. It has answered a row of its own
+        before it is returned, so that what cannot answer is refused here. `trusted` is the public key, or its file, that
+        has to have signed it."""
+        saved, history, path = read_description(folder, trusted), read_history(folder), folder / WEIGHTS
         tensors, _ = checkpoint.load(path)
-        broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
-        if broken:
-            raise ValueError(
-                f"{path} has values that are NaN or infinite, first in {broken[0]!r}; fit the classifier again"
+        with usable(folder):
+            schema = Schema.from_json(saved.table.model_dump(), folder / TOKENIZERS)
+            broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+            if broken:
+                raise ValueError(f"{path} has values that are NaN or infinite, first in {broken[0]!r}")
+            experts = Saved(with_prefix("experts.", tensors), saved.ensemble.model_dump(), path)
+            trust = None
+            if saved.trust is not None:
+                trust = CellTrust.load(with_prefix("trust.", tensors), saved.trust.model_dump(), schema)
+            fitted = cls(
+                schema=schema,
+                ensemble=Ensemble.load(experts, schema),
+                classes=np.array(saved.classes),
+                class_weight=np.array(saved.class_weight),
+                named=saved.named,
+                target=saved.target,
+                trust=trust,
+                leaderboard=pd.DataFrame([row.model_dump(exclude_unset=True) for row in saved.leaderboard]),
+                training=Training(**saved.training.model_dump(), history=history),
+                n_rows=dict(saved.n_rows),
+                missing_rates=saved.missing_rates,
+                largest_class=(str(saved.largest_class[0]), float(saved.largest_class[1])),
+                donor_rows=saved.donor_rows,
+                options=saved.options,
+                files=files or ImageFiles(),
             )
-        ensemble = Ensemble.load(Saved(with_prefix("experts.", tensors), metadata["ensemble"], path), schema)
-        for expert in ensemble.experts.values():
+            fitted._try()
+        for expert in fitted.ensemble.experts.values():
             expert.to(pick_device(device))
-        history = [json.loads(line) for line in (folder / HISTORY).read_text(encoding="utf-8").splitlines()]
-        trust = metadata["trust"]
-        return cls(
-            schema=schema,
-            ensemble=ensemble,
-            classes=np.array(metadata["classes"]),
-            class_weight=np.array(metadata["class_weight"]),
-            named=metadata["named"],
-            target=metadata["target"],
-            trust=None if trust is None else CellTrust.load(with_prefix("trust.", tensors), trust, schema),
-            leaderboard=pd.DataFrame(metadata["leaderboard"]),
-            training=Training(**metadata["training"], history=history),
-            n_rows=metadata["n_rows"],
-            missing_rates=metadata["missing_rates"],
-            largest_class=tuple(metadata["largest_class"]),
-            donor_rows=metadata["donor_rows"],
-            options=metadata["options"],
-            files=files or ImageFiles(),
-        )
+        return fitted
+
+    def _try(self) -> None:
+        """Answer a row in which every column is observed, and judge its cells."""
+        frame = pd.DataFrame({column.name: [None] for column in self.columns}, dtype=object)
+        blank = self.schema.encode(frame)
+        observed = {name: torch.ones_like(flags) for name, flags in blank.observed.items()}
+        rows = Rows.from_frame(self.schema, frame, replace(blank, observed=observed, empty=np.zeros(1, bool)))
+        answers = self.ensemble.predict(rows)
+        if answers.shape != (1, len(self.classes)):
+            raise ValueError(f"its experts answer with {answers.shape[1]} classes, it has {len(self.classes)}")
+        if self.trust is not None:
+            missing = np.full_like(rows.cells, np.nan)
+            judged = self.trust.observed(rows.cells), self.trust.imputed(missing, self.trust.guesses(missing))
+            if not all(np.isfinite(each).all() for each in judged):
+                raise ValueError("the trust in its cells is NaN")
 
 
 @runtime_checkable
@@ -319,7 +354,7 @@ def local_folder(name: str, revision: str | None) -> Path:
         raise ValueError(
             f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
         ) from error
-    patterns = [METADATA, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
+    patterns = [METADATA, METADATA + SUFFIX, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
@@ -338,41 +373,3 @@ def _json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             survives = False
         if survives and name not in UNSAVED_OPTIONS:
             yield name, value
-
-
-def _metadata(folder: Path) -> dict[str, Any]:
-    """What `model.json` has, checked together with the other files of the folder."""
-    path = folder / METADATA
-    if not path.is_file():
-        raise ValueError(
-            f"{folder} is not a saved classifier (it has no {METADATA}); give a folder that `save` or `gauge fit` wrote"
-        )
-    try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
-    form = metadata.get("format") if isinstance(metadata, dict) else None
-    if form != FORMAT:
-        raise ValueError(f"{path} has format {form!r}, this version reads {FORMAT!r}; fit again, or use that version")
-    if metadata.pop("sha256", None) != _checksum(metadata):
-        raise ValueError(f"{path} is damaged: its checksum does not match; save the classifier again")
-    files = _file_checksums(folder)
-    for name in {**metadata["files"], **files}:
-        if metadata["files"].get(name) != files.get(name):
-            raise ValueError(f"{folder / name} is damaged: its checksum does not match; save the classifier again")
-    return metadata
-
-
-def _file_checksums(folder: Path) -> dict[str, str]:
-    """Those of the weights, losses and tokenizers, so that they belong together."""
-    tokenizers = sorted(path for path in (folder / TOKENIZERS).rglob("*") if path.is_file())
-    checksums = {}
-    for path in (folder / WEIGHTS, folder / HISTORY, *tokenizers):
-        if path.is_file():
-            with path.open("rb") as file:
-                checksums[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return checksums
-
-
-def _checksum(metadata: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()

@@ -37,13 +37,23 @@ def load(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tens
         logger.warning("%s carries no checksum: it was written by gauge-ml 0.1.0", path)
     elif header["sha256"] != _checksum(tensors, header["about"]):
         raise ValueError(f"{path} is damaged: its checksum does not match; delete it to train it again")
-    return {name: tensor.to(device) for name, tensor in tensors.items()}, json.loads(header["about"])
+    return {name: tensor.to(device) for name, tensor in tensors.items()}, _about(path, header)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata of a checkpoint, without reading its tensors."""
     with _opened(path) as (_, header):
-        return json.loads(header["about"])
+        return _about(path, header)
+
+
+def _about(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        metadata = json.loads(header["about"])
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it to train it again") from error
+    if not isinstance(metadata, dict):
+        raise ValueError(f"{path} is damaged: its metadata is not a mapping; delete it to train it again")
+    return metadata
 
 
 def _checksum(tensors: Mapping[str, Tensor], metadata: str) -> str:
@@ -63,7 +73,9 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
-                raise ValueError(f"{path} has format {header.get('format')!r}, this version reads {FORMAT!r}")
+                raise ValueError(f"{path} has format {header.get('format')!r:.50}, this version reads {FORMAT!r}")
+            if "about" not in header:
+                raise ValueError(f"{path} is damaged: it has no metadata; delete it to train it again")
             yield file, header
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} is damaged or not a checkpoint ({error}); delete it to train it again") from error

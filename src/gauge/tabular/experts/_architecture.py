@@ -1,9 +1,11 @@
 """The network of a table before it is trained: units of cells, words and parts of images, a backbone, gates, an imputer."""
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, get_args
 
+from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders._with_whole import WithWhole
@@ -21,6 +23,8 @@ from gauge.types import Encoder, Imputer, SupportsComplete
 MAX_WHOLE_VALUES = (
     8192  # numbers in the units of a text or an image that one more unit reads; pretrained ones have more
 )
+MAX_SAVED_COUNT = 10**12  # of classes, donors and training rows
+MAX_BLANK_ROWS = 10**7  # that the donors of an imputer are drawn from again
 
 
 @dataclass(frozen=True)
@@ -54,13 +58,35 @@ class Architecture:
     seed: int
     rows: int
 
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """What was saved; an error if it is not of this form or asks for too much."""
+        types = {
+            "classes": int,
+            "size": str,
+            "strategy": str,
+            "gates": bool,
+            "imputer": str,
+            "donors": int,
+            "seed": int,
+        }
+        if {name: type(value) for name, value in content.items()} != types | {"rows": int}:
+            raise ValueError("the architecture of the network is not complete, or of another form")
+        architecture = cls(**content)
+        pick(SIZES, architecture.size, "size")
+        pick(dict.fromkeys(get_args(Strategy)), architecture.strategy, "strategy")
+        for name in ("classes", "donors", "rows"):
+            if not 1 <= content[name] <= MAX_SAVED_COUNT:
+                raise ValueError(f"the network has {content[name]:.3g} {name}; 1 to {MAX_SAVED_COUNT} are supported")
+        return architecture
+
     def build(self, schema: Schema) -> tuple[GaugePlus, Imputer | None]:
         """The network and its imputer, with all of their tensors still to be loaded."""
         imputer = None
         if self.strategy == "impute":
             assert isinstance(self.imputer, str)  # others are not saved
             kind, options = imputer_for(self.imputer, schema, donors=self.donors, seed=self.seed)
-            imputer = kind.blank(schema.blank(self.rows), **options)
+            imputer = kind.blank(schema.blank(min(self.rows, MAX_BLANK_ROWS)), **options)
         gating = gating_for(self.strategy, self.gates)
         return build(schema, self.classes, SIZES[self.size], gating=gating, imputer=imputer), imputer
 

@@ -113,9 +113,17 @@ class NetworkExpert(Expert):
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
-        architecture = Architecture(**saved.metadata)
+        architecture = Architecture.from_json(saved.metadata)
+        own, of_imputer = with_prefix("model.", saved.tensors), with_prefix("imputer.", saved.tensors)
+        donors = max((tensor.shape[0] for tensor in of_imputer.values() if tensor.ndim), default=1)
+        architecture = replace(
+            architecture, donors=min(architecture.donors, max(donors, 1))
+        )  # no more than the file has
+        words = sum(len(getattr(column, "words", ())) for column in schema.columns)
+        if words + architecture.classes > sum(tensor.numel() for tensor in own.values()):
+            raise ValueError(f"{saved.source} has fewer weights than there are words and classes")
         network, imputer = architecture.build(schema)
         if imputer is not None:
-            load_into(imputer, with_prefix("imputer.", saved.tensors), saved.source)
-        load_into(network, with_prefix("model.", saved.tensors), saved.source)
+            load_into(imputer, of_imputer, saved.source)
+        load_into(network, own, saved.source)
         return cls(network.eval(), architecture)

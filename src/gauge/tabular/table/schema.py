@@ -171,8 +171,8 @@ class Schema:
         """A split of this form without content, for imputers whose tensors are loaded afterwards."""
         encoded = self.encode(pd.DataFrame({column.name: [np.nan] for column in self.columns}, dtype=object))
         inputs = {name: values.expand(rows, *values.shape[1:]) for name, values in encoded.inputs.items()}
-        observed = {name: flags.new_ones(rows, *flags.shape[1:]) for name, flags in encoded.observed.items()}
-        return Dataset("train", inputs, torch.zeros(rows, dtype=torch.long), observed)
+        observed = {name: flags.new_ones(1).expand(rows, *flags.shape[1:]) for name, flags in encoded.observed.items()}
+        return Dataset("train", inputs, torch.zeros(1, dtype=torch.long).expand(rows), observed)
 
     def missing_rates(self, encoded: Encoded) -> dict[str, float]:
         """The share of rows in which each column is missing, or encoded as if it were."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from gauge.choices import pick
 from gauge.data.graph import Graph
@@ -184,14 +184,33 @@ class Column(ABC):
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> "Column":
-        """What `to_json` and `save_files` wrote."""
+        """What `to_json` and `save_files` wrote; an error if it cannot be that."""
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
         values.pop("kind")
-        return cls(**values)
+        for field in fields(cls):  # type: ignore[arg-type]  # every kind is a dataclass
+            if field.name in values:
+                _check_type(field.name, values[field.name], field.type)
+        column = cls(**values)
+        if problem := column.saved_problem:
+            raise ValueError(f"column {column.name!r:.50}: {problem}; fit again")
+        return column
+
+    @property
+    def saved_problem(self) -> str:
+        """Why these fields cannot be those of a fitted column, which bounds what it asks for; empty if they can."""
+        return ""
 
     def save_files(self, folder: Path) -> None:
         """Write what `to_json` leaves out to a folder of its own."""
         return
+
+
+def _check_type(name: str, value: Any, kind: Any) -> None:
+    try:
+        TypeAdapter(kind).validate_python(value, strict=True)
+    except ValidationError as error:
+        message = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise ValueError(f"{name!r} of a column: {message}; fit again") from error
 
 
 class Cell(Column):

@@ -68,6 +68,11 @@ class Category(Cell):
         return absent, problems
 
     @property
+    def saved_problem(self) -> str:
+        fine = 1 <= len(self.words) <= MAX_CATEGORIES and len(set(self.words)) == len(self.words)
+        return "" if fine else f"it has no categories, more than {MAX_CATEGORIES}, or one twice"
+
+    @property
     def cardinality(self) -> int:
         return max(2, len(self.words))
 

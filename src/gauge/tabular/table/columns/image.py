@@ -52,6 +52,10 @@ GRID = 4  # parts along a side of an image where no network divides it
 VECTOR_SIDE = 16  # pixels, to which images are shrunk before their principal components are taken
 
 
+MAX_SAVED_SIDE = 2048  # pixels
+MAX_COLOUR = 1e3  # mean and deviation of a colour
+
+
 @dataclass(frozen=True)
 class Image(Content):
     """`side` is the height and width in pixels; `model` is a pretrained encoder."""
@@ -142,6 +146,15 @@ class Image(Content):
                     *(self.name, len(rows), what, column.iloc[rows[0]], column.index[rows[0]]),
                 )
         return available
+
+    @property
+    def saved_problem(self) -> str:
+        colours = () if self.model is None else (*self.model.mean, *self.model.std)
+        known = all(isinstance(each, float | int) and abs(each) <= MAX_COLOUR for each in colours)
+        usable = self.model is None or (len(colours) == 6 and known and min(self.model.std) > 0)
+        return (
+            "" if 1 <= self.side <= MAX_SAVED_SIDE and usable else f"its images have a side of {self.side:.6g} pixels"
+        )
 
     @property
     def values_per_row(self) -> int:

@@ -27,13 +27,24 @@ from gauge.tabular.table.columns import (
     missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.numbers import COMMON_YEARS, ISO_DATE, Writing, are_codes, are_whole, is_named, plain_cells
+from gauge.tabular.table.numbers import (
+    COMMON_YEARS,
+    DATES,
+    ISO_DATE,
+    Writing,
+    are_codes,
+    are_whole,
+    is_named,
+    plain_cells,
+)
 
 __all__ = ["Number"]
 
 NUM_QUANTILES = 65  # that describe a column
 MAX_PLAIN = 1e300  # of a number that is read without pandas
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
+MIN_DAY, MAX_DAY = -719_162, 2_932_896  # the first of year 1 and the last of 9999, in days from 1970
+MAX_UNIT = 100  # characters
 PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
 
@@ -111,6 +122,20 @@ class Number(Cell):
     def decode(self, value: float) -> str:
         number = float(np.interp(ndtr(value), self.ranks, self.values))
         return str(np.datetime64(math.floor(number), "D")) if self.date else f"{number:.4g}"
+
+    @property
+    def saved_problem(self) -> str:
+        values, ranks = np.array(self.values), np.array(self.ranks)
+        if not 1 <= len(values) == len(ranks) <= NUM_QUANTILES:
+            return f"it has {len(values)} quantiles at {len(ranks)} levels"
+        if not (np.isfinite(values).all() and (np.diff(values) > 0).all() and (np.diff(ranks) > 0).all()):
+            return "its quantiles do not rise"
+        if not (ranks.min() >= 0 and ranks.max() <= 1):
+            return "its levels are not between 0 and 1"
+        if self.date and not (values[0] >= MIN_DAY and values[-1] <= MAX_DAY):
+            return "its dates are not between the years 1 and 9999"
+        known = self.decimal in (".", ",") and self.date_format in ("ISO8601", *DATES)
+        return "" if known and len(self.unit) <= MAX_UNIT else "its numbers are written in a way that is not supported"
 
     @cached_property
     def writing(self) -> Writing:

@@ -41,6 +41,7 @@ UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?"
 MIN_TEXTS, MIN_MEAN_WORDS = 20, 3  # more different values, with at least so many words on average, are texts
 MAX_VOCABULARY = 5000  # words per column
 MAX_WORDS, MAX_TOKENS = 48, 64  # of the longest text; tokens are those of a pretrained encoder
+MAX_TOKEN = 10**7
 UNKNOWN, FIRST_WORD = 1, 2  # numbers of words; 0 is padding
 
 
@@ -124,6 +125,11 @@ class Text(Words):
         known = [word for word, _ in sorted(counts.most_common(MAX_VOCABULARY), key=lambda item: (-item[1], item[0]))]
         return cls(str(column.name), tuple(known), length)
 
+    @property
+    def saved_problem(self) -> str:
+        fine = 1 <= self.length <= MAX_WORDS and len(set(self.words)) == len(self.words) <= MAX_VOCABULARY
+        return "" if fine else f"it reads {self.length} words, or knows more than {MAX_VOCABULARY}, or one twice"
+
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> Column:
         return PretrainedText.from_json(content, folder) if "model" in content else super().from_json(content, folder)
@@ -200,6 +206,14 @@ class PretrainedText(Words):
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> Column:
         return super().from_json({**content, "model": Pretrained.from_json(content["model"], folder)}, folder)
+
+    @property
+    def saved_problem(self) -> str:
+        special = (*self.prefix, *self.suffix)
+        fine = len(special) <= MAX_TOKENS and all(0 <= token < MAX_TOKEN for token in special)
+        if self.model.tokenizer is None:
+            return "its tokenizer is missing"
+        return "" if fine and 1 <= self.length <= MAX_TOKENS else f"it reads {self.length} tokens, or has special ones"
 
     def save_files(self, folder: Path) -> None:
         self.model.tokenizer.save_pretrained(folder)

@@ -1,0 +1,218 @@
+"""The files of a saved classifier: bounded before they are read, checked against their checksums, described by types.
+
+A checksum says that files are as they were written, not by whom. So nothing in them is believed: sizes are compared with
+limits before memory is taken, every value has a type, and what cannot be a classifier is refused in one line.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from gauge.data.signature import check_signature
+
+FORMAT = "gauge-classifier-6"
+METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
+HISTORY = "metrics.jsonl"
+MAX_JSON_BYTES = 64 * 2**20  # of one file
+MAX_TOKENIZER_FILES = 10_000
+MAX_COLUMNS, MAX_CLASSES, MAX_ROWS = 100_000, 100_000, 10**12
+
+T = TypeVar("T", bound=BaseModel)
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=MAX_ROWS)]
+Score = FiniteFloat | None
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class SavedSchema(_Strict):
+    """What `Schema.to_json` wrote; the columns check themselves."""
+
+    columns: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_COLUMNS)]
+    ignored: dict[str, str]
+    names: list[str]
+
+
+class SavedEnsemble(_Strict):
+    """What `Ensemble.save` wrote; the experts check themselves."""
+
+    prior: Annotated[list[Share], Field(min_length=1, max_length=MAX_CLASSES)]
+    smoothing: Share
+    experts: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
+
+
+class SavedTrust(_Strict):
+    """What `CellTrust.save` wrote beside its tensors."""
+
+    observed: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
+    imputed: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
+    trees: list[Annotated[list[dict[str, Any]], Field(max_length=3)]]
+
+
+class SavedTraining(_Strict):
+    """The record of a training, without its history."""
+
+    rows: Count
+    strategy: Literal["mask", "impute"]
+    metric: str
+    scores: dict[Literal["mask", "impute"], Score]
+    epochs: dict[str, Count]
+    cut_short: dict[str, Annotated[list[Count], Field(min_length=2, max_length=2)]]
+    donors: list[Count]
+
+
+class LeaderboardRow(_Strict):
+    """The scores of one expert, or of all combined."""
+
+    expert: str
+    accuracy: Score
+    log_loss: Score
+    auc: Score
+    calibration_error: Score = None
+    weight: Share
+
+
+class Epoch(_Strict):
+    """One line of the history."""
+
+    stage: str
+    epoch: Count
+    losses: dict[str, float | None]
+    seconds: float
+
+
+class Description(_Strict):
+    """What `model.json` holds."""
+
+    format: Literal["gauge-classifier-6"]
+    version: str
+    table: Annotated[SavedSchema, Field(alias="schema")]
+    ensemble: SavedEnsemble
+    classes: Annotated[list[str | int | FiniteFloat], Field(min_length=1, max_length=MAX_CLASSES)]
+    class_weight: list[Annotated[FiniteFloat, Field(ge=0)]]
+    named: bool
+    target: str | None
+    trust: SavedTrust | None
+    leaderboard: list[LeaderboardRow]
+    training: SavedTraining
+    n_rows: dict[Literal["train", "val", "empty"], Count]
+    missing_rates: dict[str, Share]
+    largest_class: Annotated[list[str | Share], Field(min_length=2, max_length=2)]
+    donor_rows: list[str]
+    options: dict[str, Any]
+    files: dict[str, str]
+
+    def check(self) -> None:
+        """An error if parts of it do not belong together."""
+        columns = [str(column.get("name")) for column in self.table.columns]
+        experts = {row.expert for row in self.leaderboard} - {"combined"}
+        rules = {
+            "the classes, their prior and their weights differ in number": len(self.classes)
+            == len(self.ensemble.prior)
+            == len(self.class_weight),
+            "a class occurs twice": len(set(self.classes)) == len(self.classes),
+            "a column occurs twice": len(set(columns)) == len(columns),
+            "missing_rates are not those of the columns": set(self.missing_rates) == set(columns),
+            "names lacks a column": set(columns) <= set(self.table.names),
+            "the leaderboard is not that of the experts": experts == set(self.ensemble.experts),
+            "n_rows is not complete": len(self.n_rows) == 3,
+            "the prior is not one in all": abs(sum(self.ensemble.prior) - 1) < 1e-6,
+            "largest_class is not a name and a share": [type(each) for each in self.largest_class] == [str, float],
+            "options has no size": isinstance(self.options.get("size"), str),
+        }
+        for problem, fine in rules.items():
+            if not fine:
+                raise ValueError(problem)
+
+
+def read_description(folder: Path, trusted: Path | str | None = None) -> Description:
+    """What `model.json` has, checked together with the other files of the folder; signed with the `trusted` key, if there
+    is one, before anything else of it is read."""
+    path = folder / METADATA
+    if not path.is_file():
+        raise ValueError(
+            f"{folder} is not a saved classifier (it has no {METADATA}); give a folder that `save` or `gauge fit` wrote"
+        )
+    content = _bounded_bytes(path)
+    if trusted is not None:
+        check_signature(folder, trusted, content)
+    try:
+        metadata = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
+    form = metadata.get("format") if isinstance(metadata, dict) else None
+    if form != FORMAT:
+        raise ValueError(
+            f"{path} has format {form!r:.50}, this version reads {FORMAT!r}; fit again, or use that version"
+        )
+    if metadata.pop("sha256", None) != checksum(metadata):
+        raise ValueError(f"{path} is damaged: its checksum does not match; save the classifier again")
+    with usable(path):
+        description = validated(Description, metadata)
+        description.check()
+    files = file_checksums(folder)
+    for name in {**description.files, **files}:
+        if description.files.get(name) != files.get(name):
+            raise ValueError(f"{folder / name} is damaged: its checksum does not match; save the classifier again")
+    return description
+
+
+def read_history(folder: Path) -> list[dict[str, Any]]:
+    """The losses of every epoch."""
+    path = folder / HISTORY
+    with usable(path):
+        lines = [json.loads(line) for line in _bounded_bytes(path).decode().splitlines()]
+        return [validated(Epoch, line).model_dump() for line in lines]
+
+
+def validated(kind: type[T], value: Any) -> T:
+    """The value as a model of this kind; an error of one line says where it differs."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place[:100]}: {first['msg'][:200]}") from error
+
+
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """Turns whatever wrong values cause into one error of one line: libraries raise errors of all kinds for them."""
+    try:
+        yield
+    except Exception as error:
+        reason = f"{error}".partition("\n")[0][:300] if isinstance(error, ValueError) else f"{error!r:.300}"
+        reason = " ".join(reason.split())
+        raise ValueError(f"{path} cannot be used: {reason}; fit the classifier again") from error
+
+
+def _bounded_bytes(path: Path) -> bytes:
+    size = path.stat().st_size
+    if size > MAX_JSON_BYTES:
+        raise ValueError(f"{path} has {size:,} bytes, the limit is {MAX_JSON_BYTES:,}; fit the classifier again")
+    return path.read_bytes()
+
+
+def file_checksums(folder: Path) -> dict[str, str]:
+    """Those of the weights, losses and tokenizers, so that they belong together."""
+    tokenizers = sorted(path for path in (folder / TOKENIZERS).rglob("*") if path.is_file())
+    if len(tokenizers) > MAX_TOKENIZER_FILES:
+        raise ValueError(f"{folder / TOKENIZERS} has more than {MAX_TOKENIZER_FILES} files; fit the classifier again")
+    checksums = {}
+    for path in (folder / WEIGHTS, folder / HISTORY, *tokenizers):
+        if path.is_file():
+            with path.open("rb") as file:
+                checksums[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return checksums
+
+
+def checksum(metadata: Mapping[str, Any]) -> str:
+    """That of all other values of `model.json`."""
+    return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
