@@ -125,7 +125,7 @@ class Wrapped(nn.Module):
 
     def _facts(self) -> dict[str, str]:
         """What a page says about the model."""
-        threshold, temperature = float(self.gate.threshold), float(self.gate.log_temperature.exp())
+        threshold, temperature = self.gate.threshold.item(), self.gate.log_temperature.exp().item()
         return {
             "Model": type(self.model).__name__,
             "Gates": f"threshold {threshold:.3g}, temperature {temperature:.3g}",
