@@ -9,7 +9,6 @@ from gauge import load_wrapped, save_wrapped, wrap
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="the Trainer needs accelerate: pip install 'gauge-ml[trainer]'")
-pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory.*")  # torch's own, where there is no GPU
 
 
 def samples(name, count=12):
@@ -27,6 +26,7 @@ def trainer(model, folder, name="Bert", **options):
         "learning_rate": 0.01,
         "report_to": "none",
         "use_cpu": True,
+        "dataloader_pin_memory": False,
         "disable_tqdm": True,
     }
     arguments = transformers.TrainingArguments(str(folder), **(settings | options))
