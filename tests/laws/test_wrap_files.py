@@ -15,6 +15,7 @@ from gauge import export_wrapped, load_wrapped, save_wrapped, wrap
 from gauge.model.gates import Gate
 from gauge.model.scoring.gradient_norm import gradient_norm
 from gauge.randomness import seeded
+from gauge.training import checkpoint
 
 pytest.importorskip("transformers")
 
@@ -125,6 +126,18 @@ def change_byte(name):
     return change
 
 
+def forge(**changes):
+    """Changes the settings beside the gates, or the gates, and renews the checksum."""
+
+    def change(folder):
+        tensors, settings = checkpoint.load(folder / "gauge.safetensors")
+        tensors |= {name: value for name, value in changes.items() if name in tensors}
+        settings |= {name: value for name, value in changes.items() if name not in tensors}
+        checkpoint.save(folder / "gauge.safetensors", tensors, settings)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -143,6 +156,12 @@ def change_byte(name):
             lambda folder: (folder / "model.safetensors").rename(folder / "gauge.safetensors"),
             "gauge.safetensors is damaged or has another format",
         ),
+        (forge(wrapped="gauge-wrapped-2"), "gauge.safetensors is damaged or has another format"),
+        (forge(fixed=-1), "gauge.safetensors is damaged or has another format"),
+        (forge(score="taylr"), "there is no scorer 'taylr'"),
+        (forge(model="pipeline"), "transformers has no model pipeline; load it yourself and give it as model="),
+        (forge(threshold=torch.tensor(torch.nan)), "has gates that are NaN or infinite; train the wrapped model again"),
+        (forge(threshold=torch.zeros(2)), r"threshold is float32 \[2\], the model has float32 \[\]"),
     ],
 )
 def test_changed_files_are_refused(tmp_path, change, message):

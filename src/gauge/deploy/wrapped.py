@@ -5,10 +5,11 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from pydantic import BaseModel, Field
 from torch import Tensor, nn
 
 from gauge import __version__
@@ -20,7 +21,7 @@ from gauge.registry import SCORERS
 from gauge.training import checkpoint
 from gauge.types import Scorer
 
-FORMAT = "gauge-wrapped-1"
+FORMAT: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
 GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
 MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json")  # of Hugging Face, without code
 UNCHECKED_CONFIG = (
@@ -30,6 +31,22 @@ UNCHECKED_CONFIG = (
     "transformers_version",
 )  # set by saving, or seen in the weights
 OUTPUTS = ("logits", "probabilities", "scores", "gates")
+
+
+class _Settings(BaseModel):
+    """What a file with gates says of the wrapped model beside it."""
+
+    wrapped: Literal["gauge-wrapped-1"]
+    version: str
+    score: str
+    fixed: Annotated[int, Field(ge=0)] | None
+    max_leak: float
+    leak: float | None
+    pools: bool
+    model: str
+    hugging_face: bool
+    state: str
+    files: dict[str, str]
 
 
 def save_wrapped(model: Wrapped, folder: str | Path) -> None:
@@ -43,25 +60,28 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
         raise ValueError(
             f"a gate of type {type(model.gate).__name__} cannot be saved; wrap the model with a gauge.Gate"
         )
-    metadata = {
-        "wrapped": FORMAT,
-        "version": __version__,
-        "score": _scorer_name(model.score),
-        "fixed": model.fixed,
-        "max_leak": model.max_leak,
-        "leak": model.leak,
-        "pools": model.pools,
-        "model": type(model.model).__name__,
-        "hugging_face": hasattr(model.model, "save_pretrained"),
-        "state": _state_checksum(model.model),
-    }
+    network = model.model
+    settings = _Settings(
+        wrapped=FORMAT,
+        version=__version__,
+        score=_scorer_name(model.score),
+        fixed=model.fixed,
+        max_leak=model.max_leak,
+        leak=model.leak,
+        pools=model.pools,
+        model=type(network).__name__,
+        hugging_face=hasattr(network, "save_pretrained"),
+        state=_state_checksum(network),
+        files={},
+    )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / GATES).unlink(missing_ok=True)  # a folder that has it is complete
-    if metadata["hugging_face"]:
-        model.model.save_pretrained(folder)  # type: ignore[operator]
+    if hasattr(network, "save_pretrained"):
+        network.save_pretrained(folder)  # type: ignore[operator]
     else:
-        checkpoint.save(folder / WEIGHTS, model.model.state_dict(), {"model": metadata["model"]})
-    checkpoint.save(folder / GATES, model.gate.state_dict(), metadata | {"files": _file_checksums(folder)})
+        checkpoint.save(folder / WEIGHTS, network.state_dict(), {"model": settings.model})
+    settings.files = _file_checksums(folder)
+    checkpoint.save(folder / GATES, model.gate.state_dict(), settings.model_dump())
 
 
 def load_wrapped(folder: str | Path, model: nn.Module | None = None) -> Wrapped:
@@ -74,16 +94,16 @@ def load_wrapped(folder: str | Path, model: nn.Module | None = None) -> Wrapped:
     tensors, saved = _gates_file(folder / GATES)
     if model is None:
         model = _read_model(folder, saved)
-    if _state_checksum(model) != saved["state"]:
+    if _state_checksum(model) != saved.state:
         weights = f"load_state_dict(safetensors.torch.load_file({str(folder / WEIGHTS)!r}))"
-        cure = "leave model= out to read it from there" if saved["hugging_face"] else f"call its {weights}"
+        cure = "leave model= out to read it from there" if saved.hugging_face else f"call its {weights}"
         raise ValueError(
-            f"this {type(model).__name__} differs in weights or settings from the {saved['model']} that was saved to "
+            f"this {type(model).__name__} differs in weights or settings from the {saved.model} that was saved to "
             f"{folder}; {cure}, or wrap it anew with gauge.wrap(model)"
         )
-    wrapped = wrap(model, fixed=saved["fixed"], score=SCORERS.get(saved["score"]), max_leak=saved["max_leak"])
+    wrapped = wrap(model, fixed=saved.fixed, score=SCORERS.get(saved.score), max_leak=saved.max_leak)
     checkpoint.load_into(wrapped.gate, tensors, folder / GATES)
-    wrapped.pools, wrapped.leak = saved["pools"], saved["leak"]
+    wrapped.pools, wrapped.leak = saved.pools, saved.leak
     return wrapped.train(model.training)
 
 
@@ -159,38 +179,37 @@ def _file_checksums(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def _gates_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _gates_file(path: Path) -> tuple[dict[str, Tensor], _Settings]:
     if not path.is_file():
         raise ValueError(
             f"{path.parent} is not a saved wrapped model (it has no {path.name}); give a folder that save_wrapped wrote"
         )
     try:
-        tensors, saved = checkpoint.load(path)
-    except ValueError as error:
+        tensors, metadata = checkpoint.load(path)
+        settings = _Settings.model_validate(metadata)
+    except ValueError as error:  # pydantic's, too
         raise ValueError(f"{path} is damaged or has another format; save the wrapped model again") from error
-    if saved.get("wrapped") != FORMAT:
-        raise ValueError(
-            f"{path} has format {saved.get('wrapped')!r}, this version reads {FORMAT!r}; save the wrapped model again"
-        )
-    return tensors, saved
+    if not all(tensor.isfinite().all() for tensor in tensors.values()):
+        raise ValueError(f"{path} has gates that are NaN or infinite; train the wrapped model again")
+    return tensors, settings
 
 
-def _read_model(folder: Path, saved: Mapping[str, Any]) -> nn.Module:
+def _read_model(folder: Path, saved: _Settings) -> nn.Module:
     """The model of Hugging Face in the folder, whose files have to be those that were saved."""
     files = _file_checksums(folder)
-    for name, expected in saved["files"].items():
+    for name, expected in saved.files.items():
         if files.get(name) != expected:
             raise ValueError(f"{folder / name} is missing or was changed; save the wrapped model again")
-    if not saved["hugging_face"]:
+    if not saved.hugging_face:
         raise ValueError(
-            f"{saved['model']} is not a model of Hugging Face; build it, load the weights in {folder / WEIGHTS} into it, "
+            f"{saved.model} is not a model of Hugging Face; build it, load the weights in {folder / WEIGHTS} into it, "
             "and give it as model="
         )
     try:
         import transformers
     except ImportError as error:
         raise ValueError("the model is one of Hugging Face; install it with: pip install 'gauge-ml[hf]'") from error
-    kind = getattr(transformers, saved["model"], None)
+    kind = getattr(transformers, saved.model, None)
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
-        raise ValueError(f"transformers has no model {saved['model']}; load it yourself and give it as model=")
+        raise ValueError(f"transformers has no model {saved.model}; load it yourself and give it as model=")
     return kind.from_pretrained(folder, local_files_only=True, use_safetensors=True)
