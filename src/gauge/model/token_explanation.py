@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -57,12 +57,18 @@ class TokenExplanation:
         import pandas as pd
 
         sample, token = self.visible.nonzero(as_tuple=True)
+        values = {
+            "score": self.evidence.scores,
+            "gate": self.gates,
+            "attention_before": self.attention_before,
+            "attention_after": self.attention_after,
+        }
+        if self.effects is not None:
+            values["used"] = self.effects
         columns: dict[str, Any] = {"sample": sample.cpu(), "token": token.cpu()}
         if names is not None:
             columns["name"] = [names[i][j] for i, j in zip(sample.tolist(), token.tolist(), strict=True)]
-        return pd.DataFrame(
-            columns | {name: value[self.visible].float().cpu() for name, value in self._values().items()}
-        )
+        return pd.DataFrame(columns | {name: value[self.visible].float().cpu() for name, value in values.items()})
 
     def to_html(
         self,
@@ -95,7 +101,7 @@ class TokenExplanation:
     def _row(self, sample: int, names: Sequence[str] | None, image: Tensor | None, label: str | None) -> "RowEvidence":
         from gauge.reports.evidence import RowEvidence
 
-        column = "text" if image is None else "image"
+        column: Literal["text", "image"] = "text" if image is None else "image"
         images = {} if image is None else {column: _grid_image(image, self.gates.shape[1])}
         tokens = self.visible[sample].nonzero()[:, 0].tolist()
         if image is not None:
@@ -112,26 +118,25 @@ class TokenExplanation:
         before, after = (self._answer(logits[sample]) for logits in (self.evidence.logits, self.logits))
         return RowEvidence(f"Sample {sample}", before, after, units, images, label=label)
 
-    def _unit(self, sample: int, token: int, column: str, name: str) -> "Unit":
+    def _unit(self, sample: int, token: int, kind: Literal["text", "image"], name: str) -> "Unit":
         from gauge.reports.evidence import Unit
 
-        values = {key: float(value[sample, token]) for key, value in self._values().items()}
-        kind = "text" if column == "text" else "image"
-        return Unit(column, kind, name, name if kind == "text" else "", "observed", **values)
+        return Unit(
+            column=kind,
+            kind=kind,
+            name=name,
+            value=name if kind == "text" else "",
+            state="observed",
+            score=float(self.evidence.scores[sample, token]),
+            gate=float(self.gates[sample, token]),
+            attention_before=float(self.attention_before[sample, token]),
+            attention_after=float(self.attention_after[sample, token]),
+            used=None if self.effects is None else float(self.effects[sample, token]),
+        )
 
     def _answer(self, logits: Tensor) -> tuple[str, float]:
         probability, index = logits.float().softmax(0).max(0)
         return (self.classes[int(index)] if self.classes else str(int(index))), float(probability)
-
-    def _values(self) -> dict[str, Tensor]:
-        """The numbers of each token."""
-        values = {
-            "score": self.evidence.scores,
-            "gate": self.gates,
-            "attention_before": self.attention_before,
-            "attention_after": self.attention_after,
-        }
-        return values if self.effects is None else values | {"used": self.effects}
 
 
 def _grid_image(image: Float[Tensor, "3 h w"], patches: int) -> "GridImage":
