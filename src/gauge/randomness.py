@@ -4,18 +4,34 @@ With a stateful generator, masks and noise would change with the batch size, the
 hash (the finaliser of SplitMix64) of a key and a position.
 """
 
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # SplitMix64's constants, written as signed 64-bit integers
 _MIX1 = 0xBF58476D1CE4E5B9 - 2**64
 _MIX2 = 0x94D049BB133111EB - 2**64
 KEYS_AT_ONCE = 2**17
+NEW = "rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial poisson binomial"
+IN_PLACE = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_"
+LAYERS = "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu gumbel_softmax"
+ATTENTION = "scaled_dot_product_attention multi_head_attention_forward"
+DRAWS = {  # what draws from torch's generator unless it is given one
+    *(getattr(torch, name) for name in NEW.split()),
+    *(getattr(Tensor, name) for name in ["bernoulli", "multinomial", *IN_PLACE.split()]),
+    *(getattr(F, name) for name in f"{LAYERS} {ATTENTION}".split()),
+    *(getattr(nn.init, name) for name in dir(nn.init) if name.endswith("_") and not name.startswith("_")),
+    *(torch.dropout, torch.dropout_, torch.alpha_dropout, torch.feature_dropout, torch.native_dropout, torch.rrelu),
+    *(torch.rnn_tanh, torch.rnn_relu, torch.lstm, torch.gru),
+}
 
 
 def _mix(state: Tensor) -> Tensor:
@@ -79,9 +95,52 @@ def permutation(size: int, seed: int, *parts: int | str, device: torch.device | 
     return torch.from_numpy(keys.numpy().argsort()) if keys.device.type == "cpu" else keys.argsort()
 
 
+class _OwnDraws(TorchFunctionMode):
+    """Torch's draws on the CPU, of this thread and inside the block, from a generator of their own.
+
+    Modules draw from the one generator of the process, which other threads advance, too. A draw swaps its state for that of
+    the block; the lock is held for that draw alone. Numbers are those that `torch.manual_seed` gives.
+    """
+
+    lock = threading.RLock()
+    drawing = threading.local()
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.state = torch.Generator().manual_seed(seed).get_state()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func not in DRAWS or kwargs.get("generator") is not None or getattr(self.drawing, "now", False):
+            return func(*args, **kwargs)
+        with self.lock:
+            process = torch.default_generator.get_state()
+            torch.default_generator.set_state(self.state)
+            self.drawing.now = True  # a block inside a block draws from its own
+            try:
+                return func(*args, **kwargs)
+            finally:
+                self.drawing.now = False
+                self.state = torch.default_generator.get_state()
+                torch.default_generator.set_state(process)
+
+
 @contextmanager
 def seeded(seed: int, *parts: int | str) -> Iterator[None]:
-    """Seeds torch's own draws (weight initialisation, dropout) inside the block, and restores its generators after it."""
-    with torch.random.fork_rng(list(range(torch.cuda.device_count()))):
-        torch.manual_seed(key_of(seed, *parts) & (2**63 - 1))
-        yield
+    """Seeds torch's own draws (weight initialisation, dropout) inside the block, and leaves its generators as they were.
+
+    On a CPU threads do not disturb each other: the same block gives the same numbers whatever others draw. Threads that
+    share a GPU share its generator.
+    """
+    number = key_of(seed, *parts) & (2**63 - 1)
+    states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    if states:
+        torch.cuda.manual_seed_all(number)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(number)
+    try:
+        with _OwnDraws(number):
+            yield
+    finally:
+        if states:
+            torch.cuda.set_rng_state_all(states)

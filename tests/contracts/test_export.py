@@ -1,14 +1,17 @@
-"""Every encoder, backbone and imputer can be exported, or says why not; the graph gives what the module gives."""
+"""Every encoder, backbone, imputer and expert can be exported, or says why not; the graph gives what the original gives."""
 
 import json
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import (
     CLASSES,
     DIM,
     any_subset,
+    clinic,
     gauge,
     imputer,
     imputers,
@@ -18,6 +21,7 @@ from helpers import (
     unchecked,
     unit_encoder,
 )
+from sklearn.feature_extraction.text import CountVectorizer
 from torch import nn
 
 from gauge import (
@@ -34,14 +38,17 @@ from gauge import (
     UnitEncoder,
     export,
 )
-from gauge.deploy.export import trace, write_onnx
+from gauge.deploy.exported import ExportedClassifier, count_terms, open_session
 from gauge.imputers.oracle import Oracle
 from gauge.imputers.tip import TIP
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders.columns import Columns
 from gauge.model.nn.attention import Attention
 from gauge.randomness import seeded
-from gauge.registry import ENCODERS, IMPUTERS
+from gauge.registry import COLUMNS, ENCODERS, EXPERTS, IMPUTERS
+from gauge.tabular.experts.linear import Linear
+from gauge.tabular.table.columns.image import Image
+from gauge.training.traced import to_onnx, trace
 
 pytest.importorskip("onnxruntime")
 COUNTS = (1, 7, 300)
@@ -55,16 +62,17 @@ def samples(tensor: torch.Tensor, count: int) -> torch.Tensor:
     return tensor[torch.arange(count) % len(tensor)]
 
 
-def differences(module: nn.Module, tensors: list[torch.Tensor], names: list[str], path) -> dict[str, float]:
+def differences(module: nn.Module, tensors: list[torch.Tensor], names: list[str]) -> dict[str, float]:
     """The largest difference of each output of the exported module, over batches of 1, 7 and 300 samples."""
     module.eval().requires_grad_(False)
     inputs = [f"x{index}" for index in range(len(tensors))]
     with unchecked():
-        run = write_onnx(trace(module, tensors), path, inputs, names, {})
+        session = open_session(to_onnx(module, tensors, inputs, names).SerializeToString(), Path("module.onnx"))
         worst = dict.fromkeys(names, 0.0)
         for count in COUNTS:
             given = [samples(tensor, count) for tensor in tensors]
-            for name, own, other in zip(names, module(*given), run(*given), strict=True):
+            feed = dict(zip(inputs, (tensor.numpy() for tensor in given), strict=True))
+            for name, own, other in zip(names, module(*given), session.run(names, feed), strict=True):
                 scale = max(1.0, float(own.abs().max()))
                 worst[name] = max(worst[name], float(np.abs(own.numpy() - other).max()) / scale)
     return worst
@@ -127,10 +135,10 @@ class Encoders(nn.Module):
 
 
 @pytest.mark.slow
-def test_every_encoder_gives_the_same_in_an_exported_graph(tmp_path):
+def test_every_encoder_gives_the_same_in_an_exported_graph():
     encoders = Encoders()
     inputs = [noise(5, *shape, seed=place).abs() for place, shape in enumerate(encoders.shapes)]
-    worst = differences(encoders, inputs, list(encoders.parts), tmp_path / "encoders.onnx")
+    worst = differences(encoders, inputs, list(encoders.parts))
     assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
 
 
@@ -163,11 +171,11 @@ class Imputers(nn.Module):
 
 
 @pytest.mark.slow
-def test_every_imputer_gives_the_same_in_an_exported_graph_or_says_why_not(tmp_path, train, batch):
+def test_every_imputer_gives_the_same_in_an_exported_graph_or_says_why_not(train, batch):
     module = Imputers(train, batch)
     assert {*module.parts, "tip", "oracle", "contrastive"} == set(IMPUTERS.names())
     tensors = [*batch.blanked().inputs.values(), *batch.observed.values()]
-    worst = differences(module, tensors, module.names, tmp_path / "imputers.onnx")
+    worst = differences(module, tensors, module.names)
     assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
 
 
@@ -233,10 +241,10 @@ class Backbones(nn.Module):
 
 
 @pytest.mark.slow
-def test_scores_and_gates_of_every_backbone_are_the_same_in_an_exported_graph(tmp_path):
+def test_scores_and_gates_of_every_backbone_are_the_same_in_an_exported_graph():
     module = Backbones()
     observed = noise(6, 5, seed=1) > -0.5
-    worst = differences(module, [noise(6, 5), observed], module.names, tmp_path / "backbones.onnx")
+    worst = differences(module, [noise(6, 5), observed], module.names)
     assert {name: value for name, value in worst.items() if value >= 1e-5} == {}
 
 
@@ -282,6 +290,90 @@ def test_a_gauge_is_exported_for_torch_with_the_shapes_of_an_example(tmp_path):
     assert exported.difference < 1e-5
     files = {"gauge.json": ""}
     program = torch.export.load(path, extra_files=files).module()
-    assert json.loads(files["gauge.json"])["format"] == "gauge-export-1"
+    assert json.loads(files["gauge.json"])["format"] == "gauge-export-2"
     three = rows_of(example, torch.arange(3))
     torch.testing.assert_close(program(three.inputs["table"], three.observed["table"])[0], model.predict(three).logits)
+
+
+def visits(rows: int, folder: Path, seed: int = 0) -> pd.DataFrame:
+    """Columns of every kind, written in many ways, with missing cells, files that do not exist, and 40 photos."""
+    draw = np.random.default_rng(seed)
+    table = clinic(folder, 40, seed=seed).sample(rows, replace=True, random_state=seed, ignore_index=True)
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 900, rows), "D")
+    table["weight"] = [f"{value:.2f} kg".replace(".", ",") for value in draw.normal(70, 9, rows)]
+    table["visit"] = days.strftime("%d.%m.%Y")
+    table["ward"] = draw.integers(0, 80, rows).astype(str) + "w"
+    extra = pd.Series(draw.choice(["", " Grew, GREW fast; İzmir!", " it bleeds 3.5 times a night"], rows))
+    table["notes"] = (table["notes"] + extra).where(table["notes"].notna())
+    keep = draw.random(table.shape) > 0.15
+    keep[:, table.columns.get_loc("diagnosis")] = True
+    return table.where(keep, None)
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A classifier with all experts of the package on columns of all kinds, 1,000 other rows, and a folder."""
+    folder = tmp_path_factory.mktemp("visits")
+    with unchecked():
+        model = GaugeClassifier(
+            experts=EXPERTS.names(), epochs=1, random_state=0, image_size=20, image_folder=folder, verbose=False
+        ).fit(visits(200, folder), "diagnosis")
+    assert {column.kind for column in model.schema_.columns} == set(COLUMNS.names())
+    new = visits(1000, folder, seed=1).drop(columns="diagnosis")
+    new.loc[::9, "site"] = "ear"  # not in training
+    new.loc[::11, "photo"] = "gone.png"
+    new.loc[::13, "weight"] = "heavy"
+    new.loc[7] = None
+    return model, new, folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experts", [*([name] for name in EXPERTS.names()), None], ids=str)
+def test_every_expert_and_all_together_answer_the_same_in_an_exported_file(classifier, tmp_path, experts):
+    model, rows, folder = classifier
+    with unchecked():
+        result = export(model, tmp_path / "model.onnx", experts=experts)
+        exported = ExportedClassifier(result.path, image_folder=folder)
+        ensemble = model.ensemble_ if experts is None else model.ensemble_.only(experts)
+        expected = ensemble.predict(model.fitted_.read(rows)[1])
+        probabilities, observed = exported.predict_with_observed(rows)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-5, rtol=0)
+    assert (exported.class_numbers(probabilities) == model.fitted_.class_numbers(expected)).all()
+    np.testing.assert_array_equal(observed, model.fitted_.read(rows)[1].observed())
+    np.testing.assert_array_equal(probabilities[7], model.ensemble_.prior)
+    np.testing.assert_allclose(exported.predict_proba(rows[:1]), expected[:1], atol=1e-5, rtol=0)
+    assert exported.predict_proba(rows[:0]).shape == (0, 3)
+
+
+def test_an_expert_that_cannot_be_exported_is_refused(classifier, tmp_path, monkeypatch):
+    model, _, _ = classifier
+    monkeypatch.delattr(Linear, "export")
+    with pytest.raises(ValueError, match="the expert Linear cannot be exported; leave it out with --experts"):
+        export(model, tmp_path / "model.onnx", experts=["linear"])
+    assert not (tmp_path / "model.onnx").exists()
+    with pytest.raises(ValueError, match="there is no expert in this classifier 'forest'; known: network, trees, lin"):
+        export(model, tmp_path / "model.onnx", experts=["forest"])
+
+
+def test_a_kind_of_column_whose_vectors_no_graph_computes_is_refused(classifier, tmp_path, monkeypatch):
+    model, _, _ = classifier
+    monkeypatch.delattr(Image, "export_vectors")
+    with pytest.raises(ValueError, match="column 'photo' cannot be exported: kind 'image' has no export_vectors"):
+        export(model, tmp_path / "model.onnx", experts=["trees"])
+
+
+def test_a_program_of_torch_holds_a_network_alone(classifier, tmp_path):
+    with pytest.raises(ValueError, match="a .pt2 file holds a network alone, and this classifier has .*, trees"):
+        export(classifier[0], tmp_path / "model.pt2")
+
+
+def test_terms_are_counted_as_the_linear_expert_counts_them(classifier):
+    model, rows, _ = classifier
+    texts = [*model.fitted_.read(rows)[1].texts["notes"], "", "İ ı ß ǅ d'accord naïve re-grew_fast ²"]
+    vectorizer = model.ensemble_.experts["linear"].terms["notes"]
+    names = vectorizer.get_feature_names_out().tolist()
+    terms, counts = count_terms(texts, {name: number for number, name in enumerate(names)})
+    expected = CountVectorizer(ngram_range=(1, 2), token_pattern=vectorizer.token_pattern, vocabulary=names)
+    dense = np.zeros((len(texts), len(names)), int)
+    np.add.at(dense, (np.arange(len(texts))[:, None], terms), counts)
+    np.testing.assert_array_equal(dense, expected.transform(texts).toarray())

@@ -1,5 +1,7 @@
 """Random numbers as pure functions of integers."""
 
+import threading
+
 import pytest
 import torch
 from scipy import stats
@@ -141,3 +143,67 @@ def test_seeded_restores_the_generator_after_an_error():
     with pytest.raises(ZeroDivisionError), seeded(0):
         torch.rand(3).tolist()[0] / 0
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_seeded_block_draws_what_manual_seed_gives():
+    with torch.random.fork_rng([]):
+        torch.manual_seed(key_of(7, "a") & (2**63 - 1))
+        expected = _draws()
+    with seeded(7, "a"):
+        assert all(map(torch.equal, _draws(), expected))
+
+
+def test_a_block_inside_a_block_has_its_own_draws_and_does_not_change_those_around_it():
+    with seeded(0):
+        first, second = torch.rand(3), torch.rand(3)
+    with seeded(0):
+        before = torch.rand(3)
+        with seeded(1):
+            inner = torch.rand(3)
+        after = torch.rand(3)
+    with seeded(1):
+        alone = torch.rand(3)
+    assert torch.equal(before, first)
+    assert torch.equal(inner, alone)
+    assert torch.equal(after, second)
+
+
+def test_threads_with_the_same_seed_draw_the_same_numbers():
+    with seeded(3):
+        expected = [_draws() for _ in range(20)]
+    start, results = threading.Barrier(4), []
+
+    def draw(number):
+        start.wait()
+        with seeded(3 if number < 3 else 4):
+            results.append((number, [_draws() for _ in range(20)]))
+
+    before = torch.get_rng_state()
+    threads = [threading.Thread(target=draw, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert torch.equal(torch.get_rng_state(), before)
+    for number, drawn in results:
+        same = [torch.equal(*pair) for draws in zip(drawn, expected, strict=True) for pair in zip(*draws, strict=True)]
+        assert all(same) == (number < 3)
+
+
+def _draws():
+    """One draw of each kind that networks make: weights, dropout, noise, orders, attention."""
+    attention = torch.nn.MultiheadAttention(8, 2, dropout=0.5)
+    given = torch.ones(1, 3, 8)
+    return [
+        torch.nn.Linear(3, 5).weight.detach(),
+        torch.nn.Embedding(3, 5).weight.detach(),
+        torch.nn.Dropout(0.5)(torch.ones(40)),
+        torch.nn.functional.dropout2d(torch.ones(1, 30, 2, 2)),
+        attention(given, given, given)[0].detach(),
+        torch.nn.functional.scaled_dot_product_attention(given, given, given, dropout_p=0.5),
+        torch.nn.GRU(8, 4, 2, dropout=0.5)(given)[0].detach(),
+        torch.empty(4).normal_(),
+        torch.randn_like(given),
+        torch.randperm(50),
+    ]

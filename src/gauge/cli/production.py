@@ -12,14 +12,17 @@ def export(
     model: Model,
     to: Annotated[str, typer.Option(help="onnx, or pt2 for torch.export.load.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL with the format's ending.")] = None,
+    experts: Annotated[
+        list[str] | None, typer.Option(help="An expert to export; may be repeated. Default: all of the classifier.")
+    ] = None,
     plugin: Plugins = None,
 ) -> None:
-    """Write the prediction as one graph, with scores and gates; `gauge predict FILE.onnx TABLE` needs no torch."""
+    """Write the whole classifier as one graph, with scores and gates; `gauge predict FILE.onnx TABLE` needs no torch."""
     from gauge.deploy.export import export as write
     from gauge.tabular.estimator import GaugeClassifier
 
     path = model.with_name(f"{model.name}.{to}") if out is None else out
-    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to))
+    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to, experts=experts))
 
 
 def serve(

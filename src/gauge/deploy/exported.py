@@ -1,35 +1,81 @@
-"""ExportedClassifier: predictions of an exported classifier with onnxruntime and pandas. Nothing here imports torch."""
+"""ExportedClassifier: predictions of an exported classifier with onnxruntime. Nothing here imports torch.
 
+The file ends with the checksum of all that comes before it, as one more entry of the metadata of ONNX.
+"""
+
+import hashlib
 import json
 import logging
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+import pandas as pd
 
 from gauge.tabular.classifier import TableClassifier, image_files
-from gauge.tabular.table.arrays import by_modality, columns_from_json, encode_rows
+from gauge.tabular.table.arrays import (
+    column_of,
+    columns_from_json,
+    contents,
+    encode_row,
+    encode_rows,
+    flag_positions,
+)
 from gauge.tabular.table.columns import Column
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "gauge-export-1"
-KEY = "gauge"  # of the record in the metadata of an ONNX file
+FORMAT = "gauge-export-2"
+KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
 BATCH_ROWS = 256
-MIN_PRIOR = 1e-6  # of a class
+ERRORS_ONLY = 3  # severity from which on onnxruntime logs
+WORD = re.compile(r"\w+")
+MODALITIES = "inputs", "observed"  # kinds of inputs that every modality has
+
+Vocabularies = Mapping[str, Mapping[str, int]]
+"""The numbers of the terms that are counted in texts, by modality."""
 
 
-def open_session(path: Path) -> Any:
-    """The ONNX file, ready to run."""
+def seal(content: bytes) -> bytes:
+    """A file of these bytes: an ONNX model and, as its last entry of metadata, their checksum."""
+    return content + _seal(content)
+
+
+def _seal(content: bytes) -> bytes:
+    """An entry of the field `metadata_props` (14) of an ONNX model, whose fields 1 and 2 are its key and its value."""
+    key, value = CHECKSUM_KEY.encode(), hashlib.sha256(content).hexdigest().encode()
+    entry = b"\x0a" + bytes([len(key)]) + key + b"\x12" + bytes([len(value)]) + value
+    return b"\x72" + bytes([len(entry)]) + entry
+
+
+def read_sealed(path: Path) -> bytes:
+    """The content of a file that `seal` made; an error if any of it has changed."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    content = path.read_bytes()
+    length = len(_seal(b""))
+    if CHECKSUM_KEY.encode() not in content[-length:]:
+        raise ValueError(f"{path} is damaged, or no file that this version of `gauge export` wrote; export it again")
+    if seal(content[:-length]) != content:
+        raise ValueError(f"{path} is damaged: its checksum does not match; export it again")
+    return content
+
+
+def open_session(content: bytes, path: Path) -> Any:
+    """An ONNX model, ready to run on one thread: more of them make small networks slower, above all on busy machines."""
     try:
         import onnxruntime
     except ImportError as error:
         raise ValueError("reading ONNX needs onnxruntime; install it with: pip install 'gauge-ml[onnx]'") from error
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = ERRORS_ONLY
     try:
-        return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no base class but this
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{path} cannot be read as ONNX ({reason}); export it again") from error
@@ -47,27 +93,33 @@ def load_classifier(
 
 
 class ExportedClassifier(TableClassifier):
-    """The classifier in a file that `gauge.export` wrote; the same answers as the network's, up to rounding."""
+    """The classifier in a file that `gauge.export` wrote; the same answers as its own, up to rounding."""
 
     def __init__(
         self, path: str | Path, *, image_folder: str | Path | None = None, outside_images: bool = False
     ) -> None:
-        self.session = open_session(Path(path))
+        path = Path(path)
+        self.session = open_session(read_sealed(path), path)
         text = self.session.get_modelmeta().custom_metadata_map.get(KEY)
         metadata = json.loads(text) if text else {}
         if metadata.get("format") != FORMAT or "columns" not in metadata:
             raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
         if left_out := metadata["left_out"]:
-            logger.warning("%s holds the network alone, without %s", path, ", ".join(left_out))
+            experts = " and ".join(metadata["experts"])
+            logger.warning("%s holds the %s alone, without %s", path, experts, ", ".join(left_out))
         self.classes = np.array(metadata["classes"])
-        self.class_prior = np.array(metadata["class_prior"])
         self.class_weight = np.array(metadata["class_weight"])
-        self.calibration: dict[str, float] = metadata["calibration"]
         self.target: str | None = metadata["target"]
         self.named: bool = metadata["named"]
         self.files = image_files(image_folder, outside=outside_images)
+        self.vocabularies = numbered(metadata["vocabularies"])
         self._names: list[str] = metadata["names"]
         self._columns = columns_from_json(metadata["columns"])
+        self._positions = flag_positions(self.columns)
+        self._counted = {name: contents(self.columns)[name] for name in self.vocabularies}
+        self._required = {column.name for column in self.columns}
+        self._known = {*self._required, *self._names, self.target}
+        self._inputs = {value.name for value in self.session.get_inputs()}
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -85,28 +137,87 @@ class ExportedClassifier(TableClassifier):
     def evidence(self, X: Any) -> NoReturn:
         raise NotImplementedError("an exported model explains nothing; serve the folder that `gauge fit` wrote")
 
+    def predict_row(self, row: Mapping[str, Any]) -> np.ndarray:
+        """The probabilities of one row, given as values by column; those of a DataFrame of one row take longer."""
+        if not self._plain(row):
+            return self.predict_proba(pd.DataFrame([row], dtype=object))[0]
+        return self._predict_row(row)[0][0]
+
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         frame = self.frame(X)
-        encoded = encode_rows(self.columns, frame, self.files)
-        feed = {f"inputs.{name}": values for name, (values, _) in encoded.items()}
-        feed |= {f"observed.{name}": flags for name, (_, flags) in encoded.items()}
-        flags = np.concatenate([flags.reshape(len(frame), -1) for _, flags in encoded.values()], 1)
-        full = flags.any(1)
-        if not full.all():
-            logger.warning("%d rows have no values and get the class prior", (~full).sum())
-        probabilities = np.tile(self.class_prior, (len(frame), 1))
-        for rows in np.split(np.flatnonzero(full), range(BATCH_ROWS, int(full.sum()), BATCH_ROWS)):
-            if len(rows):
-                part = {name: values[rows] for name, values in feed.items()}
-                answers = self.session.run(["probabilities"], part)[0].astype(np.float64)
-                probabilities[rows] = self._calibrated(answers, flags[rows].mean(1, keepdims=True))
-        order = [column.name for columns in by_modality(self.columns).values() for column in columns]
-        return probabilities, flags[:, [order.index(column.name) for column in self.columns]]
+        if len(frame) == 1 and all(kind.kind == "O" for kind in frame.dtypes):
+            row = dict(zip(frame.columns, frame.to_numpy()[0], strict=True))
+            if self._plain(row):
+                return self._predict_row(row)
+        texts = {
+            modality: column.texts(
+                frame[column.name] if column.name in frame else column_of(column, [None] * len(frame))
+            )
+            for modality, column in self._counted.items()
+        }
+        return self._answers(encode_rows(self.columns, frame, self.files), texts)
 
-    def _calibrated(self, probabilities: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """As `gauge.tabular.ensemble` has it for one expert: smoothed by the prior, with an inverse temperature that
-        depends on the share of values that a row has."""
-        floor = self.calibration["smoothing"] * np.maximum(self.class_prior, MIN_PRIOR)
-        weight = np.exp(self.calibration["offset"] + self.calibration["slope"] * share)
-        powers = ((probabilities + floor) / (1 + floor.sum())) ** weight
-        return powers / powers.sum(1, keepdims=True)
+    def _plain(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row has all columns, and none that the model does not know."""
+        return self._required <= row.keys() <= self._known
+
+    def _predict_row(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+        texts = {
+            modality: column.texts(column_of(column, [row[column.name]])) for modality, column in self._counted.items()
+        }
+        return self._answers(encode_row(self.columns, row, self.files), texts)
+
+    def _answers(
+        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Any]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The probabilities of encoded rows, and which columns they have."""
+        flags = np.concatenate([each if each.ndim == 2 else each[:, None] for _, each in encoded.values()], 1)
+        empty = int((~flags.any(1)).sum())
+        if empty:
+            logger.warning("%d rows have no values and get the class prior", empty)
+        feed = graph_inputs(encoded, texts, self.vocabularies)
+        feed = {name: values for name, values in feed.items() if name in self._inputs}
+        parts = [
+            self.session.run(
+                ["probabilities"], {name: values[start : start + BATCH_ROWS] for name, values in feed.items()}
+            )[0]
+            for start in range(0, len(flags), BATCH_ROWS)
+        ]
+        return np.concatenate([np.zeros((0, len(self.classes))), *parts]), flags[:, self._positions]
+
+
+def numbered(vocabularies: Mapping[str, Sequence[str]]) -> Vocabularies:
+    return {name: {term: number for number, term in enumerate(terms)} for name, terms in vocabularies.items()}
+
+
+def graph_inputs(
+    encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Sequence[str]], vocabularies: Vocabularies
+) -> dict[str, np.ndarray]:
+    """The inputs of an exported graph, from encoded modalities and whole texts."""
+    feed = {
+        f"{kind}.{name}": values
+        for name, pair in encoded.items()
+        for kind, values in zip(MODALITIES, pair, strict=True)
+    }
+    for name, vocabulary in vocabularies.items():
+        feed[f"terms.{name}"], feed[f"counts.{name}"] = count_terms(texts[name], vocabulary)
+    return feed
+
+
+def count_terms(texts: Sequence[str], vocabulary: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the words and pairs of words of each text that the vocabulary has, and how often each occurs:
+    [texts, terms], 0 after the last one. scikit-learn's TfidfVectorizer divides texts in the same way.
+
+    >>> [each.tolist() for each in count_terms(["Sore, sore arm!"], {"arm": 0, "sore": 1, "sore arm": 2})]
+    [[[1, 0, 2]], [[2, 1, 1]]]
+    """
+    counted = []
+    for text in texts:
+        words = WORD.findall(text.lower())
+        terms = [*words, *map(" ".join, pairwise(words))]
+        counted.append(Counter(vocabulary[term] for term in terms if term in vocabulary))
+    longest = max((len(each) for each in counted), default=0) or 1
+    numbers, counts = (np.zeros((len(counted), longest), np.int64) for _ in range(2))
+    for row, each in enumerate(counted):
+        numbers[row, : len(each)], counts[row, : len(each)] = list(each), list(each.values())
+    return numbers, counts

@@ -7,18 +7,17 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import torch
 from pydantic import BaseModel, Field
 from torch import Tensor, nn
 
 from gauge import __version__
-from gauge.choices import pick
-from gauge.deploy.export import CHECKED, FORMATS, TOLERANCE, Exported, trace
+from gauge.deploy.export import Exported, export_format, write_graph
 from gauge.model.gates import Gate
 from gauge.model.wrap import Wrapped, wrap
 from gauge.registry import SCORERS
 from gauge.training import checkpoint
+from gauge.training.traced import Graphable
 from gauge.types import Scorer
 
 FORMAT: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
@@ -118,39 +117,26 @@ def export_wrapped(
     model before this returns.
     """
     path = Path(path)
-    write = pick(FORMATS, path.suffix.lstrip(".") if to is None else to, "export format")
+    kind = export_format(path, to)
     others = [name for name, value in example.items() if not isinstance(value, Tensor)]
     if others or not example:
         raise ValueError(f"the example has {', '.join(others) or 'no inputs'}; give a batch of tensors, by name")
     inputs = {name: value.cpu() for name, value in example.items() if name != "labels"}
     flat = _Flat(deepcopy(model).cpu().float().eval().requires_grad_(False), tuple(inputs))
     flat(*inputs.values())  # the first batch shows whether the model can be gated
-    program = trace(flat, list(inputs.values()))
-    run = write(program, path, list(inputs), OUTPUTS, {"format": FORMAT, "version": __version__})
-    difference = 0.0
-    for count in CHECKED:
-        tensors = [value[torch.arange(count) % len(value)] for value in inputs.values()]
-        pairs = zip(OUTPUTS, flat(*tensors), run(*tensors), strict=True)
-        apart = [np.abs(own.numpy() - other).max() for name, own, other in pairs if name in ("probabilities", "gates")]
-        difference = float(np.max([difference, *apart]))  # NaN if any is
-    if not difference < TOLERANCE:
-        path.unlink()
-        raise ValueError(
-            f"the graph differs from the model by {difference:.2g} in a probability or gate; nothing was written to {path}"
-        )
-    return Exported(path, {name: tuple(value.shape[1:]) for name, value in inputs.items()}, OUTPUTS, difference)
+    return write_graph(flat, list(inputs.values()), path, kind, {"format": FORMAT, "version": __version__})
 
 
-class _Flat(nn.Module):
-    """A wrapped model as graphs want it: tensors in, tensors out."""
+class _Flat(Graphable):
+    """A wrapped model for a graph."""
 
     def __init__(self, model: Wrapped, names: tuple[str, ...]) -> None:
         super().__init__()
-        self.model, self.names = model, names
+        self.model, self.inputs, self.outputs = model, names, OUTPUTS
 
     @torch.no_grad()
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        prediction = self.model.predict(**dict(zip(self.names, tensors, strict=True)))
+        prediction = self.model.predict(**dict(zip(self.inputs, tensors, strict=True)))
         assert prediction.evidence is not None
         assert prediction.gates is not None
         return prediction.logits, prediction.logits.softmax(1), prediction.evidence.scores, prediction.gates

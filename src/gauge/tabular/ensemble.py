@@ -22,6 +22,7 @@ from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.combination import Combination
 from gauge.registry import EXPERTS
 from gauge.tabular.experts import Expert, Folds, Saved, Task, Training, with_prefix
+from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training.metrics import scores
@@ -103,9 +104,38 @@ class Ensemble:
         logits = self.combination(*_inputs(answers, rows))
         return logits.softmax(1).numpy()
 
+    def export(self, rows: GraphRows) -> str:
+        """Add the prediction to the graph of these rows: the name of the probabilities, in double precision."""
+        graph, axis, count = rows.graph, rows.graph.constant(np.array([1])), len(self.experts)
+        floor = self.smoothing * np.maximum(self.prior, MIN_PRIOR)
+        flags = graph.cast(rows.flags, np.float64)
+        share = graph.node("ReduceMean", flags, axis)
+        logits = graph.constant(np.zeros((1, len(self.prior))))
+        for expert, offset, slope in zip(
+            self.experts.values(),
+            self.combination.offset.double().tolist(),
+            self.combination.slope.double().sum(1).tolist(),
+            strict=True,
+        ):
+            shares = graph.node("Exp", expert.export(rows))
+            smooth = graph.node(
+                "Div", graph.node("Add", shares, graph.constant(floor)), graph.constant(1 + floor.sum())
+            )
+            answer = graph.node("Div", graph.node("Log", smooth), graph.constant(float(count)))
+            answer = graph.node("LogSoftmax", answer, axis=1)
+            exponent = graph.node("Add", graph.node("Mul", share, graph.constant(slope)), graph.constant(offset))
+            logits = graph.node("Add", logits, graph.node("Mul", graph.node("Exp", exponent), answer))
+        available = graph.cast(graph.node("ReduceMax", flags, axis), bool)
+        return graph.node("Where", available, graph.node("Softmax", logits, axis=1), graph.constant(self.prior))
+
     def alone(self, name: str) -> "Ensemble":
         """One of the experts, as it answers without the others."""
-        return replace(self, experts={name: self.experts[name]}, combination=Combination(1, 1).double())
+        return self.only([name])
+
+    def only(self, names: Sequence[str]) -> "Ensemble":
+        """Some of the experts, as they answer without the others: with equal weights, as theirs belong to all together."""
+        experts = {name: self.experts[name] for name in names}
+        return replace(self, experts=experts, combination=Combination(len(experts), 1).double())
 
     def weights(self, rows: Rows) -> np.ndarray:
         """The mean share of each expert in the answers for these rows; together one."""

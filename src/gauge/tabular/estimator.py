@@ -113,7 +113,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     random_state : int or RandomState, optional
         The seed of all random numbers.
     n_jobs : int, optional
-        The number of CPU threads, -1 for all.
+        The number of CPU threads, -1 for all. By default one, which is safe beside other processes and hardly slower; for
+        images, pretrained encoders and size "large" as many as torch has. OMP_NUM_THREADS and `torch.set_num_threads` are
+        respected.
     device : str, optional
         auto, cpu, cuda, cuda:NUMBER or mps; None is auto, a GPU if there is one.
     verbose : bool, default=True
@@ -297,9 +299,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
         _report_leaks(task)
         prior = data.prior(used)
-        with self._progress() as show, cpu_threads(self.n_jobs):
+        with self._progress() as show, self._threads(schema):
             task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
+            trust = CellTrust.fit(task.rows, seed) if self.trust else None
         shares, training = data.class_shares, result.training
         self.fitted_ = Fitted(
             schema=schema,
@@ -308,7 +311,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             class_weight=np.array(class_weight),
             named=hasattr(self, "feature_names_in_"),
             target=data.target,
-            trust=CellTrust.fit(task.rows, seed) if self.trust else None,
+            trust=trust,
             leaderboard=result.leaderboard,
             training=training,
             n_rows={"train": training.rows, "val": result.held_out, "empty": int(encoded.empty.sum())},
@@ -324,7 +327,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
         fitted, X = self._ready(X)
-        with cpu_threads(self.n_jobs):
+        with self._threads(fitted.schema):
             return fitted.predict_proba(X)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -355,7 +358,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         name of their column, is shown beside the predictions; `keep` are columns of X to recognise the rows by.
         """
         fitted, X = self._ready(X)
-        return fitted.explain(X, y, exact=exact, keep=keep)
+        with self._threads(fitted.schema):
+            return fitted.explain(X, y, exact=exact, keep=keep)
 
     def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
         """What each column does for the answers of all experts, the most important first, with a 95 % interval.
@@ -364,7 +368,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         the mean absolute effect on the probability of the predicted class.
         """
         fitted, X = self._ready(X)
-        return fitted.importance(X, y)
+        with self._threads(fitted.schema):
+            return fitted.importance(X, y)
 
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
@@ -373,13 +378,15 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         `y` are labels or the name of their column, by default that of training. Rows without a label are left out.
         """
         fitted, X = self._ready(X)
-        return fitted.evaluate(X, y)
+        with self._threads(fitted.schema):
+            return fitted.evaluate(X, y)
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """How far the trust in cells can be believed, on rows that need no labels: some of their known values are hidden and
         imputed, others swapped with another row's, and the trust is compared with the truth."""
         fitted, X = self._ready(X)
-        return fitted.audit(X, seed=seed)
+        with self._threads(fitted.schema):
+            return fitted.audit(X, seed=seed)
 
     @property
     def model_(self) -> GaugePlus:
@@ -515,6 +522,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"{error}; arrays hold numbers only: give a DataFrame for texts and images") from error
         values, labels = valid if isinstance(valid, tuple) else (valid, None)
         return pd.DataFrame(values, columns=[f"x{index}" for index in range(values.shape[1])]), labels
+
+    def _threads(self, schema: Schema) -> AbstractContextManager[None]:
+        """The number of CPU threads: by default one, but for large networks, images and pretrained encoders."""
+        heavy = schema.encoders or any(column.values_per_row for column in schema.contents.values())
+        return cpu_threads(self.n_jobs, small=self.size != "large" and not heavy)
 
     def _image_files(self) -> ImageFiles:
         return image_files(self.image_folder, outside=self.outside_images)

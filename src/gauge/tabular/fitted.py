@@ -40,7 +40,7 @@ from gauge.training.metrics import ACCURACY
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FORMAT = "gauge-classifier-5"
+FORMAT = "gauge-classifier-6"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
 UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbose")  # those of a machine

@@ -51,7 +51,8 @@ def checksum(tensors: Mapping[str, Tensor], metadata: str = "") -> str:
     digest = hashlib.sha256(metadata.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        if tensor.numel():
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

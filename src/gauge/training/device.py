@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 DEVICE_NAMES = "use auto, cpu, cuda, cuda:NUMBER or mps"
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 LOCAL_INDEX = f":{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else ""  # this process on its machine
 
 
@@ -32,14 +33,29 @@ def pick_device(name: torch.device | str | None, gpus: int | None = None) -> tor
 
 
 @contextmanager
-def cpu_threads(count: int | None) -> Iterator[None]:
-    """Set the number of threads for tensors and trees; -1 is one for each core, and None leaves the number unchanged."""
+def cpu_threads(count: int | None, *, small: bool = False) -> Iterator[None]:
+    """Set the number of threads for tensors and trees; -1 is one for each core.
+
+    None leaves the number unchanged, but `small` work gets one thread: several of them wait for each other after every
+    operation, which takes ten times as long beside another busy process and is hardly faster alone. What the user has set,
+    with OMP_NUM_THREADS or `torch.set_num_threads`, stays.
+    """
     before = torch.get_num_threads()
-    torch.set_num_threads(before if count is None else (os.cpu_count() or 1) if count == -1 else count)
+    usual = 1 if small and not threads_are_set() else before
+    torch.set_num_threads(usual if count is None else (os.cpu_count() or 1) if count == -1 else count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def threads_are_set() -> bool:
+    """Whether the user has chosen a number of threads: in the environment, or one that torch itself would not choose."""
+    cores = os.cpu_count() or 1  # torch chooses that of all or, where two share a core, of half of them
+    return any(name in os.environ for name in THREAD_VARIABLES) or torch.get_num_threads() not in (
+        *(cores, cores // 2),
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores,
+    )
 
 
 def device_of_job(name: str | None, number: int, gpus: int | None = None) -> str | None:

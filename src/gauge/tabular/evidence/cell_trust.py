@@ -10,7 +10,6 @@ same distribution, that its category is right or its number within half a standa
 shift from rows held out, too.
 """
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -22,6 +21,7 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from gauge.tabular.experts._forest import Forest
 from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -113,9 +113,9 @@ class Conditional:
     def probabilities(self, given: np.ndarray, bins: Bins) -> np.ndarray:
         """Of every bin: [rows, bins]."""
         if self.quantiles is None:
-            return np.asarray(self.trees[0].predict(given))
+            return _predict(self.trees[0], given)
         assert bins.edges is not None
-        *means, scale = (np.asarray(each.predict(given)) for each in self.trees)
+        *means, scale = (_predict(each, given) for each in self.trees)
         errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
         below = np.interp(errors, self.quantiles, LEVELS)
         return np.diff(below, prepend=0.0, append=1.0)
@@ -225,23 +225,27 @@ class CellTrust:
 
     def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors: dict[str, Tensor] = {}
+        forests: list[list[dict[str, Any]]] = []
         for index, (bins, given) in enumerate(zip(self.bins, self.given, strict=True)):
             parts = {"points": bins.points, "prior": bins.prior, "edges": bins.edges}
-            for number, trees in enumerate(given.trees if given else ()):
-                parts[f"trees.{number}"] = np.frombuffer(
-                    zlib.compress(trees.model_to_string().encode()), np.uint8
-                ).copy()
             parts["quantiles"] = given.quantiles if given else None
             tensors |= {f"{index}.{name}": torch.from_numpy(each) for name, each in parts.items() if each is not None}
-        return tensors, {"observed": self.observed_line, "imputed": self.imputed_line}
+            forests.append([])
+            for number, trees in enumerate(given.trees if given else ()):
+                forest = Forest.from_booster(trees)
+                tensors |= forest.tensors(f"{index}.trees.{number}.")
+                forests[-1].append(forest.metadata())
+        return tensors, {"observed": self.observed_line, "imputed": self.imputed_line, "trees": forests}
 
     @classmethod
     def load(cls, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], schema: Schema) -> Self:
         arrays, bins, given = {name: each.numpy() for name, each in tensors.items()}, [], []
         for index in range(len(schema.table)):
             bins.append(Bins(arrays.get(f"{index}.edges"), arrays[f"{index}.points"], arrays[f"{index}.prior"]))
-            texts = [arrays[name] for number in range(3) if (name := f"{index}.trees.{number}") in arrays]
-            trees = [lightgbm.Booster(model_str=zlib.decompress(bytes(text)).decode()) for text in texts]
+            trees = [
+                Forest.load(f"{index}.trees.{number}.", tensors, forest).booster()
+                for number, forest in enumerate(metadata["trees"][index])
+            ]
             given.append(Conditional(trees, arrays.get(f"{index}.quantiles")) if trees else None)
         return cls(schema.table, bins, given, tuple(metadata["observed"]), tuple(metadata["imputed"]))
 
@@ -268,6 +272,10 @@ def _line(values: np.ndarray, right: np.ndarray, otherwise: tuple[float, float])
 def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     """The rows with some of their cells missing, up to `HIDDEN` of them."""
     return np.where(draw.random(cells.shape) < draw.uniform(0, HIDDEN, (len(cells), 1)), np.nan, cells)
+
+
+def _predict(trees: lightgbm.Booster, given: np.ndarray) -> np.ndarray:
+    return np.asarray(trees.predict(given, num_threads=torch.get_num_threads()))
 
 
 def _shares(numbers: np.ndarray, count: int) -> np.ndarray:
@@ -333,8 +341,8 @@ class _Learner:
         errors, means = np.empty(len(target)), []
         for half in (first, ~first):
             mean = self.fit((given[half], target[half]), (given[~half], target[~half]), objective="l2")
-            errors[~half] = target[~half] - np.asarray(mean.predict(given[~half]))
+            errors[~half] = target[~half] - _predict(mean, given[~half])
             means.append(mean)
         scale = self.fit((given, np.log(np.abs(errors) + LEAST_ERROR)), None, objective="l2", num_leaves=4)
-        quantiles = np.quantile(errors / np.exp(np.asarray(scale.predict(given))), LEVELS)
+        quantiles = np.quantile(errors / np.exp(_predict(scale, given)), LEVELS)
         return Conditional([*means, scale], quantiles)

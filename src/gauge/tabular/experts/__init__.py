@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.methods.gauge_plus import GaugePlus
+from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -114,6 +115,10 @@ class Expert(ABC):
     @abstractmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
         """The expert that was saved, on the CPU."""
+
+    def export(self, rows: GraphRows) -> str:
+        """Add the prediction to the graph of these rows: the name of the log-probabilities, in double precision."""
+        raise ValueError(f"the expert {type(self).__name__} cannot be exported; leave it out with --experts (experts=)")
 
     def to(self, device: torch.device) -> None:  # noqa: B027 - optional
         """Move to a device; most experts stay on the CPU."""

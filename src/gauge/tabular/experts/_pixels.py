@@ -8,11 +8,12 @@ import torch
 from sklearn.decomposition import PCA
 from torch import Tensor
 
+from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 
 MAX_COMPONENTS = 30  # of each column
 MAX_FITTED_ROWS = 2000  # of each column
-ROWS_AT_ONCE = 1024
+ROWS_AT_ONCE = 256
 MIN_DEVIATION = 1e-3  # of a component that is used; a pixel lies between 0 and 1
 MAX_DEVIATION = 4.0  # from the mean, in deviations; components beyond are clipped
 
@@ -23,7 +24,8 @@ class Pixels:
 
     def __init__(self, means: Mapping[str, np.ndarray], directions: Mapping[str, np.ndarray]) -> None:
         self.means, self.directions = (  # in one layout, as products in another are rounded otherwise
-            {name: np.ascontiguousarray(array) for name, array in values.items()} for values in (means, directions)
+            {name: np.ascontiguousarray(array, np.float64) for name, array in values.items()}
+            for values in (means, directions)
         )
         self.count = sum(map(len, self.directions.values()))
 
@@ -44,7 +46,8 @@ class Pixels:
         return cls(means, directions)
 
     def columns(self, rows: Rows) -> np.ndarray:
-        """The components of all columns, NaN where a cell is missing: [rows, components]."""
+        """The components of all columns, NaN where a cell is missing: [rows, components]. They are computed in double
+        precision and then rounded, so that another program decides alike where trees compare them with a threshold."""
         parts = [np.zeros((len(rows), 0), np.float32)]
         for modality, directions in self.directions.items():
             column = rows.schema.contents[modality]
@@ -53,6 +56,20 @@ class Pixels:
             observed = rows.encoded.observed[modality].numpy()[:, None]
             parts.append(np.where(observed, np.concatenate(values).clip(-MAX_DEVIATION, MAX_DEVIATION), np.nan))
         return np.concatenate(parts, 1, dtype=np.float32)
+
+    def export(self, rows: GraphRows) -> str | None:
+        """The cells of rows and these components side by side in a graph; None where there are neither."""
+        graph = rows.graph
+        parts = [] if rows.cells is None else [rows.cells]
+        for modality, directions in self.directions.items():
+            vectors = rows.schema.contents[modality].export_vectors(graph, rows.values(modality))
+            centred = graph.node("Sub", vectors, graph.constant(self.means[modality]))
+            values = graph.node("MatMul", centred, graph.constant(directions.T))
+            values = graph.node("Clip", values, *(graph.constant(each) for each in (-MAX_DEVIATION, MAX_DEVIATION)))
+            observed = graph.node("Unsqueeze", rows.observed(modality), graph.constant(np.array([1])))
+            missing = graph.constant(np.float32(np.nan))
+            parts.append(graph.node("Where", observed, graph.cast(values, np.float32), missing))
+        return graph.node("Concat", *parts, axis=1) if parts else None
 
     def tensors(self) -> dict[str, Tensor]:
         return {

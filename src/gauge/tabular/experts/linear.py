@@ -11,7 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
+from gauge.data.graph import Graph
 from gauge.tabular.experts import Expert, Folds, Saved, Task
+from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -96,6 +98,41 @@ class Linear(Expert):
         words = [TEXT_SCALE * each.transform(rows.texts[name]) for name, each in self.terms.items()]
         return sparse.hstack([sparse.csr_matrix(table), *words], format="csr")
 
+    def export(self, rows: GraphRows) -> str:
+        graph = rows.graph
+        scores = graph.constant(self.offsets[None])
+        coefficients = self.coefficients.T
+        cells = self.pixels.export(rows)
+        if cells is not None:
+            table = self._export_features(graph, cells)
+            count = 2 * (self.cardinalities == 1).sum() + len(self.cardinalities) + self._hot.sum()
+            weights, coefficients = coefficients[:count], coefficients[count:]
+            scores = graph.node("Add", scores, graph.node("MatMul", table, graph.constant(weights)))
+        for name, vectorizer in self.terms.items():
+            weights, coefficients = np.split(coefficients, [len(vectorizer.idf_)])
+            words = _export_words(rows, name, vectorizer, TEXT_SCALE * weights)
+            scores = graph.node("Add", scores, words)
+        return graph.node("LogSoftmax", scores, axis=1)
+
+    @property
+    def _hot(self) -> np.ndarray:
+        """How many indicators each column has."""
+        return np.where(self.cardinalities == 1, 0, self.cardinalities)
+
+    def _export_features(self, graph: Graph, cells: str) -> str:
+        """The `features` in a graph, without words."""
+        numeric = np.flatnonzero(self.cardinalities == 1)
+        missing, zero = graph.node("IsNaN", cells), graph.constant(np.float32(0))
+        numbers = graph.gather(graph.node("Where", missing, zero, cells), numeric, 1)
+        one, two = (graph.constant(np.float32(value)) for value in (1, 2))
+        squares = graph.node("Div", graph.node("Sub", graph.node("Mul", numbers, numbers), one), two)
+        squares = graph.node("Where", graph.gather(missing, numeric, 1), zero, squares)
+        repeated = graph.gather(cells, np.repeat(np.arange(len(self.cardinalities)), self._hot), 1)
+        codes = np.concatenate([np.zeros(0), *map(np.arange, self._hot)]).astype(np.float32)
+        hot = graph.node("Equal", repeated, graph.constant(codes))
+        parts = [graph.cast(part, np.float64) for part in (numbers, squares, missing, hot)]
+        return graph.node("Concat", *parts, axis=1)
+
     def save(self) -> Saved:
         tensors = {"coefficients": torch.from_numpy(self.coefficients), "offsets": torch.from_numpy(self.offsets)}
         tensors |= {f"idf.{name}": torch.from_numpy(each.idf_) for name, each in self.terms.items()}
@@ -111,6 +148,24 @@ class Linear(Expert):
             terms[name].idf_ = saved.tensors[f"idf.{name}"].numpy()
         coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
         return cls(terms, Pixels.load(saved.tensors), schema.cardinalities, coefficients, offsets)
+
+
+def _export_words(rows: GraphRows, name: str, vectorizer: TfidfVectorizer, weights: np.ndarray) -> str:
+    """The part of the scores that the texts of a column have: TF-IDF of the terms that a reader has counted."""
+    graph = rows.graph
+    last, after_last = (graph.constant(np.array([axis])) for axis in (1, 2))
+    terms, counts = rows.terms(name, vectorizer.get_feature_names_out().tolist())
+    one = graph.constant(1.0)
+    frequencies = graph.node("Add", graph.node("Log", graph.node("Max", graph.cast(counts, np.float64), one)), one)
+    available = graph.cast(graph.cast(counts, bool), np.float64)
+    idf = graph.gather(graph.constant(vectorizer.idf_), terms, 0)
+    vectors = graph.node("Mul", graph.node("Mul", frequencies, available), idf)
+    norm = graph.node("ReduceL2", vectors, last)
+    vectors = graph.node("Div", vectors, graph.node("Max", norm, graph.constant(np.finfo(float).tiny)))
+    products = graph.node(
+        "Mul", graph.node("Unsqueeze", vectors, after_last), graph.gather(graph.constant(weights), terms, 0)
+    )
+    return graph.node("ReduceSum", products, last, keepdims=0)
 
 
 def _vectorizer(vocabulary: list[str] | None = None) -> TfidfVectorizer:

@@ -1,5 +1,6 @@
 """The network: GAUGE+ on every cell, word and part of an image, with gates, on masked or on imputed input."""
 
+from copy import deepcopy
 from dataclasses import asdict, replace
 from typing import Self
 
@@ -10,12 +11,14 @@ from torch import nn
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.tabular.experts import Expert, Folds, Saved, Task, Training, with_prefix
 from gauge.tabular.experts._architecture import Architecture
+from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._training import train_network
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training.checkpoint import load_into
 from gauge.training.metrics import ACCURACY
 from gauge.training.recorded import Recorded
+from gauge.training.traced import Flat, check_exportable, to_onnx
 
 __all__ = ["NetworkExpert"]
 
@@ -88,6 +91,15 @@ class NetworkExpert(Expert):
         if not answers:
             return np.zeros((0, self.network.gauge.classifier.head.out_features))
         return torch.cat(answers).double().log_softmax(1).cpu().numpy()
+
+    def export(self, rows: GraphRows) -> str:
+        check_exportable(self.network)
+        graph, example = rows.graph, rows.example
+        flat = Flat(deepcopy(self.network).cpu().eval().requires_grad_(False), list(example.inputs))
+        tensors = [*example.inputs.values(), *example.observed.values()]
+        outputs = graph.include(to_onnx(flat, tensors, flat.inputs, flat.outputs), "network")
+        rows.outputs |= {name: outputs[name] for name in ("scores", "gates") if name in outputs}
+        return graph.node("LogSoftmax", graph.cast(outputs["logits"], np.float64), axis=1)
 
     def save(self) -> Saved:
         imputer, held = self.architecture.imputer, self.network.imputer

@@ -1,7 +1,7 @@
 """Boosted trees on numbers, categories and components of images; a missing cell is read as missing.
 
-LightGBM, because its models are plain text by public API: they are saved without pickle and read by other versions and
-machines. A saved HistGradientBoosting of scikit-learn consists of private classes; it also takes four times as long.
+LightGBM, because its models are open by public API: they are saved without pickle and read by other versions and machines. A
+saved HistGradientBoosting of scikit-learn consists of private classes; it also takes four times as long.
 """
 
 from typing import Any, Self
@@ -12,6 +12,9 @@ import torch
 from scipy.special import log_softmax
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
+from gauge.tabular.experts._forest import Forest
+from gauge.tabular.experts._forest_graph import export_forest
+from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -37,8 +40,8 @@ OPTIONS: dict[str, Any] = {
 class Trees(Expert):
     """The number of rounds is the one with the least loss on the rows held out, over all folds."""
 
-    def __init__(self, booster: lightgbm.Booster, pixels: Pixels, classes: int, rounds: int) -> None:
-        self.booster, self.pixels, self.classes, self.rounds = booster, pixels, classes, rounds
+    def __init__(self, forest: Forest, pixels: Pixels) -> None:
+        self.forest, self.pixels, self.booster = forest, pixels, forest.booster()
 
     @classmethod
     def reads(cls, schema: Schema) -> bool:
@@ -65,31 +68,40 @@ class Trees(Expert):
             boosters, rounds = history["cvbooster"].boosters, history["cvbooster"].best_iteration
         whole = lightgbm.train(options, _data(task, cells), rounds)
         first = boosters[0] if folds else whole
-        return cls(whole, pixels, task.classes, rounds), cls(first, pixels, task.classes, rounds)
+        return cls(Forest.from_booster(whole), pixels), cls(Forest.from_booster(first, rounds), pixels)
 
     def predict(self, rows: Rows) -> np.ndarray:
         if not len(rows):
-            return np.zeros((0, self.classes))
-        scores = np.asarray(
-            self.booster.predict(
-                _cells(rows, self.pixels),
-                raw_score=True,
-                num_iteration=self.rounds,
-                num_threads=torch.get_num_threads(),
-            )
-        )
-        scores = np.stack([np.zeros_like(scores), scores], 1) if self.classes == 2 else scores
+            return np.zeros((0, self.forest.classes))
+        cells, threads = _cells(rows, self.pixels), torch.get_num_threads()
+        scores = np.asarray(self.booster.predict(cells, raw_score=True, num_threads=threads))
+        scores = np.stack([np.zeros_like(scores), scores], 1) if self.forest.outputs == 1 else scores
         return log_softmax(scores, axis=1)
 
+    def export(self, rows: GraphRows) -> str:
+        graph, cells = rows.graph, self.pixels.export(rows)
+        if cells is None:  # trees without splits
+            scores = graph.constant(self.forest.value.reshape(-1, self.forest.outputs).sum(0, keepdims=True))
+        else:
+            scores = graph.cast(export_forest(self.forest, graph, graph.cast(cells, np.float64)), np.float64)
+        if self.forest.outputs == 1:
+            scores = graph.node("MatMul", scores, graph.constant(np.array([[0.0, 1.0]])))
+        return graph.node("LogSoftmax", scores, axis=1)
+
     def save(self) -> Saved:
-        text = self.booster.model_to_string().encode()
-        tensors = {"text": torch.frombuffer(bytearray(text), dtype=torch.uint8), **self.pixels.tensors()}
-        return Saved(tensors, {"classes": self.classes, "rounds": self.rounds})
+        return Saved(self.forest.tensors("forest.") | self.pixels.tensors(), self.forest.metadata())
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
-        text = bytes(saved.tensors["text"].numpy()).decode()
-        return cls(lightgbm.Booster(model_str=text), Pixels.load(saved.tensors), **saved.metadata)
+        forest = Forest.load("forest.", saved.tensors, saved.metadata)
+        pixels = Pixels.load(saved.tensors)
+        columns = max(1, len(schema.table) + pixels.count)
+        if forest.features != columns or forest.objective == "regression":
+            raise ValueError(
+                f"{saved.source} has trees for {forest.features} columns ({forest.objective}), the table has {columns}; "
+                "fit the classifier again"
+            )
+        return cls(forest, pixels)
 
 
 def _cells(rows: Rows, pixels: Pixels) -> np.ndarray:

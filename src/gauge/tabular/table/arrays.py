@@ -42,6 +42,12 @@ def by_modality(columns: Sequence[Column]) -> dict[str, tuple[Column, ...]]:
     return modalities | {modality: (column,) for modality, column in contents(columns).items()}
 
 
+def flag_positions(columns: Sequence[Column]) -> list[int]:
+    """Where the flag of each column is, if the flags of all modalities stand side by side."""
+    order = [column.name for own in by_modality(columns).values() for column in own]
+    return [order.index(column.name) for column in columns]
+
+
 def rows_at_once(columns: Iterable[Column]) -> int:
     """The rows of a part, where a table is read in parts; fewer if it has large images.
 
@@ -67,6 +73,25 @@ def encode_rows(
     return encoded
 
 
+def encode_row(
+    columns: Sequence[Column], row: Mapping[str, Any], files: ImageFiles = ANYWHERE
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """What `encode_rows` gives for a table of this one row, which takes far longer: pandas is slow for single values."""
+    encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    if table := cells(columns):
+        numbers = np.array([[cell.number(row[cell.name]) for cell in table]])
+        flags = ~np.isnan(numbers)
+        encoded["table"] = np.where(flags, numbers, 0.0).astype(np.float32), flags
+    for modality, column in contents(columns).items():
+        encoded[modality] = column.encode(column.clean(column_of(column, [row[column.name]])), files)
+    return encoded
+
+
+def column_of(column: Column, values: Sequence[Any]) -> pd.Series:
+    """Values as the cells of a column."""
+    return pd.Series(values, dtype=object, name=column.name)
+
+
 def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Series]:
     names = [column.name for column in columns]
     lacking = [name for name in names if name not in frame]
@@ -78,8 +103,8 @@ def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Seri
         )
     if lacking:
         logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
-    frame = frame.reindex(columns=names)
-    return {column.name: column.clean(frame[column.name]) for column in columns}
+    absent = {name: pd.Series(np.nan, frame.index, name=name) for name in lacking}
+    return {column.name: column.clean(absent.get(column.name, frame.get(column.name))) for column in columns}
 
 
 def columns_from_json(content: Sequence[Mapping[str, Any]], files: Path = Path()) -> tuple[Column, ...]:

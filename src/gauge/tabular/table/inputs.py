@@ -44,6 +44,8 @@ def as_pandas(rows: Any) -> pd.DataFrame:
             f"the column names have {frame.columns.nlevels} levels, e.g. {frame.columns[0]!r}; give one level, for example "
             "table.set_axis(table.columns.map('_'.join), axis=1)"
         )
+    if frame.columns.is_unique and all(isinstance(name, str) for name in frame.columns):
+        return frame
     names = pd.Index(map(str, frame.columns))
     if names.has_duplicates:
         raise ValueError(f"the table has column {names[names.duplicated()][0]!r} twice; rename or drop one of them")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import cache
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,10 @@ DATES = {  # in the order in which they are tried: a day comes before its month 
     "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
     "%B %d, %Y": r"[A-Za-z]{3,} \d{1,2}, \d{4}",
 }
+DIGITS = {"%d": r"(?P<day>\d{1,2})", "%m": r"(?P<month>\d{1,2})", "%Y": r"(?P<year>\d{4})"}
+ISO_DATE = re.compile(r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})", re.ASCII)
+COMMON_YEARS = range(1678, 2262)  # those that every version of pandas can represent
+EPOCH = date(1970, 1, 1).toordinal()
 CODE = r"(?:^|[\s_.-])(?:zip|zipcode|zip code|postal|postcode|plz|code)$"  # names of columns
 WHOLE = re.compile(r"^(-?\d+)\.0$")
 NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
@@ -68,17 +74,15 @@ class Writing:
     def read(self, values: pd.Series) -> np.ndarray:
         """The values as numbers, dates as days since 1970; NaN where they cannot be read."""
         if self.date:
-            if _numeric(values):
-                return np.full(len(values), np.nan)
-            seconds = _dates(values, self.date).dt.tz_localize(None).to_numpy("datetime64[s]")
-            return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / SECONDS_PER_DAY)
+            return np.full(len(values), np.nan) if _numeric(values) else self._days(values)
         if _numeric(values):
             numbers = values.to_numpy(np.float64, na_value=np.nan)
         else:
-            texts = values.map(lambda value: value if isinstance(value, str) else None).astype(object)
-            numbers = self._from_text(texts)
-            others = np.flatnonzero(values.map(lambda value: isinstance(value, NUMERIC_TYPES)))
-            numbers[others] = [_as_float(values.iloc[row]) for row in others]
+            cells = values.tolist()
+            numbers = self._from_text([cell if isinstance(cell, str) else None for cell in cells])
+            for row, cell in enumerate(cells):
+                if isinstance(cell, NUMERIC_TYPES):
+                    numbers[row] = _as_float(cell)
         return np.where(np.isinf(numbers), np.nan, numbers)
 
     @property
@@ -97,13 +101,25 @@ class Writing:
         """A date in this form."""
         return date(2020, 12, 31).strftime("%Y-%m-%d" if self.date == "ISO8601" else self.date)
 
-    def _from_text(self, texts: pd.Series) -> np.ndarray:
-        if self.decimal == "." and not self.unit:
-            numbers = _to_numeric(texts)
-            rest = np.flatnonzero(np.isnan(numbers) & texts.notna().to_numpy())
-        else:
-            numbers, rest = np.full(len(texts), np.nan), np.flatnonzero(texts.notna())
-        numbers[rest] = _to_numeric(texts.iloc[rest].map(self._plain))
+    def _days(self, values: pd.Series) -> np.ndarray:
+        """Dates as days since 1970. Those of digits alone are read here, all others by pandas, which takes far longer."""
+        known = _plain_days(values.tolist(), self.date) if values.dtype.kind != "M" else [None] * len(values)
+        days = np.array(known, np.float64)
+        rest = np.flatnonzero(np.isnan(days))
+        if len(rest):
+            seconds = _dates(values.iloc[rest], self.date).dt.tz_localize(None).to_numpy("datetime64[s]")
+            days[rest] = np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / SECONDS_PER_DAY)
+        return days
+
+    def _from_text(self, texts: list[str | None]) -> np.ndarray:
+        """The numbers of texts, NaN where there is none."""
+        numbers = np.full(len(texts), np.nan)
+        rest = [row for row, text in enumerate(texts) if text is not None]
+        if self.decimal == "." and not self.unit and rest:
+            numbers[rest] = _to_numeric([texts[row] for row in rest])
+            rest = [row for row in rest if np.isnan(numbers[row])]
+        if rest:
+            numbers[rest] = _to_numeric([self._plain(texts[row] or "") for row in rest])
         return numbers
 
     def _plain(self, text: str) -> str:
@@ -212,11 +228,36 @@ def _dates(values: pd.Series, form: str) -> pd.Series:
 
 
 def _numeric(values: pd.Series) -> bool:
+    if isinstance(values.dtype, np.dtype):
+        return values.dtype.kind in "biuf"
     return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values)
 
 
-def _to_numeric(texts: pd.Series) -> np.ndarray:
-    return pd.to_numeric(texts, errors="coerce").to_numpy(np.float64, copy=True, na_value=np.nan)
+def _plain_days(cells: list[Any], form: str) -> list[float | None]:
+    """The days since 1970 of texts that are ISO dates, or dates of digits in this form; None for all others."""
+    patterns = [ISO_DATE, _digit_pattern(form)]
+    return [_plain_day(cell.strip(), patterns) if isinstance(cell, str) else None for cell in cells]
+
+
+@cache
+def _digit_pattern(form: str) -> re.Pattern[str]:
+    """Matches dates in this form if they are of digits alone, and otherwise nothing that has day, month and year."""
+    return re.compile(re.sub("%[dmY]", lambda part: DIGITS[part[0]], re.escape(form)), re.ASCII)
+
+
+def _plain_day(text: str, patterns: list[re.Pattern[str]]) -> float | None:
+    for pattern in patterns:
+        if (match := pattern.fullmatch(text)) and int(match["year"]) in COMMON_YEARS:
+            try:
+                day = date(int(match["year"]), int(match["month"]), int(match["day"]))
+            except ValueError:
+                return None
+            return float(day.toordinal() - EPOCH)
+    return None
+
+
+def _to_numeric(texts: list[str]) -> np.ndarray:
+    return np.asarray(pd.to_numeric(np.array(texts, object), errors="coerce"), np.float64)
 
 
 def _as_float(value: Any) -> float:
@@ -239,10 +280,19 @@ def plain(column: pd.Series) -> pd.Series:
     if isinstance(kind, pd.CategoricalDtype):
         categories = [value if isinstance(value, str | int | float) else str(value) for value in kind.categories]
         return column if categories == list(kind.categories) else column.map(str, na_action="ignore").astype("category")
+    return column if column.dtype != object else plain_cells(column).infer_objects()
+
+
+def plain_cells(column: pd.Series) -> pd.Series:
+    """As `plain`, but texts and other objects are a column of objects: finding a type for them takes longer than reading
+    them, and the arrays that pandas keeps texts in are slow to read."""
+    if isinstance(column.dtype, pd.StringDtype):
+        return column.astype(object)
     if column.dtype != object:
-        return column
-    cells = [_plain_cell(value) for value in column]
-    return pd.Series(cells, column.index, object, column.name).infer_objects()
+        return plain(column)
+    given = column.tolist()
+    cells = [_plain_cell(value) for value in given]
+    return column if all(map(is_, cells, given)) else pd.Series(cells, column.index, object, column.name)
 
 
 def paths_or_bytes(column: pd.Series) -> pd.Series:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gauge.masks import Protocol
 from gauge.randomness import sample_keys
-from gauge.tabular.table.schema import Encoded, Schema
+from gauge.tabular.table.schema import Encoded, Schema, per_column
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Rows:
 
     def observed(self) -> np.ndarray:
         """Which columns of the schema each row has: [rows, columns]."""
-        return np.stack([self._flags(column.name) for column in self.schema.columns], 1)
+        flags = [per_column(flags).numpy() for flags in self.encoded.observed.values()]
+        return np.concatenate(flags, 1)[:, self.schema.positions]
 
     def take(self, index: np.ndarray) -> "Rows":
         inputs, observed = self.encoded._rows(index)
@@ -79,10 +80,6 @@ class Rows:
         }
         return replace(self, encoded=_with_flags(self.encoded, observed), texts=texts)
 
-    def _flags(self, name: str) -> np.ndarray:
-        modality, index = self._position(name)
-        return self.encoded.observed[modality][..., index].numpy()
-
     def _position(self, name: str) -> tuple[str, Any]:
         """The modality of a column and, in a table, its index there."""
         for modality, columns in self.schema.modalities.items():
@@ -100,5 +97,5 @@ def unread_contents(schema: Schema, frame: pd.DataFrame) -> list[str]:
 
 
 def _with_flags(encoded: Encoded, observed: dict[str, Tensor]) -> Encoded:
-    every = torch.cat([flags if flags.ndim == 2 else flags[:, None] for flags in observed.values()], 1)
+    every = torch.cat([per_column(flags) for flags in observed.values()], 1)
     return replace(encoded, observed=observed, empty=~every.any(1).numpy())

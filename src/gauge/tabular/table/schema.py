@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.registry import COLUMNS
-from gauge.tabular.table.arrays import MAX_LISTED_COLUMNS, by_modality, cells, columns_from_json, contents, encode_rows
+from gauge.tabular.table.arrays import (
+    MAX_LISTED_COLUMNS,
+    by_modality,
+    cells,
+    columns_from_json,
+    contents,
+    encode_rows,
+    flag_positions,
+)
 from gauge.tabular.table.columns import (
     ANYWHERE,
     IGNORE,
@@ -109,25 +118,30 @@ class Schema:
             raise ValueError(f"no column can be used ({reasons}); give one that varies, or set kinds with columns=")
         return cls(tuple(columns), ignored, tuple(names))
 
-    @property
+    @cached_property
     def table(self) -> tuple[Cell, ...]:
         """The columns that form the modality `table`: numbers and categories."""
         return cells(self.columns)
 
-    @property
+    @cached_property
     def contents(self) -> dict[str, Content]:
         """The columns that are modalities of their own, by modality: texts, images."""
         return contents(self.columns)
 
-    @property
+    @cached_property
     def modalities(self) -> dict[str, tuple[Column, ...]]:
         """The columns of each modality."""
         return by_modality(self.columns)
 
-    @property
+    @cached_property
     def cardinalities(self) -> tuple[int, ...]:
         """The number of categories of each column of the table, 1 for numbers."""
         return tuple(column.cardinality for column in self.table)
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """Where the flag of each column is, if the flags of all modalities stand side by side."""
+        return flag_positions(self.columns)
 
     @property
     def encoders(self) -> dict[str, str]:
@@ -150,7 +164,7 @@ class Schema:
         encoded = encode_rows(self.columns, frame, files, training=training)
         inputs = {modality: _tensor(values) for modality, (values, _) in encoded.items()}
         observed = {modality: _tensor(flags) for modality, (_, flags) in encoded.items()}
-        empty = ~torch.cat([_per_column(flags) for flags in observed.values()], 1).any(1)
+        empty = ~torch.cat([per_column(flags) for flags in observed.values()], 1).any(1)
         return Encoded(inputs, observed, empty.numpy())
 
     def blank(self, rows: int) -> Dataset:
@@ -164,7 +178,7 @@ class Schema:
         """The share of rows in which each column is missing, or encoded as if it were."""
         rates: dict[str, float] = {}
         for modality, columns in self.modalities.items():
-            flags = _per_column(encoded.observed[modality]).float()
+            flags = per_column(encoded.observed[modality]).float()
             rates |= zip((column.name for column in columns), (1 - flags.mean(0)).tolist(), strict=True)
         return {column.name: rates[column.name] for column in self.columns}
 
@@ -201,6 +215,6 @@ def _tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.require(array, requirements="W"))
 
 
-def _per_column(flags: Tensor) -> Tensor:
+def per_column(flags: Tensor) -> Tensor:
     """One flag for each column of a modality."""
     return flags[:, None] if flags.ndim == 1 else flags

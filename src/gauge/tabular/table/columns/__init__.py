@@ -6,10 +6,11 @@ because exported models read tables with them.
 """
 
 import logging
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
@@ -18,6 +19,7 @@ import pandas as pd
 from pydantic import Field
 
 from gauge.choices import pick
+from gauge.data.graph import Graph
 from gauge.registry import COLUMNS
 from gauge.tabular.table.numbers import plain
 
@@ -163,7 +165,7 @@ class Column(ABC):
         return Annotated[str, Field(max_length=MAX_CHARACTERS)] | None
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, **vars(self)}
+        return {"kind": self.kind} | {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> "Column":
@@ -194,6 +196,11 @@ class Cell(Column):
     @abstractmethod
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
         """Numbers of about normal distribution, or the codes of categories; NaN where they are missing."""
+
+    def number(self, value: Any) -> float:
+        """One cell as `encode` encodes it, NaN where it is missing. Kinds have a faster way for plain values."""
+        values, flags = self.encode(self.clean(pd.Series([value], dtype=object, name=self.name)))
+        return float(values[0]) if flags[0] else math.nan
 
     @abstractmethod
     def decode(self, value: float) -> str:
@@ -227,6 +234,12 @@ class Content(Column):
         """Encoded rows as vectors, whose principal components trees and the linear expert read: [rows, features]."""
         return values.float().flatten(1).numpy()
 
+    def export_vectors(self, graph: Graph, values: str) -> str:
+        """The `vectors` of encoded rows in an ONNX graph, in double precision."""
+        if type(self).vectors is not Content.vectors:
+            raise ValueError(f"column {self.name!r} cannot be exported: kind {self.kind!r} has no export_vectors")
+        return graph.cast(graph.node("Flatten", values), np.float64)
+
     def unread(self, column: pd.Series) -> str:
         """What the network does not read of the cells, a sentence."""
         return ""
@@ -253,14 +266,22 @@ class Content(Column):
 
 def missing(column: pd.Series) -> pd.Series:
     """True where a cell is NaN, None, NaT, blank, or a word such as "NA", "?" and "unknown"."""
+    return pd.Series(missing_cells(column), column.index, name=column.name)
+
+
+def missing_cells(column: pd.Series) -> np.ndarray:
+    """`missing` as an array."""
+    absent = pd.isna(column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array)
     if column.dtype.kind in "biufMm":
-        return column.isna()
-    if isinstance(column.dtype, pd.StringDtype):  # each different text is looked at once
-        codes, texts = pd.factorize(column)
-        flags = [*(text.strip().lower() in MISSING for text in texts), True]
-        return pd.Series(np.array(flags)[codes], column.index, name=column.name)
-    words = column.map(lambda value: isinstance(value, str) and value.strip().lower() in MISSING)
-    return column.isna() | words.astype(bool)
+        return np.asarray(absent)
+    cells = column.tolist()
+    words = np.fromiter((isinstance(cell, str) and is_missing_word(cell) for cell in cells), bool, len(cells))
+    return np.asarray(absent) | words
+
+
+def is_missing_word(text: str) -> bool:
+    """Whether a text is blank or one of the words for a missing value."""
+    return text.strip().lower() in MISSING
 
 
 def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None) -> None:

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -18,8 +19,9 @@ from gauge.tabular.table.columns import (
     ReadOptions,
     has_category_type,
     missing,
+    missing_cells,
 )
-from gauge.tabular.table.numbers import are_codes, without_fraction
+from gauge.tabular.table.numbers import are_codes, plain_cells, without_fraction
 
 __all__ = ["Category"]
 
@@ -68,12 +70,20 @@ class Category(Cell):
     def cardinality(self) -> int:
         return max(2, len(self.words))
 
+    @cached_property
+    def codes(self) -> dict[str, float]:
+        """The number of every category."""
+        return {word: float(index) for index, word in enumerate(self.words)}
+
+    @staticmethod
+    def clean(column: pd.Series) -> pd.Series:
+        return plain_cells(column)
+
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
-        available = ~missing(column)
-        numbers = {word: float(index) for index, word in enumerate(self.words)}
+        available = ~missing_cells(column)
+        cells = column.tolist()
         codes = np.full(len(column), np.nan)
-        positions, words = _words(column[available])
-        codes[available] = np.array([numbers.get(word, np.nan) for word in words])[positions]
+        codes[available] = [self.codes.get(_word(cells[row]), np.nan) for row in np.flatnonzero(available)]
         unknown = np.flatnonzero(available & np.isnan(codes))
         if len(unknown) and not training:  # in training `from_column` has reported rare ones
             logger.warning(
@@ -83,11 +93,17 @@ class Category(Cell):
             )
         return codes
 
+    def number(self, value: Any) -> float:
+        if value is None:
+            return np.nan
+        code = self.codes.get(_word(value)) if isinstance(value, str) else None
+        return super().number(value) if code is None else code
+
     def rare(self, column: pd.Series) -> np.ndarray:
         if len(self.words) < MAX_CATEGORIES:  # all were kept
             return super().rare(column)
         column = self.clean(column)
-        return ~missing(column).to_numpy(bool) & np.isnan(self.numbers(column, training=True))
+        return ~missing_cells(column) & np.isnan(self.numbers(column, training=True))
 
     def decode(self, value: float) -> str:
         return self.words[min(max(round(value), 0), len(self.words) - 1)]
@@ -117,7 +133,11 @@ def _rare(counts: Counter[str]) -> str:
 
 
 def _words(column: pd.Series) -> tuple[np.ndarray, list[str]]:
-    """The different values as texts, and which of them each cell has; 1.0 becomes 1, since pandas turns integers into
-    floats where cells are missing."""
+    """The different values as texts, and which of them each cell has."""
     codes, texts = pd.factorize(column.map(str))
-    return codes, [without_fraction(text.strip()) for text in texts]
+    return codes, [_word(text) for text in texts]
+
+
+def _word(value: Any) -> str:
+    """The category of a cell; that of 1.0 is 1, since pandas turns integers into floats where cells are missing."""
+    return without_fraction(str(value).strip())

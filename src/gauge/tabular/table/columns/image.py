@@ -15,6 +15,7 @@ import pandas as pd
 from PIL import Image as Pillow
 from pydantic import AfterValidator
 
+from gauge.data.graph import Graph
 from gauge.data.images import gather, open_image
 from gauge.tabular.table.columns import (
     ANYWHERE,
@@ -27,7 +28,7 @@ from gauge.tabular.table.columns import (
     Part,
     ReadOptions,
     has_category_type,
-    missing,
+    missing_cells,
     report_unreadable,
 )
 from gauge.tabular.table.numbers import paths_or_bytes
@@ -123,8 +124,9 @@ class Image(Content):
         available: dict[int, Path | bytes] = {}
         outside: list[int] = []
         without_file: list[int] = []
-        for row in np.flatnonzero(~missing(column)).tolist():
-            cell = column.iloc[row]
+        cells = column.tolist()
+        for row in np.flatnonzero(~missing_cells(column)).tolist():
+            cell = cells[row]
             source = cell if isinstance(cell, bytes) else files.path(str(cell))
             if source is None:
                 outside.append(row)
@@ -171,7 +173,16 @@ class Image(Content):
     def vectors(self, values: "Tensor") -> np.ndarray:
         from torch.nn.functional import adaptive_avg_pool2d
 
-        return adaptive_avg_pool2d(values.float() / 255, VECTOR_SIDE).flatten(1).numpy()
+        return adaptive_avg_pool2d(values.double() / 255, VECTOR_SIDE).flatten(1).numpy()
+
+    def export_vectors(self, graph: Graph, values: str) -> str:
+        numbers = np.arange(VECTOR_SIDE)
+        starts, ends = numbers * self.side // VECTOR_SIDE, -(-(numbers + 1) * self.side // VECTOR_SIDE)
+        pixels = np.arange(self.side)
+        mean = ((pixels >= starts[:, None]) & (pixels < ends[:, None])) / (ends - starts)[:, None]
+        scaled = graph.node("Div", graph.cast(values, np.float64), graph.constant(255.0))
+        rows = graph.node("MatMul", graph.constant(mean), scaled)
+        return graph.node("Flatten", graph.node("MatMul", rows, graph.constant(mean.T)))
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
         from gauge.model.explain import part_names

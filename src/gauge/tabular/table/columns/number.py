@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -20,13 +21,15 @@ from gauge.tabular.table.columns import (
     ReadOptions,
     has_category_type,
     missing,
+    missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.numbers import Writing, are_codes, are_whole, is_named
+from gauge.tabular.table.numbers import Writing, are_codes, are_whole, is_named, plain_cells
 
 __all__ = ["Number"]
 
 NUM_QUANTILES = 65  # that describe a column
+MAX_PLAIN = 1e300  # of a number that is read without pandas
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
 PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
@@ -81,15 +84,32 @@ class Number(Cell):
             problems.append(f"{len(wrong)} of {len(values)} values cannot be read, e.g. {example}; {outcome}")
         return absent, problems
 
+    @staticmethod
+    def clean(column: pd.Series) -> pd.Series:
+        return plain_cells(column)
+
+    @cached_property
+    def quantiles(self) -> tuple[np.ndarray, np.ndarray]:
+        """`values` and `ranks` as arrays."""
+        return np.array(self.values, np.float64), np.array(self.ranks, np.float64)
+
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
-        ranks = np.interp(self._read(column, training), self.values, self.ranks)
+        ranks = np.interp(self._read(column, training), *self.quantiles)
         return ndtri(ranks.clip(CLIP_QUANTILE, 1 - CLIP_QUANTILE))
+
+    def number(self, value: Any) -> float:
+        if value is None or value != value:
+            return math.nan
+        if type(value) not in (float, int) or self.date or not abs(value) <= MAX_PLAIN:
+            return super().number(value)
+        rank = float(np.interp(value, *self.quantiles))
+        return float(ndtri(min(max(rank, CLIP_QUANTILE), 1 - CLIP_QUANTILE)))
 
     def decode(self, value: float) -> str:
         number = float(np.interp(ndtr(value), self.ranks, self.values))
         return str(np.datetime64(math.floor(number), "D")) if self.date else f"{number:.4g}"
 
-    @property
+    @cached_property
     def writing(self) -> Writing:
         return Writing(self.decimal, self.unit, self.date_format if self.date else "", self.guessed)
 
@@ -120,14 +140,20 @@ class Number(Cell):
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
-        rows = np.flatnonzero(~missing(column))
-        values, numbers = column.iloc[rows], np.full(len(column), np.nan)
+        if not self.date and isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+            numbers = column.to_numpy(np.float64)
+            if not np.isinf(numbers).any():
+                return numbers
+        rows = np.flatnonzero(~missing_cells(column))
+        values, numbers = column if len(rows) == len(column) else column.iloc[rows], np.full(len(column), np.nan)
         numbers[rows] = self.writing.read(values)
         unreadable = rows[np.isnan(numbers[rows])]
         if len(unreadable):
             this, other = ("date", "number") if self.date else ("number", "date")
             first = f"{str(column.iloc[unreadable[0]])!r}"
-            given = Writing.from_values(values) if len(unreadable) == len(rows) else None
+            given = None
+            if len(unreadable) == len(rows):
+                given = Writing.from_values(column.infer_objects().iloc[rows])
             if given and bool(given.date) != self.date:
                 raise ValueError(
                     f"column {column.name!r}, row {values.index[0]}: {first} is a {other}, but the column held "

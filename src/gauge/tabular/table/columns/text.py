@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,8 +24,9 @@ from gauge.tabular.table.columns import (
     ReadOptions,
     has_category_type,
     missing,
+    missing_cells,
 )
-from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.numbers import plain_cells
 from gauge.tabular.table.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -67,14 +69,21 @@ class Words(Content):
         self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         numbers = np.zeros((len(column), self.length), np.int64)
-        rows = np.flatnonzero(~missing(column))
-        for row, codes in zip(rows, self.codes(str(column.iloc[row]) for row in rows), strict=True):
+        cells, rows = column.tolist(), np.flatnonzero(~missing_cells(column))
+        for row, codes in zip(rows, self.codes(str(cells[row]) for row in rows), strict=True):
             numbers[row, : len(codes)] = codes
         return numbers, numbers[:, 0] > 0
 
+    @staticmethod
+    def clean(column: pd.Series) -> pd.Series:
+        return plain_cells(column)
+
     def texts(self, column: pd.Series) -> np.ndarray:
-        column = plain(column).astype(object)
-        return column.where(~missing(column), "").astype(str).to_numpy(object)
+        column = self.clean(column)
+        texts = np.full(len(column), "", object)
+        cells, rows = column.tolist(), np.flatnonzero(~missing_cells(column))
+        texts[rows] = [str(cells[row]) for row in rows]
+        return texts
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
         words = self.decode(values.tolist()) if cell is None else self.split(str(cell))
@@ -119,12 +128,16 @@ class Text(Words):
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> Column:
         return PretrainedText.from_json(content, folder) if "model" in content else super().from_json(content, folder)
 
+    @cached_property
+    def word_numbers(self) -> dict[str, int]:
+        """The number of every word."""
+        return {word: number for number, word in enumerate(self.words, FIRST_WORD)}
+
     def split(self, text: str) -> list[str]:
         return [word.group() for word in islice(WORD.finditer(text), self.length)]
 
     def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
-        codes = {word: number for number, word in enumerate(self.words, FIRST_WORD)}
-        return ([codes.get(word.lower(), UNKNOWN) for word in self.split(text)] for text in texts)
+        return ([self.word_numbers.get(word.lower(), UNKNOWN) for word in self.split(text)] for text in texts)
 
     def decode(self, numbers: Sequence[int]) -> list[str]:
         return [self.words[number - FIRST_WORD] if number >= FIRST_WORD else "…" for number in numbers if number]
