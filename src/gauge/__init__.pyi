@@ -2,6 +2,9 @@ from .data import Dataset as Dataset
 from .deploy.export import export as export
 from .deploy.exported import ExportedClassifier as ExportedClassifier
 from .deploy.hub import push_to_hub as push_to_hub
+from .deploy.wrapped import export_wrapped as export_wrapped
+from .deploy.wrapped import load_wrapped as load_wrapped
+from .deploy.wrapped import save_wrapped as save_wrapped
 from .experiments.experiment import Experiment as Experiment
 from .experiments.results import evaluate as evaluate
 from .imputers.mopoe import MoPoE as MoPoE

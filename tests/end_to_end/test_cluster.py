@@ -1,7 +1,9 @@
-"""Predictions on a Ray cluster of two workers on this machine, one of which dies."""
+"""Predictions on two workers of Ray or Spark on this machine, one of which dies."""
 
 import os
+import shutil
 import signal
+import sys
 import time
 
 import numpy as np
@@ -78,3 +80,43 @@ def test_two_workers_answer_and_one_that_dies_is_replaced(folder, monkeypatch):
     assert answers["prediction"].tolist() == expected["prediction"].tolist()
     assert np.allclose(answers.filter(like="p("), expected.filter(like="p("), atol=2e-6)
     assert not list(folder.glob("*.part"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_spark_answers_as_one_process_also_when_a_python_worker_dies(folder, tmp_path, monkeypatch):
+    sql = pytest.importorskip("pyspark.sql")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    predict = Predictor(folder / "model", keep=["id"])
+
+    def answers(parts):
+        for rows in parts:
+            own = str(os.getpid())
+            if not (tmp_path / "died").exists():
+                (tmp_path / "died").write_text(own)
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield predict(rows).assign(worker=own)
+
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "7",
+        "spark.sql.files.maxPartitionBytes": "1000",  # a partition for each file
+    }
+    builder = sql.SparkSession.builder.master("local[2, 4]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        schema = "id long, prediction string, `p(no)` double, `p(yes)` double, worker string"
+        rows = spark.read.parquet(str(folder / "part-*.parquet"))
+        rows.mapInPandas(answers, schema).write.parquet(str(tmp_path / "answers"))
+    finally:
+        spark.stop()
+    frame = pd.read_parquet(tmp_path / "answers").sort_values("id", ignore_index=True)
+    assert (tmp_path / "died").read_text() not in set(frame["worker"])
+    expected = Predictor(folder / "model", keep=["id"])(FRAME)
+    pd.testing.assert_frame_equal(frame.drop(columns="worker"), expected, check_dtype=False, check_exact=True)

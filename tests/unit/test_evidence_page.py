@@ -1,16 +1,12 @@
 """Laws of the evidence page: it counts right, escapes every text, shows no gate where there is none, and works offline."""
 
-import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from pages import HOSTILE, Page, contrast, luminance
+from pages import HOSTILE, Page, contrast, luminance, needs_browser, visit
 
 from gauge.reports import figures
 from gauge.reports.evidence import (
@@ -23,8 +19,6 @@ from gauge.reports.evidence import (
     render_rows,
     unobserved,
 )
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def unit(column: str, gate: float | None, *, attention: float = 0.1, kind: str = "number", **changes: object) -> Unit:
@@ -122,7 +116,10 @@ def test_attention_is_averaged_over_the_rows_in_which_a_column_is_not_observed()
 
 def test_summary_counts_and_numbers_are_in_the_page():
     text = page_of(*small()).text
-    assert "rows 2 values do not fit their row 0 prediction changed by the gates 1" in text
+    assert "rows 2 prediction changed by the gates 1" in text
+    assert "fit their row" not in text  # trust was not measured
+    trusted = replace(small()[0], units=(unit("age", 0.8, trusted=0.9), unit("city", 0.4, trusted=0.3)))
+    assert "rows 2 value does not fit their row 1 prediction changed by the gates 1" in page_of(trusted, small()[1]).text
     assert "city – 50 % observed, 50 % imputed –" in text
     assert "city observed 0.90 imputed 0.40 20.0" in text
     assert "age observed 0.70 imputed – 30.0" in text
@@ -357,32 +354,6 @@ def test_the_styles_of_a_fragment_end_with_it():
 
 def test_same_page_is_the_same_text():
     assert render(everything("ordinary")) == render(everything("ordinary"))
-
-
-def visit(path: Path, folder: Path) -> tuple[str, list[str], list[str]]:
-    """The page after loading, what it requested beyond itself, and its console messages."""
-    log = folder / "net.json"
-    done = subprocess.run(
-        [
-            BROWSER,
-            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            "--host-resolver-rules=MAP * ~NOTFOUND",  # nothing leaves this machine
-            *("--enable-logging=stderr", "--v=0", f"--log-net-log={log}", f"--user-data-dir={folder / 'profile'}"),
-            *("--dump-dom", path.as_uri()),
-        ],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    events = [event.get("params", {}) for event in json.loads(log.read_text("utf-8"))["events"]]
-    own = "not an origin"  # requests of the browser itself
-    requests = [each["url"] for each in events if "url" in each and each.get("initiator", own) != own]
-    return done.stdout, requests, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
-
-
-# CI installs one; escaping and addresses are checked above without it
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed to load the page in")
 
 
 @needs_browser

@@ -29,7 +29,7 @@ from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Encoded, Schema
-from gauge.training.traced import Flat, check_exportable, cycled, to_onnx, trace
+from gauge.training.traced import Flat, Graphable, check_exportable, cycled, to_onnx, trace
 from gauge.types import Batch
 
 logger = logging.getLogger(__name__)
@@ -80,14 +80,15 @@ def export(
     part that cannot be exported is an error. The written file is compared with the model before this returns.
     """
     path = Path(path)
-    kind = pick(
-        dict(zip(FORMATS, FORMATS, strict=True)), path.suffix.lstrip(".") if to is None else to, "export format"
-    )
+    kind = export_format(path, to)
     if isinstance(model, GaugeClassifier):
         check_is_fitted(model, "fitted_")
         return _export_classifier(_with_experts(model.fitted_, experts), path, kind, model.fitted_)
     if not isinstance(model, Gauge | GaugePlus):
-        raise ValueError(f"{type(model).__name__} cannot be exported; give a Gauge, a GaugePlus or a GaugeClassifier")
+        raise ValueError(
+            f"{type(model).__name__} cannot be exported; give a Gauge, a GaugePlus or a GaugeClassifier (export_wrapped "
+            "exports a model of gauge.wrap)"
+        )
     if example is None:
         raise ValueError("a network does not know the shapes of its inputs; give a batch of them as example=")
     return _export_network(model, path, kind, example, {"format": FORMAT, "version": __version__, "left_out": {}})
@@ -144,29 +145,43 @@ def _write_classifier(fitted: Fitted, path: Path, metadata: Mapping[str, Any]) -
     return Exported(path, shapes, tuple(graph.outputs), difference)
 
 
+def export_format(path: Path, to: str | None) -> str:
+    """What `to` says, otherwise the ending of the path."""
+    return pick(
+        dict(zip(FORMATS, FORMATS, strict=True)), path.suffix.lstrip(".") if to is None else to, "export format"
+    )
+
+
 def _export_network(
     model: Gauge | GaugePlus, path: Path, kind: str, example: Batch, metadata: Mapping[str, Any]
 ) -> Exported:
     check_exportable(model)
     flat = Flat(deepcopy(model).cpu().eval().requires_grad_(False), list(example.inputs))
     tensors = [tensor.cpu() for part in (example.inputs, example.observed) for tensor in part.values()]
+    return write_graph(flat, tensors, path, kind, metadata)
+
+
+def write_graph(
+    flat: Graphable, tensors: Sequence[Tensor], path: Path, kind: str, metadata: Mapping[str, Any]
+) -> Exported:
+    """Write a module as a graph, with an example of its inputs, and compare the two."""
     run = (_write_pt2 if kind == "pt2" else _write_onnx)(flat, tensors, path, metadata)
     difference = np.max([_difference(flat, run, [cycled(tensor, count) for tensor in tensors]) for count in CHECKED])
     _check(float(difference), path)
     shapes = {name: tuple(tensor.shape[1:]) for name, tensor in zip(flat.inputs, tensors, strict=True)}
-    return Exported(path, shapes, flat.outputs, float(difference))
+    return Exported(path, shapes, tuple(flat.outputs), float(difference))
 
 
-def _write_onnx(flat: Flat, tensors: Sequence[Tensor], path: Path, metadata: Mapping[str, Any]) -> Run:
+def _write_onnx(flat: Graphable, tensors: Sequence[Tensor], path: Path, metadata: Mapping[str, Any]) -> Run:
     session = open_session(_write(to_onnx(flat, tensors, flat.inputs, flat.outputs), path, metadata), path)
     return lambda *given: session.run(
         list(flat.outputs), dict(zip(flat.inputs, (tensor.numpy() for tensor in given), strict=True))
     )
 
 
-def _write_pt2(flat: Flat, tensors: Sequence[Tensor], path: Path, metadata: Mapping[str, Any]) -> Run:
+def _write_pt2(flat: Graphable, tensors: Sequence[Tensor], path: Path, metadata: Mapping[str, Any]) -> Run:
     program = trace(flat, tensors)
-    record = json.dumps({**metadata, "inputs": flat.inputs, "outputs": list(flat.outputs)})
+    record = json.dumps({**metadata, "inputs": list(flat.inputs), "outputs": list(flat.outputs)})
     write_bytes(path, lambda file: torch.export.save(program, file, extra_files={f"{KEY}.json": record}))
     loaded = torch.export.load(path).module()
     return lambda *given: [output.detach().numpy() for output in loaded(*given)]
@@ -245,7 +260,7 @@ def _apart(ensemble: Ensemble, session: Any, graph_rows: GraphRows, rows: Rows) 
     return float(np.abs(session.run(["probabilities"], feed)[0] - ensemble.predict(rows)).max())
 
 
-def _difference(flat: Flat, run: Run, tensors: list[Tensor]) -> float:
+def _difference(flat: Graphable, run: Run, tensors: list[Tensor]) -> float:
     """The largest difference of the written graph from the network, over probabilities and gates."""
     pairs = zip(flat.outputs, flat(*tensors), run(*tensors), strict=True)
     apart = [np.abs(a.numpy() - b).max() for name, a, b in pairs if name in ("probabilities", "gates")]

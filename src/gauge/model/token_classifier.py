@@ -16,6 +16,7 @@ from gauge.model.nn.interception import AttentionBias
 
 Output = Any  # what the model returns: logits, or a Hugging Face output
 LEARNED_TOKENS = ("cls_token", "distillation_token", "register_tokens")  # parameters of models in Hugging Face and timm
+SEQUENCES_AT_ONCE = 256  # in a pass that closes gates one by one
 TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.02}  # relative difference of logits that rounding explains
 
 
@@ -95,7 +96,7 @@ class TokenClassifier:
         return output
 
     def _run(self, tokens: Tensor, labels: dict[str, Tensor]) -> Output:
-        times = len(tokens) // len(self.tokens)  # exact effects stack replacements
+        times = tokens.shape[0] // self.tokens.shape[0]  # exact effects stack replacements
         sequence = torch.cat([_repeated(self.prefix, times), tokens], 1)
         first_call = iter([True])  # ALBERT runs one block many times, and only its first run reads the tokens
 
@@ -183,6 +184,23 @@ def measured_leak(classifier: TokenClassifier) -> float:
     with evaluated(classifier.model):
         opened = effect(gates)
         return effect(closed) / opened if opened > 0 else 0.0
+
+
+@torch.no_grad()
+def effects_of_closing(classifier: TokenClassifier, gates: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    """How far the probability of the predicted class falls when the gate of each token is closed: positive for a token that
+    supports the prediction, 0 for padding."""
+    tokens = classifier.tokens
+    samples, count, _ = tokens.shape
+    before, target = classifier(tokens, attention_bias(gates)).float().softmax(1).max(1)
+    after = []
+    for closed in torch.arange(count, device=gates.device).split(max(1, SEQUENCES_AT_ONCE // samples)):
+        keep = torch.arange(count, device=gates.device) != closed[:, None]
+        left = (keep[:, None] * gates).flatten(0, 1)
+        logits = classifier(tokens.repeat(len(closed), 1, 1), attention_bias(left))
+        probabilities = logits.float().softmax(1).unflatten(0, (len(closed), samples))
+        after.append(probabilities.gather(2, target.expand(len(closed), -1)[..., None])[..., 0])
+    return before[:, None] - torch.cat(after).T
 
 
 def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:

@@ -4,26 +4,29 @@ The tokens that enter the first block are the units. They are scored in one unga
 gate is added to the attention on its token in every block (Eqs. 8 and 9).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from gauge.model.backbones.blocks import find_blocks
 from gauge.model.gates import Gate, attention_bias, normalize_scores
 from gauge.model.scoring.taylor import taylor_evidence
-from gauge.model.token_classifier import TokenClassifier, check_logits, evaluated, logits_of, measured_leak
+from gauge.model.token_classifier import (
+    TokenClassifier,
+    check_logits,
+    effects_of_closing,
+    evaluated,
+    logits_of,
+    measured_leak,
+)
+from gauge.model.token_explanation import TokenExplanation
 from gauge.types import Evidence, Prediction, Scorer
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 MAX_LEAK = 0.05  # share of a closed token's effect: beyond it gates do not do what they say
 
@@ -52,6 +55,8 @@ class Wrapped(nn.Module):
     returns, computed with gates, so that it can replace the model in a training loop. `leak` is the share of a closed
     token's effect that is left, None before the first batch; `pools` says whether the head reads an average of tokens,
     which gates then weigh."""
+
+    accepts_loss_kwargs = False  # asked by Hugging Face's Trainer, which then averages over accumulated batches itself
 
     def __init__(self, model: nn.Module, *, fixed: int | None, gate: Gate, score: Scorer, max_leak: float) -> None:
         super().__init__()
@@ -93,8 +98,9 @@ class Wrapped(nn.Module):
         return self._weigh(self.read(*args, **inputs))[1]
 
     @torch.no_grad()
-    def explain(self, *args: Any, **inputs: Any) -> "TokenExplanation":
-        """Score, gate and attention of every token."""
+    def explain(self, *args: Any, exact: bool = False, **inputs: Any) -> TokenExplanation:
+        """Score, gate and attention of every token. With `exact`, also how far the probability of the predicted class falls
+        when the token's gate is closed, which takes a pass for every token."""
         classifier = self.read(*args, **inputs)
         evidence, gates = self._weigh(classifier)
         bias = attention_bias(gates)
@@ -105,7 +111,26 @@ class Wrapped(nn.Module):
             return weights[:, :, readers, classifier.fixed :].mean((1, 2))
 
         logits = classifier(classifier.tokens, bias)
-        return TokenExplanation(logits, evidence, gates, classifier.visible, received(None), received(bias))
+        return TokenExplanation(
+            logits,
+            evidence,
+            gates,
+            classifier.visible,
+            received(None),
+            received(bias),
+            effects_of_closing(classifier, gates) if exact else None,
+            _class_names(self.model, logits.shape[1]),
+            self._facts(),
+        )
+
+    def _facts(self) -> dict[str, str]:
+        """What a page says about the model."""
+        threshold, temperature = self.gate.threshold.item(), self.gate.log_temperature.exp().item()
+        return {
+            "Model": type(self.model).__name__,
+            "Gates": f"threshold {threshold:.3g}, temperature {temperature:.3g}",
+            "Passes a closed gate": f"{100 * (self.leak or 0.0):.1f} % of a token's effect",
+        }
 
     def fit(
         self, data: Iterable[Any], *, epochs: int = 1, learning_rate: float = 0.01, batch_size: int = 32, seed: int = 0
@@ -177,33 +202,10 @@ class Wrapped(nn.Module):
                 parameter.requires_grad_()
 
 
-@dataclass(frozen=True)
-class TokenExplanation:
-    """How a wrapped model read a batch. `visible` is False for padding. Attention is that of the fixed positions (of all, if
-    none is fixed) in the last block, averaged over heads, without and with gates."""
-
-    logits: Float[Tensor, "b k"]
-    evidence: Evidence
-    gates: Float[Tensor, "b n"]
-    visible: Bool[Tensor, "b n"]
-    attention_before: Float[Tensor, "b n"]
-    attention_after: Float[Tensor, "b n"]
-
-    def to_frame(self, names: Sequence[Sequence[str]] | None = None) -> "pd.DataFrame":
-        """One row for every token that is not padding. `names` holds those of the tokens of each sample."""
-        import pandas as pd
-
-        sample, token = self.visible.nonzero(as_tuple=True)
-        values = {
-            "score": self.evidence.scores,
-            "gate": self.gates,
-            "attention_before": self.attention_before,
-            "attention_after": self.attention_after,
-        }
-        columns: dict[str, Any] = {"sample": sample.cpu(), "token": token.cpu()}
-        if names is not None:
-            columns["name"] = [names[i][j] for i, j in zip(sample.tolist(), token.tolist(), strict=True)]
-        return pd.DataFrame(columns | {name: value[self.visible].float().cpu() for name, value in values.items()})
+def _class_names(model: nn.Module, count: int) -> tuple[str, ...]:
+    """Those in the configuration of a Hugging Face model, otherwise the numbers of the classes."""
+    names = getattr(getattr(model, "config", None), "id2label", None) or {}
+    return tuple(str(names.get(index, index)) for index in range(count))
 
 
 def _split(batch: Any, device: torch.device) -> tuple[tuple[Tensor, ...], dict[str, Tensor], Tensor]:

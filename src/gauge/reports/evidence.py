@@ -183,7 +183,7 @@ def render_rows(rows: Sequence[RowEvidence]) -> str:
 def _rendered(layout: str, rows: Sequence[RowEvidence], **values: object) -> str:
     views = [_View(row) for row in rows]
     values |= {"effects": any(view.effects for view in views), "gated": any(_gated(row) for row in rows)}
-    values |= {"by_gate": by_gate, "states": STATES}
+    values |= {"trusts": any(view.trusts for view in views), "by_gate": by_gate, "states": STATES}
     html = template("evidence.html").render(layout=layout, views=views, fold=FOLD, most=MAX_ATTENTION_COLUMNS, **values)
     return _compact(html)
 
@@ -265,7 +265,10 @@ class _View:
         self.supports = [unit for unit in moved if (unit.used or 0.0) > 0][:MAX_NAMED_VALUES]
         self.contradicts = [unit for unit in moved if (unit.used or 0.0) < 0][:MAX_NAMED_VALUES]
         columns = sorted(row.effects.items(), key=lambda item: -abs(item[1]))
-        self.most_used = [(name, effect) for name, effect in columns if abs(effect) >= MIN_NAMED_EFFECT][:2]
+        largest_effects = [(name, effect) for name, effect in columns if abs(effect) >= MIN_NAMED_EFFECT]
+        if not row.effects:  # of columns; those of their words or parts may have been measured
+            largest_effects = [(unit.name, unit.used or 0.0) for unit in moved]
+        self.most_used = largest_effects[:2]
         self.helps = [(name, change) for name, change in row.helpful.items() if change >= MIN_NAMED_EFFECT][:2]
 
 

@@ -25,7 +25,7 @@ def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any])
     """Write tensors and the metadata of their training, in one step."""
     content = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(metadata)
-    header = {"format": FORMAT, "about": text, "sha256": _checksum(content, text)}
+    header = {"format": FORMAT, "about": text, "sha256": checksum(content, text)}
     write_bytes(path, lambda file: file.write(safetensors.torch.save(content, header)))
 
 
@@ -35,7 +35,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tens
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     if "sha256" not in header:
         logger.warning("%s carries no checksum: it was written by gauge-ml 0.1.0", path)
-    elif header["sha256"] != _checksum(tensors, header["about"]):
+    elif header["sha256"] != checksum(tensors, header["about"]):
         raise ValueError(f"{path} is damaged: its checksum does not match; delete it to train it again")
     return {name: tensor.to(device) for name, tensor in tensors.items()}, _about(path, header)
 
@@ -56,7 +56,8 @@ def _about(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
     return metadata
 
 
-def _checksum(tensors: Mapping[str, Tensor], metadata: str) -> str:
+def checksum(tensors: Mapping[str, Tensor], metadata: str = "") -> str:
+    """That of tensors in memory, with their names, and of a text."""
     digest = hashlib.sha256(metadata.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())

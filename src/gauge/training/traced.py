@@ -28,19 +28,22 @@ PRIME = 1_000_003  # samples while tracing for ONNX; sizes that are multiples of
 COUNT, SCALAR = f"{ROWS}.count", f"{ROWS}.scalar"  # values that hold the number of samples: [1], and without an axis
 
 
-class Flat(nn.Module):
-    """A network as graphs want it: tensors in (all inputs, then all flags), tensors out."""
+class Graphable(nn.Module):
+    """A module as graphs want it: tensors in, tensors out, all of them with names."""
+
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+class Flat(Graphable):
+    """A network that takes all inputs, then all flags."""
 
     def __init__(self, model: Gauge | GaugePlus, names: Sequence[str]) -> None:
         super().__init__()
         self.model, self.names = model, tuple(names)
         offered = {"scores": model.gating.scores_units, "gates": model.gating.gates_units}
+        self.inputs = [f"{kind}.{name}" for kind in ("inputs", "observed") for name in self.names]
         self.outputs = ("logits", "probabilities", *(name for name, given in offered.items() if given))
-
-    @property
-    def inputs(self) -> list[str]:
-        """The names of the tensors that are given."""
-        return [f"{kind}.{name}" for kind in ("inputs", "observed") for name in self.names]
 
     @torch.no_grad()
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:

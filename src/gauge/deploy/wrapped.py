@@ -1,0 +1,201 @@
+"""Wrapped Transformers as files: saved with their gates, loaded, and exported as one graph with the scoring pass inside."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+from pydantic import BaseModel, Field
+from torch import Tensor, nn
+
+from gauge import __version__
+from gauge.deploy.export import Exported, export_format, write_graph
+from gauge.model.gates import Gate
+from gauge.model.wrap import Wrapped, wrap
+from gauge.registry import SCORERS
+from gauge.training import checkpoint
+from gauge.training.traced import Graphable
+from gauge.types import Scorer
+
+FORMAT: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
+GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
+MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json")  # of Hugging Face, without code
+UNCHECKED_CONFIG = (
+    "architectures",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+)  # set by saving, or seen in the weights
+OUTPUTS = ("logits", "probabilities", "scores", "gates")
+
+
+class _Settings(BaseModel):
+    """What a file with gates says of the wrapped model beside it."""
+
+    wrapped: Literal["gauge-wrapped-1"]
+    version: str
+    score: str
+    fixed: Annotated[int, Field(ge=0)] | None
+    max_leak: float
+    leak: float | None
+    pools: bool
+    model: str
+    hugging_face: bool
+    state: str
+    files: dict[str, str]
+
+
+def save_wrapped(model: Wrapped, folder: str | Path) -> None:
+    """Write a wrapped model to a folder: the model in the files of its own library, and its gates in `gauge.safetensors`.
+
+    A model of Hugging Face is written by its `save_pretrained`, any other one as `model.safetensors`, its weights alone. The
+    file with the gates is written last and has the checksums of the others.
+    """
+    folder = Path(folder)
+    if type(model.gate) is not Gate:
+        raise ValueError(
+            f"a gate of type {type(model.gate).__name__} cannot be saved; wrap the model with a gauge.Gate"
+        )
+    network = model.model
+    settings = _Settings(
+        wrapped=FORMAT,
+        version=__version__,
+        score=_scorer_name(model.score),
+        fixed=model.fixed,
+        max_leak=model.max_leak,
+        leak=model.leak,
+        pools=model.pools,
+        model=type(network).__name__,
+        hugging_face=hasattr(network, "save_pretrained"),
+        state=_state_checksum(network),
+        files={},
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / GATES).unlink(missing_ok=True)  # a folder that has it is complete
+    if hasattr(network, "save_pretrained"):
+        network.save_pretrained(folder)  # type: ignore[operator]
+    else:
+        checkpoint.save(folder / WEIGHTS, network.state_dict(), {"model": settings.model})
+    settings.files = _file_checksums(folder)
+    checkpoint.save(folder / GATES, model.gate.state_dict(), settings.model_dump())
+
+
+def load_wrapped(folder: str | Path, model: nn.Module | None = None) -> Wrapped:
+    """The wrapped model that `save_wrapped` wrote to a folder. Nothing in the folder is executed.
+
+    A model of Hugging Face is read from the folder. Any other one, or one of a class of your own, is given as `model`, with
+    the weights that it had.
+    """
+    folder = Path(folder)
+    tensors, saved = _gates_file(folder / GATES)
+    if model is None:
+        model = _read_model(folder, saved)
+    if _state_checksum(model) != saved.state:
+        weights = f"load_state_dict(safetensors.torch.load_file({str(folder / WEIGHTS)!r}))"
+        cure = "leave model= out to read it from there" if saved.hugging_face else f"call its {weights}"
+        raise ValueError(
+            f"this {type(model).__name__} differs in weights or settings from the {saved.model} that was saved to "
+            f"{folder}; {cure}, or wrap it anew with gauge.wrap(model)"
+        )
+    wrapped = wrap(model, fixed=saved.fixed, score=SCORERS.get(saved.score), max_leak=saved.max_leak)
+    checkpoint.load_into(wrapped.gate, tensors, folder / GATES)
+    wrapped.pools, wrapped.leak = saved.pools, saved.leak
+    return wrapped.train(model.training)
+
+
+def export_wrapped(
+    model: Wrapped, path: str | Path, example: Mapping[str, Tensor], *, to: str | None = None
+) -> Exported:
+    """Write a wrapped model as ONNX (`.onnx`) or for `torch.export.load` (`.pt2`), by the ending of `path` unless `to` says.
+
+    The graph has the ungated pass, its gradient, the gates and the gated pass. It takes any number of samples, each of the
+    shape that those of `example` have: texts are padded to its length, with an `attention_mask`. Its inputs have the names
+    in `example`, its outputs are `logits`, `probabilities`, `scores` and `gates`. The written file is compared with the
+    model before this returns.
+    """
+    path = Path(path)
+    kind = export_format(path, to)
+    others = [name for name, value in example.items() if not isinstance(value, Tensor)]
+    if others or not example:
+        raise ValueError(f"the example has {', '.join(others) or 'no inputs'}; give a batch of tensors, by name")
+    inputs = {name: value.cpu() for name, value in example.items() if name != "labels"}
+    flat = _Flat(deepcopy(model).cpu().float().eval().requires_grad_(False), tuple(inputs))
+    flat(*inputs.values())  # the first batch shows whether the model can be gated
+    return write_graph(flat, list(inputs.values()), path, kind, {"format": FORMAT, "version": __version__})
+
+
+class _Flat(Graphable):
+    """A wrapped model for a graph."""
+
+    def __init__(self, model: Wrapped, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model, self.inputs, self.outputs = model, names, OUTPUTS
+
+    @torch.no_grad()
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        prediction = self.model.predict(**dict(zip(self.inputs, tensors, strict=True)))
+        assert prediction.evidence is not None
+        assert prediction.gates is not None
+        return prediction.logits, prediction.logits.softmax(1), prediction.evidence.scores, prediction.gates
+
+
+def _scorer_name(score: Scorer) -> str:
+    names = [name for name in SCORERS.names() if SCORERS.get(name) is score]
+    if not names:
+        raise ValueError(
+            f"the scorer {getattr(score, '__name__', score)} has no name to save; register it with "
+            "@SCORERS.register, or use one of the library"
+        )
+    return names[0]
+
+
+def _state_checksum(model: nn.Module) -> str:
+    """That of the weights and, for a model of Hugging Face, of its configuration."""
+    config = model.config.to_dict() if hasattr(model, "config") and hasattr(model.config, "to_dict") else {}
+    told = {name: value for name, value in config.items() if name[0] != "_" and name not in UNCHECKED_CONFIG}
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    return checkpoint.checksum(state, json.dumps(told, sort_keys=True, default=str))
+
+
+def _file_checksums(folder: Path) -> dict[str, str]:
+    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern)})
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _gates_file(path: Path) -> tuple[dict[str, Tensor], _Settings]:
+    if not path.is_file():
+        raise ValueError(
+            f"{path.parent} is not a saved wrapped model (it has no {path.name}); give a folder that save_wrapped wrote"
+        )
+    try:
+        tensors, metadata = checkpoint.load(path)
+        settings = _Settings.model_validate(metadata)
+    except ValueError as error:  # pydantic's, too
+        raise ValueError(f"{path} is damaged or has another format; save the wrapped model again") from error
+    if not all(tensor.isfinite().all() for tensor in tensors.values()):
+        raise ValueError(f"{path} has gates that are NaN or infinite; train the wrapped model again")
+    return tensors, settings
+
+
+def _read_model(folder: Path, saved: _Settings) -> nn.Module:
+    """The model of Hugging Face in the folder, whose files have to be those that were saved."""
+    files = _file_checksums(folder)
+    for name, expected in saved.files.items():
+        if files.get(name) != expected:
+            raise ValueError(f"{folder / name} is missing or was changed; save the wrapped model again")
+    if not saved.hugging_face:
+        raise ValueError(
+            f"{saved.model} is not a model of Hugging Face; build it, load the weights in {folder / WEIGHTS} into it, "
+            "and give it as model="
+        )
+    try:
+        import transformers
+    except ImportError as error:
+        raise ValueError("the model is one of Hugging Face; install it with: pip install 'gauge-ml[hf]'") from error
+    kind = getattr(transformers, saved.model, None)
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+        raise ValueError(f"transformers has no model {saved.model}; load it yourself and give it as model=")
+    return kind.from_pretrained(folder, local_files_only=True, use_safetensors=True)

@@ -1,0 +1,211 @@
+"""Wrapped models as files: what is loaded or exported answers as the model it came from, and what was changed is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+from helpers import unchecked
+from small_transformers import batch, small
+from torch import nn
+
+from gauge import export_wrapped, load_wrapped, save_wrapped, wrap
+from gauge.model.gates import Gate
+from gauge.model.scoring.gradient_norm import gradient_norm
+from gauge.randomness import seeded
+from gauge.training import checkpoint
+
+pytest.importorskip("transformers")
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project, self.mix = nn.Linear(16, 48), nn.Sequential(nn.Linear(16, 16), nn.GELU())
+
+    def forward(self, states):
+        query, key, value = self.project(states)[:, None].chunk(3, -1)
+        return states + self.mix(F.scaled_dot_product_attention(query, key, value)[:, 0])
+
+
+class Own(nn.Module):
+    """A classifier of one's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Linear(4, 16), nn.Linear(16, 3)
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def forward(self, x):
+        states = self.embed(x)
+        for block in self.blocks:
+            states = block(states)
+        return self.head(states[:, 0])
+
+
+class Choosing(Own):
+    """What it computes depends on the values of its input."""
+
+    def forward(self, x):
+        return super().forward(x if x.sum() > 0 else -x)
+
+
+def own(kind=Own):
+    with seeded(0, "own"):
+        return kind().eval(), {"x": torch.rand(2, 5, 4)}
+
+
+def trained(model):
+    """A wrapped model whose gates are not those of a new one."""
+    return wrap(model, gate=Gate(threshold=0.3), score=gradient_norm, max_leak=0.04)
+
+
+@pytest.mark.parametrize("name", ["Bert", "ViT", "Dinov2"])
+def test_a_loaded_model_answers_as_the_one_that_was_saved(name, tmp_path):
+    wrapped, inputs = trained(small(name)), batch(name)
+    expected = wrapped.predict(**inputs)
+    save_wrapped(wrapped, tmp_path / "model")
+    loaded = load_wrapped(tmp_path / "model")
+    assert (loaded.score, loaded.max_leak, loaded.leak, loaded.pools) == (
+        gradient_norm,
+        0.04,
+        wrapped.leak,
+        name == "Dinov2",
+    )
+    answers = loaded.predict(**inputs)
+    assert torch.equal(answers.logits, expected.logits)
+    assert torch.equal(answers.gates, expected.gates)
+    assert not list((tmp_path / "model").glob("*.bin"))
+
+
+def test_a_model_of_another_library_is_saved_with_its_weights_and_given_to_load(tmp_path):
+    model, inputs = own()
+    wrapped = trained(model)
+    with unchecked():
+        expected = wrapped.predict(**inputs).logits
+    save_wrapped(wrapped, tmp_path)
+    with pytest.raises(ValueError, match="Own is not a model of Hugging Face; build it, load the weights in .*model=$"):
+        load_wrapped(tmp_path)
+    other = Own().eval()
+    with pytest.raises(
+        ValueError, match="this Own differs in weights or settings from the Own .*; call its load_state"
+    ):
+        load_wrapped(tmp_path, other)
+    other.load_state_dict(safetensors.torch.load_file(tmp_path / "model.safetensors"))
+    with unchecked():
+        assert torch.equal(load_wrapped(tmp_path, other).predict(**inputs).logits, expected)
+
+
+def test_a_model_that_is_given_has_to_be_the_one_that_was_saved(tmp_path):
+    save_wrapped(wrap(small("Bert")), tmp_path)
+    load_wrapped(tmp_path, small("Bert"))
+    changed = small("Bert")
+    with torch.no_grad():
+        changed.classifier.bias[0] += 1e-6
+    with pytest.raises(ValueError, match=r"differs in weights or settings .*; leave model= out .* gauge.wrap\(model\)"):
+        load_wrapped(tmp_path, changed)
+    changed = small("Bert")
+    changed.config.num_attention_heads = 4
+    with pytest.raises(ValueError, match="differs in weights or settings"):
+        load_wrapped(tmp_path, changed)
+
+
+def change_config(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": 4}))
+
+
+def change_byte(name):
+    def change(folder):
+        content = bytearray((folder / name).read_bytes())
+        content[-1] ^= 1
+        (folder / name).write_bytes(content)
+
+    return change
+
+
+def forge(**changes):
+    """Changes the settings beside the gates, or the gates, and renews the checksum."""
+
+    def change(folder):
+        tensors, settings = checkpoint.load(folder / "gauge.safetensors")
+        tensors |= {name: value for name, value in changes.items() if name in tensors}
+        settings |= {name: value for name, value in changes.items() if name not in tensors}
+        checkpoint.save(folder / "gauge.safetensors", tensors, settings)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (change_config, "config.json is missing or was changed; save the wrapped model again"),
+        (change_byte("model.safetensors"), "model.safetensors is missing or was changed; save the wrapped model again"),
+        (lambda folder: (folder / "config.json").unlink(), "config.json is missing or was changed"),
+        (
+            change_byte("gauge.safetensors"),
+            "gauge.safetensors is damaged or has another format; save the wrapped model",
+        ),
+        (
+            lambda folder: (folder / "gauge.safetensors").unlink(),
+            r"\(it has no gauge.safetensors\); give a folder that",
+        ),
+        (
+            lambda folder: (folder / "model.safetensors").rename(folder / "gauge.safetensors"),
+            "gauge.safetensors is damaged or has another format",
+        ),
+        (forge(wrapped="gauge-wrapped-2"), "gauge.safetensors is damaged or has another format"),
+        (forge(fixed=-1), "gauge.safetensors is damaged or has another format"),
+        (forge(score="taylr"), "there is no scorer 'taylr'"),
+        (forge(model="pipeline"), "transformers has no model pipeline; load it yourself and give it as model="),
+        (forge(threshold=torch.tensor(torch.nan)), "has gates that are NaN or infinite; train the wrapped model again"),
+        (forge(threshold=torch.zeros(2)), r"threshold is float32 \[2\], the model has float32 \[\]"),
+    ],
+)
+def test_changed_files_are_refused(tmp_path, change, message):
+    save_wrapped(wrap(small("Bert")), tmp_path)
+    change(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        load_wrapped(tmp_path)
+
+
+def test_a_scorer_without_a_name_is_not_saved(tmp_path):
+    def mine(classifier, tokens):
+        return gradient_norm(classifier, tokens)
+
+    with pytest.raises(ValueError, match="the scorer mine has no name to save; register it with @SCORERS.register"):
+        save_wrapped(wrap(small("Bert"), score=mine), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Bert", "DistilBert", "ViT", "Dinov2"])
+def test_an_exported_model_gives_the_predictions_scores_and_gates_of_the_wrapped_one(name, tmp_path):
+    session = pytest.importorskip("onnxruntime").InferenceSession
+    wrapped, inputs = wrap(small(name), gate=Gate(threshold=0.3)), batch(name)
+    with unchecked():
+        exported = export_wrapped(wrapped, tmp_path / "model.onnx", inputs)
+    assert exported.difference < 1e-5
+    run = session(exported.path).run
+    for count in (1, 2, 9):
+        rows = {key: values[torch.arange(count) % 2] for key, values in inputs.items()}
+        if "attention_mask" in rows:
+            rows["attention_mask"][0, 3:] = 0  # padding elsewhere than in the example
+        own = wrapped.predict(**rows)
+        answers = run(list(exported.outputs), {key: values.numpy() for key, values in rows.items()})
+        expected = (own.logits, own.logits.softmax(1), own.evidence.scores, own.gates)
+        for answer, value in zip(answers, expected, strict=True):
+            assert np.abs(answer - value.numpy()).max() < 1e-5
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path):
+    model, inputs = own(Choosing)
+    with unchecked(), pytest.raises(ValueError, match=r"the network cannot be traced \(.+\); components in it must"):
+        export_wrapped(wrap(model), tmp_path / "model.onnx", inputs)
+    with unchecked(), pytest.raises(ValueError, match="the example has x; give a batch of tensors, by name"):
+        export_wrapped(wrap(model), tmp_path / "model.onnx", {"x": [1.0]})
+    with pytest.raises(ValueError, match="there is no export format 'bin'"):
+        export_wrapped(wrap(model), tmp_path / "model.bin", inputs)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,67 @@
+"""The evidence page of a wrapped model: what spoke for and against a prediction, measured by closing gates, in a browser."""
+
+import pytest
+import torch
+from pages import HOSTILE, Page, needs_browser, visit
+from small_transformers import batch, small
+
+from gauge import wrap
+from gauge.model.gates import attention_bias
+
+pytest.importorskip("transformers")
+WORDS = [["no", "fever", "but", HOSTILE, "cough", "[SEP]"], ["well", "since", "monday", "[SEP]"]]
+
+
+@pytest.mark.parametrize("name", ["Bert", "ViT", "Dinov2"])
+def test_an_effect_is_what_closing_the_gate_of_one_token_does_to_the_probability(name):
+    wrapped, inputs = wrap(small(name)), batch(name)
+    explanation = wrapped.explain(**inputs, exact=True)
+    classifier = wrapped.read(**inputs)
+    probability, predicted = explanation.logits.softmax(1).max(1)
+    for token in range(explanation.gates.shape[1]):
+        gates = explanation.gates.clone()
+        gates[:, token] = 0.0
+        left = classifier(classifier.tokens, attention_bias(gates)).softmax(1)
+        expected = probability - left[torch.arange(2), predicted]
+        torch.testing.assert_close(explanation.effects[:, token], expected, rtol=0, atol=1e-6)
+    assert explanation.effects.abs().max() > 0.01
+    assert (explanation.effects[~explanation.visible].abs() < 1e-6).all()
+    assert "used" in explanation.to_frame()
+    assert "used" not in wrapped.explain(**inputs).to_frame()
+
+
+def test_a_page_names_the_words_for_and_against_the_prediction(tmp_path):
+    explanation = wrap(small("Bert")).explain(**batch("Bert"), exact=True)
+    explanation.to_html(tmp_path / "page.html", names=WORDS, labels=["LABEL_0", "LABEL_1"])
+    page = Page((tmp_path / "page.html").read_text("utf-8"))
+    frame = explanation.to_frame(WORDS)
+    first = frame[frame["sample"] == 0].sort_values("used")
+    words = page.text.replace("\u2212", "-")
+    assert f"text “{first['name'].iloc[-1]}” ({100 * first['used'].iloc[-1]:+.1f})" in words
+    assert f"{first['name'].iloc[0]}” ({100 * first['used'].iloc[0]:+.1f})" in words
+    assert f"gate {first['gate'].iloc[0]:.2f}" in page.html
+    assert "BertForSequenceClassification" in page.text
+    assert "Trusted" not in page.text  # nothing of that was measured
+
+
+@needs_browser
+def test_a_browser_opens_pages_of_texts_and_images(tmp_path):
+    images = batch("ViT")["pixel_values"]
+    wrap(small("Bert")).explain(**batch("Bert"), exact=True).to_html(tmp_path / "text.html", names=WORDS)
+    wrap(small("ViT")).explain(pixel_values=images).to_html(tmp_path / "image.html", images=images)
+    for name, count in (("text", 0), ("image", 4)):  # each image as given and under its gates
+        loaded, requests, messages = visit(tmp_path / f"{name}.html", tmp_path)
+        page = Page(loaded)
+        assert page.skeleton.count(("article", ("class", "id"))) == 2
+        assert "2 of 2 rows" in page.text  # its own script ran, and nothing else
+        assert len(page.all("img")) == count
+        assert requests == messages == []
+
+
+def test_names_and_images_have_to_fit_the_tokens(tmp_path):
+    explanation = wrap(small("Bert")).explain(**batch("Bert"))
+    with pytest.raises(ValueError, match="sample 0 has 6 tokens but 2 names; give one for every token after the fixed"):
+        explanation.to_html(tmp_path / "page.html", names=[["a", "b"], ["c"]])
+    with pytest.raises(ValueError, match="6 tokens do not form a grid on an image of 16 x 16 pixels; leave images out"):
+        explanation.to_html(tmp_path / "page.html", images=torch.zeros(2, 3, 16, 16))
+    assert not (tmp_path / "page.html").exists()

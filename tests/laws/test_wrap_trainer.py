@@ -1,0 +1,90 @@
+"""A wrapped model in Hugging Face's Trainer: gates are trained, checkpoints hold them, a resumed run ends as a whole one."""
+
+import pytest
+import safetensors.torch
+import torch
+from small_transformers import batch, small
+
+from gauge import load_wrapped, save_wrapped, wrap
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate", reason="the Trainer needs accelerate: pip install 'gauge-ml[trainer]'")
+
+
+def samples(name, count=12):
+    rows = batch(name)
+    return [{key: values[index % 2] for key, values in rows.items()} | {"labels": index % 2} for index in range(count)]
+
+
+def trainer(model, folder, name="Bert", **options):
+    settings = {
+        "remove_unused_columns": False,
+        "label_names": ["labels"],
+        "per_device_train_batch_size": 2,
+        "max_steps": 6,
+        "save_steps": 3,
+        "learning_rate": 0.01,
+        "report_to": "none",
+        "use_cpu": True,
+        "dataloader_pin_memory": False,
+        "disable_tqdm": True,
+    }
+    arguments = transformers.TrainingArguments(str(folder), **(settings | options))
+    return transformers.Trainer(model=model, args=arguments, train_dataset=samples(name), eval_dataset=samples(name, 4))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A wrapped model trained for six steps, with a checkpoint after three."""
+    folder = tmp_path_factory.mktemp("whole")
+    model = wrap(small("Bert"))
+    run = trainer(model, folder)
+    run.train()
+    return folder, model, run
+
+
+def test_gates_and_model_are_trained_by_the_loss_of_the_model(whole):
+    _, model, run = whole
+    before = wrap(small("Bert")).state_dict()
+    moved = {name for name, values in model.state_dict().items() if not torch.equal(values, before[name])}
+    assert {"gate.threshold", "gate.log_temperature", "model.classifier.weight"} <= moved
+    metrics = run.evaluate()
+    with torch.no_grad():
+        output = model.eval()(**batch("Bert"), labels=torch.tensor([0, 1]))
+    assert isinstance(output, transformers.utils.ModelOutput)
+    assert metrics["eval_loss"] == pytest.approx(float(output.loss), rel=1e-4)
+    answers = run.predict(samples("Bert", 2)).predictions
+    torch.testing.assert_close(torch.as_tensor(answers), output.logits, rtol=1e-4, atol=1e-5)
+
+
+def test_a_resumed_run_ends_as_the_whole_one(whole, tmp_path):
+    folder, model, _ = whole
+    resumed = wrap(small("Bert"))
+    trainer(resumed, tmp_path).train(resume_from_checkpoint=str(folder / "checkpoint-3"))
+    for name, values in model.state_dict().items():
+        torch.testing.assert_close(resumed.state_dict()[name], values, rtol=0, atol=1e-6, msg=name)
+
+
+def test_a_checkpoint_holds_the_gates_and_nothing_of_the_wrapping(whole):
+    folder, model, _ = whole
+    saved = safetensors.torch.load_file(folder / "checkpoint-6" / "model.safetensors")
+    assert set(saved) == set(model.state_dict())
+    assert torch.equal(saved["gate.threshold"], model.gate.threshold)
+
+
+def test_a_trained_model_is_saved_and_loaded(whole, tmp_path):
+    _, model, _ = whole
+    save_wrapped(model.eval(), tmp_path)
+    expected = model.predict(**batch("Bert")).logits
+    assert torch.equal(load_wrapped(tmp_path).predict(**batch("Bert")).logits, expected)
+
+
+def test_accumulated_batches_give_the_gradient_of_one_large_batch(tmp_path):
+    thresholds = {}
+    for parts in (1, 2):
+        model = wrap(small("ViT"))
+        options = {"gradient_accumulation_steps": parts, "per_device_train_batch_size": 4 // parts, "max_steps": 1}
+        trainer(model, tmp_path / str(parts), "ViT", optim="sgd", max_grad_norm=0.0, **options).train()
+        thresholds[parts] = model.gate.threshold.item()
+    assert thresholds[1] != 0
+    assert thresholds[2] == pytest.approx(thresholds[1], rel=1e-3)
