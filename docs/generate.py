@@ -5,6 +5,7 @@ A table stands between `<!-- table: name -->` and `<!-- end -->`; what is betwee
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -15,7 +16,7 @@ from gauge.reports.figures import draw_lines
 from gauge.reports.tables import Table
 from report import ages, audits, claims, comparisons, costs, estimator, families, handwritten, plus, ranks, trust
 from report.comparisons import polymnist_methods
-from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, table_of
+from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, named, table_of
 from report.trust import draw_trust
 
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
@@ -69,9 +70,9 @@ def main() -> None:
         page = ROOT / name
         page.write_text(generated(page.read_text(encoding="utf-8")), encoding="utf-8")
     table = table_of("polymnist/cosine", PAPER_ETA)
-    family = {row: ROWS[row] for row in table.rows if row != "gauge:v1"}
+    family = named("polymnist/cosine", (row for row in table.rows if row != "gauge:v1"), ROWS)
     draw_rows(table, family, ROOT / "docs" / "polymnist.svg")
-    draw_rows(polymnist_methods(), METHODS, ROOT / "docs" / "methods.svg")
+    draw_rows(polymnist_methods(), named("polymnist/cosine", METHODS, METHODS), ROOT / "docs" / "methods.svg")
     draw_trust(ROOT / "docs" / "trust.svg")
     with matplotlib.rc_context(DRAWING):
         for name in ("leaf99", "ham10000"):
@@ -82,8 +83,8 @@ def main() -> None:
         table = table_of("leaf99/disjoint", GAMMA, ("gauge_plus", VOTES, *SHARED))
         path = ROOT / "docs" / "gauge-plus.svg"
         shown = {**ROWS, "gauge_plus": "GAUGE+", "gauge:masked": "missing units masked, no imputer"}
-        named = {shown.get(row, row): points for row, points in table.rates().items()}
-        draw_lines(named, table.metric, path, across="share of the cells missing, γ")
+        table = replace(table, names=named("leaf99/disjoint", table.rows, shown))
+        draw_lines(table.rates(), table.metric, path, across="share of the cells missing, γ")
         table = table_of("ham10000", GAMMA, GRIDS)
         grids = {name: points for name, points in table.grids().items() if name in ("complete", "gamma=0.5", "gamma=1")}
         draw_lines(grids, table.metric, ROOT / "docs" / "grids.svg", across="units of an image, down and across")

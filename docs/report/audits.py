@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from statistics import mean, stdev
 
-from report.results import NOT_MEASURED, ROOT, read_records
+from report.results import NOT_MEASURED, ROOT, gate_rate, read_records
 
 
 def has_audit(folder: str) -> bool:
@@ -23,8 +23,9 @@ def audit(folder: str) -> str:
         gate = spread([record["separation"] for record in records], "gate")
         changed, better, worse = (sum(record[key] for record in records) for key in ("changed", "better", "worse"))
         right = 100 * sum(record["imputed_right"] for record in records) / len(records)
+        head = f"| {protocol}{gate_rate(folder)} | {len(records)} | {spread(records, 'rank_correlation')}"
         lines.append(
-            f"| {protocol} | {len(records)} | {spread(records, 'rank_correlation')} | {' | '.join(gates)} | {gate} "
+            f"{head} | {' | '.join(gates)} | {gate} "
             f"| {right:.0f} % | {changed} of {sum(record['samples'] for record in records):,}: {better}, {worse} |"
         )
     return "\n".join(lines) + "\n"
@@ -45,9 +46,8 @@ def cell_audit(folder: str) -> str:
         columns += [spread(percent, name, 1) for name in ("without gates", "with gates", "imputed hidden")]
         changed, better, worse = (sum(record[key] for record in records) for key in ("changed", "better", "worse"))
         total = sum(record["samples"] for record in records)
-        lines.append(
-            f"| {protocol} | {len(records)} | {' | '.join(columns)} | {changed} of {total:,}: {better}, {worse} |"
-        )
+        start = f"| {protocol}{gate_rate(folder)} | {len(records)} | {' | '.join(columns)}"
+        lines.append(f"{start} | {changed} of {total:,}: {better}, {worse} |")
     return "\n".join(lines) + "\n"
 
 
@@ -56,7 +56,10 @@ def separation(folder: str) -> str:
     audits = {
         protocol: [record["separation"] for record in records] for protocol, records in read_audits(folder).items()
     }
-    lines = [f"| AUC, right against wrong | {' | '.join(audits)} |", "|---" * (len(audits) + 1) + "|"]
+    lines = [
+        f"| AUC, right against wrong{gate_rate(folder)} | {' | '.join(audits)} |",
+        "|---" * (len(audits) + 1) + "|",
+    ]
     for name in next(iter(audits.values()))[0]:
         lines.append(f"| {name} | {' | '.join(spread(records, name) for records in audits.values())} |")
     return "\n".join(lines) + "\n"
@@ -69,7 +72,7 @@ def hidden(folder: str) -> str:
     lines = [f"| accuracy, % | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for protocol, records in audits.items():
         percent = [{name: 100 * value for name, value in accuracies.items()} for accuracies in records]
-        lines.append(f"| {protocol} | {' | '.join(spread(percent, name) for name in names)} |")
+        lines.append(f"| {protocol}{gate_rate(folder)} | {' | '.join(spread(percent, name) for name in names)} |")
     return "\n".join(lines) + "\n"
 
 

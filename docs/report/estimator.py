@@ -27,6 +27,26 @@ def own_data() -> str:
     return "\n".join(blocks)
 
 
+def _trust_found() -> tuple[float, list[float]]:
+    """The AUC of trust for swapped views of PolyMNIST, and those for imputed cells of every benchmark with a table."""
+    swapped = mean(
+        record["separation_modalities"]["trust"]
+        for record in read_records("polymnist/trust", "audit.json")
+        if (record["variant"], record["protocol"]) == ("gauge_plus-trust", "swapped=0.2")
+    )
+    cells = [
+        record["separation_cells"]["trust"]
+        for benchmark in ("leaf99", "ham10000", "celeba_table")
+        for record in read_records(f"{benchmark}/trust", "audit.json")
+        if record["protocol"] == "gamma=0.5" and record["variant"] == "gauge_plus-trust-imputed"
+    ]
+    return swapped, cells
+
+
+def _few_labels(row: str, protocol: str, folder: str = "polymnist/unlabelled256") -> float:
+    return 100 * mean(result.value for result, _ in seeds(folder, row, protocol).values())
+
+
 def when() -> str:
     """Which estimator to use for which data, with the numbers that support it."""
     records = _beside_rivals()
@@ -39,28 +59,10 @@ def when() -> str:
     best = ", ".join(
         f"{name} with {value:.1f}" for value, name in zip(others.max(axis=1), others.idxmax(axis=1), strict=True)
     )
-    swapped = mean(
-        record["separation_modalities"]["trust"]
-        for record in read_records("polymnist/trust", "audit.json")
-        if (record["variant"], record["protocol"]) == ("gauge_plus-trust", "swapped=0.2")
-    )
-    cells = [
-        record["separation_cells"]["trust"]
-        for benchmark in ("leaf99", "ham10000", "celeba_table")
-        for record in read_records(f"{benchmark}/trust", "audit.json")
-        if record["protocol"] == "gamma=0.5" and record["variant"] == "gauge_plus-trust-imputed"
-    ]
-    distilled, alone, teacher = (
-        100 * mean(result.value for result, _ in seeds("polymnist/unlabelled256", row, protocol).values())
-        for row, protocol in (
-            ("gauge_plus:gauge_plus-distilled", "eta=0.8"),
-            ("gauge_plus", "eta=0.8"),
-            ("gauge_plus", "complete"),
-        )
-    )
-    votes = 100 * mean(
-        result.value for result, _ in seeds("polymnist/students256", "late_fusion:distilled", "eta=0.8").values()
-    )
+    swapped, cells = _trust_found()
+    distilled = _few_labels("gauge_plus:gauge_plus-distilled", "eta=0.8")
+    alone, teacher = (_few_labels("gauge_plus", protocol) for protocol in ("eta=0.8", "complete"))
+    votes = _few_labels("late_fusion:distilled", "eta=0.8", "polymnist/students256")
     rows = {
         "a table, with or without texts and images, cells blank or not": (
             "`GaugeClassifier`",

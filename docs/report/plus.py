@@ -137,7 +137,7 @@ def budget_of(folder: str, row: str) -> Budget:
         f"{widths[-1]}" if widths else "–",
         masks,
         "not recorded" if rows is None else f"{rows:,}",
-        f"{own[0].data['samples']:,}" + (f" of {groups:,} groups" if groups else ""),
+        f"{own[0].data['samples']:,}" + (f" in {groups:,} groups" if groups else ""),
         len({result.seed for result in own}),
         "best on validation" if last.settings.selection else "last",
     )

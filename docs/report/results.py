@@ -135,6 +135,15 @@ def gate_rate(folder: str, row: str = "gauge") -> str:
     return label(folder, row).removeprefix(row)
 
 
+def named(folder: str, rows: Iterable[str], names: Mapping[str, str]) -> dict[str, str]:
+    """The names of rows in a figure. GAUGE says for how many epochs it was fine-tuned, and rows what their labels say."""
+    shown = {row: f"{names.get(row, row)}{gate_rate(folder, row)}" for row in rows}
+    epochs = {result.config["epochs"] for result in results(folder) if str(result.row) == "gauge"}
+    if "gauge" in shown and epochs:
+        shown["gauge"] += f", {' to '.join(map(str, sorted({min(epochs), max(epochs)})))} epochs"
+    return shown
+
+
 def beside(folders: Mapping[str, str], protocols: tuple[str, ...], tested: tuple[str, ...] = ()) -> str:
     """Rows, each from its folder, and the first minus every other over the seeds that both have, under the protocols that
     are `tested` (all by default); p values are corrected by Holm over the rows of one condition."""
