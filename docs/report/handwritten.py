@@ -31,9 +31,8 @@ def elsewhere() -> str:
     """The numbers of other papers, with their source."""
     cited = [number for number in ELSEWHERE if number.benchmark == "handwritten"]
     ranked = sorted(cited, key=lambda number: -number.percent)
-    lines = [f"| published, complete, % | {' | '.join(number.method for number in ranked)} |"]
-    lines += ["|---" * (len(ranked) + 1) + "|"]
-    lines += [f"| | {' | '.join(f'{number.percent:.2f} ± {number.deviation:.2f}' for number in ranked)} |"]
+    lines = ["| published, % | complete |", "|---|---|"]
+    lines += [f"| {number.method} | {number.percent:.2f} ± {number.deviation:.2f} |" for number in ranked]
     sources = [f"{SOURCES[name]}." for name in dict.fromkeys(number.source for number in ranked)]
     return "\n".join([*lines, "", *sources]) + "\n"
 
