@@ -6,7 +6,7 @@ hash (the finaliser of SplitMix64) of a key and a position.
 
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,17 +20,31 @@ _GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # SplitMix64's constants, written as signe
 _MIX1 = 0xBF58476D1CE4E5B9 - 2**64
 _MIX2 = 0x94D049BB133111EB - 2**64
 KEYS_AT_ONCE = 2**17
-NEW = "rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial poisson binomial"
+NEW = "rand randn randint randperm normal bernoulli multinomial poisson"
 IN_PLACE = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_"
+START = (
+    "uniform_ normal_ trunc_normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ sparse_"
+)
 LAYERS = "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu gumbel_softmax"
 ATTENTION = "scaled_dot_product_attention multi_head_attention_forward"
-DRAWS = {  # what draws from torch's generator unless it is given one
+TAKE_GENERATOR = {
     *(getattr(torch, name) for name in NEW.split()),
     *(getattr(Tensor, name) for name in ["bernoulli", "multinomial", *IN_PLACE.split()]),
+    *(getattr(nn.init, name) for name in START.split()),
+}
+DRAWS = TAKE_GENERATOR | {  # what draws from torch's generator unless it is given one
     *(getattr(F, name) for name in f"{LAYERS} {ATTENTION}".split()),
-    *(getattr(nn.init, name) for name in dir(nn.init) if name.endswith("_") and not name.startswith("_")),
-    *(torch.dropout, torch.dropout_, torch.alpha_dropout, torch.feature_dropout, torch.native_dropout, torch.rrelu),
-    *(torch.rnn_tanh, torch.rnn_relu, torch.lstm, torch.gru),
+    *(
+        torch.rand_like,
+        torch.randn_like,
+        torch.randint_like,
+        torch.binomial,
+        torch.rrelu,
+        torch.dropout,
+        torch.dropout_,
+    ),
+    *(torch.alpha_dropout, torch.feature_dropout, torch.native_dropout, torch.rnn_tanh, torch.rnn_relu),
+    *(torch.lstm, torch.gru),
 }
 
 
@@ -96,10 +110,12 @@ def permutation(size: int, seed: int, *parts: int | str, device: torch.device | 
 
 
 class _OwnDraws(TorchFunctionMode):
-    """Torch's draws on the CPU, of this thread and inside the block, from a generator of their own.
+    """Torch's draws on the CPU, of this thread and inside the block, from a generator of their own. The numbers are those
+    that `torch.manual_seed` gives.
 
-    Modules draw from the one generator of the process, which other threads advance, too. A draw swaps its state for that of
-    the block; the lock is held for that draw alone. Numbers are those that `torch.manual_seed` gives.
+    Modules draw from the one generator of the process, which other threads advance, too. What can be given a generator is
+    given one. For the rest (dropout of channels, dropout in attention) the state of the process's generator is swapped for
+    that draw, under a lock: there, and only there, a draw of a thread outside such a block could come in between.
     """
 
     lock = threading.RLock()
@@ -107,22 +123,44 @@ class _OwnDraws(TorchFunctionMode):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self.state = torch.Generator().manual_seed(seed).get_state()
+        self.generator = torch.Generator().manual_seed(seed)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func not in DRAWS or kwargs.get("generator") is not None or getattr(self.drawing, "now", False):
             return func(*args, **kwargs)
+        self.drawing.now = True  # a block inside a block draws from its own
+        try:
+            if func in TAKE_GENERATOR and _on_cpu(args, kwargs):
+                return func(*args, **kwargs | {"generator": self.generator})
+            if func is F.dropout and _on_cpu(args, kwargs):
+                return self._dropout(*args, **kwargs)
+            return self._swapped(func, args, kwargs)
+        finally:
+            self.drawing.now = False
+
+    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if not training or not 0 < p < 1:
+            return F.dropout(input, p, training, inplace)
+        noise = torch.empty_like(input).bernoulli_(1 - p, generator=self.generator).div_(1 - p)
+        return input.mul_(noise) if inplace else input * noise
+
+    def _swapped(self, func: Any, args: Any, kwargs: Any) -> Any:
         with self.lock:
             process = torch.default_generator.get_state()
-            torch.default_generator.set_state(self.state)
-            self.drawing.now = True  # a block inside a block draws from its own
+            torch.default_generator.set_state(self.generator.get_state())
             try:
                 return func(*args, **kwargs)
             finally:
-                self.drawing.now = False
-                self.state = torch.default_generator.get_state()
+                self.generator.set_state(torch.default_generator.get_state())
                 torch.default_generator.set_state(process)
+
+
+def _on_cpu(args: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a draw fills a tensor on the CPU."""
+    first = args[0] if args else kwargs.get("tensor", kwargs.get("input"))
+    given = first.device if isinstance(first, Tensor) else kwargs.get("device")
+    return torch.device(torch.get_default_device() if given is None else given).type == "cpu"
 
 
 @contextmanager

@@ -1,0 +1,187 @@
+"""Saved classifiers from strangers: refused in one line before they cost memory, or another model that answers."""
+
+import json
+import random
+import runpy
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers import unchecked
+
+from gauge import GaugeClassifier
+from gauge.tabular.saved import MAX_JSON_BYTES, checksum, file_checksums
+from gauge.training import checkpoint
+from gauge.training.device import THREAD_VARIABLES, cpu_threads
+
+FUZZ = Path(__file__).parents[2] / "studies" / "fuzz.py"
+OPTIONS = {"epochs": 1, "random_state": 0, "verbose": False, "strategy": "impute"}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    draw = np.random.default_rng(0)
+    words = np.array(["grew fast last year", "itches a lot here", "bleeds at night now"])
+    return pd.DataFrame(
+        {
+            "age": draw.normal(size=60),
+            "dose": np.where(draw.random(60) < 0.2, np.nan, draw.normal(size=60)),
+            "site": draw.choice(["arm", "leg", "back"], 60),
+            "notes": [f"{draw.choice(words)} {number}" for number in range(60)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def labels(rows):
+    return np.where(rows["age"] > 0, "x", "y")
+
+
+@pytest.fixture(scope="module")
+def saved(rows, labels, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "model"
+    with unchecked():
+        GaugeClassifier(**OPTIONS).fit(rows, labels).save(folder)
+    return folder
+
+
+@pytest.fixture
+def forged(saved, tmp_path):
+    """Changes values of `model.json`, or tensors, and renews the checksums."""
+    folder = shutil.copytree(saved, tmp_path / "model")
+
+    def change(*path, value=None, tensors=None):
+        weights = folder / "model.safetensors"
+        if tensors is not None:
+            before, about = checkpoint.load(weights)
+            checkpoint.save(weights, tensors(before), about)
+        metadata = json.loads((folder / "model.json").read_text())
+        metadata.pop("sha256")
+        if path:
+            inner = metadata
+            for name in path[:-1]:
+                inner = inner[name]
+            inner[path[-1]] = value
+        metadata["files"] = file_checksums(folder)
+        (folder / "model.json").write_text(json.dumps(metadata | {"sha256": checksum(metadata)}))
+        return folder
+
+    return change
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_a_forgery_is_refused_in_one_line_or_answers_with_finite_numbers(number, saved, rows, tmp_path):
+    folder = shutil.copytree(saved, tmp_path / "model")
+    with unchecked():
+        runpy.run_path(str(FUZZ))["forge"](random.Random(number), folder)
+        message, answers = _answers(folder, rows)
+    assert "\n" not in message
+    assert np.isfinite(answers).all()
+
+
+def _answers(folder, rows):
+    """Why a model is refused, or else its answers."""
+    try:
+        model = GaugeClassifier.load(folder)
+    except ValueError as error:
+        return str(error), np.zeros(0)
+    return "", model.predict_proba(rows)
+
+
+HUGE = {
+    "classes": (("ensemble", "experts", "network", "classes"), 10**9),
+    "donors": (("ensemble", "experts", "network", "donors"), 10**11),
+    "rows": (("ensemble", "experts", "network", "rows"), 10**13),
+    "words": (("schema", "columns", 3, "length"), 10**9),
+    "columns of trees": (("ensemble", "experts", "trees", "features"), 10**12),
+    "trees in a round": (("ensemble", "experts", "trees", "outputs"), 10**12),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_sizes_are_bounded_before_memory_is_taken(name, forged):
+    path, value = HUGE[name]
+    folder = forged(*path, value=value)
+    if name == "donors":  # no more are read than the file has
+        GaugeClassifier.load(folder)
+        return
+    with unchecked(), pytest.raises(ValueError, match="cannot be used: .*fit"):
+        GaugeClassifier.load(folder)
+
+
+def test_a_description_beyond_the_limit_is_not_read(forged, monkeypatch):
+    folder = forged()
+    monkeypatch.setattr("gauge.tabular.saved.MAX_JSON_BYTES", 1000)
+    with pytest.raises(ValueError, match="model.json has .* bytes, the limit is 1,000"):
+        GaugeClassifier.load(folder)
+    assert MAX_JSON_BYTES < 2**30
+
+
+def test_a_forged_circle_of_splits_never_reaches_native_code(forged):
+    def circle(tensors):
+        left = tensors["experts.trees.forest.left"]
+        return tensors | {"experts.trees.forest.left": torch.zeros_like(left)}
+
+    with pytest.raises(ValueError, match="the trees are not valid: a child is not a later split"):
+        GaugeClassifier.load(forged(tensors=circle))
+
+
+def test_an_older_folder_is_refused_with_the_cure(saved, tmp_path):
+    folder = shutil.copytree(saved, tmp_path / "model")
+    path = folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "gauge-classifier-5"}))
+    with pytest.raises(ValueError, match="has format 'gauge-classifier-5', this version reads .*; fit again"):
+        GaugeClassifier.load(folder)
+
+
+def test_fits_in_threads_give_the_network_of_a_fit_alone(rows, labels):
+    """Four at once, with other draws from torch's own generator beside them."""
+    options = OPTIONS | {"experts": "network", "strategy": "mask", "trust": False}
+    start, networks, ended = threading.Barrier(4), [], threading.Event()
+
+    def fit(wait=True):
+        if wait:
+            start.wait()
+        networks.append(GaugeClassifier(**options).fit(rows, labels).model_.state_dict())
+
+    def disturb():
+        while not ended.wait(0.001):
+            torch.rand(3)
+
+    with unchecked():
+        fit(wait=False)
+        threads = [threading.Thread(target=fit) for _ in range(4)]
+        for thread in (*threads, other := threading.Thread(target=disturb)):
+            thread.start()
+        for thread in threads:
+            thread.join()
+    ended.set()
+    other.join()
+    assert len(networks) == 5
+    for network in networks[1:]:
+        assert all(torch.equal(tensor, networks[0][name]) for name, tensor in network.items())
+
+
+def test_small_work_gets_one_thread_unless_the_user_has_chosen(monkeypatch):
+    before = torch.get_num_threads()
+    for name in THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: before)
+    counts = []
+    for count, small in ((None, True), (None, False), (before + 1, True)):
+        with cpu_threads(count, small=small):
+            counts.append(torch.get_num_threads())
+    assert counts == [1, before, before + 1]
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)), raising=False)
+    torch.set_num_threads(3)
+    with cpu_threads(None, small=True):  # which torch would not choose itself
+        assert torch.get_num_threads() == 3
+    torch.set_num_threads(before)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    with cpu_threads(None, small=True):
+        assert torch.get_num_threads() == before
