@@ -8,7 +8,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -168,7 +168,7 @@ class ExportedClassifier(TableClassifier):
         return self._answers(encode_row(self.columns, row, self.files), texts)
 
     def _answers(
-        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Any]
+        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Iterable[str]]
     ) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities of encoded rows, and which columns they have."""
         flags = np.concatenate([each if each.ndim == 2 else each[:, None] for _, each in encoded.values()], 1)
@@ -191,7 +191,7 @@ def numbered(vocabularies: Mapping[str, Sequence[str]]) -> Vocabularies:
 
 
 def graph_inputs(
-    encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Sequence[str]], vocabularies: Vocabularies
+    encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Iterable[str]], vocabularies: Vocabularies
 ) -> dict[str, np.ndarray]:
     """The inputs of an exported graph, from encoded modalities and whole texts."""
     feed = {
@@ -204,7 +204,7 @@ def graph_inputs(
     return feed
 
 
-def count_terms(texts: Sequence[str], vocabulary: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
+def count_terms(texts: Iterable[str], vocabulary: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the words and pairs of words of each text that the vocabulary has, and how often each occurs:
     [texts, terms], 0 after the last one. scikit-learn's TfidfVectorizer divides texts in the same way.
 
