@@ -66,8 +66,9 @@ class Graph:
         number = index if isinstance(index, str) else self.constant(np.asarray(index, np.int64))
         return self.node("Gather", values, number, axis=axis)
 
-    def include(self, model: Any, prefix: str) -> Mapping[str, str]:
+    def include(self, model: Any) -> Mapping[str, str]:
         """All of another model, its inputs under their own names; the names that its outputs have here."""
+        prefix = f"model_{len(self._nodes) + 1}"
         inputs = {value.name: value.name for value in model.graph.input}
         self.inputs |= {value.name: value for value in model.graph.input if value.name not in self.inputs}
 

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 FORMAT = "gauge-export-2"
 KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
 BATCH_ROWS = 256
+OBJECT = np.dtype(object)
 ERRORS_ONLY = 3  # severity from which on onnxruntime logs
 WORD = re.compile(r"\w+")
 MODALITIES = "inputs", "observed"  # kinds of inputs that every modality has
@@ -154,30 +155,32 @@ class ExportedClassifier(TableClassifier):
 
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         frame = self.frame(X)
-        if len(frame) == 1 and all(kind.kind == "O" for kind in frame.dtypes):
+        if len(frame) == 1 and all(kind is OBJECT for kind in frame.dtypes):
             row = dict(zip(frame.columns, frame.to_numpy()[0], strict=True))
             if self._plain(row):
                 return self._predict_row(row)
-        texts = {
-            modality: column.texts(
-                frame[column.name] if column.name in frame else column_of(column, [None] * len(frame))
-            )
-            for modality, column in self._counted.items()
-        }
-        return self._answers(encode_rows(self.columns, frame, self.files), texts)
+        encoded = encode_rows(self.columns, frame, self.files)
+        nothing = [None] * len(frame)
+        return self._answers(encoded, self._texts(lambda name: frame[name].tolist() if name in frame else nothing))
 
     def _plain(self, row: Mapping[str, Any]) -> bool:
         """Whether a row has all columns, and none that the model does not know."""
         return self._required <= row.keys() <= self._known
 
     def _predict_row(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-        texts = {
-            modality: column.texts(column_of(column, [row[column.name]])) for modality, column in self._counted.items()
-        }
-        return self._answers(encode_row(self.columns, row, self.files), texts)
+        return self._answers(encode_row(self.columns, row, self.files), self._texts(lambda name: [row[name]]))
+
+    def _texts(self, values: Callable[[str], Sequence[Any]]) -> dict[str, Iterable[str]]:
+        """The whole texts of the columns whose terms are counted, from the values of each column."""
+        texts: dict[str, Iterable[str]] = {}
+        for modality, column in self._counted.items():
+            cells = column.texts(column_of(column, values(column.name)))
+            assert cells is not None  # the linear expert has read them as texts
+            texts[modality] = cells
+        return texts
 
     def _answers(
-        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Any]
+        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Iterable[str]]
     ) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities of encoded rows, and which columns they have."""
         flags = np.concatenate([each if each.ndim == 2 else each[:, None] for _, each in encoded.values()], 1)
@@ -200,7 +203,7 @@ def numbered(vocabularies: Mapping[str, Sequence[str]]) -> Vocabularies:
 
 
 def graph_inputs(
-    encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Sequence[str]], vocabularies: Vocabularies
+    encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Iterable[str]], vocabularies: Vocabularies
 ) -> dict[str, np.ndarray]:
     """The inputs of an exported graph, from encoded modalities and whole texts."""
     feed = {
@@ -213,7 +216,7 @@ def graph_inputs(
     return feed
 
 
-def count_terms(texts: Sequence[str], vocabulary: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
+def count_terms(texts: Iterable[str], vocabulary: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the words and pairs of words of each text that the vocabulary has, and how often each occurs:
     [texts, terms], 0 after the last one. scikit-learn's TfidfVectorizer divides texts in the same way.
 

@@ -97,7 +97,7 @@ class NetworkExpert(Expert):
         graph, example = rows.graph, rows.example
         flat = Flat(deepcopy(self.network).cpu().eval().requires_grad_(False), list(example.inputs))
         tensors = [*example.inputs.values(), *example.observed.values()]
-        outputs = graph.include(to_onnx(flat, tensors, flat.inputs, flat.outputs), "network")
+        outputs = graph.include(to_onnx(flat, tensors, flat.inputs, flat.outputs))
         rows.outputs |= {name: outputs[name] for name in ("scores", "gates") if name in outputs}
         return graph.node("LogSoftmax", graph.cast(outputs["logits"], np.float64), axis=1)
 
