@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+MIN_SAMPLES, MAX_KEYS = 32, 16  # for which plain products are faster than torch's attention on a CPU
+
 
 class Attention(nn.Module):
     """Multi-head self-attention: one qkv projection without bias, an output projection with one, no dropout."""
@@ -37,7 +39,7 @@ class Attention(nn.Module):
         if reads is None:
             query, key, value = self.qkv(sequence).chunk(3, -1)
         else:
-            query = F.linear(sequence[:, :reads], self.qkv.weight[:dim])
+            query = F.linear(sequence[:, :reads].contiguous(), self.qkv.weight[:dim])
             key, value = F.linear(sequence, self.qkv.weight[dim:]).chunk(2, -1)
         return split_heads(self.heads, query, key, value)  # type: ignore[return-value]
 
@@ -45,8 +47,28 @@ class Attention(nn.Module):
         """The output of every query."""
         if attn_bias is not None:
             attn_bias = attn_bias[..., : query.shape[2], :].to(query.dtype)  # float32 beside half precision is misread
-        gathered = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_bias)
+        attend = _short_attention if _is_short(query, key) else F.scaled_dot_product_attention
+        gathered = attend(query, key, value, attn_bias)
         return self.project(gathered.transpose(1, 2).flatten(2))
+
+
+def _is_short(query: Tensor, key: Tensor) -> bool:
+    """Whether plain products are faster than torch's attention on a CPU, whose softmax is slow over few keys."""
+    return (
+        query.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and query.shape[0] >= MIN_SAMPLES
+        and key.shape[2] <= MAX_KEYS
+    )
+
+
+def _short_attention(query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None) -> Tensor:
+    """softmax(query · key / √c + bias) · value."""
+    logits = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    if attn_bias is not None:
+        logits = logits + attn_bias
+    weights = (logits - logits.detach().amax(-1, keepdim=True)).exp()
+    return (weights / weights.sum(-1, keepdim=True)) @ value
 
 
 def split_heads(heads: int, *parts: Float[Tensor, "b _ c"]) -> tuple[Float[Tensor, "b {heads} _ _"], ...]:

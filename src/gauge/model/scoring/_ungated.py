@@ -32,7 +32,11 @@ def ungated_gradient(classifier: Classifier, tokens: Tokens, objective: Objectiv
     with torch.inference_mode(False), torch.enable_grad():
         leaf = as_leaf(tokens)
         logits = classifier(leaf, None)
-        (gradient,) = torch.autograd.grad(logits, leaf, saliency_gradient(logits.detach(), objective))
+        weights = saliency_gradient(logits.detach(), objective)
+        if logits.is_cuda:
+            (gradient,) = torch.autograd.grad(logits, leaf, weights)
+        else:  # the same gradient; torch imports sympy to check the shape of weights, which takes a second
+            (gradient,) = torch.autograd.grad((logits * weights).sum(), leaf)
     return logits.detach(), gradient
 
 
