@@ -149,7 +149,8 @@ def _received(connection: socket.socket) -> bytes:
 
 def ask(port: int, sent: Sequence[bytes], seconds: float) -> list[float]:
     """The seconds of each request over one connection, until the time is over."""
-    cost, end = [], time.perf_counter() + seconds
+    cost: list[float] = []
+    end = time.perf_counter() + seconds
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while (started := time.perf_counter()) < end:
