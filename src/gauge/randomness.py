@@ -24,11 +24,12 @@ NEW = "rand randn randint randperm normal rand_like randn_like randint_like bern
 IN_PLACE = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_"
 LAYERS = "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu gumbel_softmax"
 ATTENTION = "scaled_dot_product_attention multi_head_attention_forward"
+INITIALISERS = {name for name in dir(nn.init) if name.endswith("_") and not name.startswith("_")}
 DRAWS = {  # what draws from torch's generator unless it is given one
     *(getattr(torch, name) for name in NEW.split()),
     *(getattr(Tensor, name) for name in ["bernoulli", "multinomial", *IN_PLACE.split()]),
     *(getattr(F, name) for name in f"{LAYERS} {ATTENTION}".split()),
-    *(getattr(nn.init, name) for name in dir(nn.init) if name.endswith("_") and not name.startswith("_")),
+    *(getattr(nn.init, name) for name in INITIALISERS),
     *(torch.dropout, torch.dropout_, torch.alpha_dropout, torch.feature_dropout, torch.native_dropout, torch.rrelu),
     *(torch.rnn_tanh, torch.rnn_relu, torch.lstm, torch.gru),
 }
@@ -111,7 +112,9 @@ class _OwnDraws(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func not in DRAWS or kwargs.get("generator") is not None or getattr(self.drawing, "now", False):
+        # transformers puts functions of its own in place of torch's initialisers while it builds a model
+        draws = func in DRAWS or getattr(func, "__name__", None) in INITIALISERS
+        if not draws or kwargs.get("generator") is not None or getattr(self.drawing, "now", False):
             return func(*args, **kwargs)
         with self.lock:
             process = torch.default_generator.get_state()
