@@ -27,6 +27,7 @@ START = (
 )
 LAYERS = "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu gumbel_softmax"
 ATTENTION = "scaled_dot_product_attention multi_head_attention_forward"
+INITIALISERS = {name for name in dir(nn.init) if name.endswith("_") and not name.startswith("_")}
 TAKE_GENERATOR = {
     *(getattr(torch, name) for name in NEW.split()),
     *(getattr(Tensor, name) for name in ["bernoulli", "multinomial", *IN_PLACE.split()]),
@@ -127,7 +128,9 @@ class _OwnDraws(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func not in DRAWS or kwargs.get("generator") is not None or getattr(self.drawing, "now", False):
+        # transformers puts functions of its own in place of torch's initialisers while it builds a model
+        draws = func in DRAWS or getattr(func, "__name__", None) in INITIALISERS
+        if not draws or kwargs.get("generator") is not None or getattr(self.drawing, "now", False):
             return func(*args, **kwargs)
         self.drawing.now = True  # a block inside a block draws from its own
         try:

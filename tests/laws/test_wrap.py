@@ -257,6 +257,16 @@ def test_scorers_of_this_library_work_on_a_wrapped_model():
     torch.testing.assert_close(together, exact_effects(classifier, classifier.tokens, units_at_once=1))
 
 
+def test_a_seed_gives_the_same_model_of_hugging_face():
+    states = []
+    for seed in (0, 0, 1):
+        with seeded(seed, "BERT"):
+            states.append(TEXTS["BERT"]().state_dict())
+    name = "bert.embeddings.word_embeddings.weight"
+    assert all(torch.equal(values, states[1][key]) for key, values in states[0].items())
+    assert not torch.equal(states[0][name], states[2][name])
+
+
 def test_nothing_stays_on_the_model():
     with seeded(0, "BERT"):
         bert = TEXTS["BERT"]().eval()

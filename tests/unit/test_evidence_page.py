@@ -119,7 +119,9 @@ def test_summary_counts_and_numbers_are_in_the_page():
     assert "rows 2 prediction changed by the gates 1" in text
     assert "fit their row" not in text  # trust was not measured
     trusted = replace(small()[0], units=(unit("age", 0.8, trusted=0.9), unit("city", 0.4, trusted=0.3)))
-    assert "rows 2 value does not fit their row 1 prediction changed by the gates 1" in page_of(trusted, small()[1]).text
+    assert (
+        "rows 2 value does not fit their row 1 prediction changed by the gates 1" in page_of(trusted, small()[1]).text
+    )
     assert "city – 50 % observed, 50 % imputed –" in text
     assert "city observed 0.90 imputed 0.40 20.0" in text
     assert "age observed 0.70 imputed – 30.0" in text

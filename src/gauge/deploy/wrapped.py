@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BaseModel, Field
@@ -23,12 +23,8 @@ from gauge.types import Scorer
 FORMAT: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
 GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
 MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json")  # of Hugging Face, without code
-UNCHECKED_CONFIG = (
-    "architectures",
-    "dtype",
-    "torch_dtype",
-    "transformers_version",
-)  # set by saving, or seen in the weights
+# set by saving, or seen in the weights
+UNCHECKED_CONFIG = ("architectures", "dtype", "torch_dtype", "transformers_version")
 OUTPUTS = ("logits", "probabilities", "scores", "gates")
 
 
@@ -154,10 +150,11 @@ def _scorer_name(score: Scorer) -> str:
 
 def _state_checksum(model: nn.Module) -> str:
     """That of the weights and, for a model of Hugging Face, of its configuration."""
-    config = model.config.to_dict() if hasattr(model, "config") and hasattr(model.config, "to_dict") else {}
-    told = {name: value for name, value in config.items() if name[0] != "_" and name not in UNCHECKED_CONFIG}
+    config: Any = getattr(model, "config", None)
+    settings = config.to_dict() if hasattr(config, "to_dict") else {}
+    compared = {name: value for name, value in settings.items() if name[0] != "_" and name not in UNCHECKED_CONFIG}
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    return checkpoint.checksum(state, json.dumps(told, sort_keys=True, default=str))
+    return checkpoint.checksum(state, json.dumps(compared, sort_keys=True, default=str))
 
 
 def _file_checksums(folder: Path) -> dict[str, str]:

@@ -102,9 +102,10 @@ class TokenExplanation:
         from gauge.reports.evidence import RowEvidence
 
         column: Literal["text", "image"] = "text" if image is None else "image"
-        images = {} if image is None else {column: _grid_image(image, self.gates.shape[1])}
+        images: dict[str, GridImage] = {}
         tokens = self.visible[sample].nonzero()[:, 0].tolist()
         if image is not None:
+            images[column] = _grid_image(image, self.gates.shape[1])
             width = images[column].grid[1]
             names = [f"row {token // width + 1}, column {token % width + 1}" for token in range(self.gates.shape[1])]
         elif names is None:
