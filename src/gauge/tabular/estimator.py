@@ -2,8 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let e
 else:
     from sklearn.base import BaseEstimator, ClassifierMixin
 
+File = str | Path | None
 logger = logging.getLogger(__name__)
 
 MIN_HIDDEN_RATE, MAX_HIDDEN_RATE = 0.5, 0.9  # limits of the share of values that training hides
@@ -327,8 +328,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, in the order of `classes_`; the class prior for a row without values."""
-        fitted, X = self._ready(X)
-        with self._threads(fitted.schema):
+        with self._ready(X) as (fitted, X):
             return fitted.predict_proba(X)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -358,8 +358,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         of parts of images. Without a network that has gates there are no scores, gates and attention. `y`, labels or the
         name of their column, is shown beside the predictions; `keep` are columns of X to recognise the rows by.
         """
-        fitted, X = self._ready(X)
-        with self._threads(fitted.schema):
+        with self._ready(X) as (fitted, X):
             return fitted.explain(X, y, exact=exact, keep=keep)
 
     def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
@@ -368,8 +367,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         With labels, or the name of their column, it is the increase of the log loss when the column is missing; without them
         the mean absolute effect on the probability of the predicted class.
         """
-        fitted, X = self._ready(X)
-        with self._threads(fitted.schema):
+        with self._ready(X) as (fitted, X):
             return fitted.importance(X, y)
 
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
@@ -378,15 +376,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
         `y` are labels or the name of their column, by default that of training. Rows without a label are left out.
         """
-        fitted, X = self._ready(X)
-        with self._threads(fitted.schema):
+        with self._ready(X) as (fitted, X):
             return fitted.evaluate(X, y)
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """How far the trust in cells can be believed, on rows that need no labels: some of their known values are hidden and
         imputed, others swapped with another row's, and the trust is compared with the truth."""
-        fitted, X = self._ready(X)
-        with self._threads(fitted.schema):
+        with self._ready(X) as (fitted, X):
             return fitted.audit(X, seed=seed)
 
     @property
@@ -404,12 +400,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(
-        cls,
-        folder: str | Path,
-        *,
-        device: str | None = None,
-        image_folder: str | Path | None = None,
-        trusted: str | Path | None = None,
+        cls, folder: str | Path, *, device: str | None = None, image_folder: File = None, trusted: File = None
     ) -> Self:
         """The classifier that `save` wrote to a folder, ready to predict. With `trusted`, an ed25519 public key or its file,
         one that was not signed with that key (`gauge sign`) is refused."""
@@ -514,12 +505,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             streamed=streamed,
         )
 
-    def _ready(self, X: Any) -> tuple[Fitted, Any]:
+    @contextmanager
+    def _ready(self, X: Any) -> Iterator[tuple[Fitted, Any]]:
         """The fitted value, and rows for it. An array where training had one is validated as scikit-learn does."""
         check_is_fitted(self, "fitted_")
         if not self.fitted_.named and not inputs.is_frame(X):
             X = inputs.by_position(self._from_array(X, reset=False)[0], self.fitted_.names)
-        return replace(self.fitted_, files=self._image_files()), X
+        with self._threads(self.fitted_.schema):
+            yield replace(self.fitted_, files=self._image_files()), X
 
     def _from_array(self, X: Any, y: Any = "no_validation", **options: Any) -> tuple[pd.DataFrame, Any]:
         """Rows and labels as scikit-learn validates them: only arrays of numbers pass."""
