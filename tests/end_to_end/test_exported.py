@@ -1,6 +1,5 @@
 """An exported classifier: one ONNX file that answers like the classifier, also where there is no torch."""
 
-import asyncio
 import io
 import json
 import re
@@ -73,7 +72,7 @@ def test_the_predict_command_needs_no_torch_for_an_exported_model(made, tmp_path
 def test_a_served_file_answers_as_the_served_folder(made):
     pytest.importorskip("fastapi")
     from gauge.deploy.requests import Limits
-    from gauge.deploy.serve import Service, Store
+    from gauge.deploy.serve import Store
 
     folder, table, _, _ = made
     rows = table.drop(columns="ward").iloc[:6].astype(object)
@@ -81,10 +80,8 @@ def test_a_served_file_answers_as_the_served_folder(made):
     sent = [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows.to_dict("records")]
     for part in (sent, sent[:1]):
         body = json.dumps({"rows": part}).encode()
-        one, other = (
-            asyncio.run(Service(Store(folder / name, Limits()), Limits()).predict(body))["predictions"]
-            for name in ("model", "model.onnx")
-        )
+        served = [Store(folder / name, Limits()).current for name in ("model", "model.onnx")]
+        one, other = (loaded.predictions(loaded.frame(body)) for loaded in served)
         for own, exported in zip(one, other, strict=True):
             assert (own["prediction"], own["notes"]) == (exported["prediction"], exported["notes"])
             assert own["probabilities"] == pytest.approx(exported["probabilities"], abs=1e-5)

@@ -25,6 +25,7 @@ SAMPLES = (
     211  # while tracing with a symbol: equal sizes count as the same size, so it should be one that nothing else has
 )
 PRIME = 1_000_003  # samples while tracing for ONNX; sizes that are multiples of it depend on the number of samples
+RESTRIDING = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_.default)  # ends pooling over all pixels
 COUNT, SCALAR = f"{ROWS}.count", f"{ROWS}.scalar"  # values that hold the number of samples: [1], and without an axis
 
 
@@ -111,7 +112,22 @@ def to_onnx(module: nn.Module, tensors: Sequence[Tensor], inputs: Sequence[str],
 def _graph_of(module: nn.Module, tensors: Sequence[Tensor], mode: Any) -> torch.fx.GraphModule:
     from torch.fx.experimental.proxy_tensor import make_fx  # it imports sympy, which takes a second
 
-    return make_fx(lambda *given: module(*given), tracing_mode=mode, _allow_non_fake_inputs=True)(*tensors)
+    graph = make_fx(lambda *given: module(*given), tracing_mode=mode, _allow_non_fake_inputs=True)(*tensors)
+    for node in graph.graph.nodes:
+        if node.target in RESTRIDING and _same_layout(*node.args[:3]):
+            node.replace_all_uses_with(node.args[0])
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return graph
+
+
+def _same_layout(node: torch.fx.Node, sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether a tensor has these sizes and strides already; those of axes with one entry do not matter."""
+    value = node.meta["val"]
+    if value.ndim != len(sizes):
+        return False
+    axes = zip(value.shape, sizes, value.stride(), strides, strict=True)
+    return all(size == other and (size == 1 or stride == wanted) for size, other, stride, wanted in axes)
 
 
 @contextmanager
