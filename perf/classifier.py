@@ -1,15 +1,23 @@
-"""What GaugeClassifier costs on a table: CPU seconds to fit, rows answered per CPU second, peak memory.
+"""What GaugeClassifier costs on a table: CPU seconds to fit, rows answered per CPU second, peak memory; or its latency.
 
 python perf/classifier.py [--rows 10000] [--columns 10] [--no-gates] [--out perf/results]
+python perf/classifier.py --latency after [--rows 10000]
+
+With `--latency NAME` the file latency-cpu.json gets a record of that name beside those it has, such as "before": CPU
+milliseconds of one row, rows per CPU second at once and in parts, and LightGBM's own `predict` on the same rows.
 """
 
 import argparse
+import json
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.datasets import make_classification
 
 from gauge import GaugeClassifier
@@ -19,6 +27,9 @@ from gauge.training.device import pick_device
 ROWS = 10_000
 CATEGORICAL = 3  # of the columns
 MISSING = 0.2
+PARTS = (100, 1000)  # rows of a part
+CALLS = 200  # of one row
+LATENCY_COLUMNS = 15  # of one row
 
 
 def table(rows: int, columns: int) -> tuple[pd.DataFrame, np.ndarray]:
@@ -32,13 +43,67 @@ def table(rows: int, columns: int) -> tuple[pd.DataFrame, np.ndarray]:
     return frame.mask(draw.random(frame.shape) < MISSING), labels
 
 
+def with_date(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with one more column, dates as text."""
+    days = np.random.default_rng(1).integers(0, 1500, len(frame))
+    return frame.assign(day=pd.Series(np.datetime64("2020-01-01") + days).dt.strftime("%Y-%m-%d"))
+
+
+def seconds(call: Callable[..., Any], *arguments: Any, **options: Any) -> float:
+    """CPU seconds of a call."""
+    started = time.process_time()
+    call(*arguments, **options)
+    return time.process_time() - started
+
+
+def latency(rows: int) -> dict[str, Any]:
+    """All experts, few epochs: what a prediction costs does not depend on them."""
+    torch.set_num_threads(1)
+    options: dict[str, Any] = {"random_state": 0, "epochs": 2, "trust": False, "verbose": False, "n_jobs": 1}
+    frame, labels = table(rows, LATENCY_COLUMNS - 1)
+    frame = with_date(frame)
+    model = GaugeClassifier(**options).fit(frame, labels)
+    calls = [seconds(model.predict_proba, frame.iloc[[row]]) for row in range(CALLS)]
+    result: dict[str, Any] = {"one_row_ms_p50": round(1000 * float(np.median(calls)), 2)}
+    frame, labels = table(rows, 10)
+    for name, gates in (("no_gates", False), ("gates", True)):
+        result[name] = throughput(GaugeClassifier(**options, gates=gates).fit(frame, labels), frame)
+    return result
+
+
+def throughput(model: GaugeClassifier, frame: pd.DataFrame) -> dict[str, Any]:
+    """Rows a second at once and in parts, beside LightGBM alone on the same cells."""
+    model.predict_proba(frame[:1000])
+    whole = min(seconds(model.predict_proba, frame) for _ in range(3))
+    cells, booster = model.fitted_.read(frame)[1].cells, model.ensemble_.experts["trees"].booster
+    own = min(seconds(booster.predict, cells, num_threads=1) for _ in range(3))
+    parts = {}
+    for size in PARTS:
+        cut = [frame[start : start + size] for start in range(0, len(frame), size)]
+        parts[str(size)] = round(whole / sum(seconds(model.predict_proba, part) for part in cut), 2)
+    return {
+        "rows_per_second": round(len(frame) / whole),
+        "lightgbm_rows_per_second": round(len(frame) / own),
+        "speed_over_lightgbm": round(own / whole, 2),
+        "speed_of_parts_over_whole": parts,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--columns", type=int, default=10)
     parser.add_argument("--no-gates", action="store_true", help="GaugeClassifier(gates=False)")
+    parser.add_argument("--latency", metavar="NAME", help='the name of the record in latency-cpu.json, e.g. "after"')
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
+    if options.latency:
+        path = options.out / "latency-cpu.json"
+        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        result = latency(options.rows)
+        write_record(path, known | {options.latency: origin(options) | result})
+        print(result, f"written to {path}")
+        return
     frame, labels = table(options.rows, options.columns)
     started = time.process_time()
     model = GaugeClassifier(random_state=0, gates=not options.no_gates).fit(frame, labels)

@@ -114,12 +114,12 @@ class Writing:
     def _from_text(self, texts: list[str | None]) -> np.ndarray:
         """The numbers of texts, NaN where there is none."""
         numbers = np.full(len(texts), np.nan)
-        rest = [row for row, text in enumerate(texts) if text is not None]
+        rest = {row: text for row, text in enumerate(texts) if text is not None}
         if self.decimal == "." and not self.unit and rest:
-            numbers[rest] = _to_numeric([texts[row] for row in rest])
-            rest = [row for row in rest if np.isnan(numbers[row])]
+            numbers[list(rest)] = _to_numeric(list(rest.values()))
+            rest = {row: text for row, text in rest.items() if np.isnan(numbers[row])}
         if rest:
-            numbers[rest] = _to_numeric([self._plain(texts[row] or "") for row in rest])
+            numbers[list(rest)] = _to_numeric([self._plain(text) for text in rest.values()])
         return numbers
 
     def _plain(self, text: str) -> str:
