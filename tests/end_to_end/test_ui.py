@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import BROWSER, Browser, browser
+from browser import Browser, browser, needs_browser
 from helpers import clinic
 from pages import HOSTILE, Page
 
@@ -20,7 +20,6 @@ pytest.importorskip("httptools")
 
 from serving import Client, serving
 
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed to load the page in")
 SET = """((column, value) => {
     const field = [...document.querySelectorAll(".field")].find((each) => each.dataset.column === column);
     const input = field.querySelector("input, select, textarea");

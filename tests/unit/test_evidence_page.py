@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from browser import BROWSER, needs_browser
 from pages import HOSTILE, Page, contrast, luminance
 
 from gauge.reports import figures
@@ -23,8 +23,6 @@ from gauge.reports.evidence import (
     render_rows,
     unobserved,
 )
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def unit(column: str, gate: float | None, *, attention: float = 0.1, kind: str = "number", **changes: object) -> Unit:
@@ -379,10 +377,6 @@ def visit(path: Path, folder: Path) -> tuple[str, list[str], list[str]]:
     own = "not an origin"  # requests of the browser itself
     requests = [each["url"] for each in events if "url" in each and each.get("initiator", own) != own]
     return done.stdout, requests, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
-
-
-# CI installs one; escaping and addresses are checked above without it
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed to load the page in")
 
 
 @needs_browser
