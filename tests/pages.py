@@ -1,16 +1,11 @@
 """HTML pages as a browser reads them."""
 
 import json
-import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-# CI installs one; escaping and addresses are checked without it
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed to load the page in")
+from browser import BROWSER
 
 HOSTILE = (
     """</style></title>"'><script>alert("x")</script><img src=//evil.test/x onerror='alert(1)'>&amp; {{ 7 * 7 }}"""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import BROWSER, Browser, browser
+from browser import Browser, browser, needs_browser
 from helpers import clinic
 from pages import HOSTILE, Page
 
@@ -20,7 +20,6 @@ pytest.importorskip("httptools")
 
 from serving import Client, serving
 
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed to load the page in")
 SET = """((column, value) => {
     const field = [...document.querySelectorAll(".field")].find((each) => each.dataset.column === column);
     const input = field.querySelector("input, select, textarea");
@@ -112,7 +111,9 @@ def test_the_page_shows_the_prediction_of_the_server_and_its_reasons(fitted, cli
     for column, effect in explanation["effects"].items():
         shown = f"{100 * effect:+.1f}".replace("-", "−")
         assert (shown in text) == (abs(effect) >= 0.005), column
-    assert ("Would help most" in text) == any(change >= 0.005 for change in explanation["helpful"].values())
+    helps = any(change >= 0.005 for change in explanation["helpful"].values())
+    assert ("How far the missing value would move the probability" in text) == helps
+    assert ("No single missing value would move the answer much" in text) == (not helps)
     assert tab.value("document.documentElement.scrollWidth") <= width
     own = f"http://127.0.0.1:{client.port}/"
     assert {each for each in tab.requests[requests:] if not each.startswith("data:")} == {

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from pages import HOSTILE, Page, contrast, luminance, needs_browser, visit
+from browser import needs_browser
+from pages import HOSTILE, Page, contrast, luminance, visit
 
 from gauge.reports import figures
 from gauge.reports.evidence import (

@@ -173,6 +173,8 @@
     if (lines.length) {
       const mean = "How far the missing value would move the probability, on average. Choose one to fill it in.";
       parts.push(part("Would help most", make("ul", { className: "help" }, ...lines), mean));
+    } else if (fields.some((field) => value(field) === null)) {
+      parts.push(part("Would help most", make("p", { className: "small" }, "No single missing value would move the answer much.")));
     }
     document.getElementById("wait")?.replaceWith(...parts);
   };
