@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from pages import HOSTILE, Page, needs_browser, visit
+from browser import needs_browser
+from pages import HOSTILE, Page, visit
 from small_transformers import batch, small
 
 from gauge import wrap
