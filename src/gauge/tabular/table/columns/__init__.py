@@ -188,7 +188,7 @@ class Column(ABC):
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
         values.pop("kind")
         for field in fields(cls):  # type: ignore[arg-type]  # every kind is a dataclass
-            if field.name in values:
+            if field.name in values and not isinstance(field.type, str):  # written as a text, it is not known here
                 _check_type(field.name, values[field.name], field.type)
         column = cls(**values)
         if problem := column.saved_problem:
