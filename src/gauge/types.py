@@ -30,8 +30,8 @@ def over_values(observed: Tensor, values: Tensor) -> Tensor:
 
 
 def is_traced(values: Tensor) -> bool:
-    """Whether a graph is being exported: the number of samples is then unknown."""
-    return isinstance(values.shape[0], torch.SymInt)
+    """Whether a graph is being exported: the number of samples, or all content, is then unknown."""
+    return isinstance(values.shape[0], torch.SymInt) or type(values).__name__ == "FakeTensor"  # slow to import
 
 
 def _check_modality(name: str, values: Tensor, flags: Tensor, size: int) -> None:
