@@ -164,7 +164,7 @@ class Column(ABC):
         return Annotated[str, Field(max_length=MAX_CHARACTERS)] | None
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind} | {each.name: getattr(self, each.name) for each in fields(self)}
+        return {"kind": self.kind} | {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # kinds are dataclasses
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> "Column":
