@@ -1,7 +1,7 @@
 """Logistic regression on numbers, components of images, squares, indicators of categories and missing cells, and TF-IDF."""
 
 import warnings
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
 __all__ = ["Linear"]
 

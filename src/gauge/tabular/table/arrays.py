@@ -104,7 +104,10 @@ def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Seri
     if lacking:
         logger.warning("column %r (first of %d) is not in the table; counted as missing", lacking[0], len(lacking))
     absent = {name: pd.Series(np.nan, frame.index, name=name) for name in lacking}
-    return {column.name: column.clean(absent.get(column.name, frame.get(column.name))) for column in columns}
+    return {
+        name: column.clean(absent[name] if name in absent else frame[name])
+        for name, column in zip(names, columns, strict=True)
+    }
 
 
 def columns_from_json(content: Sequence[Mapping[str, Any]], files: Path = Path()) -> tuple[Column, ...]:

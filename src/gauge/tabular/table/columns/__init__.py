@@ -180,7 +180,7 @@ class Column(ABC):
         return Question("text")
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind} | {each.name: getattr(self, each.name) for each in fields(self)}
+        return {"kind": self.kind} | {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # kinds are dataclasses
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], folder: Path) -> "Column":
