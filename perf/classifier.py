@@ -22,6 +22,7 @@ from sklearn.datasets import make_classification
 
 from gauge import GaugeClassifier
 from gauge.experiments.recording import origin, write_record
+from gauge.tabular.experts.trees import Trees
 from gauge.training.device import pick_device
 
 ROWS = 10_000
@@ -71,11 +72,18 @@ def latency(rows: int) -> dict[str, Any]:
     return result
 
 
+def _booster(model: GaugeClassifier) -> Any:
+    """LightGBM's own model of the trees."""
+    trees = model.ensemble_.experts["trees"]
+    assert isinstance(trees, Trees)
+    return trees.forest.booster()
+
+
 def throughput(model: GaugeClassifier, frame: pd.DataFrame) -> dict[str, Any]:
     """Rows a second at once and in parts, beside LightGBM alone on the same cells."""
     model.predict_proba(frame[:1000])
     whole = min(seconds(model.predict_proba, frame) for _ in range(3))
-    cells, booster = model.fitted_.read(frame)[1].cells, model.ensemble_.experts["trees"].booster
+    cells, booster = model.fitted_.read(frame)[1].cells, _booster(model)
     own = min(seconds(booster.predict, cells, num_threads=1) for _ in range(3))
     parts = {}
     for size in PARTS:
