@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 from helpers import any_subset, gauge, incomplete_batch, plus, unchecked, with_hidden
+from torch.fx.experimental import proxy_tensor
 
 from gauge import Gating, Recorded
 from gauge.imputers.mean import Mean
-from gauge.training import recorded
 
 
 @pytest.fixture
 def uncompiled(monkeypatch):
     """Everything but tracing and compiling, which take long."""
     monkeypatch.setattr(torch, "compile", lambda graph, **options: graph)
-    monkeypatch.setattr(recorded, "make_fx", lambda call: lambda *tensors: call)
+    monkeypatch.setattr(proxy_tensor, "make_fx", lambda call: lambda *tensors: call)
 
 
 def assert_same(fast, own):

@@ -48,7 +48,7 @@ class HeadGradients(nn.Module):
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.attached = nn.Buffer(torch.ones(heads))
-        self.least = nn.Buffer(torch.full((heads,), torch.inf))
+        self.least = nn.Buffer(torch.full((heads,), torch.finfo(torch.float32).max))
 
     def forward(self, content: Float[Tensor, "b n c"], modality: Int[Tensor, "n"]) -> Float[Tensor, "b n c"]:
         """The same content, through which gradients reach the encoders of attached heads only."""

@@ -95,7 +95,7 @@ class Description(_Strict):
     version: str
     table: Annotated[SavedSchema, Field(alias="schema")]
     ensemble: SavedEnsemble
-    classes: Annotated[list[str | int | FiniteFloat], Field(min_length=1, max_length=MAX_CLASSES)]
+    classes: Annotated[list[str | bool | int | FiniteFloat], Field(min_length=1, max_length=MAX_CLASSES)]
     class_weight: list[Annotated[FiniteFloat, Field(ge=0)]]
     named: bool
     target: str | None

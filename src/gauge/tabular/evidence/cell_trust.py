@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 from torch import Tensor
 
 from gauge.tabular.experts._forest import Forest
+from gauge.tabular.experts._leaf_tables import ForestScores
 from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -113,16 +114,15 @@ class Conditional:
     quantiles: np.ndarray | None
 
     @cached_property
-    def boosters(self) -> "list[lightgbm.Booster]":
-        """Made when they are first needed: predictions need none."""
-        return [forest.booster() for forest in self.forests]
+    def scores(self) -> list[ForestScores]:
+        return [ForestScores(forest) for forest in self.forests]
 
     def probabilities(self, given: np.ndarray, bins: Bins) -> np.ndarray:
         """Of every bin: [rows, bins]."""
         if self.quantiles is None:
-            return _predict(self.boosters[0], given)
+            return softmax(_scores(self.scores[0], given), axis=1)
         assert bins.edges is not None
-        *means, scale = (_predict(each, given) for each in self.boosters)
+        *means, scale = (_scores(each, given)[:, 0] for each in self.scores)
         errors = (bins.edges - np.mean(means, 0)[:, None]) / np.exp(scale)[:, None]
         below = np.interp(errors, self.quantiles, LEVELS)
         return np.diff(below, prepend=0.0, append=1.0)
@@ -280,6 +280,10 @@ def _line(values: np.ndarray, right: np.ndarray, otherwise: tuple[float, float])
 def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     """The rows with some of their cells missing, up to `HIDDEN` of them."""
     return np.where(draw.random(cells.shape) < draw.uniform(0, HIDDEN, (len(cells), 1)), np.nan, cells)
+
+
+def _scores(scores: ForestScores, given: np.ndarray) -> np.ndarray:
+    return scores(given, threads=torch.get_num_threads())
 
 
 def _predict(trees: "lightgbm.Booster", given: np.ndarray) -> np.ndarray:

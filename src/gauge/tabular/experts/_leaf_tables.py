@@ -6,11 +6,15 @@ reaches. A few operations on whole rows of such tables take the place of a walk 
 """
 
 from dataclasses import dataclass
-from typing import Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from gauge.tabular.experts._forest import Forest
+
+if TYPE_CHECKING:
+    import lightgbm
 
 MAX_LEAVES = 16  # of a tree: bits of a mask
 MAX_COLUMNS = 32  # that trees read; with more of them walking through the trees is faster
@@ -85,6 +89,28 @@ class LeafTables:
         index = _position(possible).astype(np.int32)
         index += np.arange(0, len(self.values), MAX_LEAVES, dtype=np.int32)
         return self.values[index].reshape(len(cells), -1, self.outputs).sum(1)
+
+
+@dataclass(frozen=True, eq=False)
+class ForestScores:
+    """The raw scores of rows: from tables, or by LightGBM where it is faster, which is imported then."""
+
+    forest: Forest
+
+    @cached_property
+    def tables(self) -> LeafTables | None:
+        return LeafTables.from_forest(self.forest)
+
+    @cached_property
+    def booster(self) -> "lightgbm.Booster":
+        return self.forest.booster()
+
+    def __call__(self, cells: np.ndarray, *, threads: int = 1) -> np.ndarray:
+        """[rows, outputs]"""
+        if self.tables is not None:
+            return self.tables.scores(cells)
+        scores = self.booster.predict(cells, raw_score=True, num_threads=threads)
+        return np.asarray(scores).reshape(len(cells), self.forest.outputs)
 
 
 def _bit(leaf: np.ndarray) -> np.ndarray:

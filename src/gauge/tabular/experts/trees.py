@@ -4,7 +4,6 @@ LightGBM, because its models are open by public API: they are saved without pick
 saved HistGradientBoosting of scikit-learn consists of private classes; it also takes four times as long.
 """
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts._forest import Forest
 from gauge.tabular.experts._forest_graph import export_forest
 from gauge.tabular.experts._graph import GraphRows
-from gauge.tabular.experts._leaf_tables import LeafTables
+from gauge.tabular.experts._leaf_tables import ForestScores
 from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -45,16 +44,7 @@ class Trees(Expert):
     """The number of rounds is the one with the least loss on the rows held out, over all folds."""
 
     def __init__(self, forest: Forest, pixels: Pixels) -> None:
-        self.forest, self.pixels = forest, pixels
-
-    @cached_property
-    def tables(self) -> LeafTables | None:
-        """What the trees are read from, None where LightGBM is faster."""
-        return LeafTables.from_forest(self.forest)
-
-    @cached_property
-    def booster(self) -> "lightgbm.Booster":
-        return self.forest.booster()
+        self.forest, self.scores, self.pixels = forest, ForestScores(forest), pixels
 
     @classmethod
     def reads(cls, schema: Schema) -> bool:
@@ -88,13 +78,7 @@ class Trees(Expert):
     def predict(self, rows: Rows) -> np.ndarray:
         if not len(rows):
             return np.zeros((0, self.forest.classes))
-        cells, threads = _cells(rows, self.pixels), torch.get_num_threads()
-        if self.tables is not None:
-            scores = self.tables.scores(cells)
-        else:
-            scores = np.asarray(self.booster.predict(cells, raw_score=True, num_threads=threads)).reshape(
-                len(cells), -1
-            )
+        scores = self.scores(_cells(rows, self.pixels), threads=torch.get_num_threads())
         return log_softmax(np.pad(scores, ((0, 0), (1, 0))) if self.forest.outputs == 1 else scores, axis=1)
 
     def export(self, rows: GraphRows) -> str:
