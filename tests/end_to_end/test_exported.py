@@ -17,6 +17,7 @@ from gauge import ExportedClassifier, GaugeClassifier
 from gauge.cli.production import export
 from gauge.deploy.exported import seal
 
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 MUTATIONS = 150
 WITHOUT_TORCH = (
@@ -153,6 +154,23 @@ def test_a_changed_file_is_refused(made, tmp_path):
     ):
         path.write_bytes(changed)
         with pytest.raises(ValueError, match="model.onnx is damaged.*; export it again"):
+            ExportedClassifier(path)
+
+
+def test_a_forged_description_with_a_renewed_checksum_is_refused(made, tmp_path):
+    path, model = tmp_path / "model.onnx", onnx.load(made[0] / "model.onnx")
+    entries = {entry.key: entry.value for entry in model.metadata_props}
+    about = {
+        name: value for name, value in json.loads(entries["gauge"]).items() if name != "version"
+    }  # nobody reads it
+    forged = [{name: value for name, value in about.items() if name != left} for left in about]
+    forged += [about | {name: 7} for name in about if name not in ("target", "named", "classes", "class_weight")]
+    forged += [about | {"columns": [{"kind": "number"}]}, [], 7]
+    for description in forged:
+        del model.metadata_props[:]
+        model.metadata_props.add(key="gauge", value=json.dumps(description))
+        path.write_bytes(seal(model.SerializeToString()))
+        with pytest.raises(ValueError, match="export it again|gauge export|fit"):
             ExportedClassifier(path)
 
 

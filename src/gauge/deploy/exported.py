@@ -112,16 +112,23 @@ class ExportedClassifier(TableClassifier):
         self.session = open_session(read_sealed(path), path)
         text = self.session.get_modelmeta().custom_metadata_map.get(KEY)
         metadata = json.loads(text) if text else {}
-        if metadata.get("format") != FORMAT or "columns" not in metadata:
+        if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
             raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
-        if left_out := metadata["left_out"]:
-            experts = " and ".join(metadata["experts"])
-            logger.warning("%s holds the %s alone, without %s", path, experts, ", ".join(left_out))
+        self.files = image_files(image_folder, outside=outside_images)
+        try:
+            self._describe(metadata)
+            left_out, experts = ", ".join(metadata["left_out"]), " and ".join(metadata["experts"])
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} does not describe a classifier ({error!r:.200}); export it again") from error
+        if left_out:
+            logger.warning("%s holds the %s alone, without %s", path, experts, left_out)
+
+    def _describe(self, metadata: Mapping[str, Any]) -> None:
+        """What the graph cannot hold: the classes, and how columns are read."""
         self.classes = np.array(metadata["classes"])
         self.class_weight = np.array(metadata["class_weight"])
         self.target: str | None = metadata["target"]
         self.named: bool = metadata["named"]
-        self.files = image_files(image_folder, outside=outside_images)
         self.vocabularies = numbered(metadata["vocabularies"])
         self._names: list[str] = metadata["names"]
         self._columns = columns_from_json(metadata["columns"])
