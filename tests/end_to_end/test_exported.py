@@ -71,21 +71,20 @@ def test_the_predict_command_needs_no_torch_for_an_exported_model(made, tmp_path
 
 
 def test_a_served_file_answers_as_the_served_folder(made):
-    pytest.importorskip("fastapi")
-    from gauge.deploy.requests import Limits
-    from gauge.deploy.serve import Store
+    pytest.importorskip("httptools")
+    from serving import serving
 
     folder, table, _, _ = made
     rows = table.drop(columns="ward").iloc[:6].astype(object)
     rows.loc[1, "site"] = "ear"
     sent = [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows.to_dict("records")]
-    for part in (sent, sent[:1]):
-        body = json.dumps({"rows": part}).encode()
-        served = [Store(folder / name, Limits()).current for name in ("model", "model.onnx")]
-        one, other = (loaded.predictions(loaded.frame(body)) for loaded in served)
-        for own, exported in zip(one, other, strict=True):
-            assert (own["prediction"], own["notes"]) == (exported["prediction"], exported["notes"])
-            assert own["probabilities"] == pytest.approx(exported["probabilities"], abs=1e-5)
+    with serving(folder / "model") as whole, serving(folder / "model.onnx") as file:
+        for part in (sent, sent[:1]):
+            (status, one), (other_status, other) = whole.predict(*part), file.predict(*part)
+            assert (status, other_status) == (200, 200)
+            for own, exported in zip(one["predictions"], other["predictions"], strict=True):
+                assert (own["prediction"], own["notes"]) == (exported["prediction"], exported["notes"])
+                assert own["probabilities"] == pytest.approx(exported["probabilities"], abs=1e-5)
 
 
 def test_one_row_is_predicted_as_a_table_of_one_row(made):
