@@ -10,7 +10,7 @@ from gauge.experiments.results import NOT_RECORDED
 from gauge.training.checkpoint import write_text
 from report.results import ROOT
 
-FILE = "ages.json"
+FILE = Path(__file__).with_suffix(".json")
 NAMES = {"current": "current", "older": "older code", NOT_RECORDED: "code not recorded"}
 
 
@@ -19,12 +19,12 @@ def write_ages(results: Path) -> None:
     runs = Manifest.from_folder(results).runs
     counts = {name: dict(sorted(reproduce.ages(run, results).items())) for name, run in runs.items()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(count)}" for name, count in counts.items() if count)
-    write_text(results / FILE, f"{{\n{lines}\n}}\n")
+    write_text(FILE, f"{{\n{lines}\n}}\n")
 
 
 def ages(results: Path) -> str:
     """How many results are current, of older code, and of code that was not recorded, and the runs that they belong to."""
-    counts: dict[str, dict[str, int]] = json.loads((results / FILE).read_text(encoding="utf-8"))
+    counts: dict[str, dict[str, int]] = json.loads(FILE.read_text(encoding="utf-8"))
     total = sum(sum(count.values()) for count in counts.values())
     lines = ["| trained by | results | runs |", "|---" * 3 + "|"]
     for age, name in NAMES.items():
