@@ -147,7 +147,7 @@ class Forest:
         """Every split but the root and every leaf is the child of one split of its tree that stands before it, so that every
         path ends in a leaf."""
         splits = self.leaves - 1
-        own = _within(splits)
+        own = positions_within(splits)
         size = np.repeat(splits, splits)
         first_split, first_leaf = (np.repeat(np.cumsum(each) - each, splits) for each in (splits, self.leaves))
         children = []
@@ -274,7 +274,7 @@ class Forest:
         return cls(**metadata, **arrays)
 
 
-def _within(counts: np.ndarray) -> np.ndarray:
+def positions_within(counts: np.ndarray) -> np.ndarray:
     """0 .. count - 1 for every count, one after the other."""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from gauge.tabular.experts._forest import Forest
+from gauge.tabular.experts._forest import Forest, positions_within
 
 if TYPE_CHECKING:
     import lightgbm
@@ -72,7 +72,7 @@ class LeafTables:
             possible[own] &= np.bitwise_and.reduceat(masks, first)
             columns.append(Intervals(int(column), ends, np.ascontiguousarray(possible.T)))
         values = np.zeros((trees, MAX_LEAVES))
-        leaf = _within(forest.leaves)
+        leaf = positions_within(forest.leaves)
         values[np.repeat(np.arange(trees), forest.leaves), _position(_bit(leaf))] = forest.value
         return cls(forest.outputs, tuple(columns), values.reshape(-1))
 
@@ -122,15 +122,10 @@ def _position(bit: np.ndarray) -> np.ndarray:
     return (bit * DE_BRUIJN) >> MASK(12)
 
 
-def _within(counts: np.ndarray) -> np.ndarray:
-    """0 .. count - 1 for every count, one after the other."""
-    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-
-
 def _kept_leaves(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     """The leaves of its tree that each split leaves possible, for rows that go left and for those that go right."""
     splits = forest.leaves - 1
-    own, first = _within(splits), np.repeat(np.cumsum(splits) - splits, splits)
+    own, first = positions_within(splits), np.repeat(np.cumsum(splits) - splits, splits)
     below = [np.where(child < 0, _bit(~child), MASK(0)) for child in (forest.left, forest.right)]
     for number in range(own.max(initial=-1), -1, -1):  # the children of a split come after it
         rows = np.flatnonzero(own == number)
