@@ -174,9 +174,17 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the whole content, used as key of cached results."""
+        return self._hash((self.labels,))
+
+    @cached_property
+    def fingerprint_of_inputs(self) -> str:
+        """The same without labels, for what is learned without them."""
+        return self._hash(())
+
+    def _hash(self, labels: tuple[Tensor, ...]) -> str:
         digest = hashlib.blake2b(self.split.encode(), digest_size=8)
         masks = [flags for text in sorted(self.masks) for flags in self.masks[text].values()]
-        for values in (*self.inputs.values(), *self.observed.values(), self.labels, *masks):
+        for values in (*self.inputs.values(), *self.observed.values(), *labels, *masks):
             digest.update(f"{values.dtype}{list(values.shape)}".encode())
             digest.update(values.contiguous().cpu().numpy().data)
         return digest.hexdigest()

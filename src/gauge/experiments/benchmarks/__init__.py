@@ -254,9 +254,9 @@ class Benchmark:
         return self.imputer_split == "own" or (self.imputer_split == "all" and self.labels is not None)
 
     def division(self, split: str) -> str:
-        """Which rows and labels a split has, in words that are equal for two seeds if these are."""
+        """Which rows a split has, in words that are equal for two seeds if the rows are."""
         fold = f"{'disjoint ' if self.disjoint else ''}fold {self.fold}"
-        drawn = split in ("train", "imputer")
+        drawn = split == "train" or (split == "imputer" and not self.imputer_reads_more)
         kind = "labelled groups" if self.label_groups else "labels"
         rows = f"{fold}, {self.labels} {kind} of draw {self.draw}" if drawn and self.labels else fold
         if self.incomplete is None or split == "test":
