@@ -70,7 +70,7 @@ class SelfSupervised(Pretrainer):
         super().__init__()
         for term in terms:
             pick(dict.fromkeys(TERMS), term, "term of pre-training")
-        self.encoder, self.network, self.masked = encoder, network, masked
+        self.encoder, self.network = encoder, network
         modalities, dim = len(encoder.unit_counts), network.head.in_features
         self.terms = tuple(term for term in TERMS if term in terms and (term == "masked" or modalities > 1))
         layouts = {name: ColumnLayout(sizes) for name, sizes in (tables or {}).items()}
@@ -78,6 +78,7 @@ class SelfSupervised(Pretrainer):
         _check(self.terms, self.counts, layouts)
         network.head.requires_grad_(False)
         self.pooling = nn.Buffer(head_pooling(encoder), persistent=False)
+        self.shares = nn.Buffer(share_of(masked, max(self.counts.values())), persistent=False)  # of 0, 1, ... units
         self.norm = nn.LayerNorm(dim)
         self.cells = nn.ModuleDict({name: CellHeads(layout, dim) for name, layout in layouts.items()})
         self.content = nn.Linear(dim, dim)
@@ -119,8 +120,7 @@ class SelfSupervised(Pretrainer):
         hidden = {}
         for name in self.cells:
             flags = self._flags(batch, name)
-            counts = share_of(self.masked, flags.shape[1]).to(flags.device)
-            hidden[name] = choose(derive(batch.key, "masked", name), flags, counts)
+            hidden[name] = choose(derive(batch.key, "masked", name), flags, self.shares)
         return hidden
 
     def _hidden_units(self, units: Units, present: Bool[Tensor, "b m"], batch: Batch) -> Bool[Tensor, "b n"]:
@@ -137,8 +137,7 @@ class SelfSupervised(Pretrainer):
             if fine == 1:
                 parts.append(flags & chosen & several)
                 continue
-            counts = share_of(self.masked, fine).to(flags.device)
-            part = choose(key, flags[:, :fine], counts)
+            part = choose(key, flags[:, :fine], self.shares)
             parts.append(F.pad(part, (0, count - fine), value=True) & flags & chosen)
         return torch.cat(parts, 1)
 
