@@ -44,7 +44,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         trained = Stage(f"{name}-s{seed}", make, arguments, settings, needs)
         if not student:
             return trained
-        arguments["make"] = make
+        arguments = {**arguments, "make": make}
         settings = seeded_with(benchmark.settings.student, seed)
         return Stage(f"{student}-s{seed}", make_distilled, arguments, settings, (trained, *needs), split="imputer")
     arguments = {"parts": Parts.from_benchmark(benchmark)}
