@@ -14,19 +14,45 @@ from matplotlib.figure import Figure
 from gauge.experiments.published import PUBLISHED
 from gauge.reports.figures import draw_lines
 from gauge.reports.tables import Table
-from report import ages, audits, claims, comparisons, costs, estimator, families, handwritten, plus, ranks, trust
+from report import (
+    ages,
+    audits,
+    claims,
+    comparisons,
+    costs,
+    estimator,
+    every_row,
+    families,
+    handwritten,
+    plus,
+    ranks,
+    trust,
+)
 from report.comparisons import polymnist_methods
 from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, named, table_of
 from report.trust import draw_trust
 
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("how-it-works", "own-data", "reproduce", "findings", "methods")))
 PAGES += ("docs/findings-image-table.md", "docs/gauge-plus.md", "docs/trust.md", "docs/production.md", "docs/scale.md")
-PAGES += ("docs/own-transformer.md",)
+PAGES += ("docs/own-transformer.md", "docs/every-row.md")
 DRAWN = ("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3", "gauge")  # against the missing rate
 
 TABLES = {
     name: make
-    for part in (ages, audits, claims, comparisons, costs, estimator, families, handwritten, plus, ranks, trust)
+    for part in (
+        ages,
+        audits,
+        claims,
+        comparisons,
+        costs,
+        estimator,
+        every_row,
+        families,
+        handwritten,
+        plus,
+        ranks,
+        trust,
+    )
     for name, make in part.TABLES.items()
 }
 

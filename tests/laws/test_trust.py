@@ -5,13 +5,14 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
-from helpers import CLASSES, SHAPES, gradients, plus, rows_of, with_hidden
+from helpers import CLASSES, SHAPES, enlarged, gradients, plus, rows_of, with_hidden
 
 from gauge import Dataset, Gating, TrainSettings, fit
 from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.plans import last_stage
+from gauge.experiments.plans._distilled import distilled
 from gauge.imputers.mean import Mean
-from gauge.masks import Corruption, parse_protocol
+from gauge.masks import Complete, Corruption, parse_protocol
 from gauge.methods._distilled import Distilled
 from gauge.model.combination import Combination
 from gauge.model.explain import explain, unit_names
@@ -19,7 +20,7 @@ from gauge.model.frozen import Frozen
 from gauge.model.nn.tabular import CellHeads, ColumnLayout
 from gauge.model.trust import TrustHead, rightness, trust_term
 from gauge.training.audit import audit
-from gauge.training.inference import masked_batches
+from gauge.training.inference import masked_batches, predict_split
 from gauge.types import Truth
 
 TRUST = Gating(granularity="trust")
@@ -305,7 +306,7 @@ def test_an_explanation_tells_how_far_a_unit_is_used_and_trusted_apart(batch):
     assert "trusted" not in explain(gated, batch).to_frame(unit_names(gated.encoder, {}))
 
 
-def test_a_student_never_reads_the_labels_of_its_samples(known):
+def test_a_student_learns_from_its_targets_alone(known):
     answers = torch.eye(CLASSES)[torch.arange(60) % CLASSES]
     method = Distilled(plus(), answers)
     other = replace(known, labels=(known.labels + 1) % CLASSES)
@@ -322,10 +323,21 @@ def test_a_student_learns_from_the_rows_of_the_imputer_and_its_teacher_from_labe
 
 
 def test_a_student_believes_its_teacher_as_far_as_that_is_sure(known):
-    sure_of, unsure = (torch.tensor([[p, *[(1 - p) / 2] * 2]]).expand(60, CLASSES) for p in (1.0, 0.5))
-    losses = [Distilled(plus(), answers).loss(known) for answers in (sure_of, unsure)]
-    for name, term in losses[0].items():
-        torch.testing.assert_close(losses[1][name], 0.5 * term)
+    """The loss is linear in the probabilities of the teacher."""
+    classes = torch.eye(CLASSES)
+    even = torch.full((60, CLASSES), 1 / CLASSES)
+    losses = [Distilled(plus(), targets).loss(known) for targets in (*(row.expand(60, -1) for row in classes), even)]
+    for name, term in losses[-1].items():
+        torch.testing.assert_close(term, torch.stack([each[name] for each in losses[:-1]]).mean())
+
+
+def test_a_student_keeps_the_labels_that_there_are_and_asks_all_teachers_for_the_others(train):
+    some = train.without_labels(torch.arange(len(train)) >= 20)
+    teachers = [plus(), enlarged(plus())]
+    targets = distilled(plus(), some, *teachers).targets
+    assert torch.equal(targets[:20], torch.eye(CLASSES)[train.labels[:20]])
+    answers = [predict_split(teacher, train, Complete()).probabilities for teacher in teachers]
+    torch.testing.assert_close(targets[20:], torch.from_numpy(sum(answers) / 2).float()[20:])
 
 
 def test_batches_of_an_evaluation_carry_no_truth(train):

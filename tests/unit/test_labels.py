@@ -27,7 +27,7 @@ def test_labelled_rows_have_the_proportions_of_the_classes_and_follow_the_seed_a
     rows = labelled_rows(labels, 20, seed=3)
     assert torch.bincount(labels[rows]).tolist() == [12, 6, 2]
     assert torch.equal(rows, labelled_rows(labels, 20, seed=3))
-    assert rows.tolist() == sorted(set(rows.tolist()))
+    assert rows.sum() == 20
     assert not torch.equal(rows, labelled_rows(labels, 20, seed=4))
 
 
@@ -36,6 +36,23 @@ def test_a_number_of_labels_that_cannot_be_drawn_is_refused(count):
     labels = torch.tensor([0] * 60 + [1] * 30 + [2] * 10)
     with pytest.raises(ValueError, match=f"labels={count} of 100 training samples cannot be drawn .* each class"):
         labelled_rows(labels, count, seed=0)
+
+
+def test_groups_keep_the_labels_of_all_their_samples():
+    labels, groups = torch.tensor([0] * 60 + [1] * 40), torch.arange(100) // 5
+    rows = labelled_rows(labels, 10, groups, seed=0)
+    assert rows.sum() == 50
+    assert all(rows[groups == group].unique().numel() == 1 for group in range(20))
+    assert labels[rows].bincount().tolist() == [30, 20]
+    with pytest.raises(ValueError, match="labels=20 of 20 groups of training samples cannot be drawn"):
+        labelled_rows(labels, 20, groups, seed=0)
+
+
+def test_the_others_are_read_without_their_labels(tmp_path):
+    few = job(tmp_path, **FEW)
+    assert few.store.imputer.labelled.sum() == 50
+    with pytest.raises(ValueError, match="label_groups: polymnist5k has no groups of samples"):
+        job(tmp_path, **FEW, label_groups=True)
 
 
 def test_the_classifier_learns_from_the_labelled_samples_and_the_imputer_from_all(tmp_path):

@@ -111,7 +111,12 @@ def test_gates_that_cannot_tell_units_apart_are_logged(caplog):
     [
         (photo(9), torch.zeros(5).long(), {}, r"inputs\['photo'\] has 9 rows but there are 5 labels; align them"),
         (photo(5), torch.zeros(5).long(), {"photo": torch.ones(8).bool()}, r"observed\['photo'\] has 8 rows but"),
-        (photo(5), torch.zeros(5), {}, "labels must be class numbers 0, 1, ... of type torch.long, not torch.float32"),
+        (
+            photo(5),
+            torch.zeros(5),
+            {},
+            "class numbers 0, 1, ... or -1 for samples without one, .* not torch.float32",
+        ),
         (photo(0), torch.zeros(0).long(), {}, "the train split has no rows"),
     ],
 )

@@ -64,14 +64,16 @@ class Result(BaseModel):
     def label(self) -> str:
         """The row as tables name it. GAUGE whose gates have another rate than its network is not the paper's method, and its
         label says so; rows of the same run without gates keep their names. So does GAUGE+ from before its heads had to
-        generalise, whose settings say `heads: true`."""
+        generalise, whose settings say `heads: true`, and what was distilled from the most likely classes alone."""
         rate = self.config.get("settings", {}).get("gate_rate", 1)
         learned = self.config.get("scalars", {}).get("end", {})
         has_gates = any(name.endswith(tuple(GATES)) for name in learned)
         if has_gates and rate != 1:
             return f"{self.row}, gates at {rate:g}x rate"
-        joint = self.config.get("config", {}).get("heads") is True and "joint" not in self.variant
-        return f"{self.row}, joint heads" if joint else str(self.row)
+        config = self.config.get("config", {})
+        joint = config.get("heads") is True and "joint" not in self.variant
+        hard = "distilled" in self.variant and "make" not in config
+        return str(self.row) + (", joint heads" if joint else "") + (", hard targets" if hard else "")
 
     @property
     def cell(self) -> tuple[str, int, str]:

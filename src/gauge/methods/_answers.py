@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.masks import AnyCells, AnyModalities, Corruption, Protocol
 from gauge.model.combination import Combination
-from gauge.randomness import sample_keys
+from gauge.randomness import permutation, sample_keys
 from gauge.types import Batch
 
 MASKS_PER_SAMPLE = 16  # masks under which weights are learned from a validation sample
@@ -36,19 +36,22 @@ def head_answers(logits: Float[Tensor, "b m k"], batch: Batch, corrupt: Corrupti
     return Answers(logits.float(), batch.any_observed(), share, trust)
 
 
-def number_of_samples(train: Dataset, val: Dataset) -> int:
-    """The validation samples to learn weights from: no more than there are labelled training samples, so that experiments
-    with few labels use few in total."""
-    return min(len(val), int(train.labelled.sum()), MAX_SAMPLES)
+def validation_rows(train: Dataset, val: Dataset) -> Int[Tensor, "rows"]:
+    """The validation samples to learn weights from, drawn at random since samples may be ordered by class: no more than
+    there are labelled training samples, so that experiments with few labels use few in total."""
+    count = min(len(val), int(train.labelled.sum()), MAX_SAMPLES)
+    return permutation(len(val), 0, "combination", device=val.device)[:count].sort().values
 
 
-def masked_samples(val: Dataset, rows: int, *, modalities: bool = True, corrupt: Corruption = SOUND) -> Iterator[Batch]:
-    """The first samples under masks of every kind: any subset of the `modalities`, unless these have to stay, and of a table
-    any share of its cells."""
+def masked_samples(
+    val: Dataset, rows: Int[Tensor, "rows"], *, modalities: bool = True, corrupt: Corruption = SOUND
+) -> Iterator[Batch]:
+    """These samples under masks of every kind: any subset of the `modalities`, unless these have to stay, and of a table any
+    share of its cells."""
     protocols: list[Protocol] = [AnyModalities()] if modalities else []
     protocols += [AnyCells()] if any(val.feature_counts.values()) else []
     for number in range(MASKS_PER_SAMPLE):
-        for index in torch.arange(rows, device=val.device).split(512):
+        for index in rows.split(512):
             key = sample_keys(index, number, "combination")
             draws = [protocol.keep(val.feature_counts, key) for protocol in protocols]
             keep = {name: _both(*(draw[name] for draw in draws)) for name in val.feature_counts}

@@ -2,8 +2,8 @@
 
 logits = Σ_j w_j(observed) · log p_j / J over the J members that are used, w from validation data
 
-Which members are used is decided on validation data too: all sets that have the first member are compared by the loss of
-weights learned from one half of the samples on the other half. A member that does not lower it is left out.
+Which members are used is decided on validation data too: all sets of members are compared by the loss of weights learned
+from one half of the samples on the other half. A member that does not lower it is left out.
 """
 
 import logging
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.data import Dataset
-from gauge.methods._answers import Answers, head_answers, masked_samples, number_of_samples
+from gauge.methods._answers import Answers, head_answers, masked_samples, validation_rows
 from gauge.model.combination import Combination
 from gauge.types import Batch, Method, Prediction
 
@@ -26,7 +26,7 @@ SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for a member
 
 
 class Stacking(Method):
-    """Members by name; the first one always answers. All are trained already and stay as they are."""
+    """Members by name. All are trained already and stay as they are."""
 
     def __init__(self, members: Mapping[str, Method], modalities: int, num_classes: int) -> None:
         super().__init__()
@@ -50,19 +50,19 @@ class Stacking(Method):
         if val is None:
             return
         self.to(val.device)
-        rows = number_of_samples(train, val)
+        rows = validation_rows(train, val)
         parts = []
         for batch in masked_samples(val, rows):
             logits = torch.stack([member.predict(batch).logits.log_softmax(-1) for member in self._members()], 1)
             parts.append((logits.float(), head_answers(logits, batch).share, batch.labels, batch.index))
         logits, share, labels, index = map(torch.cat, zip(*parts, strict=True))
-        sets = [self._set(chosen) for chosen in _supersets(len(self.members))]
+        sets = [self._set(chosen) for chosen in _sets(len(self.members))]
         losses = [self._held_out_loss(used, logits, share, labels, index) for used in sets]
         best = min(range(len(sets)), key=losses.__getitem__)
         self.used.copy_(sets[best])
         self._report(losses[best], losses[0])
         with torch.enable_grad():
-            _learn(self.combination, _of(self.used, logits, share), labels, rows)
+            _learn(self.combination, _of(self.used, logits, share), labels, len(rows))
 
     def _members(self) -> list[Method]:
         return [member for member in self.members.values() if isinstance(member, Method)]
@@ -110,11 +110,10 @@ def _learn(combination: Combination, answers: Answers, labels: Int[Tensor, "n"],
     combination.learn(answers.logits, answers.present, answers.share, labels, rows=rows, spread=SPREAD)
 
 
-def _supersets(count: int) -> list[tuple[int, ...]]:
-    """All sets of members with the first one, small ones first.
+def _sets(count: int) -> list[tuple[int, ...]]:
+    """All sets of members, small ones first.
 
-    >>> _supersets(3)
-    [(0,), (0, 1), (0, 2), (0, 1, 2)]
+    >>> _sets(2)
+    [(0,), (1,), (0, 1)]
     """
-    others = range(1, count)
-    return [(0, *chosen) for size in range(count) for chosen in combinations(others, size)]
+    return [chosen for size in range(1, count + 1) for chosen in combinations(range(count), size)]

@@ -15,12 +15,12 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.masks import Corruption, draw_subsets, subsets
-from gauge.methods._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, number_of_samples
+from gauge.methods._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, validation_rows
 from gauge.methods.any_subset import under_subsets
 from gauge.methods.late_fusion import head_loss
 from gauge.model.combination import Combination
@@ -143,7 +143,7 @@ class GaugePlus(Method):
         """Which heads train the encoders in the next epoch, by their losses for validation samples as they are."""
         if self.heads is None or self.head_gradients is None:
             return
-        index = torch.arange(number_of_samples(train, val), device=val.device)
+        index = validation_rows(train, val)
         training, answers = self.training, []
         self.eval()
         for batch in map(val.batch, index.split(512)):
@@ -161,13 +161,13 @@ class GaugePlus(Method):
         if val is None:
             return
         self.to(val.device)
-        rows = number_of_samples(train, val)
+        rows = validation_rows(train, val)
         if self.gauge.trust is not None:
             self._calibrate(self.gauge.trust, val, rows)
         if self.combination is not None:
-            learn_weights(self.combination, self._answers, self._masked(val, rows), rows)
+            learn_weights(self.combination, self._answers, self._masked(val, rows), len(rows))
 
-    def _calibrate(self, trust: TrustHead, val: Dataset, rows: int) -> None:
+    def _calibrate(self, trust: TrustHead, val: Dataset, rows: Int[Tensor, "rows"]) -> None:
         trust.reset()
         parts = []
         for batch in self._masked(val, rows):
@@ -178,7 +178,7 @@ class GaugePlus(Method):
             parts.append((trusted[known], right[known], ~reading.units.observed[known]))
         trust.calibrate(*map(torch.cat, zip(*parts, strict=True)))
 
-    def _masked(self, val: Dataset, rows: int) -> Iterator[Batch]:
+    def _masked(self, val: Dataset, rows: Int[Tensor, "rows"]) -> Iterator[Batch]:
         """Modalities stay where the imputer needs some of them."""
         modalities = not (self.gauge.imputer and self.gauge.imputer.needs_image)
         return masked_samples(val, rows, modalities=modalities, corrupt=self.corrupt)

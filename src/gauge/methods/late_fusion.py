@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.masks import Corruption
-from gauge.methods._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, number_of_samples
+from gauge.methods._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, validation_rows
 from gauge.model.combination import Combination
 from gauge.model.frozen import Frozen
 from gauge.model.heads import Heads
@@ -153,8 +153,8 @@ class WeightedVote(Method):
         if val is None:
             return
         self.to(val.device)
-        rows = number_of_samples(train, val)
-        learn_weights(self.combination, self.answers, masked_samples(val, rows, corrupt=self.corrupt), rows)
+        rows = validation_rows(train, val)
+        learn_weights(self.combination, self.answers, masked_samples(val, rows, corrupt=self.corrupt), len(rows))
 
     def answers(self, batch: Batch) -> Answers:
         """The answer of every head; those of missing modalities are not present."""
