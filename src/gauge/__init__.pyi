@@ -32,6 +32,7 @@ from .model.scoring.taylor import taylor_evidence as taylor_evidence
 from .model.units import UnitEncoder as UnitEncoder
 from .model.wrap import Wrapped as Wrapped
 from .model.wrap import wrap as wrap
+from .pretrainers.self_supervised import SelfSupervised as SelfSupervised
 from .tabular.estimator import GaugeClassifier as GaugeClassifier
 from .tabular.evidence.explanation import Explanation as Explanation
 from .training.audit import audit as audit
@@ -46,6 +47,7 @@ from .types import Evidence as Evidence
 from .types import Imputer as Imputer
 from .types import Method as Method
 from .types import Prediction as Prediction
+from .types import Pretrainer as Pretrainer
 from .types import Units as Units
 
 __version__: str

@@ -1,18 +1,18 @@
 """Every registered encoder, scorer, kind of column and benchmark keeps its contract; a new file is found by being there."""
 
 import inspect
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 
 import pytest
 import torch
-from helpers import DIM, network
+from helpers import DIM, incomplete_batch, network, unit_encoder, with_hidden
 
 from gauge.experiments.benchmarks import BENCHMARKS, StageSettings
 from gauge.masks import parse_protocols
-from gauge.registry import COLUMNS, ENCODERS, IMPUTERS, KINDS, METHODS, SCORERS
+from gauge.registry import COLUMNS, ENCODERS, IMPUTERS, KINDS, METHODS, PRETRAINERS, SCORERS
 from gauge.tabular.table.columns import Cell, Content
 from gauge.training.metrics import METRICS
-from gauge.types import Encoder, Imputer, Method, Scorer
+from gauge.types import Encoder, Imputer, Method, Pretrainer, Scorer
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -25,6 +25,18 @@ def test_every_component_is_described_in_one_line_that_fits_a_terminal(kind):
 def test_every_method_and_every_imputer_has_its_base_class():
     assert all(issubclass(METHODS.get(name), Method) for name in METHODS.names())
     assert all(issubclass(IMPUTERS.get(name), Imputer) for name in IMPUTERS.names())
+
+
+@pytest.mark.parametrize("name", PRETRAINERS.names())
+def test_a_pre_trainer_reads_neither_labels_nor_missing_values_and_releases_all_weights(name):
+    kind = PRETRAINERS.get(name)
+    assert issubclass(kind, Pretrainer)
+    pretrainer = kind.from_parts(unit_encoder(), network()).eval()
+    batch = incomplete_batch()
+    terms = pretrainer.loss(batch)
+    other = pretrainer.loss(replace(with_hidden(batch, "nan"), labels=None))
+    torch.testing.assert_close(other, terms)
+    assert all(p.requires_grad for part in pretrainer.release() for p in part.parameters())
 
 
 @pytest.mark.parametrize("name", ENCODERS.names())

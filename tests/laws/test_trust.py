@@ -119,7 +119,7 @@ def test_samples_keep_the_image_that_their_imputer_needs_when_votes_are_weighed(
         needs_image = True
 
     for imputer, complete in ((NeedsImage, True), (Mean, False)):
-        batches = trusting(imputer.from_dataset(train))._masked(train, 20)
+        batches = trusting(imputer.from_dataset(train))._masked(train, torch.arange(20))
         assert all(torch.equal(each.observed["image"], train.observed["image"][:20]) for each in batches) == complete
 
 

@@ -114,9 +114,7 @@ def _table_demo(out: Path, seed: int, epochs: int | None, device: str | None) ->
 def list_components(
     kind: Annotated[
         str | None,
-        typer.Argument(
-            help="benchmarks, methods, imputers, encoders or scorers.", autocompletion=lambda: list(registry.KINDS)
-        ),
+        typer.Argument(help=f"{', '.join(registry.KINDS)}.", autocompletion=lambda: list(registry.KINDS)),
     ] = None,
     plugin: Plugins = None,
     as_json: AsJson = False,
