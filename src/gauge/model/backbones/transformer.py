@@ -28,12 +28,11 @@ class Transformer(Backbone):
         return self.cls_from(self.entry(sequence), attn_bias)
 
     def entry(self, sequence: Float[Tensor, "b s c"]) -> tuple[Tensor, ...]:
-        """The sequence, and the queries, keys and values of the first block."""
+        """The sequence, and what the attention of the first block computes before the bias."""
         return sequence, *self._block(0).entry(sequence, self._reads(0))
 
     def cls_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
-        sequence, query, key, value = entry
-        sequence = self._block(0).finish(sequence, query, key, value, attn_bias)
+        sequence = self._block(0).finish(*entry, attn_bias=attn_bias)
         for index in range(1, len(self.blocks)):
             sequence = self.blocks[index](sequence, attn_bias, self._reads(index))
         return sequence.squeeze(1)

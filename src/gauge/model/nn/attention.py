@@ -23,7 +23,7 @@ class Attention(nn.Module):
         self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None, reads: int | None = None
     ) -> Float[Tensor, "b r c"]:
         """The outputs at the first `reads` positions (all when None), which attend to the whole sequence."""
-        return self.gather(*self.split(sequence, reads), attn_bias)
+        return self.gather(*self.split(sequence, reads), attn_bias=attn_bias)
 
     def weights(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         """The attention of each position to every other."""
@@ -33,32 +33,53 @@ class Attention(nn.Module):
             logits = logits + attn_bias.to(logits.dtype)
         return logits.softmax(-1)
 
-    def split(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries of the first `reads` positions, and all keys and values: [b, h, s, c / h]."""
+    def split(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, ...]:
+        """The queries of the first `reads` positions, and all keys and values: [b, h, s, c / h]. A single query is
+        multiplied by the weights of the keys, [b, h, c], and the sequence takes the place of keys and values."""
         dim = sequence.shape[-1]
         if reads is None:
             query, key, value = self.qkv(sequence).chunk(3, -1)
+        elif reads == 1:
+            scale = (dim // self.heads) ** -0.5
+            query = F.linear(sequence[:, 0], self.qkv.weight[:dim] * scale).unflatten(-1, (self.heads, -1))
+            key_weights = self.qkv.weight[dim : 2 * dim].unflatten(0, (self.heads, -1))
+            return (query.transpose(0, 1) @ key_weights).transpose(0, 1), sequence
         else:
             query = F.linear(sequence[:, :reads].contiguous(), self.qkv.weight[:dim])
             key, value = F.linear(sequence, self.qkv.weight[dim:]).chunk(2, -1)
-        return split_heads(self.heads, query, key, value)  # type: ignore[return-value]
+        return split_heads(self.heads, query, key, value)
 
-    def gather(self, query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None) -> Float[Tensor, "b r c"]:
-        """The output of every query."""
+    def gather(self, *parts: Tensor, attn_bias: Tensor | None) -> Float[Tensor, "b r c"]:
+        """The output of every query, from what `split` returns."""
+        if len(parts) == 2:
+            return self.project(self._gather_first(*parts, attn_bias))[:, None]
+        query, key, value = parts
         if attn_bias is not None:
             attn_bias = attn_bias[..., : query.shape[2], :].to(query.dtype)  # float32 beside half precision is misread
-        attend = _short_attention if _is_short(query, key) else F.scaled_dot_product_attention
+        attend = _short_attention if _is_short(query, key.shape[2]) else F.scaled_dot_product_attention
         gathered = attend(query, key, value, attn_bias)
         return self.project(gathered.transpose(1, 2).flatten(2))
 
+    def _gather_first(
+        self, query: Float[Tensor, "b h c"], sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None
+    ) -> Float[Tensor, "b c"]:
+        """The values that a single query gathers, as those of a mean of the sequence: softmax(q W_k xᵀ + bias) x W_vᵀ."""
+        logits = query @ sequence.transpose(1, 2)
+        if attn_bias is not None:
+            logits = logits + attn_bias[..., 0, :].to(logits.dtype)
+        weights = _short_softmax(logits) if _is_short(query, logits.shape[-1]) else logits.softmax(-1)
+        mean = weights @ sequence
+        value_weights = self.qkv.weight[2 * sequence.shape[-1] :].unflatten(0, (self.heads, -1))
+        return (mean.transpose(0, 1) @ value_weights.transpose(1, 2)).transpose(0, 1).flatten(1)
 
-def _is_short(query: Tensor, key: Tensor) -> bool:
-    """Whether plain products are faster than torch's attention on a CPU, whose softmax is slow over few keys."""
+
+def _is_short(query: Tensor, keys: int) -> bool:
+    """Whether plain operations are faster than torch's attention and softmax on a CPU, which are slow over few keys."""
     return (
         query.device.type == "cpu"
         and not torch.compiler.is_compiling()
         and query.shape[0] >= MIN_SAMPLES
-        and key.shape[2] <= MAX_KEYS
+        and keys <= MAX_KEYS
     )
 
 
@@ -67,8 +88,12 @@ def _short_attention(query: Tensor, key: Tensor, value: Tensor, attn_bias: Tenso
     logits = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if attn_bias is not None:
         logits = logits + attn_bias
+    return _short_softmax(logits) @ value
+
+
+def _short_softmax(logits: Tensor) -> Tensor:
     weights = (logits - logits.detach().amax(-1, keepdim=True)).exp()
-    return (weights / weights.sum(-1, keepdim=True)) @ value
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def split_heads(heads: int, *parts: Float[Tensor, "b _ c"]) -> tuple[Float[Tensor, "b {heads} _ _"], ...]:
@@ -92,17 +117,18 @@ class Block(nn.Module):
         self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None, reads: int | None = None
     ) -> Float[Tensor, "b r c"]:
         """The new states of the first `reads` positions (all when None)."""
-        return self.finish(sequence, *self.entry(sequence, reads), attn_bias)
+        return self.finish(sequence, *self.entry(sequence, reads), attn_bias=attn_bias)
 
-    def entry(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries, keys and values, which do not depend on the bias."""
+    def entry(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, ...]:
+        """What attention computes before the bias: queries, keys and values (see `Attention.split`)."""
         return self.attention.split(self.attention_norm(sequence), reads)
 
     def finish(
-        self, sequence: Float[Tensor, "b s c"], query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None
+        self, sequence: Float[Tensor, "b s c"], *entry: Tensor, attn_bias: Tensor | None
     ) -> Float[Tensor, "b r c"]:
         """The new states of the positions that have a query."""
-        state = sequence[:, : query.shape[2]] + self.attention.gather(query, key, value, attn_bias)
+        gathered = self.attention.gather(*entry, attn_bias=attn_bias)
+        state = sequence[:, : gathered.shape[1]] + gathered
         return state + self.mlp(self.mlp_norm(state))
 
 

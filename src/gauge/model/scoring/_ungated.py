@@ -15,8 +15,8 @@ def saliency(logits: Float[Tensor, "b k"], target: Tensor, objective: Objective)
 
 def saliency_gradient(logits: Float[Tensor, "b k"], objective: Objective) -> Float[Tensor, "b k"]:
     """The gradient in the logits of the saliency of the class they predict; written out, as autograd takes more kernels."""
-    target = logits.argmax(-1, keepdim=True)
-    chosen = torch.zeros_like(logits).scatter_(1, target, -1.0)
+    classes = torch.arange(logits.shape[1], device=logits.device)
+    chosen = -(logits.argmax(-1, keepdim=True) == classes).to(logits.dtype)  # torch 2.11 compiles `scatter` to float32
     return chosen if check_objective(objective) == "logit" else chosen + logits.softmax(-1).to(chosen)
 
 
