@@ -8,7 +8,7 @@ from torch import Tensor
 from gauge.model.gates import Biased
 from gauge.model.network import Network
 from gauge.model.scoring._ungated import as_leaf
-from gauge.types import Tokens
+from gauge.types import Differentiated, Tokens
 
 
 class Passes:
@@ -34,6 +34,13 @@ class Passes:
         entry = self.classifier.entry(tokens)
         self.entry = tuple(part.detach() for part in entry)
         return self.classifier.logits_from(entry, attn_bias)
+
+    def with_pull_back(self, tokens: Tokens, attn_bias: Tensor | None = None) -> Differentiated | None:
+        with torch.no_grad():
+            result = self.classifier.with_pull_back(tokens, attn_bias)
+        if result is not None and self.shares and tokens is self.tokens:
+            self.entry = result.entry
+        return result
 
     def gated(self, attn_bias: Tensor | None) -> Tensor:
         """The logits of the gated pass, or of the only one if there are no gates."""

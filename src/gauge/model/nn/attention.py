@@ -1,11 +1,17 @@
 """The pre-norm Transformer block whose attention takes an additive bias (Eq. 8)."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 MIN_SAMPLES, MAX_KEYS = 32, 16  # for which plain products are faster than torch's attention on a CPU
+
+MAX_WRITTEN_OUT = 64  # positions of a sequence whose attention is held in memory
+
+PullBack = Callable[[Tensor], Tensor]  # from the gradient of an output to that of the input
 
 
 class Attention(nn.Module):
@@ -60,6 +66,46 @@ class Attention(nn.Module):
         gathered = attend(query, key, value, attn_bias)
         return self.project(gathered.transpose(1, 2).flatten(2))
 
+    def with_pull_back(
+        self, sequence: Float[Tensor, "b s c"], entry: tuple[Tensor, ...], attn_bias: Tensor | None
+    ) -> tuple[Tensor, PullBack]:
+        """What `gather` gives for the `entry` of a sequence, and its pull-back to the sequence."""
+        weight, dim, heads = self.qkv.weight, sequence.shape[-1], self.heads
+        by_head = weight.unflatten(0, (3, heads, -1))
+        single = len(entry) == 2
+        query, key, value = (*entry, sequence) if single else entry
+        scale = (dim // heads) ** -0.5
+        logits = query @ key.transpose(-2, -1) * (1.0 if single else scale)
+        if attn_bias is not None:
+            bias = attn_bias[..., : 1 if single else query.shape[2], :].to(logits.dtype)
+            logits = logits + (bias[..., 0, :] if single else bias)
+        weights = _short_softmax(logits) if _is_short(query, logits.shape[-1]) else logits.softmax(-1)
+        gathered = weights @ value
+        if single:
+            values = (gathered.transpose(0, 1) @ by_head[2].transpose(1, 2)).transpose(0, 1).flatten(1)[:, None]
+        else:
+            values = gathered.transpose(1, 2).flatten(2)
+
+        def pull_back(gradient: Tensor) -> Tensor:
+            gradient = gradient @ self.project.weight
+            if single:
+                at_values = gradient[:, 0].unflatten(-1, (heads, -1)).transpose(0, 1)
+                at_gathered = (at_values @ by_head[2]).transpose(0, 1)
+            else:
+                at_gathered = gradient.unflatten(-1, (heads, -1)).transpose(1, 2)
+            at_weights = at_gathered @ value.transpose(-2, -1)
+            at_logits = weights * (at_weights - (at_weights * weights).sum(-1, keepdim=True))
+            if not single:
+                at_query, at_key = at_logits @ key, at_logits.transpose(-2, -1) @ query
+                parts = (at_query * scale, at_key * scale, weights.transpose(-2, -1) @ at_gathered)
+                return torch.stack([part.transpose(1, 2) for part in parts], 2).flatten(2) @ weight
+            at_sequence = torch.cat([weights, at_logits], 1).transpose(1, 2) @ torch.cat([at_gathered, query], 1)
+            at_query = (at_logits @ key).transpose(0, 1) @ by_head[1].transpose(1, 2)
+            at_sequence[:, 0] += at_query.transpose(0, 1).flatten(1) @ (weight[:dim] * scale)
+            return at_sequence
+
+        return self.project(values), pull_back
+
     def _gather_first(
         self, query: Float[Tensor, "b h c"], sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None
     ) -> Float[Tensor, "b c"]:
@@ -71,6 +117,12 @@ class Attention(nn.Module):
         mean = weights @ sequence
         value_weights = self.qkv.weight[2 * sequence.shape[-1] :].unflatten(0, (self.heads, -1))
         return (mean.transpose(0, 1) @ value_weights.transpose(1, 2)).transpose(0, 1).flatten(1)
+
+
+def pays_off(sequence: Tensor) -> bool:
+    """Whether gradients that are written out are faster than autograd: on a CPU, where attention is not one kernel."""
+    plain = sequence.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    return plain and sequence.shape[1] <= MAX_WRITTEN_OUT
 
 
 def _is_short(query: Tensor, keys: int) -> bool:
@@ -130,6 +182,44 @@ class Block(nn.Module):
         gathered = self.attention.gather(*entry, attn_bias=attn_bias)
         state = sequence[:, : gathered.shape[1]] + gathered
         return state + self.mlp(self.mlp_norm(state))
+
+    def with_pull_back(
+        self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None, reads: int | None
+    ) -> tuple[Float[Tensor, "b r c"], tuple[Tensor, ...], PullBack]:
+        """What `forward` and `entry` give, and the pull-back of the former to the sequence. It is written out because
+        autograd takes longer than the arithmetic for few samples."""
+        normed, norm_back = _norm(self.attention_norm, sequence)
+        entry = self.attention.split(normed, reads)
+        gathered, attention_back = self.attention.with_pull_back(normed, entry, attn_bias)
+        reached = gathered.shape[1]
+        state = sequence[:, :reached] + gathered
+        state_normed, mlp_norm_back = _norm(self.mlp_norm, state)
+        widen, activate, narrow = self.mlp
+        wide = widen(state_normed)
+
+        def pull_back(gradient: Tensor) -> Tensor:
+            at_wide = torch.ops.aten.gelu_backward(gradient @ narrow.weight, wide)
+            at_state = gradient + mlp_norm_back(at_wide @ widen.weight)
+            at_sequence = norm_back(attention_back(at_state))
+            if reached == sequence.shape[1]:
+                return at_sequence + at_state
+            at_sequence[:, :reached] += at_state
+            return at_sequence
+
+        return state + narrow(activate(wide)), entry, pull_back
+
+
+def _norm(layer: nn.LayerNorm, x: Tensor) -> tuple[Tensor, PullBack]:
+    """A LayerNorm and its pull-back."""
+    shape, weight, bias = layer.normalized_shape, layer.weight, layer.bias
+    normed, mean, scale = torch.native_layer_norm(x, shape, weight, bias, layer.eps)
+
+    def pull_back(gradient: Tensor) -> Tensor:
+        return torch.ops.aten.native_layer_norm_backward(
+            gradient, x, shape, mean, scale, weight, bias, [True, False, False]
+        )[0]
+
+    return normed, pull_back
 
 
 def initialise(module: nn.Module) -> None:
