@@ -314,6 +314,14 @@ class SupportsPullBack(Protocol):
     def with_pull_back(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Differentiated | None: ...
 
 
+@runtime_checkable
+class SupportsUngatedPass(Protocol):
+    """What scorers read in place of a classifier, if it knows the gradient of its ungated pass in the tokens; None where
+    autograd has to find it."""
+
+    def ungated_pass(self, tokens: Tensor) -> Differentiated | None: ...
+
+
 class ScoreOptions(TypedDict, total=False):
     """The options of scorers; each reads what it needs. `reference` replaces a unit (zero unless given), `objective` is
     differentiated, `key` holds one integer per sample for random draws."""

@@ -45,8 +45,8 @@ class Network(nn.Module):
         return self.head(self.backbone.cls_from(entry, attn_bias))
 
     def with_pull_back(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Differentiated | None:
-        """The logits, the `entry` of the tokens, and the function from the gradient of the logits to that of the tokens; None
-        where autograd is faster."""
+        """The logits, the `entry` of the tokens, and the function from the gradient of the logits to that of the tokens;
+        None where autograd is faster."""
         result = self.backbone.with_pull_back(self.sequence(tokens), attn_bias)
         if result is None:
             return None

@@ -35,10 +35,12 @@ class Passes:
         self.entry = tuple(part.detach() for part in entry)
         return self.classifier.logits_from(entry, attn_bias)
 
-    def with_pull_back(self, tokens: Tokens, attn_bias: Tensor | None = None) -> Differentiated | None:
+    def ungated_pass(self, tokens: Tokens) -> Differentiated | None:
+        if not self.shares or tokens is not self.tokens:
+            return None
         with torch.no_grad():
-            result = self.classifier.with_pull_back(tokens, attn_bias)
-        if result is not None and self.shares and tokens is self.tokens:
+            result = self.classifier.with_pull_back(tokens)
+        if result is not None:
             self.entry = result.entry
         return result
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.types import Classifier, Objective, SupportsPullBack, Tokens
+from gauge.types import Classifier, Objective, SupportsUngatedPass, Tokens
 
 
 def saliency(logits: Float[Tensor, "b k"], target: Tensor, objective: Objective) -> Float[Tensor, "b"]:
@@ -30,7 +30,7 @@ def ungated_gradient(classifier: Classifier, tokens: Tokens, objective: Objectiv
     """The logits, and the gradient of the predicted class's saliency in every token: one forward, one backward pass. No
     gradients of parameters are computed, the results are detached, and callers may be in `no_grad` or `inference_mode`."""
     with torch.no_grad():
-        result = classifier.with_pull_back(tokens) if isinstance(classifier, SupportsPullBack) else None
+        result = classifier.ungated_pass(tokens) if isinstance(classifier, SupportsUngatedPass) else None
         if result is not None:
             return result.output, result.pull_back(saliency_gradient(result.output, objective))
     with torch.inference_mode(False), torch.enable_grad():
