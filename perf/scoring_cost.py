@@ -227,6 +227,7 @@ def main() -> None:
     parser.add_argument(
         "--before", type=Path, help="an older result file, whose predictions are kept beside the new ones"
     )
+    parser.add_argument("--name", help="of the result file, after the device")
     parser.add_argument("--out", type=Path, help="folder for the result file; printed only when left out")
     options = parser.parse_args()
     device = torch.device(options.device)
@@ -241,7 +242,8 @@ def main() -> None:
         result["goals"] = goals(rows.get("CAD", {}), whole)
     print(json.dumps(result, indent=2))
     if options.out:
-        write_record(options.out / f"scoring_cost-{device.type}.json", result)
+        name = f"{device.type}-{options.name}" if options.name else device.type
+        write_record(options.out / f"scoring_cost-{name}.json", result)
 
 
 if __name__ == "__main__":
