@@ -4,7 +4,8 @@
 
 `export`: `predict_proba` of a classifier and of its exported file, in this process, on CPU. `serving`: the command as a
 process of its own, to which this one sends one row after the other, over one connection and over 32. With `--before`, the
-sources of an older version are measured in the same way. `over_lightgbm` is the median time of an answer over that of
+sources of an older version are measured in the same way; with `--device cuda` the server predicts on a GPU.
+`over_lightgbm` is the median time of an answer over that of
 LightGBM's own `predict` for the same rows, one at a time; `server_cpu_ms` is the CPU time of the server for each request.
 Ratios are within this one run. Other work on the machine slows all of it down: `load` is its load average at the start.
 """
@@ -24,7 +25,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import lightgbm
 import numpy as np
 import pandas as pd
 
@@ -56,8 +56,12 @@ def train(folder: Path) -> GaugeClassifier:
     return model
 
 
-def lightgbm_ms() -> float:
-    """The median milliseconds of LightGBM's own `predict` for one row, on one thread."""
+def lightgbm_ms() -> float | None:
+    """The median milliseconds of LightGBM's own `predict` for one row, on one thread; None where it is not installed."""
+    try:
+        import lightgbm
+    except ImportError:
+        return None
     rows, labels = table()
     numbers = rows.apply(lambda column: column if column.dtype.kind == "f" else pd.factorize(column)[0]).to_numpy(float)
     booster = lightgbm.LGBMClassifier(n_estimators=100, n_jobs=1, verbose=-1).fit(numbers, labels).booster_
@@ -89,12 +93,13 @@ def compare(model: GaugeClassifier, exported: ExportedClassifier) -> list[dict[s
 
 
 @contextmanager
-def serving(path: Path, batch: int, source: Path | None = None) -> Iterator[tuple[int, int]]:
+def serving(path: Path, batch: int, source: Path | None = None, device: str = "cpu") -> Iterator[tuple[int, int]]:
     """The port and the number of a server process, of the version whose sources are given."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "gauge.cli", "serve", str(path), "--port", str(port), "--max-batch", str(batch)]
+    command += [] if path.suffix == ".onnx" else ["--device", device]
     server = subprocess.Popen(command, env=_environment(source), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not _listens(port):
@@ -182,14 +187,18 @@ def measure(path: Path, options: argparse.Namespace, **labels: str) -> Iterator[
     """A line for each size of batches and number of clients, with these labels."""
     source = options.before if labels["version"] == "before" else None
     for batch in options.batches:
-        with serving(path, batch, source) as (port, process):
+        with serving(path, batch, source, options.device) as (port, process):
             load(port, WARM_UP_SECONDS, 4)
             for clients in options.clients:
                 single, before = lightgbm_ms(), cpu_seconds(process)
                 line = load(port, options.seconds, clients)
                 line["server_cpu_ms"] = 1000 * (cpu_seconds(process) - before) / line.pop("requests")
                 mode = "one by one" if batch == 1 else "batched"
-                yield {**labels, "mode": mode, **line, "lightgbm_ms": single, "over_lightgbm": line["p50_ms"] / single}
+                yield {**labels, "mode": mode, **line, **beside(line["p50_ms"], single)}
+
+
+def beside(median: float, lightgbm: float | None) -> dict[str, float]:
+    return {} if lightgbm is None else {"lightgbm_ms": lightgbm, "over_lightgbm": median / lightgbm}
 
 
 def train_before(source: Path, folder: Path) -> None:
@@ -206,10 +215,16 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[1024, 1], help="rows that are predicted together")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement of a server")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 32])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     columns = NUMBERS + CATEGORIES + 1
-    record = origin(options) | {"load": os.getloadavg()[0], "columns": columns, "rows_per_request": 1, "serving": []}
+    record = origin(options, options.device) | {
+        "load": os.getloadavg()[0],
+        "columns": columns,
+        "rows_per_request": 1,
+        "serving": [],
+    }
     with tempfile.TemporaryDirectory() as folder:
         saved, file, older = (Path(folder, name) for name in ("model", "model.onnx", "older"))
         model = train(saved)
@@ -226,7 +241,10 @@ def main() -> None:
             for line in measure(path, options, version=version, engine=engine):
                 record["serving"].append(line)
                 print(line, flush=True)
-    write_record(options.out / "serving.json", _rounded(record))
+    write_record(
+        options.out / ("serving.json" if options.device == "cpu" else f"serving-{options.device}.json"),
+        _rounded(record),
+    )
     print(json.dumps(_rounded(record), indent=2))
 
 

@@ -5,7 +5,8 @@
 
 Each measurement runs in a process of its own, in memory only up to `--in-memory` rows. Memory is anonymous memory (RssAnon),
 which cannot be given back while the process runs; the pages of mapped files can. Predictions are those of all experts and
-are written to a Parquet file. What is fitted is a network alone, for one epoch. It has no gates, which spares time.
+are written to a Parquet file. What is fitted is a network alone, for one epoch. It has no gates, which spares time. With
+`--device cuda` networks run on a GPU.
 """
 
 import argparse
@@ -72,12 +73,12 @@ def measured(work: Callable[[], object]) -> dict[str, float]:
     return {"seconds": round(seconds, 1), "peak_mb": round(max(peak[0] - before, 0), 1)}
 
 
-def one(task: str, form: str, table: Path, model: Path) -> dict[str, float]:
+def one(task: str, form: str, table: Path, model: Path, device: str) -> dict[str, float]:
     torch.set_num_threads(1)
     if task == "fit":
-        made = GaugeClassifier(**MODEL, experts="network")
+        made = GaugeClassifier(**MODEL, experts="network", device=device)
         return measured(lambda: made.fit(table if form == "parts" else pd.read_parquet(table), "label"))
-    classifier = GaugeClassifier.load(model, device="cpu")
+    classifier = GaugeClassifier.load(model, device=device)
     classifier.predict_proba(pd.read_parquet(next(iter(sorted(table.iterdir()))))[:100])  # to warm up
     if form == "memory":
         return measured(lambda: classifier.predict_proba(pd.read_parquet(table)))
@@ -90,12 +91,13 @@ def main() -> None:
     parser.add_argument("task", choices=["predict", "fit"])
     parser.add_argument("--rows", type=int, nargs="+")
     parser.add_argument("--in-memory", type=int, default=200_000, help="rows of the largest table that is read at once")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         form, table, model = options.one
-        print(json.dumps(one(options.task, form, Path(table), Path(model))))
+        print(json.dumps(one(options.task, form, Path(table), Path(model), options.device)))
         return
     lines = []
     with tempfile.TemporaryDirectory() as place:
@@ -105,12 +107,13 @@ def main() -> None:
         for rows in options.rows or ROWS[options.task]:
             table = write(folder / f"table{rows}", rows)
             for form in ("parts", "memory") if rows <= options.in_memory else ("parts",):
-                command = [sys.executable, __file__, options.task, "--one", form, str(table), str(folder / "model")]
+                command = [sys.executable, __file__, options.task, "--device", options.device]
+                command += ["--one", form, str(table), str(folder / "model")]
                 result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
                 lines.append({"form": form, "rows": rows, **result, "rows_per_second": round(rows / result["seconds"])})
                 print(lines[-1], flush=True)
-    record = origin(options) | {"columns": NUMBERS + CATEGORIES, "task": options.task, "runs": lines}
-    write_record(options.out / f"streaming-{options.task}-cpu.json", record)
+    record = origin(options, options.device) | {"columns": NUMBERS + CATEGORIES, "task": options.task, "runs": lines}
+    write_record(options.out / f"streaming-{options.task}-{options.device}.json", record)
 
 
 if __name__ == "__main__":

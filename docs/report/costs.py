@@ -37,7 +37,7 @@ def prediction_cost() -> str:
             continue
         machine, whole = content["hardware"].get("gpu") or "CPU", content["prediction"]
         recorded = "recorded" if content["hardware"].get("gpu") else "eager"
-        for how in ("eager", "recorded", "compiled"):
+        for how in ("eager", "recorded", "compiled") if "recorded_ms" in whole["batch_1"] else ():
             if f"{how}_ms" in whole["batch_1"] and (how != "recorded" or recorded == how):
                 cost = whole["batch_1"][f"{how}_ms"]
                 lines.append(f"| {machine} | 1 | float32 | {how} | {cost:.2f} | {1000 / cost:,.0f} |")
@@ -98,6 +98,25 @@ def serving() -> str:
     )
 
 
+def latency() -> str:
+    """CPU time of predictions in process, of each version that was measured, beside LightGBM's own on the same rows."""
+    head = ("version", "one row, CPU ms", "gates", "rows a CPU second", "speed over LightGBM's", "in parts of 1,000")
+    versions = json.loads((TIMINGS / "latency-cpu.json").read_text(encoding="utf-8"))
+    return _table(
+        head,
+        (
+            (
+                *(name, f"{version['one_row_ms_p50']:.1f}", "yes" if key == "gates" else "no"),
+                *(f"{row['rows_per_second']:,}", f"{row['speed_over_lightgbm']:.2f}"),
+                f"{row['speed_of_parts_over_whole']['1000']:.2f}",
+            )
+            for name, version in versions.items()
+            for key in ("no_gates", "gates")
+            for row in (version[key],)
+        ),
+    )
+
+
 def export_cost() -> str:
     """Predictions of a classifier with torch and of its exported file with onnxruntime, on one CPU thread."""
     return _table(
@@ -118,9 +137,14 @@ def streaming() -> str:
     return _table(
         ("", "rows", "read", "memory, MB", "rows a second"),
         (
-            (task, f"{row['rows']:,}", forms[row["form"]], f"{row['peak_mb']:.0f}", f"{row['rows_per_second']:,}")
+            (
+                *(f"{task} on a GPU" if device == "cuda" else task, f"{row['rows']:,}", forms[row["form"]]),
+                *(f"{row['peak_mb']:.0f}", f"{row['rows_per_second']:,}"),
+            )
             for task in ("predict", "fit")
-            for row in _perf(f"streaming-{task}-cpu")["runs"]
+            for device in ("cpu", "cuda")
+            if device == "cpu" or (TIMINGS / f"streaming-{task}-cuda.json").is_file()
+            for row in _perf(f"streaming-{task}-{device}")["runs"]
         ),
     )
 
@@ -184,6 +208,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "scoring-cost": scoring_cost,
     "prediction-cost": prediction_cost,
     "serving": serving,
+    "latency": latency,
     "export-cost": export_cost,
     "streaming": streaming,
     "on-ray": on_ray,

@@ -7,7 +7,7 @@ Axes: b batch, m modalities, n units, s = n + 1 (CLS first), c channels, h heads
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -300,6 +300,30 @@ class SupportsEntry(SupportsAttention, Protocol):
     def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Tensor: ...
 
 
+class Differentiated(NamedTuple):
+    """The output of a network, the `entry` of its input, and the function from the gradient of the output to that of the
+    input."""
+
+    output: Tensor
+    entry: tuple[Tensor, ...]
+    pull_back: Callable[[Tensor], Tensor]
+
+
+@runtime_checkable
+class SupportsPullBack(Protocol):
+    """A classifier that knows the gradient of its logits in the tokens; None where autograd is faster."""
+
+    def with_pull_back(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Differentiated | None: ...
+
+
+@runtime_checkable
+class SupportsUngatedPass(Protocol):
+    """What scorers read in place of a classifier, if it knows the gradient of its ungated pass in the tokens; None where
+    autograd has to find it."""
+
+    def ungated_pass(self, tokens: Tensor) -> Differentiated | None: ...
+
+
 class ScoreOptions(TypedDict, total=False):
     """The options of scorers; each reads what it needs. `reference` replaces a unit (zero unless given), `objective` is
     differentiated, `key` holds one integer per sample for random draws."""
@@ -344,6 +368,11 @@ class Backbone(nn.Module):
         """`cls`, from the `entry` of a sequence."""
         (sequence,) = entry
         return self.cls(sequence, attn_bias)
+
+    def with_pull_back(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None) -> Differentiated | None:
+        """`cls` and the `entry` of a sequence, and the function from the gradient of the former to that of the sequence, if
+        that is faster than autograd."""
+        return None
 
     @property
     def offers_attention(self) -> bool:

@@ -4,6 +4,7 @@ repeat, exported programs compile.
 Run by hand: `make gpu-test`, which leaves perf/results/gpu-tests.json.
 """
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,9 @@ from gauge import Batch, Dataset, Prediction, Recorded, TrainSettings, export, f
 from gauge.experiments.benchmarks.polymnist5k import BENCHMARK, VIEWS
 from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import AnyModalities
+from gauge.model.encoders.conv_grid import ConvGrid
+from gauge.model.encoders.deep_grid import DeepGrid
+from gauge.model.encoders.residual_image import ResidualImage
 from gauge.model.gauge import Gauge
 from gauge.randomness import sample_keys, seeded
 from gauge.registry import METHODS
@@ -168,6 +172,31 @@ def test_predictions_in_half_precision_are_close(model, train):
     batch = batch_of(train, 16)
     half = Recorded(model, precision="bf16", sizes=(16,)).predict(batch).logits.float().softmax(1)
     assert (half - model.predict(batch).logits.softmax(1)).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16])
+def test_compiled_predictions_in_half_precision_are_close(model, train, weights):
+    batch = batch_of(train, 16)
+    given = replace(batch, inputs={name: values.to(weights) for name, values in batch.inputs.items()})
+    precision = "bf16" if weights == torch.float32 else "float32"
+    half = Recorded(deepcopy(model).to(weights), precision=precision, compile=True, sizes=(16,))
+    probabilities = half.predict(given).logits.float().softmax(1)
+    assert (probabilities - model.predict(batch).logits.softmax(1)).abs().max() < 0.05
+
+
+@pytest.mark.parametrize(
+    "encoder", [DeepGrid((3, 28, 28), 16), ConvGrid((3, 28, 28), 16), ResidualImage((3, 64, 64), 16)]
+)
+def test_the_layout_and_the_kernels_of_images_do_not_change_what_is_read(encoder):
+    for buffer in encoder.buffers():
+        if buffer.is_floating_point():
+            buffer.uniform_(0.5, 1.5)
+    images, observed = torch.rand(5, *encoder.example_shape), torch.ones(5, dtype=torch.bool)
+    encoder.eval()
+    with torch.no_grad():
+        own = encoder.cpu()(images, observed)
+        other = encoder.cuda()(images.cuda(), observed.cuda())
+    torch.testing.assert_close(other.cpu(), own, atol=2e-3, rtol=2e-3)
 
 
 def test_an_exported_program_compiles_for_the_gpu(model, train, tmp_path):

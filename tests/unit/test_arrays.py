@@ -77,11 +77,15 @@ def test_a_request_reads_numbers_and_dates_as_the_training_table_writes_them():
         {"price": True, "seen": "?", "code": True, "notes": pd.NA},
     ],
 )
-def test_one_row_is_read_as_a_table_of_one_row(changed):
+def test_one_row_is_read_as_in_a_table_of_many(changed):
     columns = Schema.from_frame(TABLE).columns
     row = TABLE.iloc[0].to_dict() | changed
-    expected = encode_rows(columns, pd.DataFrame([row], dtype=object))
-    for name, pair in encode_row(columns, row).items():
-        for own, other in zip(pair, expected[name], strict=True):
-            assert own.dtype == other.dtype
-            np.testing.assert_array_equal(own, other)
+    twice = pd.DataFrame([row, row], dtype=object)
+    for frame in (twice, twice.convert_dtypes(), twice.infer_objects()):
+        expected = encode_rows(columns, frame)
+        for encoded in (encode_row(columns, row), encode_rows(columns, frame[:1])):
+            assert encoded.keys() == expected.keys()
+            for name, pair in encoded.items():
+                for own, other in zip(pair, expected[name], strict=True):
+                    assert own.dtype == other.dtype
+                    np.testing.assert_array_equal(own, other[:1])

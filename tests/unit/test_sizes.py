@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from gauge import Dataset
 from gauge.imputers.mopoe import MoPoE
 from gauge.model.nn import residual
+from gauge.model.nn.conv import folded
 from gauge.registry import ENCODERS
 
 MST = {"mnist": (1, 28, 28), "svhn": (3, 32, 32), "text": (8, 71)}
@@ -91,6 +92,14 @@ def test_a_residual_block_is_twice_its_shortcut_and_a_third_of_its_branch():
     dropout = [type(layer) for layer in block.branch if isinstance(layer, nn.Dropout | nn.Dropout2d)]
     assert dropout == [nn.Dropout2d] * 2
     assert [type(layer) for layer in residual.ResidualBlock(3, 4, dims=1).branch].count(nn.Dropout) == 2
+
+
+def test_a_folded_norm_is_part_of_its_convolution():
+    convolution, norm = nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4).eval()
+    for values in (*norm.parameters(), norm.running_mean, norm.running_var):
+        nn.init.uniform_(values, 0.5, 2.0)
+    x = torch.rand(2, 3, 8, 8)
+    torch.testing.assert_close(nn.functional.conv2d(x, *folded(convolution, norm)), norm(convolution(x)))
 
 
 @pytest.mark.parametrize(("name", "shape"), [("conv_vector", (3, 28, 28)), ("residual_text", (8, 71))])

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.types import SCORE_FLOOR, SupportsEntry
+from gauge.types import SCORE_FLOOR, Differentiated, SupportsEntry, SupportsPullBack
 
 GATE_FLOOR = 1e-9  # ε_g of Eq. 9, app. B.3
 MAX_RAW_UNITS = 3  # Eq. 6: up to this many units keep their raw scores
@@ -100,6 +100,11 @@ class Biased:
 
     def entry(self, tokens: Tensor) -> tuple[Tensor, ...]:
         return self.classifier.entry(tokens)
+
+    def with_pull_back(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Differentiated | None:
+        if not isinstance(self.classifier, SupportsPullBack):
+            return None
+        return self.classifier.with_pull_back(tokens, self._bias(tokens, attn_bias))
 
     def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Tensor:
         return self.classifier.logits_from(entry, self._bias(entry[0], attn_bias))

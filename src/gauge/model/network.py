@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gauge.model.backbones.adapters import FromFunction
 from gauge.model.nn.attention import small_parameter
-from gauge.types import Backbone
+from gauge.types import Backbone, Differentiated
 
 
 class Network(nn.Module):
@@ -47,6 +47,17 @@ class Network(nn.Module):
     def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b k"]:
         """The logits, from the `entry` of the tokens."""
         return self.head(self.backbone.cls_from(entry, attn_bias))
+
+    def with_pull_back(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Differentiated | None:
+        """The logits, the `entry` of the tokens, and the function from the gradient of the logits to that of the tokens;
+        None where autograd is faster."""
+        result = self.backbone.with_pull_back(self.sequence(tokens), attn_bias)
+        if result is None:
+            return None
+        features, entry, pull_back = result
+        return Differentiated(
+            self.head(features), entry, lambda gradient: pull_back(gradient @ self.head.weight)[:, 1:]
+        )
 
     @property
     def offers_attention(self) -> bool:

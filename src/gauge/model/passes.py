@@ -8,7 +8,7 @@ from torch import Tensor
 from gauge.model.gates import Biased
 from gauge.model.network import Network
 from gauge.model.scoring._ungated import as_leaf
-from gauge.types import Tokens
+from gauge.types import Differentiated, Tokens
 
 
 class Passes:
@@ -34,6 +34,15 @@ class Passes:
         entry = self.classifier.entry(tokens)
         self.entry = tuple(part.detach() for part in entry)
         return self.classifier.logits_from(entry, attn_bias)
+
+    def ungated_pass(self, tokens: Tokens) -> Differentiated | None:
+        if not self.shares or tokens is not self.tokens:
+            return None
+        with torch.no_grad():
+            result = self.classifier.with_pull_back(tokens)
+        if result is not None:
+            self.entry = result.entry
+        return result
 
     def gated(self, attn_bias: Tensor | None) -> Tensor:
         """The logits of the gated pass, or of the only one if there are no gates."""

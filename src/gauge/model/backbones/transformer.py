@@ -3,8 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.model.nn.attention import Block
-from gauge.types import Backbone
+from gauge.model.nn.attention import Block, PullBack, pays_off
+from gauge.types import Backbone, Differentiated
 
 
 class Transformer(Backbone):
@@ -28,15 +28,31 @@ class Transformer(Backbone):
         return self.cls_from(self.entry(sequence), attn_bias)
 
     def entry(self, sequence: Float[Tensor, "b s c"]) -> tuple[Tensor, ...]:
-        """The sequence, and the queries, keys and values of the first block."""
+        """The sequence, and what the attention of the first block computes before the bias."""
         return sequence, *self._block(0).entry(sequence, self._reads(0))
 
     def cls_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b c"]:
-        sequence, query, key, value = entry
-        sequence = self._block(0).finish(sequence, query, key, value, attn_bias)
+        sequence = self._block(0).finish(*entry, attn_bias=attn_bias)
         for index in range(1, len(self.blocks)):
             sequence = self.blocks[index](sequence, attn_bias, self._reads(index))
         return sequence.squeeze(1)
+
+    def with_pull_back(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None) -> Differentiated | None:
+        if not pays_off(sequence):
+            return None
+        state, entries, backs = sequence, list[tuple[Tensor, ...]](), list[PullBack]()
+        for index in range(len(self.blocks)):
+            state, entry, back = self._block(index).with_pull_back(state, attn_bias, self._reads(index))
+            entries.append(entry)
+            backs.append(back)
+
+        def pull_back(gradient: Tensor) -> Tensor:
+            gradient = gradient[:, None]
+            for back in reversed(backs):
+                gradient = back(gradient)
+            return gradient
+
+        return Differentiated(state.squeeze(1), (sequence, *entries[0]), pull_back)
 
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         for block in self.blocks[:-1]:

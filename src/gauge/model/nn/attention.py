@@ -1,11 +1,17 @@
 """The pre-norm Transformer block whose attention takes an additive bias (Eq. 8)."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 MIN_SAMPLES, MAX_KEYS = 32, 16  # for which plain products are faster than torch's attention on a CPU
+
+MAX_WRITTEN_OUT = 64  # positions of a sequence whose attention is held in memory
+
+PullBack = Callable[[Tensor], Tensor]  # from the gradient of an output to that of the input
 
 
 class Attention(nn.Module):
@@ -23,7 +29,7 @@ class Attention(nn.Module):
         self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None, reads: int | None = None
     ) -> Float[Tensor, "b r c"]:
         """The outputs at the first `reads` positions (all when None), which attend to the whole sequence."""
-        return self.gather(*self.split(sequence, reads), attn_bias)
+        return self.gather(*self.split(sequence, reads), attn_bias=attn_bias)
 
     def weights(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         """The attention of each position to every other."""
@@ -33,32 +39,99 @@ class Attention(nn.Module):
             logits = logits + attn_bias.to(logits.dtype)
         return logits.softmax(-1)
 
-    def split(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries of the first `reads` positions, and all keys and values: [b, h, s, c / h]."""
+    def split(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, ...]:
+        """The queries of the first `reads` positions, and all keys and values: [b, h, s, c / h]. A single query is
+        multiplied by the weights of the keys, [b, h, c], and the sequence takes the place of keys and values."""
         dim = sequence.shape[-1]
         if reads is None:
             query, key, value = self.qkv(sequence).chunk(3, -1)
+        elif reads == 1:
+            scale = (dim // self.heads) ** -0.5
+            query = F.linear(sequence[:, 0], self.qkv.weight[:dim] * scale).unflatten(-1, (self.heads, -1))
+            key_weights = self.qkv.weight[dim : 2 * dim].unflatten(0, (self.heads, -1))
+            return (query.transpose(0, 1) @ key_weights).transpose(0, 1), sequence
         else:
             query = F.linear(sequence[:, :reads].contiguous(), self.qkv.weight[:dim])
             key, value = F.linear(sequence, self.qkv.weight[dim:]).chunk(2, -1)
-        return split_heads(self.heads, query, key, value)  # type: ignore[return-value]
+        return split_heads(self.heads, query, key, value)
 
-    def gather(self, query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None) -> Float[Tensor, "b r c"]:
-        """The output of every query."""
+    def gather(self, *parts: Tensor, attn_bias: Tensor | None) -> Float[Tensor, "b r c"]:
+        """The output of every query, from what `split` returns."""
+        if len(parts) == 2:
+            return self.project(self._gather_first(*parts, attn_bias))[:, None]
+        query, key, value = parts
         if attn_bias is not None:
             attn_bias = attn_bias[..., : query.shape[2], :].to(query.dtype)  # float32 beside half precision is misread
-        attend = _short_attention if _is_short(query, key) else F.scaled_dot_product_attention
+        attend = _short_attention if _is_short(query, key.shape[2]) else F.scaled_dot_product_attention
         gathered = attend(query, key, value, attn_bias)
         return self.project(gathered.transpose(1, 2).flatten(2))
 
+    def with_pull_back(
+        self, sequence: Float[Tensor, "b s c"], entry: tuple[Tensor, ...], attn_bias: Tensor | None
+    ) -> tuple[Tensor, PullBack]:
+        """What `gather` gives for the `entry` of a sequence, and its pull-back to the sequence."""
+        weight, dim, heads = self.qkv.weight, sequence.shape[-1], self.heads
+        by_head = weight.unflatten(0, (3, heads, -1))
+        single = len(entry) == 2
+        query, key, value = (*entry, sequence) if single else entry
+        scale = (dim // heads) ** -0.5
+        logits = query @ key.transpose(-2, -1) * (1.0 if single else scale)
+        if attn_bias is not None:
+            bias = attn_bias[..., : 1 if single else query.shape[2], :].to(logits.dtype)
+            logits = logits + (bias[..., 0, :] if single else bias)
+        weights = _short_softmax(logits) if _is_short(query, logits.shape[-1]) else logits.softmax(-1)
+        gathered = weights @ value
+        if single:
+            values = (gathered.transpose(0, 1) @ by_head[2].transpose(1, 2)).transpose(0, 1).flatten(1)[:, None]
+        else:
+            values = gathered.transpose(1, 2).flatten(2)
 
-def _is_short(query: Tensor, key: Tensor) -> bool:
-    """Whether plain products are faster than torch's attention on a CPU, whose softmax is slow over few keys."""
+        def pull_back(gradient: Tensor) -> Tensor:
+            gradient = gradient @ self.project.weight
+            if single:
+                at_values = gradient[:, 0].unflatten(-1, (heads, -1)).transpose(0, 1)
+                at_gathered = (at_values @ by_head[2]).transpose(0, 1)
+            else:
+                at_gathered = gradient.unflatten(-1, (heads, -1)).transpose(1, 2)
+            at_weights = at_gathered @ value.transpose(-2, -1)
+            at_logits = weights * (at_weights - (at_weights * weights).sum(-1, keepdim=True))
+            if not single:
+                at_query, at_key = at_logits @ key, at_logits.transpose(-2, -1) @ query
+                parts = (at_query * scale, at_key * scale, weights.transpose(-2, -1) @ at_gathered)
+                return torch.stack([part.transpose(1, 2) for part in parts], 2).flatten(2) @ weight
+            at_sequence = torch.cat([weights, at_logits], 1).transpose(1, 2) @ torch.cat([at_gathered, query], 1)
+            at_query = (at_logits @ key).transpose(0, 1) @ by_head[1].transpose(1, 2)
+            at_sequence[:, 0] += at_query.transpose(0, 1).flatten(1) @ (weight[:dim] * scale)
+            return at_sequence
+
+        return self.project(values), pull_back
+
+    def _gather_first(
+        self, query: Float[Tensor, "b h c"], sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None
+    ) -> Float[Tensor, "b c"]:
+        """The values that a single query gathers, as those of a mean of the sequence: softmax(q W_k xᵀ + bias) x W_vᵀ."""
+        logits = query @ sequence.transpose(1, 2)
+        if attn_bias is not None:
+            logits = logits + attn_bias[..., 0, :].to(logits.dtype)
+        weights = _short_softmax(logits) if _is_short(query, logits.shape[-1]) else logits.softmax(-1)
+        mean = weights @ sequence
+        value_weights = self.qkv.weight[2 * sequence.shape[-1] :].unflatten(0, (self.heads, -1))
+        return (mean.transpose(0, 1) @ value_weights.transpose(1, 2)).transpose(0, 1).flatten(1)
+
+
+def pays_off(sequence: Tensor) -> bool:
+    """Whether gradients that are written out are faster than autograd: on a CPU, where attention is not one kernel."""
+    plain = sequence.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    return plain and sequence.shape[1] <= MAX_WRITTEN_OUT
+
+
+def _is_short(query: Tensor, keys: int) -> bool:
+    """Whether plain operations are faster than torch's attention and softmax on a CPU, which are slow over few keys."""
     return (
         query.device.type == "cpu"
         and not torch.compiler.is_compiling()
         and query.shape[0] >= MIN_SAMPLES
-        and key.shape[2] <= MAX_KEYS
+        and keys <= MAX_KEYS
     )
 
 
@@ -67,8 +140,12 @@ def _short_attention(query: Tensor, key: Tensor, value: Tensor, attn_bias: Tenso
     logits = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if attn_bias is not None:
         logits = logits + attn_bias
+    return _short_softmax(logits) @ value
+
+
+def _short_softmax(logits: Tensor) -> Tensor:
     weights = (logits - logits.detach().amax(-1, keepdim=True)).exp()
-    return (weights / weights.sum(-1, keepdim=True)) @ value
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def split_heads(heads: int, *parts: Float[Tensor, "b _ c"]) -> tuple[Float[Tensor, "b {heads} _ _"], ...]:
@@ -92,18 +169,57 @@ class Block(nn.Module):
         self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None, reads: int | None = None
     ) -> Float[Tensor, "b r c"]:
         """The new states of the first `reads` positions (all when None)."""
-        return self.finish(sequence, *self.entry(sequence, reads), attn_bias)
+        return self.finish(sequence, *self.entry(sequence, reads), attn_bias=attn_bias)
 
-    def entry(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries, keys and values, which do not depend on the bias."""
+    def entry(self, sequence: Float[Tensor, "b s c"], reads: int | None = None) -> tuple[Tensor, ...]:
+        """What attention computes before the bias: queries, keys and values (see `Attention.split`)."""
         return self.attention.split(self.attention_norm(sequence), reads)
 
     def finish(
-        self, sequence: Float[Tensor, "b s c"], query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None
+        self, sequence: Float[Tensor, "b s c"], *entry: Tensor, attn_bias: Tensor | None
     ) -> Float[Tensor, "b r c"]:
         """The new states of the positions that have a query."""
-        state = sequence[:, : query.shape[2]] + self.attention.gather(query, key, value, attn_bias)
+        gathered = self.attention.gather(*entry, attn_bias=attn_bias)
+        state = sequence[:, : gathered.shape[1]] + gathered
         return state + self.mlp(self.mlp_norm(state))
+
+    def with_pull_back(
+        self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None, reads: int | None
+    ) -> tuple[Float[Tensor, "b r c"], tuple[Tensor, ...], PullBack]:
+        """What `forward` and `entry` give, and the pull-back of the former to the sequence. It is written out because
+        autograd takes longer than the arithmetic for few samples."""
+        normed, norm_back = _norm(self.attention_norm, sequence)
+        entry = self.attention.split(normed, reads)
+        gathered, attention_back = self.attention.with_pull_back(normed, entry, attn_bias)
+        reached = gathered.shape[1]
+        state = sequence[:, :reached] + gathered
+        state_normed, mlp_norm_back = _norm(self.mlp_norm, state)
+        widen, activate, narrow = self.mlp
+        wide = widen(state_normed)
+
+        def pull_back(gradient: Tensor) -> Tensor:
+            at_wide = torch.ops.aten.gelu_backward(gradient @ narrow.weight, wide)
+            at_state = gradient + mlp_norm_back(at_wide @ widen.weight)
+            at_sequence = norm_back(attention_back(at_state))
+            if reached == sequence.shape[1]:
+                return at_sequence + at_state
+            at_sequence[:, :reached] += at_state
+            return at_sequence
+
+        return state + narrow(activate(wide)), entry, pull_back
+
+
+def _norm(layer: nn.LayerNorm, x: Tensor) -> tuple[Tensor, PullBack]:
+    """A LayerNorm and its pull-back."""
+    shape, weight, bias = layer.normalized_shape, layer.weight, layer.bias
+    normed, mean, scale = torch.native_layer_norm(x, shape, weight, bias, layer.eps)
+
+    def pull_back(gradient: Tensor) -> Tensor:
+        return torch.ops.aten.native_layer_norm_backward(
+            gradient, x, shape, mean, scale, weight, bias, [True, False, False]
+        )[0]
+
+    return normed, pull_back
 
 
 def initialise(module: nn.Module) -> None:

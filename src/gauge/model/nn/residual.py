@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from gauge.model.nn.conv import Transpose, check_shape
+from gauge.model.nn.conv import Transpose, check_shape, for_convolution
 
 IMAGE = (1, 2, 3, 4, 5)  # times the base width: 128, 256, ... 640 channels
 TEXT = (1, 2, 3, 4, 5, 5, 5)
@@ -36,7 +37,9 @@ class ResidualBlock(nn.Module):
         self.shortcut = nn.Sequential(_convolution(dims, transposed)(before, after, 4, **sizes), norm(after))
 
     def forward(self, x: Tensor) -> Tensor:
-        return 2.0 * self.shortcut(x) + 0.3 * self.branch(x)
+        if x.ndim == 4:
+            x = for_convolution(x)
+        return torch.add(2.0 * self.shortcut(x), self.branch(x), alpha=0.3)
 
 
 def residual_image(shape: Sequence[int], outputs: int, base: int = 128) -> nn.Sequential:

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.types import Classifier, Objective, Tokens
+from gauge.types import Classifier, Objective, SupportsUngatedPass, Tokens
 
 
 def saliency(logits: Float[Tensor, "b k"], target: Tensor, objective: Objective) -> Float[Tensor, "b"]:
@@ -15,8 +15,8 @@ def saliency(logits: Float[Tensor, "b k"], target: Tensor, objective: Objective)
 
 def saliency_gradient(logits: Float[Tensor, "b k"], objective: Objective) -> Float[Tensor, "b k"]:
     """The gradient in the logits of the saliency of the class they predict; written out, as autograd takes more kernels."""
-    target = logits.argmax(-1, keepdim=True)
-    chosen = torch.zeros_like(logits).scatter_(1, target, -1.0)
+    classes = torch.arange(logits.shape[1], device=logits.device)
+    chosen = -(logits.argmax(-1, keepdim=True) == classes).to(logits.dtype)  # torch 2.11 compiles `scatter` to float32
     return chosen if check_objective(objective) == "logit" else chosen + logits.softmax(-1).to(chosen)
 
 
@@ -29,6 +29,10 @@ def check_objective(objective: Objective) -> Objective:
 def ungated_gradient(classifier: Classifier, tokens: Tokens, objective: Objective) -> tuple[Tensor, Tokens]:
     """The logits, and the gradient of the predicted class's saliency in every token: one forward, one backward pass. No
     gradients of parameters are computed, the results are detached, and callers may be in `no_grad` or `inference_mode`."""
+    with torch.no_grad():
+        result = classifier.ungated_pass(tokens) if isinstance(classifier, SupportsUngatedPass) else None
+        if result is not None:
+            return result.output, result.pull_back(saliency_gradient(result.output, objective))
     with torch.inference_mode(False), torch.enable_grad():
         leaf = as_leaf(tokens)
         logits = classifier(leaf, None)

@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 MAX_LISTED_COLUMNS = 20  # in a message
 ROWS_AT_ONCE, VALUES_AT_ONCE = 5000, 2**26  # of a table that is read in parts
 MIN_SHARE_OF_COLUMNS = 0.5  # of the model that a table needs
+PLAIN_TYPES = (np.dtype(object), np.dtype(np.float64), np.dtype(np.int64))  # whose values are those of Python
 
 
 def cells(columns: Iterable[Column]) -> tuple[Cell, ...]:
@@ -63,6 +64,8 @@ def encode_rows(
     columns: Sequence[Column], frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The values and flags of each modality; `training` as in `Schema.encode`."""
+    if not training and (row := _only_row(columns, frame)) is not None:
+        return _encode_row(columns, row, frame, files)
     series = _series(columns, frame)
     encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if table := cells(columns):
@@ -76,15 +79,38 @@ def encode_rows(
 def encode_row(
     columns: Sequence[Column], row: Mapping[str, Any], files: ImageFiles = ANYWHERE
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """What `encode_rows` gives for a table of this one row, which takes far longer: pandas is slow for single values."""
+    """What `encode_rows` gives for a table of this one row, whose values are objects."""
+    return _encode_row(columns, row, {column.name: column_of(column, [row[column.name]]) for column in columns}, files)
+
+
+def _encode_row(
+    columns: Sequence[Column], row: Mapping[str, Any], series: Mapping[str, pd.Series] | pd.DataFrame, files: ImageFiles
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """One row, as values and as columns of one cell, which pandas is slow for: values that can be read without are."""
     encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if table := cells(columns):
-        numbers = np.array([[cell.number(row[cell.name]) for cell in table]])
-        flags = ~np.isnan(numbers)
-        encoded["table"] = np.where(flags, numbers, 0.0).astype(np.float32), flags
+        numbers = np.empty((1, len(table)))
+        for index, cell in enumerate(table):
+            quick = cell.quick_number(row[cell.name])
+            if quick is None:
+                values, flags = cell.encode(cell.clean(series[cell.name]), files)
+                quick = float(values[0]) if flags[0] else np.nan
+            numbers[0, index] = quick
+        known = ~np.isnan(numbers)
+        encoded["table"] = np.where(known, numbers, 0.0).astype(np.float32), known
     for modality, column in contents(columns).items():
-        encoded[modality] = column.encode(column.clean(column_of(column, [row[column.name]])), files)
+        encoded[modality] = column.encode(column.clean(series[column.name]), files)
     return encoded
+
+
+def _only_row(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, Any] | None:
+    """The values of a table that has one row, all columns of the model, and types that do not change what values mean."""
+    if len(frame) != 1 or not frame.columns.is_unique:
+        return None
+    if not all(kind in PLAIN_TYPES or isinstance(kind, pd.StringDtype) for kind in frame.dtypes):
+        return None
+    row = dict(zip(frame.columns, frame.to_numpy(object)[0], strict=True))
+    return row if all(column.name in row for column in columns) else None
 
 
 def column_of(column: Column, values: Sequence[Any]) -> pd.Series:

@@ -101,6 +101,10 @@ class Writing:
         """A date in this form."""
         return date(2020, 12, 31).strftime("%Y-%m-%d" if self.date == "ISO8601" else self.date)
 
+    def plain_day(self, text: str) -> float | None:
+        """A date of digits alone as days since 1970; None for any other text."""
+        return _plain_days([text], self.date)[0]
+
     def _days(self, values: pd.Series) -> np.ndarray:
         """Dates as days since 1970. Those of digits alone are read here, all others by pandas, which takes far longer."""
         known = _plain_days(values.tolist(), self.date) if values.dtype.kind != "M" else [None] * len(values)

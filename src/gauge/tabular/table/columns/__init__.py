@@ -6,7 +6,6 @@ because exported models read tables with them.
 """
 
 import logging
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -231,10 +230,9 @@ class Cell(Column):
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
         """Numbers of about normal distribution, or the codes of categories; NaN where they are missing."""
 
-    def number(self, value: Any) -> float:
-        """One cell as `encode` encodes it, NaN where it is missing. Kinds have a faster way for plain values."""
-        values, flags = self.encode(self.clean(pd.Series([value], dtype=object, name=self.name)))
-        return float(values[0]) if flags[0] else math.nan
+    def quick_number(self, value: Any) -> float | None:
+        """One cell as `encode` encodes it, NaN where it is missing; None for values that kinds have no faster way for."""
+        return None
 
     @abstractmethod
     def decode(self, value: float) -> str:

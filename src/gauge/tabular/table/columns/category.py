@@ -1,6 +1,7 @@
 """One of the categories seen in training; any other counts as missing."""
 
 import logging
+import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,11 +100,10 @@ class Category(Cell):
             )
         return codes
 
-    def number(self, value: Any) -> float:
-        if value is None:
-            return np.nan
-        code = self.codes.get(_word(value)) if isinstance(value, str) else None
-        return super().number(value) if code is None else code
+    def quick_number(self, value: Any) -> float | None:
+        if value is None or (type(value) is float and math.isnan(value)):
+            return math.nan
+        return self.codes.get(_word(value)) if type(value) in (str, int, float) else None
 
     def rare(self, column: pd.Series) -> np.ndarray:
         if len(self.words) < MAX_CATEGORIES:  # all were kept

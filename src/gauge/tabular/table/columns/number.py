@@ -111,11 +111,15 @@ class Number(Cell):
         ranks = np.interp(self._read(column, training), *self.quantiles)
         return ndtri(ranks.clip(CLIP_QUANTILE, 1 - CLIP_QUANTILE))
 
-    def number(self, value: Any) -> float:
+    def quick_number(self, value: Any) -> float | None:
         if value is None or (type(value) is float and math.isnan(value)):
             return math.nan
-        if type(value) not in (float, int) or self.date or not abs(value) <= MAX_PLAIN:
-            return super().number(value)
+        if self.date:
+            value = self.writing.plain_day(value) if isinstance(value, str) else None
+        elif type(value) not in (float, int) or not abs(value) <= MAX_PLAIN:
+            return None
+        if value is None:
+            return None
         rank = float(np.interp(value, *self.quantiles))
         return float(ndtri(min(max(rank, CLIP_QUANTILE), 1 - CLIP_QUANTILE)))
 
