@@ -23,7 +23,7 @@ from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.evaluation import Evaluation
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.experts import Task
-from gauge.tabular.experts._architecture import SIZES
+from gauge.tabular.experts._architecture import SIZES, tuned_columns
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.fitted import Fitted, Forwarded, local_folder
 from gauge.tabular.options import check_options
@@ -73,7 +73,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     columns : mapping, optional
         Overrides the inferred kind of a column: "number", "category", "text", "image" or "ignore".
     encoders : mapping, optional
-        Pretrained Hugging Face models for columns of texts and images, by name or path; their weights are not trained.
+        Pretrained Hugging Face models for columns of texts and images, by name or path.
+    tune : {"head", "lora", "all"} or mapping, default="head"
+        What is trained of pretrained encoders: only the projection after them, low-rank changes of their attention (LoRA),
+        or all weights; a mapping says it by column.
+    tune_rate : float, optional
+        The learning rate of their weights, over `learning_rate`; None is 0.1 for "lora" and 0.01 for "all".
+    tune_decay : float, default=0.8
+        With "all", the learning rate of a layer over that of the layer above it.
     experts : str or list of str, default="auto"
         The models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), those of
         plugins, or "auto", the first three; `leaderboard_` says what each scores and weighs.
@@ -208,6 +215,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         *,
         columns: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
+        tune: str | Mapping[str, str] = "head",
+        tune_rate: float | None = None,
+        tune_decay: float = 0.8,
         experts: str | Sequence[str] = "auto",
         strategy: Literal["auto", "mask", "impute"] = "mask",
         imputer: str | SupportsComplete = "masked_columns",
@@ -233,6 +243,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.columns = columns
         self.encoders = encoders
+        self.tune = tune
+        self.tune_rate = tune_rate
+        self.tune_decay = tune_decay
         self.experts = experts
         self.strategy = strategy
         self.imputer = imputer
@@ -290,6 +303,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = self._recipe(seed, len(data.classes))
         schema = Schema.from_frame(data.frame, self.columns, self.encoders, self.image_size)
+        recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema)
         self._report(schema, names, data.frame)
         encoded = schema.encode(data.frame, self._image_files(), training=True)
@@ -467,6 +481,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
+            tune_rate=self.tune_rate,
+            tune_decay=self.tune_decay,
             metric=pick(METRICS | automatic, self.metric, "metric"),
             donors=self.donors,
             seed=seed,
