@@ -4,8 +4,8 @@
     python studies/fine_tuning.py [--seeds 3] [--rows 100 400]
 
 A small Vision Transformer is pretrained on the digits 0 to 4 of scikit-learn, briefly. The network of `GaugeClassifier` then
-learns to tell 5 to 9 apart from some of their images and is tested on all others: with the encoder as it was pretrained, with
-LoRA, with all of its weights trained, and with an untrained encoder of its own. The records go to
+learns to tell 5 to 9 apart from some of their images and is tested on all others: with the encoder as it was pretrained,
+with LoRA, with all of its weights trained, and with a convolutional encoder that was not pretrained. The records go to
 studies/results/fine_tuning.json; `docs/generate.py` makes the table of docs/own-data.md from them.
 """
 
@@ -46,7 +46,7 @@ def write_images(folder: Path) -> pd.DataFrame:
 def pretrain(frame: pd.DataFrame, images: Path, folder: Path) -> float:
     """Save a Vision Transformer that has learned these digits; its accuracy on them."""
     pixels = torch.stack([torch.from_numpy(np.array(Image.open(images / name))) for name in frame["photo"]])
-    inputs, labels = (pixels.permute(0, 3, 1, 2) / 255 - 0.5) / 0.5, torch.from_numpy(frame["digit"].to_numpy())
+    inputs, labels = (pixels.permute(0, 3, 1, 2) / 255 - 0.5) / 0.5, torch.tensor(frame["digit"].to_list())
     with seeded(0, "pretraining"):
         network = transformers.ViTForImageClassification(transformers.ViTConfig(image_size=SIDE, num_labels=5, **VIT))
         adam = torch.optim.Adam(network.parameters(), 1e-3)
@@ -94,6 +94,8 @@ def main() -> None:
     options.add_argument("--rows", type=int, nargs="*", default=[100, 400])
     given = options.parse_args()
     torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     logging.getLogger("gauge").setLevel(logging.ERROR)
     records: list[dict[str, object]] = []
     with TemporaryDirectory() as folder:
