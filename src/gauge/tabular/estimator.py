@@ -71,7 +71,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     columns : mapping, optional
-        Overrides the inferred kind of a column: "number", "category", "text", "image" or "ignore".
+        Overrides the inferred kind of a column: "number", "category", "text", "image", "signal" or "ignore".
     encoders : mapping, optional
         Pretrained Hugging Face models for columns of texts and images, by name or path.
     tune : {"head", "lora", "all"} or mapping, default="head"
@@ -302,7 +302,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         data = self._labelled(X, y, sample_weight, seed)
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = self._recipe(seed, len(data.classes))
-        schema = Schema.from_frame(data.frame, self.columns, self.encoders, self.image_size)
+        schema = Schema.from_frame(data.frame, self.columns, self.encoders, self.image_size, self._image_files())
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema)
         self._report(schema, names, data.frame)
