@@ -36,7 +36,7 @@ Table = Annotated[
 ]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|ignore; may be repeated."),
+    typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|signal|ignore; may be repeated."),
 ]
 Encoders = Annotated[
     list[str] | None,
