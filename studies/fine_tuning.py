@@ -15,6 +15,7 @@ import logging
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,14 @@ from gauge.randomness import seeded
 
 RESULTS = Path(__file__).parent / "results" / "fine_tuning.json"
 SIDE, EPOCHS, BATCH = 32, 20, 64
-VIT = {"hidden_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 96, "patch_size": 8}
+VIT: dict[str, Any] = {
+    "num_labels": 5,
+    "hidden_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "patch_size": 8,
+}
 KINDS = ("none", "head", "lora", "all")  # "none" is the encoder of images without a pretrained one
 
 
@@ -48,7 +56,7 @@ def pretrain(frame: pd.DataFrame, images: Path, folder: Path) -> float:
     pixels = torch.stack([torch.from_numpy(np.array(Image.open(images / name))) for name in frame["photo"]])
     inputs, labels = (pixels.permute(0, 3, 1, 2) / 255 - 0.5) / 0.5, torch.tensor(frame["digit"].to_list())
     with seeded(0, "pretraining"):
-        network = transformers.ViTForImageClassification(transformers.ViTConfig(image_size=SIDE, num_labels=5, **VIT))
+        network = transformers.ViTForImageClassification(transformers.ViTConfig(image_size=SIDE, **VIT))
         adam = torch.optim.Adam(network.parameters(), 1e-3)
         for _ in range(EPOCHS):
             for index in torch.randperm(len(labels)).split(BATCH):
@@ -63,7 +71,7 @@ def pretrain(frame: pd.DataFrame, images: Path, folder: Path) -> float:
 def measure(frame: pd.DataFrame, images: Path, encoder: Path, rows: int, kind: str, seed: int) -> dict[str, object]:
     order = np.random.default_rng(seed).permutation(len(frame))
     train, test = (frame.iloc[part] for part in np.split(order, [rows]))
-    options = {} if kind == "none" else {"encoders": {"photo": encoder}, "tune": kind}
+    options: dict[str, Any] = {} if kind == "none" else {"encoders": {"photo": encoder}, "tune": kind}
     started = time.process_time()
     model = GaugeClassifier(
         columns={"photo": "image"},

@@ -1,4 +1,4 @@
-"""GaugeClassifier: a scikit-learn classifier for tables of numbers, categories, texts, images and signals with missing values."""
+"""GaugeClassifier: a scikit-learn classifier for tables of cells, texts, images and signals with missing values."""
 
 import logging
 import sys

@@ -95,13 +95,8 @@ class PretrainedNetwork(nn.Module):
             return torch.cat([self.network(**dict(zip(inputs, part, strict=True))).last_hidden_state for part in parts])
 
     def _low_rank(self) -> list[tuple[nn.Linear, LowRank]]:
-        return [
-            (module, module.parametrizations.weight[0])
-            for module in self.network.modules()
-            if isinstance(module, nn.Linear)
-            and parametrize.is_parametrized(module, "weight")
-            and isinstance(module.parametrizations.weight[0], LowRank)
-        ]
+        linear = [module for module in self.network.modules() if isinstance(module, nn.Linear)]
+        return [(each, change) for each in linear for change in each.modules() if isinstance(change, LowRank)]
 
 
 def depths(network: nn.Module) -> dict[nn.Parameter, int]:
