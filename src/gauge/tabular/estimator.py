@@ -30,16 +30,15 @@ from gauge.tabular.options import check_options
 from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
-from gauge.tabular.table.inspection import leak_problems
+from gauge.tabular.table.inspection import report_leaks
 from gauge.tabular.table.labelled import Labelled, rows_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
-from gauge.training.loop import Epoch
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import stage_progress
-from gauge.training.stages import OnEpoch
+from gauge.training.stages import OnEpoch, both
 from gauge.types import SupportsComplete
 
 if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
@@ -313,10 +312,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             recipe = replace(recipe, rate=round(rate, 2))
         used = rows_to_use(encoded, data)
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
-        _report_leaks(task)
+        report_leaks(schema.table, task.rows.cells, task.labels)
         prior = data.prior(used)
         with self._progress() as show, self._threads(schema):
-            task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
+            task = replace(task, on_epoch=show if on_epoch is None else both(show, on_epoch))
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             trust = CellTrust.fit(task.rows, seed) if self.trust else None
         shares, training = data.class_shares, result.training
@@ -556,18 +555,3 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _report_leaks(task: Task) -> None:
-    """Log which columns alone tell the label."""
-    for column, cells in zip(task.rows.schema.table, task.rows.cells.T, strict=True):
-        for problem in leak_problems(cells, task.labels):
-            logger.warning("column %r %s", column.name, problem)
-
-
-def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:
-    def on_epoch(stage: str, epoch: Epoch) -> None:
-        first(stage, epoch)
-        second(stage, epoch)
-
-    return on_epoch
