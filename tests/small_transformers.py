@@ -1,5 +1,8 @@
 """Small Transformers of Hugging Face with random weights, and a batch for each."""
 
+import json
+from pathlib import Path
+
 import torch
 
 from gauge.randomness import seeded
@@ -14,6 +17,25 @@ MODELS = {
     "ViT": ("ForImageClassification", IMAGE),
     "Dinov2": ("ForImageClassification", IMAGE),  # its head averages tokens
 }
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+WORD_PIECES = [
+    "itch",
+    "##es",
+    "a",
+    "lot",
+    "grew",
+    "fast",
+    "bleeds",
+    "at",
+    "night",
+    ",",
+    "seen",
+    "on",
+    "day",
+    "##0",
+    "1",
+    "2",
+]
 
 
 def small(name: str) -> torch.nn.Module:
@@ -32,3 +54,32 @@ def batch(name: str) -> dict[str, torch.Tensor]:
     tokens = torch.randint(3, 20, (2, 7), generator=draw)
     tokens[1, 5:] = 0
     return {"input_ids": tokens, "attention_mask": (tokens != 0).long()}
+
+
+def save_bert(folder: Path) -> Path:
+    """It knows pieces of words: 'itches' is two, and most numbers are unknown."""
+    import tokenizers
+    import transformers
+
+    numbers = {word: number for number, word in enumerate([*SPECIAL, *WORD_PIECES])}
+    content = tokenizers.Tokenizer(tokenizers.models.WordPiece(numbers, unk_token="[UNK]"))
+    content.normalizer = tokenizers.normalizers.Lowercase()
+    content.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    content.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), SPECIAL, strict=True))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=content, **names).save_pretrained(folder)
+    config = transformers.BertConfig(vocab_size=len(numbers), initializer_range=0.5, **SIZES)
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+def save_vit(folder: Path) -> Path:
+    import transformers
+
+    config = transformers.ViTConfig(image_size=32, patch_size=8, initializer_range=0.5, **SIZES)
+    transformers.ViTModel(config).save_pretrained(folder)
+    colours = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
+    (folder / "preprocessor_config.json").write_text(json.dumps(colours))
+    return folder

@@ -18,6 +18,8 @@ from .model.backbones.adapters import FromTimm as FromTimm
 from .model.backbones.adapters import FromTorch as FromTorch
 from .model.backbones.check import check_backbone as check_backbone
 from .model.backbones.transformer import Transformer as Transformer
+from .model.encoders._pretrained import PretrainedGrid as PretrainedGrid
+from .model.encoders._pretrained import PretrainedTokens as PretrainedTokens
 from .model.explain import BatchExplanation as BatchExplanation
 from .model.explain import explain as explain
 from .model.gates import Gate as Gate

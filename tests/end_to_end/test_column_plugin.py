@@ -12,7 +12,7 @@ from gauge.registry import COLUMNS, load_plugin, plugin_files
 from gauge.tabular.table.inspection import inspect_table
 
 PLUGIN = '''
-"""Signals: four samples each, written 0.5/1/2/0."""
+"""Quartets: four samples each, written 0.5/1/2/0."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -26,12 +26,12 @@ from gauge.tabular.table.columns import ANYWHERE, DEFAULT_OPTIONS, Content, Gues
 FORM = "[0-9.]+(/[0-9.]+){3}"
 
 
-@COLUMNS.register("signal")
+@COLUMNS.register("quartet")
 @dataclass(frozen=True)
-class Signal(Content):
+class Quartet(Content):
     name: str
     largest: float
-    kind: ClassVar[str] = "signal"
+    kind: ClassVar[str] = "quartet"
     read_by_trees: ClassVar[bool] = True
 
     @classmethod
@@ -74,17 +74,17 @@ def samples(cell):
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plugin") / "signals.py"
+    path = tmp_path_factory.mktemp("plugin") / "quartets.py"
     path.write_text(PLUGIN)
     load_plugin(path)
     yield
-    COLUMNS.added.pop("signal")
+    COLUMNS.added.pop("quartet")
     plugin_files.remove(path)
 
 
 @pytest.fixture(scope="module")
 def table(plugin):
-    """Rows whose label shows in the second sample of a signal, some of which are missing."""
+    """Rows whose label shows in the second sample of four, some of which are missing."""
     draw = np.random.default_rng(0)
     labels = np.arange(90) % 2
     rows = draw.uniform(0, 1, (90, 4)).round(2) + np.outer(labels, [0, 2, 0, 0])
@@ -100,15 +100,15 @@ def model(table):
 
 def test_a_new_kind_is_recognised_inspected_and_summarised(table):
     inspection = inspect_table(table, target="ill")
-    assert inspection.columns[["column", "kind", "missing"]].to_numpy().tolist()[1] == ["pulse", "signal", "11.1 %"]
+    assert inspection.columns[["column", "kind", "missing"]].to_numpy().tolist()[1] == ["pulse", "quartet", "11.1 %"]
     assert inspection.columns["note"][1] == "four samples"
     assert "pulse: some samples are zero" in inspection.problems
-    with pytest.raises(ValueError, match="there is no kind of column 'signals'; did you mean 'signal'"):
-        inspect_table(table, kinds={"pulse": "signals"})
+    with pytest.raises(ValueError, match="there is no kind of column 'quartets'; did you mean 'quartet'"):
+        inspect_table(table, kinds={"pulse": "quartets"})
 
 
 def test_every_expert_learns_from_a_column_of_a_new_kind(table, model):
-    assert model.schema_.modalities["signal0"][0].name == "pulse"
+    assert model.schema_.modalities["quartet0"][0].name == "pulse"
     assert "read as guessed: pulse (four samples)" in model.schema_.summary()
     assert set(model.experts_) == {"network", "trees", "linear"}
     known = table[table["pulse"].notna()]

@@ -8,10 +8,10 @@ from contextlib import chdir
 import numpy as np
 import pandas as pd
 import pytest
-import tokenizers
 import torch
 import transformers
 from helpers import clinic, mistake, unchecked
+from small_transformers import SPECIAL, WORD_PIECES, save_bert, save_vit
 from torch import nn
 from typer.testing import CliRunner
 
@@ -22,34 +22,6 @@ from gauge.tabular.table.columns import ReadOptions
 from gauge.tabular.table.columns.text import PretrainedText
 from gauge.tabular.table.pretrained import Pretrained
 from gauge.tabular.table.schema import Schema
-
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-WORDS = ["itch", "##es", "a", "lot", "grew", "fast", "bleeds", "at", "night", ",", "seen", "on", "day", "##0", "1", "2"]
-TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-
-
-def save_bert(folder):
-    """It knows pieces of words: 'itches' is two, and most numbers are unknown."""
-    numbers = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
-    content = tokenizers.Tokenizer(tokenizers.models.WordPiece(numbers, unk_token="[UNK]"))
-    content.normalizer = tokenizers.normalizers.Lowercase()
-    content.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    content.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), SPECIAL, strict=True))
-    transformers.PreTrainedTokenizerFast(tokenizer_object=content, **names).save_pretrained(folder)
-    config = transformers.BertConfig(vocab_size=len(numbers), initializer_range=0.5, **TINY)
-    transformers.BertModel(config).save_pretrained(folder)
-    return folder
-
-
-def save_vit(folder):
-    config = transformers.ViTConfig(image_size=32, patch_size=8, initializer_range=0.5, **TINY)
-    transformers.ViTModel(config).save_pretrained(folder)
-    colours = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
-    (folder / "preprocessor_config.json").write_text(json.dumps(colours))
-    return folder
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -126,7 +98,7 @@ def test_explanations_show_the_tokens_of_the_tokenizer_and_no_special_ones(fitte
     assert shown[:7] == ["itch", "es", "a", "lot", ",", "seen", "on"]
     frame = explanation.to_frame()
     imputed = frame[(frame["state"] == "imputed") & (frame["column"] == "notes")]
-    assert len(imputed) == 0 if strategy == "mask" else set(imputed["value"]) <= {*WORDS, "…"}
+    assert len(imputed) == 0 if strategy == "mask" else set(imputed["value"]) <= {*WORD_PIECES, "…"}
     assert not set(frame["value"]) & set(SPECIAL)
 
 

@@ -27,6 +27,7 @@ from gauge.cli.options import (
 )
 
 KIND = "ward=category"
+TUNE = "Of encoders, train the projection after them (head), LoRA (lora) or all; or NAME=KIND, which may be repeated."
 OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanced", "random_state": "seed"}
 TRAINING = ".training"  # in the folder of a model, while it is fitted
 
@@ -35,7 +36,7 @@ Table = Annotated[
 ]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|ignore; may be repeated."),
+    typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|signal|ignore; may be repeated."),
 ]
 Encoders = Annotated[
     list[str] | None,
@@ -76,6 +77,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     column: Kinds = None,
     encoder: Encoders = None,
+    tune: Annotated[list[str] | None, typer.Option(help=TUNE)] = None,
     experts: Annotated[str, typer.Option(help="auto, or some of network,trees,linear and a plugin's.")] = "auto",
     strategy: Annotated[str, typer.Option(help="mask, impute or auto (the better one).")] = "mask",
     imputer: Annotated[str, typer.Option(help="masked_columns, nearest, mean or zero.")] = "masked_columns",
@@ -117,6 +119,7 @@ def fit(
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
         "encoders": named("--encoder", encoder, "notes=distilbert-base-uncased"),
+        "tune": named("--tune", tune, "photo=lora") if "=" in "".join(tune or ()) else (tune or ["head"])[-1],
         "experts": experts if experts == "auto" else experts.split(","),
         "strategy": strategy,
         "imputer": imputer,

@@ -1,4 +1,4 @@
-"""GaugeClassifier: a scikit-learn classifier for tables of numbers, categories, texts and images with missing values."""
+"""GaugeClassifier: a scikit-learn classifier for tables of cells, texts, images and signals with missing values."""
 
 import logging
 import sys
@@ -23,23 +23,22 @@ from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.evaluation import Evaluation
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.experts import Task
-from gauge.tabular.experts._architecture import SIZES
+from gauge.tabular.experts._architecture import SIZES, tuned_columns
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.fitted import Fitted, Forwarded, local_folder
 from gauge.tabular.options import check_options
 from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
-from gauge.tabular.table.inspection import leak_problems
+from gauge.tabular.table.inspection import report_leaks
 from gauge.tabular.table.labelled import Labelled, rows_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
-from gauge.training.loop import Epoch
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import stage_progress
-from gauge.training.stages import OnEpoch
+from gauge.training.stages import OnEpoch, both
 from gauge.types import SupportsComplete
 
 if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
@@ -71,9 +70,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     columns : mapping, optional
-        Overrides the inferred kind of a column: "number", "category", "text", "image" or "ignore".
+        Overrides the inferred kind of a column: "number", "category", "text", "image", "signal" or "ignore".
     encoders : mapping, optional
-        Pretrained Hugging Face models for columns of texts and images, by name or path; their weights are not trained.
+        Pretrained Hugging Face models for columns of texts and images, by name or path.
+    tune : {"head", "lora", "all"} or mapping, default="head"
+        What is trained of pretrained encoders: only the projection after them, low-rank changes of their attention (LoRA),
+        or all weights; a mapping says it by column.
+    tune_rate : float, optional
+        The learning rate of their weights, over `learning_rate`; None is 0.1 for "lora" and 0.01 for "all".
+    tune_decay : float, default=0.8
+        With "all", the learning rate of a layer over that of the layer above it.
     experts : str or list of str, default="auto"
         The models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), those of
         plugins, or "auto", the first three; `leaderboard_` says what each scores and weighs.
@@ -208,6 +214,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         *,
         columns: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
+        tune: str | Mapping[str, str] = "head",
+        tune_rate: float | None = None,
+        tune_decay: float = 0.8,
         experts: str | Sequence[str] = "auto",
         strategy: Literal["auto", "mask", "impute"] = "mask",
         imputer: str | SupportsComplete = "masked_columns",
@@ -233,6 +242,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.columns = columns
         self.encoders = encoders
+        self.tune = tune
+        self.tune_rate = tune_rate
+        self.tune_decay = tune_decay
         self.experts = experts
         self.strategy = strategy
         self.imputer = imputer
@@ -289,7 +301,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         data = self._labelled(X, y, sample_weight, seed)
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = self._recipe(seed, len(data.classes))
-        schema = Schema.from_frame(data.frame, self.columns, self.encoders, self.image_size)
+        schema = Schema.from_frame(data.frame, self.columns, self.encoders, self.image_size, self._image_files())
+        recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema)
         self._report(schema, names, data.frame)
         encoded = schema.encode(data.frame, self._image_files(), training=True)
@@ -299,10 +312,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             recipe = replace(recipe, rate=round(rate, 2))
         used = rows_to_use(encoded, data)
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
-        _report_leaks(task)
+        report_leaks(schema.table, task.rows.cells, task.labels)
         prior = data.prior(used)
         with self._progress() as show, self._threads(schema):
-            task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
+            task = replace(task, on_epoch=show if on_epoch is None else both(show, on_epoch))
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             trust = CellTrust.fit(task.rows, seed) if self.trust else None
         shares, training = data.class_shares, result.training
@@ -467,6 +480,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
+            tune_rate=self.tune_rate,
+            tune_decay=self.tune_decay,
             metric=pick(METRICS | automatic, self.metric, "metric"),
             donors=self.donors,
             seed=seed,
@@ -540,18 +555,3 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _report_leaks(task: Task) -> None:
-    """Log which columns alone tell the label."""
-    for column, cells in zip(task.rows.schema.table, task.rows.cells.T, strict=True):
-        for problem in leak_problems(cells, task.labels):
-            logger.warning("column %r %s", column.name, problem)
-
-
-def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:
-    def on_epoch(stage: str, epoch: Epoch) -> None:
-        first(stage, epoch)
-        second(stage, epoch)
-
-    return on_epoch

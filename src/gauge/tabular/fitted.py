@@ -29,6 +29,7 @@ from gauge.tabular.evidence.evaluation import Evaluation, evaluate, label_number
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.experts import Saved, Training, with_prefix
+from gauge.tabular.experts._architecture import tuned_columns
 from gauge.tabular.saved import CARD as CARD
 from gauge.tabular.saved import (
     FORMAT,
@@ -179,7 +180,11 @@ class Fitted(TableClassifier):
     def facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""
         weights = expert_weights(self.leaderboard)
-        encoders = ", ".join(f"{column}: {source}" for column, source in self.schema.encoders.items())
+        tuned = tuned_columns(self.options.get("tune", "head"), self.schema)
+        encoders = ", ".join(
+            f"{column}: {source}" + (f" (fine-tuned: {tuned[column]})" if column in tuned else "")
+            for column, source in self.schema.encoders.items()
+        )
         size, seed = self.options["size"], self.options.get("random_state")
         return {
             "Predicts": self.target or "the label",

@@ -9,6 +9,9 @@ import numpy as np
 OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
     "columns": ("a mapping or None", Mapping | None),
     "encoders": ("a mapping or None", Mapping | None),
+    "tune": ("'head', 'lora', 'all' or a mapping of columns to one of them", str | Mapping),
+    "tune_rate": ("a positive number or None", Real | None, lambda rate: rate > 0),
+    "tune_decay": ("a number above 0, at most 1", Real, lambda share: 0 < share <= 1),
     "experts": ("'auto', a name or a list of names", str | Sequence),
     "gates": ("True or False", bool | np.bool_),
     "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),

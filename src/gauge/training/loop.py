@@ -79,7 +79,7 @@ def fit(
     join_group(train.device)
     optimizer = make_adam(method, settings, train.device)
     # with a constant rate a longer run is the shorter one continued
-    ignored = {"epochs"} if settings.schedule == "constant" else None
+    ignored = {"epochs"} if settings.schedule == "constant" and not settings.warm_up else None
     identity = settings.model_dump(mode="json", exclude=ignored, exclude_defaults=True)
     run = {"settings": identity, "data": train.fingerprint, "code": code}
     saver = _Saver(folder, method, optimizer, run)
@@ -161,7 +161,7 @@ def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
     size, steps = settings.batch_size, math.ceil(len(train) / settings.batch_size)
     losses: dict[str, Tensor] = {}
     for number, (index, key, read) in enumerate(step.ahead(_batches(order, settings, epoch))):
-        terms = step(index, key, _learning_rate(settings, epoch + number / steps), read)
+        terms = step(index, key, _learning_rate(settings, epoch + number / steps, 1 / steps), read)
         losses = losses or {name: term.new_empty(steps) for name, term in terms.items()}
         for name, values in losses.items():
             values[number].copy_(terms[name])
@@ -189,17 +189,22 @@ def _batches(order: Tensor, settings: TrainSettings, epoch: int) -> Iterator[tup
         yield from zip(part.split(settings.batch_size), keys.split(settings.batch_size), strict=True)
 
 
-def _learning_rate(settings: TrainSettings, epoch: float) -> float:
+def _learning_rate(settings: TrainSettings, epoch: float, step: float) -> float:
+    """That of the step which begins when `epoch` epochs are done; `step` is its share of an epoch."""
+    rate = settings.learning_rate
+    if settings.warm_up:
+        rate *= min(1.0, (epoch + step) / (settings.warm_up * settings.epochs))
     if settings.schedule == "constant":
-        return settings.learning_rate
-    return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / settings.epochs))
+        return rate
+    return rate * 0.5 * (1 + math.cos(math.pi * epoch / settings.epochs))
 
 
 def budget(settings: TrainSettings, rows: int, epochs: int) -> tuple[int, float]:
     """The number of steps in `epochs` epochs over `rows` rows, and the sum of their learning rates. Adam moves a parameter
     by about its rate in a step, so the sum bounds how far it can go."""
     steps = math.ceil(rows / settings.batch_size)
-    rates = (_learning_rate(settings, epoch + step / steps) for epoch in range(epochs) for step in range(steps))
+    starts = (epoch + step / steps for epoch in range(epochs) for step in range(steps))
+    rates = (_learning_rate(settings, start, 1 / steps) for start in starts)
     return steps * epochs, math.fsum(rates)
 
 

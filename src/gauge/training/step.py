@@ -31,11 +31,11 @@ RATE_FACTOR = "factor"  # of a group of parameters: its learning rate over that 
 def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> torch.optim.Adam:
     """Adam for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step can read."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
-    gates = {id(parameter) for parameter in method.gate_parameters()} if settings.gate_rate != 1 else set()
-    parts = {1.0: [parameter for parameter in trained if id(parameter) not in gates]}
-    parts[settings.gate_rate] = parts.get(settings.gate_rate, []) or [
-        parameter for parameter in trained if id(parameter) in gates
-    ]
+    factors = dict.fromkeys(method.gate_parameters(), settings.gate_rate)
+    factors |= method.rate_factors(settings.tune_rate, settings.tune_decay)
+    parts: dict[float, list[Tensor]] = {1.0: []}
+    for parameter in trained:
+        parts.setdefault(factors.get(parameter, 1.0), []).append(parameter)
     graph = device.type == "cuda"
     groups: list[dict[str, Any]] = []
     for factor, parameters in parts.items():

@@ -1,45 +1,144 @@
-"""Frozen pretrained networks as encoders: one unit for each token of a text, or for each cell of a 4 x 4 image grid."""
+"""Pretrained networks as encoders, frozen or fine-tuned: a unit for each token of a text, or for each cell of an image.
+
+LoRA: W + 2 · up · down for every linear map W of the attention, with up = 0 at first; W itself does not change
+"""
 
 import math
+import re
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
+from gauge.choices import pick
 from gauge.data.images import HALF
 from gauge.types import Encoder, is_traced
 
 GRID = 4  # cells of an image, down and across
 MAX_BATCH = 64  # samples per pass: large networks need much memory for each
+LORA_RANK, LORA_SCALE = 8, 2.0
+LORA_RATE, ALL_RATE = 0.1, 0.01  # learning rates over that of the settings: 5e-4 and 5e-5 with 5e-3
+ATTENTION = re.compile("attention|attn", re.IGNORECASE)  # in the name of a module
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+Tune = Literal["head", "lora", "all"]
+"""What is trained of a pretrained encoder: only the projection after it, low-rank changes of its attention, or all."""
 
 
-class FrozenNetwork(nn.Module):
-    """A network that always stays in eval mode, without gradients. Returns its last hidden state."""
+class LowRank(nn.Module):
+    """A weight with a change of low rank, which is zero at first."""
+
+    def __init__(self, weight: Float[Tensor, "o i"]) -> None:
+        super().__init__()
+        rank = min(LORA_RANK, *weight.shape)
+        self.down = nn.Parameter(nn.init.kaiming_uniform_(weight.new_empty(rank, weight.shape[1]), a=math.sqrt(5)))
+        self.up = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
+
+    def forward(self, weight: Float[Tensor, "o i"]) -> Float[Tensor, "o i"]:
+        return weight + LORA_SCALE * self.up @ self.down
+
+
+class PretrainedNetwork(nn.Module):
+    """A network that returns its last hidden state. Unless it is tuned it stays in eval mode, without gradients; its batch
+    norms always do, as the blank inputs of missing values would change their statistics."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network.eval().requires_grad_(False)
+        self.tuned: Tune = "head"
+
+    def tune(self, kind: Tune) -> None:
+        """Make what `kind` says trainable. "head" ends a training: low-rank changes become part of the weights."""
+        pick(dict.fromkeys(get_args(Tune)), kind, "tune")
+        for linear, _ in self._low_rank():
+            parametrize.remove_parametrizations(linear, "weight")
+        self.network.requires_grad_(kind == "all")
+        if kind == "lora":
+            attention = [
+                module
+                for name, module in self.network.named_modules()
+                if isinstance(module, nn.Linear) and ATTENTION.search(name)
+            ]
+            if not attention:
+                raise ValueError(
+                    f"{type(self.network).__name__} has no attention of nn.Linear modules, which tune='lora' changes; use "
+                    "tune='all' or 'head'"
+                )
+            for linear in attention:
+                parametrize.register_parametrization(linear, "weight", LowRank(linear.weight))
+        self.tuned = kind
+
+    def rate_factors(self, rate: float | None, decay: float) -> dict[nn.Parameter, float]:
+        """As in `Encoder`; `decay` applies where all weights are trained."""
+        if self.tuned == "lora":
+            changes = [change for _, change in self._low_rank()]
+            return {parameter: rate or LORA_RATE for change in changes for parameter in change.parameters()}
+        if self.tuned == "all":
+            return {each: (rate or ALL_RATE) * decay**depth for each, depth in depths(self.network).items()}
+        return {}
 
     def train(self, mode: bool = True) -> Self:
-        return super().train(False)
+        super().train(mode and self.tuned != "head")
+        for module in self.modules():
+            if isinstance(module, BATCH_NORMS):
+                module.eval()
+        return self
 
-    @torch.no_grad()
     def forward(self, **inputs: Tensor) -> Tensor:
         traced = is_traced(next(iter(inputs.values())))
         parts = [inputs.values()] if traced else zip(*(x.split(MAX_BATCH) for x in inputs.values()), strict=True)
-        return torch.cat([self.network(**dict(zip(inputs, part, strict=True))).last_hidden_state for part in parts])
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.tuned != "head"):
+            return torch.cat([self.network(**dict(zip(inputs, part, strict=True))).last_hidden_state for part in parts])
+
+    def _low_rank(self) -> list[tuple[nn.Linear, LowRank]]:
+        linear = [module for module in self.network.modules() if isinstance(module, nn.Linear)]
+        return [(each, change) for each in linear for change in each.modules() if isinstance(change, LowRank)]
 
 
-class PretrainedTokens(Encoder):
+def depths(network: nn.Module) -> dict[nn.Parameter, int]:
+    """How many layers each parameter is below the last one. Layers are the entries of the `nn.ModuleList` with the most
+    parameters; what comes before them, such as embeddings, is one below the first, and what follows belongs to the last.
+
+    >>> network = nn.Sequential(nn.Embedding(5, 3), nn.ModuleList([nn.LayerNorm(3), nn.LayerNorm(3)]), nn.Linear(3, 3))
+    >>> [depths(network)[parameter] for parameter in network.parameters()]
+    [2, 1, 1, 0, 0, 0, 0]
+    """
+    lists = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
+    layers = max(lists, key=lambda module: sum(each.numel() for each in module.parameters()), default=nn.ModuleList())
+    inside = {each: len(layers) - 1 - index for index, layer in enumerate(layers) for each in layer.parameters()}
+    depth, result = len(layers), {}
+    for parameter in network.parameters():
+        depth = inside.get(parameter, 0 if inside and depth < len(layers) else depth)
+        result[parameter] = depth
+    return result
+
+
+class PretrainedEncoder(Encoder):
+    """An encoder whose `network` was trained before. It is frozen until `tune` is called."""
+
+    network: PretrainedNetwork
+
+    def tune(self, kind: Tune) -> Self:
+        """The encoder itself, with trainable weights: "lora" trains low-rank changes of the attention, "all" everything,
+        "head" nothing. Call it with "head" after training, to merge low-rank changes into the weights."""
+        self.network.tune(kind)
+        return self
+
+    def rate_factors(self, rate: float | None, decay: float) -> dict[nn.Parameter, float]:
+        return self.network.rate_factors(rate, decay)
+
+
+class PretrainedTokens(PretrainedEncoder):
     """Reads texts as token numbers plus one, 0 after their end. The network also reads `prefix` and `suffix` ([CLS], [SEP])
     around each; they get no units."""
 
     def __init__(self, network: nn.Module, length: int, prefix: Sequence[int] = (), suffix: Sequence[int] = ()) -> None:
         super().__init__()
-        self.network, self.units = FrozenNetwork(network), length
+        self.network, self.units = PretrainedNetwork(network), length
         self.prefix = nn.Buffer(torch.tensor(prefix, dtype=torch.long), persistent=False)
         self.suffix = nn.Buffer(torch.tensor(suffix, dtype=torch.long), persistent=False)
         self.width = _width(self, torch.ones(1, length, dtype=torch.long), f"texts of {length} tokens")
@@ -55,7 +154,7 @@ class PretrainedTokens(Encoder):
         return torch.where(mask[..., None], states[:, start : start + self.units], 0.0)
 
 
-class PretrainedGrid(Encoder):
+class PretrainedGrid(PretrainedEncoder):
     """Reads images with colours from 0 to 1; the states of the patches are averaged over 4 x 4 cells, row by row."""
 
     units = GRID * GRID
@@ -64,7 +163,7 @@ class PretrainedGrid(Encoder):
         self, network: nn.Module, side: int, mean: Sequence[float] = HALF, std: Sequence[float] = HALF
     ) -> None:
         super().__init__()
-        self.network = FrozenNetwork(network)
+        self.network = PretrainedNetwork(network)
         self.mean = nn.Buffer(torch.tensor(mean)[:, None, None], persistent=False)
         self.std = nn.Buffer(torch.tensor(std)[:, None, None], persistent=False)
         self.width = _width(self, torch.zeros(1, 3, side, side), f"images of {side} x {side} pixels")
@@ -86,7 +185,7 @@ def as_map(states: Tensor) -> Float[Tensor, "b c h w"]:
     return states[:, -side * side :].transpose(1, 2).unflatten(2, (side, side))
 
 
-def _width(encoder: Any, example: Tensor, what: str) -> int:
+def _width(encoder: PretrainedEncoder, example: Tensor, what: str) -> int:
     """The width of the units, found by a trial pass that also checks the network."""
     name = type(encoder.network.network).__name__
     try:

@@ -8,6 +8,7 @@ from typing import Any, Self, get_args
 from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.backbones.transformer import Transformer
+from gauge.model.encoders._pretrained import PretrainedEncoder, Tune
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.cells import Cells
 from gauge.model.encoders.flat_table import FlatTable
@@ -99,10 +100,12 @@ def build(
     gating: Gating = UNGATED,
     imputer: SupportsComplete | None = None,
     pretrained: bool = False,
+    tune: Mapping[str, Tune] | None = None,
 ) -> GaugePlus:
     """The untrained network for these columns: one unit for every number, category, word and part of an image, one more for
     each modality as a whole, and a head for each modality. More than `FINE_COLUMNS` numbers and categories are one unit in
-    all. `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file.
+    all. `pretrained` reads the weights of pretrained encoders, which a saved classifier has in its own file; `tune` says by
+    column what is trained of them.
     """
     encoders: dict[str, Encoder] = {}
     for modality, columns in schema.modalities.items():
@@ -114,12 +117,36 @@ def build(
                 continue
             fine: Encoder = Cells((len(columns),), size.dim, schema.cardinalities)
         else:
-            fine = schema.contents[modality].encoder(size.dim, size.channels, weights=pretrained)
+            content = schema.contents[modality]
+            fine = content.encoder(size.dim, size.channels, weights=pretrained)
+            if tune and content.name in tune and isinstance(fine, PretrainedEncoder):
+                fine.tune(tune[content.name])
         small = fine.units * fine.width <= MAX_WHOLE_VALUES or whole is not None
         encoders[modality] = WithWhole(fine, whole) if small and fine.units > 1 else fine
     network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
     subsets = min(2, len(encoders))  # a single modality has one subset
     return GaugePlus(UnitEncoder(encoders, size.dim), network, imputer, subsets_per_step=subsets, gating=gating)
+
+
+def tuned_columns(tune: str | Mapping[str, str], schema: Schema) -> dict[str, Tune]:
+    """What is trained of the pretrained encoders of each column, where that is more than the projection."""
+    encoders = schema.encoders
+    if not isinstance(tune, str):
+        for column in tune:
+            pick(encoders, column, "pretrained encoder of column")
+    elif tune != "head" and not encoders:
+        raise ValueError(f"tune={tune!r} trains pretrained encoders, and there are none; give some with encoders=")
+    wanted = dict.fromkeys(encoders, tune) if isinstance(tune, str) else dict(tune)
+    kinds: dict[str, Tune] = {kind: kind for kind in get_args(Tune)}
+    chosen = {column: pick(kinds, kind, "tune") for column, kind in wanted.items()}
+    return {column: kind for column, kind in chosen.items() if kind != "head"}
+
+
+def freeze(network: GaugePlus) -> None:
+    """End the training of pretrained encoders: low-rank changes become part of the weights."""
+    for module in network.modules():
+        if isinstance(module, PretrainedEncoder):
+            module.tune("head")
 
 
 def imputer_for(name: str, schema: Schema, **known: Any) -> tuple[type[Imputer], dict[str, Any]]:

@@ -39,6 +39,11 @@ class Pixels:
                 count = min(len(available), MAX_FITTED_ROWS)
                 chosen = available[np.linspace(0, len(available) - 1, count).astype(int)]
                 vectors = column.vectors(rows.encoded.inputs[modality][torch.from_numpy(chosen)])
+                if not column.by_components:
+                    scale = vectors.std(0)
+                    scale[scale < MIN_DEVIATION] = np.inf
+                    means[modality], directions[modality] = vectors.mean(0), np.diag(1 / scale)
+                    continue
                 count = min(MAX_COMPONENTS, len(chosen) - 1, vectors.shape[1])
                 components = PCA(count, svd_solver="randomized", random_state=0).fit(vectors)
                 scale = np.sqrt(components.explained_variance_)

@@ -1,9 +1,11 @@
 """Recipe: the options of a training run, and the settings that follow from them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gauge.masks import UpTo
+from gauge.model.encoders._pretrained import Tune
 from gauge.training.metrics import Metric
 from gauge.training.settings import TrainSettings
 from gauge.types import SupportsComplete
@@ -12,12 +14,14 @@ Strategy = Literal["mask", "impute"]
 
 MIN_STEPS, STEPS_PER_ROOT = 150, 6  # of the backbone: the larger of a number and a multiple of the root of the rows
 MIN_EPOCHS, MAX_EPOCHS = 3, 100
+WARM_UP = 0.1  # of all steps, where pretrained encoders are fine-tuned
 
 
 @dataclass(frozen=True)
 class Recipe:
     """The options of a training run. `rate` is the largest share of values that training hides, `imputer` a registered
-    name or any object with `complete(batch)`, `seconds` the time limit."""
+    name or any object with `complete(batch)`, `seconds` the time limit. `tune` says by column what is trained of pretrained
+    encoders, where that is more than the projection."""
 
     size: str
     strategies: tuple[Strategy, ...]
@@ -31,6 +35,9 @@ class Recipe:
     donors: int
     seed: int
     seconds: float | None
+    tune: Mapping[str, Tune] = field(default_factory=dict)
+    tune_rate: float | None = None
+    tune_decay: float = 0.8
 
     def settings(self, rows: int) -> TrainSettings:
         """Those of the backbone: a short schedule of large steps that ends with a rate of zero. No epoch is selected, so
@@ -41,6 +48,9 @@ class Recipe:
             epochs=self.epochs or min(MAX_EPOCHS, max(MIN_EPOCHS, steps * batch // rows)),
             batch_size=batch,
             learning_rate=self.learning_rate,
+            tune_rate=self.tune_rate,
+            tune_decay=self.tune_decay,
+            warm_up=WARM_UP if self.tune else 0.0,
             schedule="cosine",
             patience=None,
             masks=UpTo(self.rate),

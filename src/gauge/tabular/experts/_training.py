@@ -13,9 +13,10 @@ from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.masks import Complete
 from gauge.methods.gauge_plus import GaugePlus
+from gauge.model.encoders._pretrained import Tune
 from gauge.model.gauge import Gating
 from gauge.tabular.experts import Task, Training
-from gauge.tabular.experts._architecture import SIZES, Size, build, gating_for, imputer_for
+from gauge.tabular.experts._architecture import SIZES, Size, build, freeze, gating_for, imputer_for
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.table.schema import Schema
 from gauge.training.inference import predict_split
@@ -107,6 +108,7 @@ def train_network(
     combination = chosen.model.combination
     if val is None and combination is not None:  # the mean of all answers, where their product would overrate
         combination.offset.fill_(-math.log(len(combination.offset)))
+    freeze(chosen.model)
     epochs = {name: stage.metadata["epochs"] for name, stage in trained.items()}
     training = Training(
         rows=len(train),
@@ -152,6 +154,7 @@ def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, 
     size = pick(SIZES, recipe.size, "size")
     alone = "mask" in recipe.strategies and not recipe.gates
     arguments = {"schema": schema, "classes": classes, "size": size, "weights": weights, "answers": alone}
+    arguments["tune"] = recipe.tune
     backbone = Stage("backbone", make_backbone, arguments, settings)
     arguments = {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed}
     complete = {"epochs": max(1, settings.epochs // 3), "masks": Complete()}
@@ -169,9 +172,16 @@ def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, 
 
 
 def make_backbone(
-    train: Dataset, *, schema: Schema, classes: int, size: Size, weights: Tensor, answers: bool
+    train: Dataset,
+    *,
+    schema: Schema,
+    classes: int,
+    size: Size,
+    weights: Tensor,
+    answers: bool,
+    tune: Mapping[str, Tune],
 ) -> Weighted:
-    return Weighted(build(schema, classes, size, pretrained=True), weights, answers=answers)
+    return Weighted(build(schema, classes, size, pretrained=True, tune=tune), weights, answers=answers)
 
 
 def make_imputer(train: Dataset, *, imputer: str | SupportsComplete, schema: Schema, donors: int, seed: int) -> Imputer:

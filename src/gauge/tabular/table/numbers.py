@@ -15,6 +15,7 @@ import pandas as pd
 
 MIN_SHARE = 0.9  # share of the values that has to agree before text is read as numbers or dates
 SECONDS_PER_DAY = 86_400
+MIN_SAMPLES = 8  # of an array that is kept as one
 MAX_SHOWN_BYTES = 100  # more are a file, whose start says of which kind it is
 CURRENCIES = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD"]
 UNIT = re.compile(rf"[$€£¥₹₩₽₺%]|\b(?:{'|'.join(CURRENCIES)})\b")
@@ -273,7 +274,8 @@ def _as_float(value: Any) -> float:
 
 
 def plain(column: pd.Series) -> pd.Series:
-    """The column with texts, numbers, dates and missing cells only: other objects become text, durations days."""
+    """The column with texts, numbers, dates, arrays of numbers and missing cells only: other objects become text,
+    durations days."""
     kind = column.dtype
     if isinstance(kind, pd.SparseDtype):
         return pd.Series(np.asarray(column), column.index, name=column.name)
@@ -305,6 +307,16 @@ def paths_or_bytes(column: pd.Series) -> pd.Series:
     return pd.Series(cells, column.index, object, column.name)
 
 
+def _samples(values: Any) -> np.ndarray | None:
+    """The numbers of an array or a list that is long enough for a signal; None if it is none."""
+    try:
+        samples = np.asarray(values)
+        samples = samples.astype(np.float64) if samples.dtype == object else samples  # None becomes NaN
+    except (TypeError, ValueError):
+        return None
+    return samples if samples.dtype.kind in "biuf" and samples.ndim in (1, 2) and samples.size >= MIN_SAMPLES else None
+
+
 def _plain_cell(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > 1000:
         return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
@@ -313,13 +325,13 @@ def _plain_cell(value: Any) -> Any:
     kept = (*NUMERIC_TYPES, date) if not isinstance(value, np.complexfloating) else ()
     if value is None or (isinstance(value, kept) and value is not pd.NaT):
         return value
-    if value is pd.NA or value is pd.NaT:
+    if value is pd.NA or value is pd.NaT or (isinstance(value, np.datetime64) and np.isnat(value)):
         return None
     if isinstance(value, pd.Period):
         first = value.asfreq("D", how="start")  # as "2020-01" is read, the text of a month
         return f"{first.year:04d}-{first.month:02d}-{first.day:02d}"
-    if isinstance(value, np.datetime64):
-        return None if np.isnat(value) else str(value)
+    if isinstance(value, np.ndarray | list | tuple) and (samples := _samples(value)) is not None:
+        return samples
     if isinstance(value, bytes) and len(value) > MAX_SHOWN_BYTES:
         return f"{value[:16]!r}, {len(value)} bytes, {zlib.crc32(value):08x}"
     return _plain_cell(str(value))

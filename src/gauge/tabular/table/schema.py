@@ -91,9 +91,10 @@ class Schema:
         specified: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
         image_size: int = IMAGE_SIDE,
+        files: ImageFiles = ANYWHERE,
     ) -> "Schema":
         """Inferred from the training rows; `specified` are kinds that override inferred ones, `encoders` pretrained models
-        by column, `image_size` is the height and width of images without one."""
+        by column, `image_size` is the height and width of images without one, `files` are those of images and signals."""
         specified, encoders = dict(specified or {}), dict(encoders or {})
         names = dict.fromkeys(map(str, frame.columns))
         for name, kind in specified.items():
@@ -112,7 +113,7 @@ class Schema:
                 ignored[name] = reason if kind == IGNORE else "it is empty"
             else:
                 encoder = str(encoders[name]) if name in encoders else None
-                columns.append(COLUMNS.get(kind).from_column(values, ReadOptions(encoder, image_size)))
+                columns.append(COLUMNS.get(kind).from_column(values, ReadOptions(encoder, image_size, files)))
         if not columns:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
             raise ValueError(f"no column can be used ({reasons}); give one that varies, or set kinds with columns=")

@@ -45,16 +45,6 @@ class Guess(NamedTuple):
     ignored: bool = False
 
 
-class ReadOptions(NamedTuple):
-    """How a training column is read: the name or path of a pretrained encoder, and the height and width of images."""
-
-    encoder: str | None = None
-    image_size: int = IMAGE_SIDE
-
-
-DEFAULT_OPTIONS = ReadOptions()
-
-
 class Part(NamedTuple):
     """The name and the value of a unit, as evidence shows them."""
 
@@ -90,6 +80,18 @@ class ImageFiles:
 ANYWHERE = ImageFiles()
 
 
+class ReadOptions(NamedTuple):
+    """How a training column is read: the name or path of a pretrained encoder, the height and width of images, and where
+    files are."""
+
+    encoder: str | None = None
+    image_size: int = IMAGE_SIDE
+    files: ImageFiles = ANYWHERE
+
+
+DEFAULT_OPTIONS = ReadOptions()
+
+
 class Column(ABC):
     """A column as it was in training. Kinds are frozen dataclasses whose fields JSON can represent.
 
@@ -106,7 +108,9 @@ class Column(ABC):
     takes_encoder
         Whether a pretrained encoder can read it.
     read_by_trees
-        Whether trees read it: as a cell, or by the principal components of its `vectors`.
+        Whether trees read it: as a cell, or by its `vectors`.
+    by_components
+        Whether they read the principal components of its `vectors` instead of these themselves.
     unread_reason
         Why a value counts as missing although it was given.
     display
@@ -120,6 +124,7 @@ class Column(ABC):
     may_be_constant: ClassVar[bool] = False
     takes_encoder: ClassVar[bool] = False
     read_by_trees: ClassVar[bool] = False
+    by_components: ClassVar[bool] = True
     unread_reason: ClassVar[str] = "cannot be read"
     display: ClassVar[Any] = "text"
 
@@ -263,7 +268,7 @@ class Content(Column):
         return None
 
     def vectors(self, values: "Tensor") -> np.ndarray:
-        """Encoded rows as vectors, whose principal components trees and the linear expert read: [rows, features]."""
+        """Encoded rows as vectors that trees and the linear expert read, see `by_components`: [rows, features]."""
         return values.float().flatten(1).numpy()
 
     def export_vectors(self, graph: Graph, values: str) -> str:

@@ -1,0 +1,407 @@
+"""Signals of any length with one or several channels: arrays, or .wav, .npy and .csv files by their paths or bytes."""
+
+import base64
+import binascii
+import io
+import json
+import logging
+import math
+import os
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pydantic import AfterValidator
+
+from gauge.data.graph import Graph
+from gauge.tabular.table.columns import (
+    ANYWHERE,
+    DEFAULT_OPTIONS,
+    Content,
+    Guess,
+    ImageFiles,
+    Part,
+    Question,
+    ReadOptions,
+    has_category_type,
+    missing_cells,
+    report_unreadable,
+)
+from gauge.tabular.table.numbers import MIN_SAMPLES, paths_or_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gauge.types import Encoder
+
+__all__ = ["Signal"]
+
+logger = logging.getLogger(__name__)
+
+SUFFIXES = (".wav", ".npy", ".csv")
+WAV, NPY = b"RIFF", b"\x93NUMPY"  # how the files begin
+BYTES = r"b['\"](?:RIFF.*WAV|\\x93NUMPY)"  # as Python writes bytes
+NUMBERS = r"\s*\[[\s\d.,eE+\-\[\]]*\]\s*"  # in JSON
+MIN_SHARE_OF_SIGNALS = 0.8  # among the values of a column that is recognised
+MAX_CHANNELS = 64
+MAX_SAMPLES = 8192  # of each channel that are read; consecutive samples of longer signals are averaged
+MAX_FILE_SAMPLES, MAX_FILE_BYTES = 2**26, 2**28
+MAX_FITTED_SIGNALS = 500  # from which length, rate and scale are learned
+LONGEST = 0.95  # quantile of the lengths up to which signals are read whole
+MAX_DEVIATION = 20.0  # from the mean; samples beyond are clipped
+MAX_SHARE_MISSING = 0.5  # of the samples of a signal
+UNITS = 16  # parts along time
+QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
+BANDS = 12  # of the spectrum, each as much wider than the one below
+MIN_POWER = 1e-6  # of a band; that of white noise is 1
+IMAGE_SIZE, MAX_SHOWN_CHANNELS = (64, 512), 4  # height and width of the drawing of a channel
+MAX_STEP = 10**9
+
+
+class Recording(NamedTuple):
+    """Samples, and how many of them there are in a second; 0 if that is not known."""
+
+    samples: np.ndarray
+    rate: float = 0.0
+
+
+@dataclass(frozen=True)
+class Signal(Content):
+    """`length` values of each channel are read, each the mean of `step` samples. `rate` is that of the samples in Hz, 0 if
+    not known; files with another rate are resampled. `means` and `deviations` are those of the channels in training."""
+
+    name: str
+    channels: int
+    length: int
+    step: int
+    rate: float
+    means: tuple[float, ...]
+    deviations: tuple[float, ...]
+    kind: ClassVar[str] = "signal"
+    order: ClassVar[int] = 4
+    precedence: ClassVar[int] = 0
+    read_by_trees: ClassVar[bool] = True
+    by_components: ClassVar[bool] = False
+    display: ClassVar[Any] = "image"
+
+    @classmethod
+    def recognise(cls, values: pd.Series) -> Guess | None:
+        if has_category_type(values):
+            return None
+        arrays = values.map(lambda value: isinstance(value, np.ndarray)).to_numpy(bool)
+        words = values[~arrays].astype(str)
+        lists = words.str.fullmatch(NUMBERS) & (words.str.count(",") >= MIN_SAMPLES - 1)
+        known = words.str.lower().str.endswith(SUFFIXES) | words.str.match(BYTES) | lists
+        return Guess() if arrays.sum() + known.sum() > MIN_SHARE_OF_SIGNALS * len(values) else None
+
+    @classmethod
+    def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Signal":
+        cells = column[~missing_cells(column)].tolist()
+        chosen = np.linspace(0, len(cells) - 1, min(len(cells), MAX_FITTED_SIGNALS)).astype(int)
+        recordings, reason = [], "it has none"
+        for index in chosen:
+            try:
+                recordings.append(_recording(cells[index], options.files))
+            except (ValueError, OSError) as error:
+                reason = str(error)
+        if not recordings:
+            raise ValueError(
+                f"no signal of column {column.name!r} can be read ({reason}); give arrays, or the paths of .wav, .npy or "
+                ".csv files, or set another kind in columns="
+            )
+        channels = Counter(len(each.samples) for each in recordings).most_common(1)[0][0]
+        rate = Counter(each.rate for each in recordings).most_common(1)[0][0]
+        alike = [_at_rate(each, rate) for each in recordings if len(each.samples) == channels]
+        longest = max(1, round(float(np.quantile([samples.shape[1] for samples in alike], LONGEST))))
+        step = math.ceil(longest / MAX_SAMPLES)
+        every = np.concatenate(alike, 1)
+        deviations = np.nan_to_num(np.nanstd(every, 1))
+        return cls(
+            str(column.name),
+            channels,
+            min(MAX_SAMPLES, UNITS * math.ceil(longest / step / UNITS)),
+            step,
+            float(rate),
+            tuple(np.nan_to_num(np.nanmean(every, 1)).tolist()),
+            tuple(np.where(deviations > 0, deviations, 1.0).tolist()),
+        )
+
+    @classmethod
+    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
+        absent = np.array([_is_path(cell) and not os.path.isfile(files.path(cell) or "") for cell in values], bool)
+        first = f", first {values[absent].iloc[0]!r}" if absent.any() else ""
+        return absent, [f"{absent.sum()} signal files do not exist{first}"] if absent.any() else []
+
+    @staticmethod
+    def clean(column: pd.Series) -> pd.Series:
+        return paths_or_bytes(column)
+
+    def encode(
+        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        values = np.zeros((len(column), self.channels, self.length), np.float32)
+        observed, broken, cut = np.zeros(len(column), bool), dict[int, str](), 0
+        cells, rows = column.tolist(), np.flatnonzero(~missing_cells(column)).tolist()
+        for row in rows:
+            try:
+                scaled = self._scaled(_recording(cells[row], files))
+            except (ValueError, OSError) as error:
+                broken[row] = str(error)
+                continue
+            cut += scaled.shape[1] > self.length
+            values[row, :, : scaled.shape[1]] = scaled[:, : self.length]
+            observed[row] = True
+        if broken:
+            report_unreadable(column, sorted(broken), broken[min(broken)], len(rows) if training else None)
+        if training and cut:
+            logger.warning(
+                "column %r: of signals longer than %d samples only the start is read; %d are longer",
+                *(self.name, self.length * self.step, cut),
+            )
+        return values, observed
+
+    def _scaled(self, recording: Recording) -> np.ndarray:
+        """The values that are read, with mean 0 and deviation 1 in training: [channels, at least one]."""
+        if len(recording.samples) != self.channels:
+            raise ValueError(f"a signal with {len(recording.samples)} channels, where training had {self.channels}")
+        samples = _at_rate(recording, self.rate)
+        scaled = (samples - np.array(self.means)[:, None]) / np.array(self.deviations)[:, None]
+        if np.isnan(scaled).mean() > MAX_SHARE_MISSING:
+            raise ValueError("a signal whose samples are mostly missing")
+        scaled = np.nan_to_num(scaled).clip(-MAX_DEVIATION, MAX_DEVIATION)
+        whole = scaled.shape[1] // self.step * self.step
+        return scaled[:, :whole].reshape(self.channels, -1, self.step).mean(2) if whole else scaled.mean(1)[:, None]
+
+    @property
+    def note(self) -> str:
+        channels = "1 channel" if self.channels == 1 else f"{self.channels} channels"
+        rate = f" at {self.rate:g} Hz" if self.rate else ""
+        return f"signals with {channels}{rate}, up to {self.length * self.step} samples"
+
+    @property
+    def values_per_row(self) -> int:
+        return self.channels * self.length
+
+    @property
+    def saved_problem(self) -> str:
+        scales = (*self.means, *self.deviations)
+        usable = (
+            1 <= self.channels <= MAX_CHANNELS
+            and len(self.means) == len(self.deviations) == self.channels
+            and UNITS <= self.length <= MAX_SAMPLES
+            and self.length % UNITS == 0
+            and 1 <= self.step <= MAX_STEP
+            and all(map(math.isfinite, (self.rate, *scales)))
+            and min(self.rate, 0) == 0
+            and min(self.deviations) > 0
+        )
+        return "" if usable else f"its signals have {self.channels} channels of {self.length} values, or no scale"
+
+    def request_type(self, *, max_pixels: int) -> Any:
+        kinds = Annotated[str | list[float | None] | list[list[float | None]], AfterValidator(_requested)]
+        return kinds | None
+
+    def question(self) -> Question:
+        return Question("text", "Samples in brackets: [0.1, 0.2, ...], or one such list for each channel, in brackets.")
+
+    def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
+        from gauge.model.encoders.conv_signal import ConvSignal
+
+        return ConvSignal((self.channels, self.length), dim, UNITS)
+
+    def vectors(self, values: "Tensor") -> np.ndarray:
+        """Standard features of each channel: quantiles, roughness, crossings of the median, where it ends, and the logarithm
+        of the energy in bands of the spectrum."""
+        signals = values.double().numpy()
+        if not len(signals):
+            signals = np.zeros((0, self.channels, self.length))
+        middle = np.median(signals, 2, keepdims=True)
+        features = [np.quantile(signals, QUANTILES, 2).transpose(1, 2, 0)]
+        features.append(np.abs(np.diff(signals, axis=2)).mean(2, keepdims=True))
+        features.append((np.diff(signals > middle, axis=2) != 0).mean(2, keepdims=True))
+        features.append(_ends(signals)[:, None, None].repeat(self.channels, 1) / self.length)
+        power = np.abs(np.fft.rfft(signals - signals.mean(2, keepdims=True))) ** 2 / self.length
+        edges = np.unique(np.geomspace(1, power.shape[2], BANDS + 1).round().astype(int))
+        bands = np.stack([power[..., low:high].mean(2) for low, high in pairwise(edges)], 2)
+        features.append(np.log10(bands + MIN_POWER))
+        return np.concatenate(features, 2).reshape(len(signals), -1)
+
+    def export_vectors(self, graph: Graph, values: str) -> str:
+        raise ValueError(
+            f"column {self.name!r} cannot be exported: the features of signals that trees and the linear expert read cannot "
+            "be part of a graph; fit with experts='network' (--experts network)"
+        )
+
+    def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
+        """Stretches of time, with the least and the largest value of all channels."""
+        scale = np.array(self.deviations)[:, None], np.array(self.means)[:, None]
+        stretches = np.split(values * scale[0] + scale[1], UNITS, axis=1)
+        size, end = self.length // UNITS, int(_ends(values[None])[0])
+        seconds = self.step / self.rate if self.rate else 0.0
+        parts = []
+        for index, stretch in enumerate(stretches):
+            start, stop = index * size, (index + 1) * size
+            name = (
+                f"{start * seconds:.3g}–{stop * seconds:.3g} s"
+                if seconds
+                else f"{start * self.step}–{stop * self.step}"
+            )
+            shown = stretch[:, : max(0, end - start)]
+            parts.append(Part(name, f"{shown.min():.3g} to {shown.max():.3g}" if shown.size else "after its end"))
+        return parts
+
+    def image(self, values: np.ndarray, count: int | None) -> tuple[np.ndarray, tuple[int, int]]:
+        """The channels below each other, from the least to the largest value of each pixel's samples."""
+        height, width = IMAGE_SIZE
+        shown = values[:MAX_SHOWN_CHANNELS]
+        image = np.full((len(shown) * height, width, 3), 255, np.uint8)
+        low, high = min(float(shown.min()), -1.0), max(float(shown.max()), 1.0)
+        pixels = ((high - shown) / (high - low) * (height - 1)).round().astype(int)
+        for column in range(width):
+            start = column * self.length // width
+            stop = max(start + 1, -(-(column + 1) * self.length // width))
+            for number, channel in enumerate(pixels[:, max(0, start - 1) : stop]):
+                image[number * height + channel.min() : number * height + channel.max() + 1, column] = (0, 104, 163)
+        return image, (1, UNITS)
+
+
+def _ends(signals: np.ndarray) -> np.ndarray:
+    """After how many values each signal ends; zeros follow."""
+    known = (signals != 0).any(1)
+    return np.where(known.any(1), known.shape[1] - known[:, ::-1].argmax(1), 0)
+
+
+def _is_path(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.lower().endswith(SUFFIXES)
+
+
+def _recording(cell: Any, files: ImageFiles) -> Recording:
+    """The signal of a cell; a ValueError says why there is none."""
+    if isinstance(cell, bytes):
+        return _from_bytes(cell)
+    if not isinstance(cell, str):
+        return Recording(_channels(cell))
+    if cell.lstrip().startswith("["):
+        return Recording(_channels(_from_json(cell)))
+    path = files.path(cell)
+    if path is None:
+        raise ValueError(f"the file {cell:.100} lies outside {files.folder}")
+    if not path.is_file():
+        raise ValueError(f"there is no file {cell:.100}")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise ValueError(f"{cell:.100} has more than {MAX_FILE_BYTES:,} bytes")
+    try:
+        return _from_bytes(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{cell:.100} cannot be read as a signal ({error})") from error
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{text[:50]!r} is no list of numbers") from error
+
+
+def _channels(values: Any) -> np.ndarray:
+    """Numbers as [channels, samples]: of two axes the shorter one has the channels."""
+    try:
+        samples = np.array(values, np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError("channels of different lengths, or samples that are no numbers") from error
+    samples = samples[None] if samples.ndim == 1 else samples
+    if samples.ndim != 2 or not samples.size:
+        raise ValueError(f"an array of shape {list(samples.shape)}; give [samples] or [samples, channels]")
+    samples = samples.T if samples.shape[0] > samples.shape[1] else samples
+    if len(samples) > MAX_CHANNELS or samples.shape[1] > MAX_FILE_SAMPLES:
+        raise ValueError(f"{len(samples)} channels of {samples.shape[1]} samples; at most {MAX_CHANNELS} are supported")
+    return np.where(np.isfinite(samples), samples, np.nan)
+
+
+def _from_bytes(content: bytes) -> Recording:
+    """The content of a file, whatever its name."""
+    if content.startswith(WAV):
+        return _from_wav(content)
+    return Recording(_channels(_from_npy(content) if content.startswith(NPY) else _from_csv(content)))
+
+
+def _from_wav(content: bytes) -> Recording:
+    from scipy.io import wavfile  # it takes a while to import
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # parts of the file that are not sound
+            rate, samples = wavfile.read(io.BytesIO(content))
+    except Exception as error:  # of a damaged file, whatever it stumbles over
+        raise ValueError(f"no .wav file: {error}") from error
+    if samples.dtype.kind == "u":
+        samples = samples.astype(np.float64) - 128
+        return Recording(_channels(samples / 128), float(rate))
+    scale = -float(np.iinfo(samples.dtype).min) if samples.dtype.kind == "i" else 1.0
+    return Recording(_channels(samples / scale), float(rate))
+
+
+def _from_npy(content: bytes) -> np.ndarray:
+    """Without pickles, and without memory for more than the file has."""
+    stream = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(stream)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, kind = header(stream)
+        if kind.kind not in "biuf":
+            raise ValueError(f"its values are {kind}, not numbers")
+        values = np.frombuffer(content, kind, math.prod(shape), stream.tell())
+        return values.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"no .npy file of numbers: {error}") from error
+
+
+def _from_csv(content: bytes) -> np.ndarray:
+    """A row for each sample, a column for each channel, with or without names in the first line."""
+    try:
+        text = content.decode("utf-8-sig")
+        first = text.partition("\n")[0]
+        separator = max(",;\t", key=first.count)
+        frame = pd.read_csv(io.StringIO(text), header=None, sep=separator if separator in first else r"\s+", dtype=str)
+    except (ValueError, pd.errors.ParserError) as error:
+        raise ValueError(f"neither .wav, .npy nor .csv: {error}") from error
+    numbers = frame.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+    numbers = numbers[1:] if np.isnan(numbers[0]).all() else numbers
+    if not len(numbers) or np.isnan(numbers).all():
+        raise ValueError("a .csv file without numbers")
+    return numbers
+
+
+def _at_rate(recording: Recording, rate: float) -> np.ndarray:
+    """The samples at this rate, if both are known."""
+    if not rate or not recording.rate or recording.rate == rate:
+        return recording.samples
+    from scipy.signal import resample_poly  # it takes a second to import
+
+    ratio = Fraction(rate / recording.rate).limit_denominator(1000)
+    if not ratio:
+        raise ValueError(f"a signal at {recording.rate:g} Hz, where training had {rate:g}")
+    return np.asarray(resample_poly(np.nan_to_num(recording.samples), ratio.numerator, ratio.denominator, axis=1))
+
+
+def _requested(value: Any) -> Any:
+    """Samples, or the bytes of a .wav or .npy file; a path or URL is not base64."""
+    if not isinstance(value, str):
+        _channels(value)
+        return value
+    if value.lstrip().startswith("["):
+        return _requested(_from_json(value))
+    try:
+        content = base64.b64decode(value, validate=True)
+        if not content.startswith((WAV, NPY)):
+            raise ValueError("it begins otherwise")
+        _from_bytes(content)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError("is not a signal; send a list of numbers, or a .wav or .npy file in base64") from error
+    return content

@@ -1,0 +1,254 @@
+"""Signals: read from arrays and files alike, learned from by every expert, and shown along time."""
+
+import base64
+import io
+import json
+import logging
+from pathlib import Path
+
+import matplotlib.cbook
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import unchecked
+from scipy.io import wavfile
+
+from gauge import ExportedClassifier, GaugeClassifier, export
+from gauge.deploy.requests import Limits, RefusedError, RequestReader
+from gauge.tabular.table.columns import ImageFiles, ReadOptions, infer_kind
+from gauge.tabular.table.columns.signal import MAX_SAMPLES, UNITS, Signal
+from gauge.tabular.table.inspection import inspect_table
+
+RATE = 125
+
+
+def beats(rows=90, seed=0):
+    """Two channels of about two seconds; those of class 1 tremble for a quarter of a second, half-way."""
+    draw = np.random.default_rng(seed)
+    labels = np.arange(rows) % 2
+    signals = []
+    for label in labels:
+        time = np.arange(draw.integers(230, 250)) / RATE
+        wave = np.sin(2 * np.pi * (1.2 * time + draw.uniform()))
+        wave[125:156] += label * np.sin(2 * np.pi * 20 * time[125:156])
+        signals.append(np.stack([wave, -0.5 * wave]) + 0.1 * draw.normal(size=(2, len(time))))
+    return signals, labels
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("signals")
+    for row, signal in enumerate(beats()[0]):
+        wavfile.write(folder / f"{row}.wav", RATE, (signal.T / 4).astype(np.float32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table():
+    _, labels = beats()
+    ecg = pd.Series([f"{row}.wav" for row in range(len(labels))], dtype=object)
+    ecg[::9] = None
+    return pd.DataFrame(
+        {"age": np.random.default_rng(1).normal(size=len(labels)), "ecg": ecg, "ill": np.where(labels, "yes", "no")}
+    )
+
+
+@pytest.fixture(scope="module")
+def model(table, files):
+    with unchecked():
+        return GaugeClassifier(random_state=0, verbose=False, image_folder=files, trust=False).fit(table, "ill")
+
+
+def test_arrays_and_all_files_are_recognised_and_give_the_same_values(tmp_path):
+    signals = [each.astype(np.float32) for each in beats(12)[0]]
+    written = {"wav": [], "npy": [], "csv": []}
+    for row, signal in enumerate(signals):
+        wavfile.write(tmp_path / f"{row}.wav", RATE, signal.T)
+        np.save(tmp_path / f"{row}.npy", signal)
+        pd.DataFrame(signal.T.astype(float), columns=["I", "II"]).to_csv(tmp_path / f"{row}.csv", index=False)
+        for suffix, names in written.items():
+            names.append(f"{row}.{suffix}")
+    texts = [json.dumps(signal.astype(float).tolist()) for signal in signals]
+    contents = [(tmp_path / name).read_bytes() for name in written["wav"]]
+    place = ImageFiles(tmp_path, outside=False)
+    reference = Signal.from_column(pd.Series(written["wav"], name="ecg"), ReadOptions(files=place))
+    assert (reference.channels, reference.length % UNITS, reference.rate) == (2, 0, RATE)
+    assert reference.note == f"signals with 2 channels at 125 Hz, up to {reference.length} samples"
+    expected, observed = reference.encode(pd.Series(written["wav"], name="ecg"), place)
+    assert observed.all()
+    assert np.abs(expected.mean((0, 2))).max() < 0.05
+    transposed = [signal.T for signal in signals]
+    for cells in (*written.values(), texts, contents, signals, transposed, [each.tolist() for each in signals]):
+        column = pd.Series(list(cells), dtype=object, name="ecg")
+        assert inspect_table(column.to_frame(), files=place).columns["kind"].tolist() == ["signal"]
+        values, flags = reference.encode(Signal.clean(column), place)
+        assert flags.all()
+        assert np.allclose(values, expected, atol=1e-6)
+
+
+def test_what_is_not_a_signal_is_of_another_kind():
+    assert infer_kind(pd.Series([[1, 2], [3, 4], [5, 6]]))[0] == "category"
+    assert infer_kind(pd.Series(["a.png", "b.png"]))[0] == "image"
+    assert infer_kind(pd.Series(["[1]", "[2, 3]", "[]"] * 5))[0] == "category"
+    assert infer_kind(pd.Series([np.arange(9.0), np.arange(9.0) ** 2]))[0] == "signal"
+
+
+def test_a_long_signal_is_averaged_and_one_of_another_rate_resampled(tmp_path):
+    time = np.arange(3 * MAX_SAMPLES) / 8000
+    wave = np.sin(2 * np.pi * 3 * time)
+    wavfile.write(tmp_path / "long.wav", 8000, wave.astype(np.float32))
+    wavfile.write(tmp_path / "slow.wav", 4000, wave[::2].astype(np.float32))
+    wavfile.write(tmp_path / "bytes.wav", 8000, (wave * 32767).astype(np.int16))
+    place = ImageFiles(tmp_path)
+    column = Signal.from_column(pd.Series(["long.wav"] * 3, name="sound"), ReadOptions(files=place))
+    assert (column.step, column.length, column.rate) == (3, MAX_SAMPLES, 8000)
+    values, observed = column.encode(pd.Series(["long.wav", "slow.wav", "bytes.wav"]), place)
+    assert observed.all()
+    inner = slice(50, -50)
+    assert np.allclose(
+        values[0, 0, inner], ((wave.reshape(-1, 3).mean(1) - wave.mean()) / wave.std())[inner], atol=0.01
+    )
+    assert np.allclose(values[0, 0, inner], values[1, 0, inner], atol=0.02)
+    assert np.allclose(values[0], values[2], atol=1e-3)
+
+
+def test_features_tell_frequency_amplitude_and_length_apart():
+    draw = np.random.default_rng(0)
+    time = np.arange(512) / 256
+    column = Signal("s", 1, 512, 1, 256.0, (0.0,), (1.0,))
+
+    def features(samples):
+        import torch
+
+        values, _ = column.encode(pd.Series([samples], dtype=object))
+        return column.vectors(torch.from_numpy(values))[0]
+
+    slow, fast = (features(np.sin(2 * np.pi * each * time)) for each in (2, 60))
+    bands = slice(10, None)
+    assert slow[bands].argmax() < fast[bands].argmax()
+    assert fast[8] > 10 * slow[8]  # crossings of the median
+    assert features(3 * np.sin(2 * np.pi * 2 * time))[6] == pytest.approx(3, rel=1e-3)
+    assert features(draw.normal(size=256))[9] == 0.5
+
+
+def test_every_expert_learns_from_signals(table, files, model):
+    assert model.schema_.modalities["signal0"][0].name == "ecg"
+    assert model.model_.encoder.unit_counts["signal0"] == UNITS + 1
+    known = table[table["ecg"].notna()]
+    for expert in model.experts_:
+        probabilities = model.fitted_.ensemble.alone(expert).predict(model.fitted_.read(known)[1])
+        assert (model.classes_[probabilities.argmax(1)] == known["ill"]).mean() > 0.9, expert
+    fresh = [signal.astype(np.float32) / 4 for signal in beats(40, seed=5)[0]]
+    rows = pd.DataFrame({"age": 0.0, "ecg": pd.Series(fresh, dtype=object)})
+    assert (model.predict(rows) == np.where(beats(40, seed=5)[1], "yes", "no")).mean() > 0.9
+
+
+def test_the_evidence_shows_where_in_time(table, model, tmp_path):
+    explanation = model.explain(table.iloc[[1, 3, 5, 7]], exact=True)
+    effects = np.zeros(UNITS)
+    for row in explanation.rows:
+        units = [unit for unit in row.units if unit.column == "ecg"]
+        assert len(units) == UNITS
+        assert units[-1].name.endswith(" s")
+        effects += [abs(unit.used) for unit in units]
+        assert row.images["ecg"].grid == (1, UNITS)
+    starts = [float(unit.name.split("–")[0]) for unit in units]
+    assert 0.9 <= starts[int(effects.argmax())] <= 1.25, effects
+    explanation.to_html(tmp_path / "page.html")
+    assert "ecg" in (tmp_path / "page.html").read_text()
+
+
+def test_saved_classifiers_and_requests_answer_as_the_fitted_one(table, files, model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = GaugeClassifier.load(tmp_path / "model", image_folder=files)
+    assert loaded.schema_ == model.schema_
+    assert np.array_equal(loaded.predict_proba(table), model.predict_proba(table))
+    reader = RequestReader(model.schema_.columns, Limits())
+    content = base64.b64encode((files / "1.wav").read_bytes()).decode()
+    samples = wavfile.read(files / "1.wav")[1].astype(float).tolist()
+    for value in (content, samples, json.dumps(samples)):
+        cells = reader.read(json.dumps({"rows": [{"ecg": value, "age": None}]}).encode())
+        rows = pd.DataFrame(cells, columns=list(reader.names), dtype=object)
+        assert np.allclose(model.predict_proba(rows), model.predict_proba(table.assign(age=None).iloc[[1]]), atol=1e-5)
+    for wrong in ("1.wav", "/etc/passwd", [], [["a"]], base64.b64encode(b"RIFF").decode()):
+        with pytest.raises(RefusedError) as error:
+            reader.read(json.dumps({"rows": [{"ecg": wrong}]}).encode())
+        assert error.value.detail[0]["where"].startswith("rows.0.ecg")
+
+
+def test_missing_and_broken_signals_are_reported_and_pickles_are_never_read(tmp_path, caplog):
+    for row, signal in enumerate(beats(20)[0]):
+        np.save(tmp_path / f"{row}.npy", signal)
+    np.save(tmp_path / "pickle.npy", np.array([{"a": 1}] * 10, dtype=object), allow_pickle=True)
+    (tmp_path / "damaged.wav").write_bytes(b"RIFF1234WAVEfmt ")
+    np.save(tmp_path / "single.npy", np.arange(500.0))
+    place = ImageFiles(tmp_path, outside=False)
+    names = [f"{row}.npy" for row in range(20)]
+    column = Signal.from_column(pd.Series(names, name="ecg"), ReadOptions(files=place))
+    wrong = ["pickle.npy", "damaged.wav", "single.npy", "absent.npy", "../0.npy", None, "[1, 2", [np.nan] * 20]
+    reasons = ["not numbers", "no .wav file", "1 channels, where training had 2", "there is no file", "lies outside"]
+    for cell, reason in zip(wrong, [*reasons, "", "no list of numbers", "1 channels"], strict=True):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            _, observed = column.encode(pd.Series([names[0], cell], name="ecg", dtype=object), place)
+        assert observed.tolist() == [True, False]
+        assert reason in caplog.text
+    with pytest.raises(ValueError, match="column 'ecg', row 1: .*; fix them, leave unknown cells empty"):
+        column.encode(pd.Series([names[0], "absent.npy"], name="ecg"), place, training=True)
+    with pytest.raises(ValueError, match="no signal of column 'ecg' can be read .*; give arrays, or the paths of .wav"):
+        Signal.from_column(pd.Series(["absent.npy"], name="ecg"), ReadOptions(files=place))
+    inspected = inspect_table(pd.DataFrame({"ecg": [*names, "absent.npy"]}), files=place)
+    assert inspected.problems == ["ecg: 1 signal files do not exist, first 'absent.npy'"]
+
+
+def test_forged_columns_are_refused():
+    fine = Signal("ecg", 2, 512, 1, 250.0, (0.0, 0.0), (1.0, 1.0)).to_json()
+    Signal.from_json(fine, Path())
+    for change in ({"channels": 10**9}, {"length": 10**9}, {"length": 17}, {"step": 0}, {"deviations": [0.0, 1.0]}):
+        with pytest.raises(ValueError, match="column 'ecg': its signals have"):
+            Signal.from_json({**fine, **change}, Path())
+
+
+def test_an_npy_file_takes_no_more_memory_than_it_has():
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**40,)})
+    column = Signal("s", 1, 512, 1, 0.0, (0.0,), (1.0,))
+    assert not column.encode(pd.Series([header.getvalue()], dtype=object, name="s"))[1].any()
+
+
+@pytest.mark.slow  # tracing takes half a minute
+def test_the_network_of_signals_is_exported(table, files, tmp_path):
+    options = {"experts": "network", "epochs": 1, "verbose": False, "image_folder": files, "trust": False}
+    with unchecked():
+        network = GaugeClassifier(random_state=0, **options).fit(table, "ill")
+        export(network, tmp_path / "model.onnx")
+    exported = ExportedClassifier(tmp_path / "model.onnx", image_folder=files)
+    assert np.allclose(exported.predict_proba(table), network.predict_proba(table), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def recordings():
+    """Stretches of an electroencephalogram and of a membrane potential, both without their amplitude: rows to learn from and
+    others."""
+    with matplotlib.cbook.get_sample_data("eeg.dat") as file:
+        brain = np.frombuffer(file.read(), float).reshape(800, 4).T
+    with matplotlib.cbook.get_sample_data("membrane.dat") as file:
+        cell = np.frombuffer(file.read(), np.float32).astype(float)
+    pieces = [piece for channel in brain for piece in np.split(channel, 16)] + np.split(cell[: 64 * 50], 64)
+    pieces = [(piece - piece.mean()) / (piece.std() + 1e-9) for piece in pieces]
+    frame = pd.DataFrame({"signal": pd.Series(pieces, dtype=object), "source": ["brain"] * 64 + ["cell"] * 64})
+    order = np.random.default_rng(0).permutation(len(frame))
+    return frame.iloc[order[:80]], frame.iloc[order[80:]]
+
+
+def test_real_recordings_are_told_apart_and_their_features_cannot_be_exported(recordings, tmp_path):
+    train, test = recordings
+    with unchecked():
+        model = GaugeClassifier(random_state=0, experts=["trees", "linear"], trust=False, verbose=False)
+        model.fit(train, "source")
+    assert model.schema_.columns[0].kind == "signal"
+    assert model.score(test[["signal"]], test["source"]) > 0.9
+    with pytest.raises(
+        ValueError, match=r"'signal' cannot be exported: the features of signals .*; fit with experts='ne"
+    ):
+        export(model, tmp_path / "model.onnx")
