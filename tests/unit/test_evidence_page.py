@@ -12,6 +12,7 @@ from pages import HOSTILE, Page, contrast, luminance, visit
 from gauge.reports import figures
 from gauge.reports.evidence import (
     EvidencePage,
+    Gain,
     GridImage,
     RowEvidence,
     Unit,
@@ -158,7 +159,7 @@ def doubted(trusted: float = 0.1) -> RowEvidence:
         unit("age", 0.6, value="7", used=0.3, trusted=trusted, suggestion="50 to 60"),
         unit("city", 0.1, used=-0.2),
     )
-    return replace(row_of(*units, unit("dose", None, suggestion="2 to 3")), helpful={"dose": 0.18})
+    return replace(row_of(*units, unit("dose", None, suggestion="2 to 3")), helpful={"dose": Gain(0.18, 0.1, 0.26)})
 
 
 def test_use_and_trust_are_two_things_and_a_value_that_does_not_fit_is_named():
@@ -172,7 +173,8 @@ def test_use_and_trust_are_two_things_and_a_value_that_does_not_fit_is_named():
 
 def test_a_missing_value_says_what_the_rest_suggests_and_how_much_it_would_help():
     text = Page(render_rows([doubted()])).text
-    assert "Would help most: dose is missing; knowing it would move the probability by about 18 points" in text
+    gain = "knowing it is expected to lower the log loss by 0.180 (95 % interval 0.100 to 0.260)"
+    assert f"Would help most: dose is missing; {gain}" in text
     assert "dose missing the rest suggests 2 to 3" in text
 
 

@@ -24,7 +24,7 @@ STATES: tuple[State, ...] = get_args(State)
 
 DOUBTFUL = 0.5  # trust below which a value does not fit
 FOLD = 12  # lines of a table that are always shown
-MIN_NAMED_EFFECT = 0.005  # smaller effects are not named
+MIN_NAMED_EFFECT = 0.005  # smaller effects, and gains, are not named
 MAX_NAMED_VALUES = 4  # values for and against an answer
 NORMAL = 1.96  # quantile of a 95 % interval
 MIN_AXIS_EFFECT = 0.1  # what a full bar stands for at least
@@ -80,6 +80,14 @@ class Unit:
             raise ValueError(f"the trust in unit {self.name!r} is {self.trusted:g}; give a probability, from 0 to 1")
 
 
+class Gain(NamedTuple):
+    """How far the log loss is expected to fall once a missing value is known, and the ends of the 95 % interval."""
+
+    gain: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class GridImage:
     """What the model saw of an image column, in RGB, and how many rows and columns its units form from top left."""
@@ -95,8 +103,8 @@ class GridImage:
 class RowEvidence:
     """One row: the predicted class with its probability, without and with the gates, and all units in the order of the
     columns. `agreement` is the rank correlation of scores and exact effects, `label` the true class, `effects` what each
-    column does for the probability of the predicted class, `helpful` how far each missing value would move it on average,
-    `ids` columns to recognise the row by."""
+    column does for the probability of the predicted class, `helpful` the missing values that are expected to help beyond
+    chance, `ids` columns to recognise the row by."""
 
     title: str
     before: tuple[str, float]
@@ -106,7 +114,7 @@ class RowEvidence:
     label: str | None = None
     agreement: float | None = None
     effects: Mapping[str, float] = field(default_factory=dict)
-    helpful: Mapping[str, float] = field(default_factory=dict)
+    helpful: Mapping[str, Gain] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -269,7 +277,7 @@ class _View:
         if not row.effects:  # of columns; those of their words or parts may have been measured
             largest_effects = [(unit.name, unit.used or 0.0) for unit in moved]
         self.most_used = largest_effects[:2]
-        self.helps = [(name, change) for name, change in row.helpful.items() if change >= MIN_NAMED_EFFECT][:2]
+        self.helps = [(name, each) for name, each in row.helpful.items() if each.gain >= MIN_NAMED_EFFECT][:2]
 
 
 def _by_use(unit: Unit) -> tuple[bool, float]:
