@@ -5,8 +5,8 @@
 
 A column of random zip codes and one of random numbers are added to each table. Test rows start with a fifth of their values;
 the others are acquired one at a time: as `GaugeClassifier.advise` says for that row, in the order of `importance` on as many
-further labelled rows as validation held out, in random order. studies/results/advice.json has the log loss after every value;
-`docs/generate.py` makes the table of docs/own-data.md from it.
+further labelled rows as validation held out, in random order. studies/results/advice.json has the log loss after every
+value; `docs/generate.py` makes the table of docs/own-data.md from it.
 """
 
 import argparse
@@ -112,8 +112,9 @@ def measure(name: str, seed: int) -> dict[str, Any]:
             for kind in ("random", "importance")
         },
         "advised_rows": round(len(some) / len(rows), 3),
-        "advised_gain": [round(float(expected[some, first[some], 0].mean()), 4) if len(some) else None]
-        + [round(float(realised.mean()), 4) if len(some) else None],
+        "advised_gain": [
+            round(float(each.mean()), 4) for each in (expected[some, first[some], 0], realised) if len(some)
+        ],
         "noise_advised": int(advised[:, [names.index(each) for each in NOISE if each in names]].sum()),
         "fit_seconds": round(fit_seconds, 1),
         "seconds": round(time.process_time() - started, 1),

@@ -1,4 +1,4 @@
-"""Advice: a missing value is worth what it is expected to take from the log loss; noise and rare values are never advised."""
+"""Advice: a missing value is worth what it takes from the log loss; neither noise nor a rare value is advised."""
 
 import json
 

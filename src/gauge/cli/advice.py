@@ -1,4 +1,4 @@
-"""The command that says which missing values of a table are worth getting. Heavy imports are deferred until they are needed."""
+"""The command that says which missing values are worth getting. Heavy imports are deferred until they are needed."""
 
 import json
 import sys

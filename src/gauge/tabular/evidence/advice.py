@@ -2,12 +2,12 @@
 
     gain = b · I,   I = H(Σ_v w_v p_v) - Σ_v w_v H(p_v)
 
-p_v is the answer once the column has the value v, w_v how likely the other cells make that value: I is what the model expects
-to learn about the label. A model also learns from noise, so b is measured for every column: values of rows held out are
-hidden and returned one at a time, and b is the regression of the fall of the log loss on I. Its prior has mean 0: a column
-says nothing until these rows show that it does. Of texts and images nothing is suggested, nor of any value where there is no
-trust in cells: their I is H(p), the uncertainty of the answer. I comes from the experts other than the network where there
-are any: it is as good, and they answer 20 times as fast.
+p_v is the answer once the column has the value v, w_v how likely the other cells make that value: I is what the model
+expects to learn about the label. A model also learns from noise, so b is measured for every column: values of rows held out
+are hidden and returned one at a time, and b is the regression of the fall of the log loss on I. Its prior has mean 0: a
+column says nothing until these rows show that it does. Nothing is suggested for texts and images, nor for any value where
+there is no trust in cells: their I is H(p), the uncertainty of the answer. I comes from the experts other than the network
+where there are any: it is as good, and they answer 20 times as fast.
 """
 
 from collections.abc import Mapping, Sequence
