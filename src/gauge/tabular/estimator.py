@@ -367,8 +367,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
         """What each column does for the answers of all experts, the most important first, with a 95 % interval.
 
-        With labels, or the name of their column, it is the increase of the log loss when the column is missing; without them
-        the mean absolute effect on the probability of the predicted class.
+        With labels, or the name of their column, it is the increase of the log loss when the values of the column are
+        shuffled, about zero for noise; without them the mean absolute effect on the probability of the predicted class.
         """
         with self._ready(X) as (fitted, X):
             return fitted.importance(X, y)

@@ -61,9 +61,9 @@ UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbos
 class Fitted(TableClassifier):
     """All that training has left: the `schema` of the table, the `ensemble` of experts, the `trust` in cells if it was
     learned, the `advice` on missing values if rows were held out, the `leaderboard` of experts on them, the record of the
-    network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, validation, and those without values; `missing_rates` are the shares of
-    missing values by column, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the
-    training rows that an imputer copies from."""
+    network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, validation, and those
+    without values; `missing_rates` are the shares of missing values by column, `largest_class` is the most frequent one and
+    its share, and `donor_rows` are the names of the training rows that an imputer copies from."""
 
     schema: Schema
     ensemble: Ensemble

@@ -13,6 +13,7 @@ from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.table.rows import Rows
 
 MIN_PROBABILITY = 1e-12  # in a logarithm
+SHUFFLES = 3  # of each column
 NORMAL_QUANTILE = 1.96  # of a 95 % interval
 
 
@@ -29,16 +30,22 @@ def column_effects(ensemble: Ensemble, rows: Rows, decided: np.ndarray) -> tuple
 def importance(ensemble: Ensemble, rows: Rows, decided: np.ndarray, labels: np.ndarray | None) -> pd.DataFrame:
     """A line for each column, the most important first: the mean over all rows of what its loss costs, with a 95 % interval.
 
-    With labels that is the increase of the log loss when the column is missing, without them the absolute effect.
+    With labels that is the increase of the log loss when the values of the column are shuffled among the rows that have one,
+    without them the absolute effect. Shuffled, and not missing: the less a row has, the less certain is every answer, so
+    that also the loss of noise would cost something.
     """
     names = [column.name for column in rows.schema.columns]
     if labels is None:
         costs = column_effects(ensemble, rows, decided)[0].abs().to_numpy()
     else:
-        chosen = np.arange(len(rows)), labels
-        before = np.log(ensemble.predict(rows)[chosen].clip(MIN_PROBABILITY))
-        after = [np.log(ensemble.predict(rows.without(name))[chosen].clip(MIN_PROBABILITY)) for name in names]
-        costs = (before[:, None] - np.stack(after, 1)) * rows.observed()
+        chosen, draw = (np.arange(len(rows)), labels), np.random.default_rng(0)
+
+        def logs(given: Rows) -> np.ndarray:
+            return np.asarray(np.log(ensemble.predict(given)[chosen].clip(MIN_PROBABILITY)))
+
+        before = logs(rows)
+        after = [np.mean([logs(rows.shuffle(name, draw)) for _ in range(SHUFFLES)], 0) for name in names]
+        costs = before[:, None] - np.stack(after, 1)
     mean, error = costs.mean(0), costs.std(0, ddof=1) / len(costs) ** 0.5 if len(costs) > 1 else np.inf
     table = pd.DataFrame(
         {

@@ -56,6 +56,24 @@ class Rows:
             raise ValueError(f"there is no column {name!r}; the model has {names}")
         return self.keep(np.tile([each != name for each in names], (len(self), 1)))
 
+    def shuffle(self, name: str, draw: np.random.Generator) -> "Rows":
+        """The same rows with the values of one column exchanged among those that have one."""
+        index = np.arange(len(self))
+        available = np.flatnonzero(self.observed()[:, [column.name for column in self.schema.columns].index(name)])
+        index[available] = draw.permutation(available)
+        modality = next(key for key, own in self.schema.modalities.items() if name in [each.name for each in own])
+        values = self.encoded.inputs[modality].clone()
+        chosen = values[torch.from_numpy(index)]
+        if modality == "table":
+            position = [column.name for column in self.schema.table].index(name)
+            values[:, position] = chosen[:, position]
+        else:
+            values = chosen
+        texts = {key: own[index] if key == name else own for key, own in self.texts.items()}
+        return replace(
+            self, encoded=replace(self.encoded, inputs={**self.encoded.inputs, modality: values}), texts=texts
+        )
+
     def keep(self, columns: np.ndarray) -> "Rows":
         """The same rows with all but these columns missing; those that were missing still are: [rows, columns]."""
         order = np.argsort(self.schema.positions)
