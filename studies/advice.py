@@ -33,7 +33,7 @@ RESULTS = Path(__file__).parent / "results" / "advice.json"
 NAMES = ("breast_cancer", "anes96", "fair", "pima", "mroz", "participation", "hdma", "pbc", "medpar", "treatment")
 START = 0.2  # share of the values that test rows have at first
 ACQUIRED = 6  # values
-TEST_ROWS = 250  # at most
+TEST_ROWS = 200  # at most
 NOISE = ("zip code", "noise")  # columns that are added
 
 Order = Callable[[Rows, np.ndarray], np.ndarray]

@@ -102,6 +102,16 @@ def test_an_explanation_names_only_what_is_advised(model, fresh):
         assert list(row.helpful) == own.loc[own["advised"], "column"].tolist()
 
 
+def test_an_explanation_has_what_columns_were_worth_on_rows_held_out(model, fresh, tmp_path):
+    explanation = model.explain(fresh[:2])
+    gains = explanation.gains
+    assert gains["strong"].low > 0
+    assert all(gains[name].low <= 0 for name in ("noise", "zip"))
+    assert explanation[0].gains == gains
+    model.save(tmp_path)
+    assert GaugeClassifier.load(tmp_path).fitted_.advice == model.fitted_.advice
+
+
 def test_wrong_costs_are_refused_with_the_cure(model, fresh):
     with pytest.raises(ValueError, match="there is no column with a cost 'mri'"):
         model.advise(fresh[:1], costs={"mri": 300})

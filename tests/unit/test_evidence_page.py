@@ -70,7 +70,16 @@ def everything(text: str) -> EvidencePage:
     units += [unit(f"photo {text}", gate, kind="image", name=text, state="imputed") for gate in (0.2, 0.7)]
     images = {f"photo {text}": GridImage(pixels, (1, 2))}
     row = RowEvidence(
-        text, (text, 0.4), ("other", 0.9), tuple(units), images, text, 0.75, {}, {text: 0.2}, {text: text}
+        text,
+        (text, 0.4),
+        ("other", 0.9),
+        tuple(units),
+        images,
+        text,
+        0.75,
+        {},
+        {text: Gain(0.2, 0.1, 0.3)},
+        {text: text},
     )
     hidden = replace(row, label=None, agreement=None, images={})
     return EvidencePage(text, text, (row, hidden), {text: text})
@@ -114,6 +123,17 @@ def test_attention_is_averaged_over_the_rows_in_which_a_column_is_not_observed()
     assert list(city.attention) == ["age", "city", "note"]  # most attention first
     assert city.attention == pytest.approx({"age": 0.2, "city": 0.1, "note": 0.2})
     assert note.attention == pytest.approx({"age": 0.4, "city": 0.3, "note": 0.0})
+
+
+def test_columns_are_ranked_by_their_gains_on_rows_held_out_which_may_be_negative():
+    gains = {"age": Gain(-0.01, -0.03, 0.01), "city": Gain(0.2, 0.1, 0.3), "note": Gain(0.0, -0.02, 0.02)}
+    table = overview(small(), gains)
+    assert table.index.tolist() == ["city", "note", "age"]
+    assert table.loc["age", ["effect", "low", "high"]].tolist() == [-0.01, -0.03, 0.01]
+    text = Page(render(EvidencePage("Title", "Lead.", small(), gains=gains))).text
+    assert "Sorted by gain: how far the log loss of rows held out in training fell" in text
+    assert "age −0.010 100 % observed" in text
+    assert "city +0.200 50 % observed" in text
 
 
 def test_summary_counts_and_numbers_are_in_the_page():

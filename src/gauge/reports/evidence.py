@@ -150,12 +150,14 @@ class RowEvidence:
 
 @dataclass(frozen=True)
 class EvidencePage:
-    """The content of the page. `facts` say how the model was trained."""
+    """The content of the page. `facts` say how the model was trained, `gains` what each column is worth on rows held out, if
+    that was measured."""
 
     title: str
     lead: str
     rows: tuple[RowEvidence, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
+    gains: Mapping[str, Gain] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -176,7 +178,7 @@ def render(page: EvidencePage) -> str:
         judged=len(judged),
         right=sum(judged),
         doubts=sum(len(row.doubtful) for row in page.rows),
-        overview=overview(page.rows),
+        overview=overview(page.rows, page.gains),
         unobserved=unobserved(page.rows) if any(_gated(row) for row in page.rows) else [],
         script=Markup(script),
         checksum=Markup(checksum),
@@ -290,9 +292,10 @@ def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
     return pd.DataFrame([{column.name: getattr(column, quantity) for column in _columns(row)} for row in rows])
 
 
-def overview(rows: Sequence[RowEvidence]) -> pd.DataFrame:
-    """A line for each column, the largest mean effect first or, where no effects were measured, the highest mean gate: the
-    mean size of its effect with a 95 % interval (None if not measured), its doubtful values, the mean gates where observed
+def overview(rows: Sequence[RowEvidence], gains: Mapping[str, Gain] | None = None) -> pd.DataFrame:
+    """A line for each column, the largest effect first or, where none was measured, the highest mean gate: its gain on rows
+    held out, where there are `gains`, or else the mean size of its effect in these rows, with a 95 % interval (None if not
+    measured), its doubtful values, the mean gates where observed
     and where imputed (None if never), the share of rows in each state, and the mean attention after gating over all rows.
 
     A column of many units has their mean gate and the sum of their attention; one without units in a row is missing there.
@@ -312,6 +315,10 @@ def overview(rows: Sequence[RowEvidence]) -> pd.DataFrame:
         **{name: (state == name).mean() for name in STATES},
         "attention": _table(rows, "attention_after").fillna(0.0).mean(),
     }
+    if gains:
+        none = Gain(np.nan, np.nan, np.nan)
+        validated = pd.DataFrame({name: gains.get(str(name), none) for name in state}, ["effect", "low", "high"]).T
+        means |= {str(name): values for name, values in validated.items()}
     lines = pd.DataFrame(means).sort_values(["effect", "gate_observed", "gate_imputed"], ascending=False)
     return lines.astype(object).where(lines.notna(), None)
 

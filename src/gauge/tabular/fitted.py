@@ -122,7 +122,8 @@ class Fitted(TableClassifier):
             *(self.schema, self.ensemble, self.classes.tolist(), self.class_weight),
             *(self.trust, self.advice, self.donor_rows),
         )
-        return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self.facts())
+        gains = {} if self.advice is None else self.advice.column_gains()
+        return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self.facts(), gains)
 
     def evidence(self, X: Any) -> Sequence[RowEvidence]:
         return self.explain(X).rows
@@ -255,7 +256,7 @@ class Fitted(TableClassifier):
             "named": self.named,
             "target": self.target,
             "trust": trust,
-            "advice": None if self.advice is None else {name: list(each) for name, each in self.advice.slopes.items()},
+            "advice": None if self.advice is None else self.advice.to_json(),
             "leaderboard": json.loads(self.leaderboard.to_json(orient="records", double_precision=15)),
             "training": training,
             "n_rows": dict(self.n_rows),
@@ -303,7 +304,7 @@ class Fitted(TableClassifier):
                 named=saved.named,
                 target=saved.target,
                 trust=trust,
-                advice=None if saved.advice is None else Advice({k: (v[0], v[1]) for k, v in saved.advice.items()}),
+                advice=None if saved.advice is None else Advice.from_json(saved.advice),
                 leaderboard=pd.DataFrame([row.model_dump(exclude_unset=True) for row in saved.leaderboard]),
                 training=Training(**saved.training.model_dump(), history=history),
                 n_rows={str(name): count for name, count in saved.n_rows.items()},

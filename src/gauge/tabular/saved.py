@@ -26,7 +26,7 @@ T = TypeVar("T", bound=BaseModel)
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=MAX_ROWS)]
 Score = FiniteFloat | None
-Slope = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
+Estimates = Annotated[list[FiniteFloat], Field(min_length=5, max_length=5)]
 
 
 class _Strict(BaseModel):
@@ -101,7 +101,7 @@ class Description(_Strict):
     named: bool
     target: str | None
     trust: SavedTrust | None
-    advice: dict[str, Slope] | None = None
+    advice: dict[str, Estimates] | None = None
     leaderboard: list[LeaderboardRow]
     training: SavedTraining
     n_rows: dict[Literal["train", "val", "empty"], Count]

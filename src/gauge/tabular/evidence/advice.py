@@ -4,10 +4,11 @@
 
 p_v is the answer once the column has the value v, w_v how likely the other cells make that value: I is what the model
 expects to learn about the label. A model also learns from noise, so b is measured for every column: values of rows held out
-are hidden and returned one at a time, and b is the regression of the fall of the log loss on I. Its prior has mean 0: a
-column says nothing until these rows show that it does. Nothing is suggested for texts and images, nor for any value where
-there is no trust in cells: their I is H(p), the uncertainty of the answer. I comes from the experts other than the network
-where there are any: it is as good, and they answer 20 times as fast.
+are hidden and returned one at a time, and b is the regression of the fall of the log loss on I, with that of all columns as
+its prior. The lower end of its interval has another prior: a column says nothing until these rows show that it does. Nothing
+is suggested for texts and images, nor for any value where there is no trust in cells: their I is H(p), the uncertainty of
+the answer. I comes from the experts other than the network where there are any: it is as good, and they answer 20 times as
+fast.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,10 +30,12 @@ from gauge.tabular.table.rows import Rows
 MAX_VALUES = 5  # of a missing cell that are tried
 LEVELS = (np.arange(MAX_VALUES) + 0.5) / MAX_VALUES  # the quantiles of a number that are tried
 MAX_HIDDEN = 0.9  # largest share of the values of a row held out that is hidden
-HIDDEN_COPIES = 4  # of each row held out, with other values hidden
-MAX_TRIALS, MAX_TRIALS_OF_IMAGES = 2000, 400  # hidden values that are returned
+HIDDEN_COPIES = 6  # of each row held out, with other values hidden
+MAX_TRIALS, MAX_TRIALS_OF_IMAGES = 3000, 400  # hidden values that are returned
 MIN_TRIALS = 50  # fewer teach nothing
-PRIOR_DEVIATION = 1.0  # of b: the model learns about what it expects to learn
+PRIOR_DEVIATION = 0.5  # of b from that of all columns
+SCEPTICAL_DEVIATION = 1.0  # of b from zero
+MAX_PRIOR = 2.0  # b of all columns
 PRIOR_TRIALS = 20  # what the variance of all columns counts in that of one
 ROWS_AT_ONCE = 4000
 MIN_VARIANCE = 1e-9
@@ -45,11 +48,22 @@ class Trials(NamedTuple):
     column: np.ndarray
 
 
+class Estimate(NamedTuple):
+    """The gain of a column for each unit of information with the ends of its 95 % interval, and the mean gain over all trials
+    with its standard error."""
+
+    slope: float
+    low: float
+    high: float
+    mean: float
+    error: float
+
+
 @dataclass(frozen=True)
 class Advice:
-    """The gain of every column for each unit of information, and the standard error of that."""
+    """What the rows held out say about the gains of every column."""
 
-    slopes: Mapping[str, tuple[float, float]]
+    columns: Mapping[str, Estimate]
 
     @classmethod
     def fit(
@@ -60,19 +74,32 @@ class Advice:
         if len(row) < MIN_TRIALS:
             return None
         names = [each.name for each in rows.schema.columns]
-        slope, error = _slopes(row, column, expected, gain, len(names))
-        return cls(dict(zip(names, zip(slope.tolist(), error.tolist(), strict=True), strict=True)))
+        estimates = np.stack(_estimates(row, column, expected, gain, _suggested(rows, trust) >= 0), 1)
+        return cls({name: Estimate(*each.tolist()) for name, each in zip(names, estimates, strict=True)})
+
+    def to_json(self) -> dict[str, list[float]]:
+        return {name: list(each) for name, each in self.columns.items()}
+
+    @classmethod
+    def from_json(cls, columns: Mapping[str, Sequence[float]]) -> Self:
+        return cls({name: Estimate(*each) for name, each in columns.items()})
+
+    def column_gains(self) -> dict[str, Gain]:
+        """How far the log loss of rows held out fell on average once a hidden value of each column was known."""
+        return {
+            name: Gain(mean, mean - NORMAL_QUANTILE * error, mean + NORMAL_QUANTILE * error)
+            for name, (_, _, _, mean, error) in self.columns.items()
+        }
 
     def gains(self, ensemble: Ensemble, trust: CellTrust | None, rows: Rows, wanted: np.ndarray) -> np.ndarray:
         """The expected gain of every value that is wanted and missing, with the ends of its 95 % interval, NaN for the
         others: [rows, columns, 3]."""
         names = [column.name for column in rows.schema.columns]
-        slope, error = np.array([self.slopes[name] for name in names]).T
+        slopes = np.array([self.columns[name][:3] for name in names])
         trials = Trials(*np.nonzero(wanted & ~rows.observed()))
         gains = np.full((*wanted.shape, 3), np.nan)
         if len(trials.row):
-            line = slope + NORMAL_QUANTILE * error * np.array([[0.0], [-1.0], [1.0]])
-            gains[trials] = information(ensemble, trust, rows, trials)[:, None] * line.T[trials.column]
+            gains[trials] = information(ensemble, trust, rows, trials)[:, None] * slopes[trials.column]
         return gains
 
 
@@ -147,16 +174,14 @@ def _measured(
     copy, column = np.nonzero(available[copies] & ~hidden.observed())
     images = any(each.values_per_row for each in rows.schema.contents.values())
     chosen = np.random.default_rng(seed).permutation(len(copy))[: MAX_TRIALS_OF_IMAGES if images else MAX_TRIALS]
-    copy, column = copy[chosen], column[chosen]
-    hidden, row = hidden.take(copy), copies[copy]
-    trials = Trials(np.arange(len(copy)), column)
-    known = hidden.observed()
-    known[trials] = True
-    before, after = (
-        np.log(ensemble.predict(each)[trials.row, labels[row]].clip(MIN_PROBABILITY))
-        for each in (hidden, rows.take(row).keep(known))
-    )
-    return row, column, information(ensemble, trust, hidden, trials), after - before
+    used, copy = np.unique(copy[chosen], return_inverse=True)
+    column, row, hidden = column[chosen], copies[used][copy], hidden.take(used)
+    known = hidden.observed()[copy]
+    known[np.arange(len(copy)), column] = True
+    before = ensemble.predict(hidden)[copy, labels[row]]
+    after = ensemble.predict(rows.take(row).keep(known))[np.arange(len(copy)), labels[row]]
+    gain = np.log(after.clip(MIN_PROBABILITY)) - np.log(before.clip(MIN_PROBABILITY))
+    return row, column, information(ensemble, trust, hidden, Trials(copy, column)), gain
 
 
 def information(ensemble: Ensemble, trust: CellTrust | None, rows: Rows, trials: Trials) -> np.ndarray:
@@ -214,19 +239,32 @@ def _entropy(probabilities: np.ndarray) -> np.ndarray:
     return -(probabilities * np.log(probabilities.clip(MIN_PROBABILITY))).sum(-1)
 
 
-def _slopes(
-    row: np.ndarray, column: np.ndarray, expected: np.ndarray, gain: np.ndarray, columns: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The regression of gain on information through zero, by column, and its standard error. Trials with the same row and
-    column count as one."""
+def _estimates(
+    row: np.ndarray, column: np.ndarray, expected: np.ndarray, gain: np.ndarray, suggested: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Those of `Estimate`, by column: the regression of gain on information through zero, and the mean gain. Trials with the
+    same row and column count as one. Columns whose values are `suggested` have a prior of their own."""
+    columns = len(suggested)
     _, position, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
     weight = 1 / count[position]
 
     def total(values: np.ndarray) -> np.ndarray:
         return np.bincount(column, weight * values, columns)
 
-    square, product, counts = total(expected**2), total(expected * gain), total(np.ones(len(row)))
-    rest = total((gain - (product / square.clip(MIN_VARIANCE))[column] * expected) ** 2)
-    variance = (PRIOR_TRIALS * rest.sum() / counts.sum() + rest) / (PRIOR_TRIALS + counts) + MIN_VARIANCE
-    precision = 1 / PRIOR_DEVIATION**2 + square / variance
-    return product / variance / precision, precision**-0.5
+    def variance(rest: np.ndarray) -> np.ndarray:
+        own = total(rest**2)
+        return (PRIOR_TRIALS * own.sum() / counts.sum() + own) / (PRIOR_TRIALS + counts) + MIN_VARIANCE
+
+    counts, square, product = total(np.ones(len(row))), total(expected**2), total(expected * gain)
+    noise = variance(gain - (product / square.clip(MIN_VARIANCE))[column] * expected)
+    prior = np.zeros(columns)
+    for group in (suggested, ~suggested):
+        ratio = total(gain)[group].sum() / total(expected)[group].sum().clip(MIN_VARIANCE)
+        prior[group] = np.clip(ratio, 0.0, MAX_PRIOR)
+    precision, sceptical = (1 / each**2 + square / noise for each in (PRIOR_DEVIATION, SCEPTICAL_DEVIATION))
+    slope = (prior / PRIOR_DEVIATION**2 + product / noise) / precision
+    low = product / noise / sceptical - NORMAL_QUANTILE * sceptical**-0.5
+    high = slope + NORMAL_QUANTILE * precision**-0.5
+    mean = total(gain) / counts.clip(1)
+    error = np.sqrt(variance(gain - mean[column]) / counts.clip(1))
+    return slope, np.minimum(low, slope), high, mean, error
