@@ -31,7 +31,7 @@ from gauge.tabular.options import check_options
 from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
-from gauge.tabular.table.inspection import leak_problems
+from gauge.tabular.table.inspection import report_leaks
 from gauge.tabular.table.labelled import Labelled, rows_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
@@ -300,11 +300,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             recipe = replace(recipe, rate=round(rate, 2))
         used = rows_to_use(encoded, data)
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
-        _report_leaks(task)
-        prior = data.prior(used)
+        report_leaks(schema.table, task.rows.cells, task.labels)
         with self._progress() as show, self._threads(schema):
             task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
-            result = fit_ensemble(task, names, prior=prior, validation=self.validation)
+            result = fit_ensemble(task, names, prior=data.prior(used), validation=self.validation)
             trust = CellTrust.fit(task.rows, seed) if self.trust else None
             advice = Advice.fit(*result.validated, trust, seed=seed)
         shares, training = data.class_shares, result.training
@@ -373,9 +372,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         with self._ready(X) as (fitted, X):
             return fitted.importance(X, y)
 
-    def advise(
-        self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: float | int | None = None
-    ) -> pd.DataFrame:
+    def advise(self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: Any = None) -> pd.DataFrame:
         """Which missing values to get for each row: how far the log loss is expected to fall once each is known, with a 95 %
         interval, given what the row already has. Values that are there but rare or unreadable are left out.
 
@@ -556,13 +553,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _report_leaks(task: Task) -> None:
-    """Log which columns alone tell the label."""
-    for column, cells in zip(task.rows.schema.table, task.rows.cells.T, strict=True):
-        for problem in leak_problems(cells, task.labels):
-            logger.warning("column %r %s", column.name, problem)
 
 
 def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:

@@ -136,9 +136,7 @@ class Fitted(TableClassifier):
             rows, labels = self._labelled(X, y, rows)
         return importance(self.ensemble, rows, self.class_numbers(self.ensemble.predict(rows)), labels)
 
-    def advise(
-        self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: float | int | None = None
-    ) -> pd.DataFrame:
+    def advise(self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: Any = None) -> pd.DataFrame:
         """See `GaugeClassifier.advise`."""
         names = [column.name for column in self.columns]
         prices = check_costs(costs, names)

@@ -49,8 +49,8 @@ class Trials(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The gain of a column for each unit of information with the ends of its 95 % interval, and the mean gain over all trials
-    with its standard error."""
+    """The gain of a column for each unit of information with the ends of its 95 % interval, and the mean gain over all
+    trials with its standard error."""
 
     slope: float
     low: float

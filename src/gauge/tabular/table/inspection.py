@@ -1,6 +1,7 @@
 """inspect_table(): the kinds, missing values and problems of a table, before anything is trained on it."""
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,8 @@ from gauge.registry import COLUMNS
 from gauge.tabular.table.columns import ANYWHERE, IGNORE, Cell, ImageFiles, infer_kind, missing, pick_kind
 from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
 from gauge.tabular.table.numbers import plain
+
+logger = logging.getLogger(__name__)
 
 MAX_MISSING_RATE = 0.95  # of a column without a problem
 MIN_ROWS_PER_CLASS = 10
@@ -121,6 +124,13 @@ def leak_problems(cells: np.ndarray, labels: np.ndarray) -> Iterator[str]:
                 "NAME=ignore)"
             )
             return
+
+
+def report_leaks(columns: Sequence[Cell], cells: np.ndarray, labels: np.ndarray) -> None:
+    """Log which columns of the table alone tell the label."""
+    for column, values in zip(columns, cells.T, strict=True):
+        for problem in leak_problems(values, labels):
+            logger.warning("column %r %s", column.name, problem)
 
 
 def _nearest_labels(known: np.ndarray, labels: np.ndarray, cells: np.ndarray) -> np.ndarray:
