@@ -111,9 +111,9 @@ def test_the_page_shows_the_prediction_of_the_server_and_its_reasons(fitted, cli
     for column, effect in explanation["effects"].items():
         shown = f"{100 * effect:+.1f}".replace("-", "−")
         assert (shown in text) == (abs(effect) >= 0.005), column
-    helps = any(change >= 0.005 for change in explanation["helpful"].values())
-    assert ("How far the missing value would move the probability" in text) == helps
-    assert ("No single missing value would move the answer much" in text) == (not helps)
+    helps = any(each["gain"] >= 0.005 for each in explanation["helpful"].values())
+    assert ("How far the log loss is expected to fall once the missing value is known" in text) == helps
+    assert ("No single missing value is known to make the answer better" in text) == (not helps)
     assert tab.value("document.documentElement.scrollWidth") <= width
     own = f"http://127.0.0.1:{client.port}/"
     assert {each for each in tab.requests[requests:] if not each.startswith("data:")} == {

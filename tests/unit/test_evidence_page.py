@@ -12,6 +12,7 @@ from pages import HOSTILE, Page, contrast, luminance, visit
 from gauge.reports import figures
 from gauge.reports.evidence import (
     EvidencePage,
+    Gain,
     GridImage,
     RowEvidence,
     Unit,
@@ -69,7 +70,16 @@ def everything(text: str) -> EvidencePage:
     units += [unit(f"photo {text}", gate, kind="image", name=text, state="imputed") for gate in (0.2, 0.7)]
     images = {f"photo {text}": GridImage(pixels, (1, 2))}
     row = RowEvidence(
-        text, (text, 0.4), ("other", 0.9), tuple(units), images, text, 0.75, {}, {text: 0.2}, {text: text}
+        text,
+        (text, 0.4),
+        ("other", 0.9),
+        tuple(units),
+        images,
+        text,
+        0.75,
+        {},
+        {text: Gain(0.2, 0.1, 0.3)},
+        {text: text},
     )
     hidden = replace(row, label=None, agreement=None, images={})
     return EvidencePage(text, text, (row, hidden), {text: text})
@@ -115,6 +125,17 @@ def test_attention_is_averaged_over_the_rows_in_which_a_column_is_not_observed()
     assert note.attention == pytest.approx({"age": 0.4, "city": 0.3, "note": 0.0})
 
 
+def test_columns_are_ranked_by_their_gains_on_rows_held_out_which_may_be_negative():
+    gains = {"age": Gain(-0.01, -0.03, 0.01), "city": Gain(0.2, 0.1, 0.3), "note": Gain(0.0, -0.02, 0.02)}
+    table = overview(small(), gains)
+    assert table.index.tolist() == ["city", "note", "age"]
+    assert table.loc["age", ["effect", "low", "high"]].tolist() == [-0.01, -0.03, 0.01]
+    text = Page(render(EvidencePage("Title", "Lead.", small(), gains=gains))).text
+    assert "Sorted by gain: how far the log loss of rows held out in training fell" in text
+    assert "age −0.010 100 % observed" in text
+    assert "city +0.200 50 % observed" in text
+
+
 def test_summary_counts_and_numbers_are_in_the_page():
     text = page_of(*small()).text
     assert "rows 2 prediction changed by the gates 1" in text
@@ -158,7 +179,7 @@ def doubted(trusted: float = 0.1) -> RowEvidence:
         unit("age", 0.6, value="7", used=0.3, trusted=trusted, suggestion="50 to 60"),
         unit("city", 0.1, used=-0.2),
     )
-    return replace(row_of(*units, unit("dose", None, suggestion="2 to 3")), helpful={"dose": 0.18})
+    return replace(row_of(*units, unit("dose", None, suggestion="2 to 3")), helpful={"dose": Gain(0.18, 0.1, 0.26)})
 
 
 def test_use_and_trust_are_two_things_and_a_value_that_does_not_fit_is_named():
@@ -172,7 +193,8 @@ def test_use_and_trust_are_two_things_and_a_value_that_does_not_fit_is_named():
 
 def test_a_missing_value_says_what_the_rest_suggests_and_how_much_it_would_help():
     text = Page(render_rows([doubted()])).text
-    assert "Would help most: dose is missing; knowing it would move the probability by about 18 points" in text
+    gain = "knowing it is expected to lower the log loss by 0.180 (95 % interval 0.100 to 0.260)"
+    assert f"Would help most: dose is missing; {gain}" in text
     assert "dose missing the rest suggests 2 to 3" in text
 
 

@@ -11,7 +11,7 @@ import typer
 
 from gauge import __version__, registry
 from gauge.choices import pick
-from gauge.cli import benchmark, models, production, reproduce, tables
+from gauge.cli import advice, benchmark, models, production, reproduce, tables
 from gauge.cli.options import RESEARCH, TABLES, AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
 
@@ -57,6 +57,7 @@ def _root(version: Version = False) -> None:
 
 
 tables.add_to(app)
+advice.add_to(app)
 app.command(rich_help_panel=TABLES)(models.evaluate)
 production.add_to(app)
 

@@ -390,7 +390,7 @@ def _refuse_notes(content: Answer) -> None:
 def _evidence(row: RowEvidence) -> dict[str, Any]:
     answers = {"prediction": row.after[0], "probability": row.after[1]}
     ungated = {"prediction_ungated": row.before[0], "probability_ungated": row.before[1]}
-    columns = {"effects": dict(row.effects), "helpful": dict(row.helpful)}
+    columns = {"effects": dict(row.effects), "helpful": {name: gain._asdict() for name, gain in row.helpful.items()}}
     return answers | ungated | columns | {"units": [asdict(unit) for unit in row.units]}
 
 

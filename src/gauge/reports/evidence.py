@@ -24,7 +24,7 @@ STATES: tuple[State, ...] = get_args(State)
 
 DOUBTFUL = 0.5  # trust below which a value does not fit
 FOLD = 12  # lines of a table that are always shown
-MIN_NAMED_EFFECT = 0.005  # smaller effects are not named
+MIN_NAMED_EFFECT = 0.005  # smaller effects, and gains, are not named
 MAX_NAMED_VALUES = 4  # values for and against an answer
 NORMAL = 1.96  # quantile of a 95 % interval
 MIN_AXIS_EFFECT = 0.1  # what a full bar stands for at least
@@ -80,6 +80,14 @@ class Unit:
             raise ValueError(f"the trust in unit {self.name!r} is {self.trusted:g}; give a probability, from 0 to 1")
 
 
+class Gain(NamedTuple):
+    """How far the log loss is expected to fall once a missing value is known, and the ends of the 95 % interval."""
+
+    gain: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class GridImage:
     """What the model saw of an image column, in RGB, and how many rows and columns its units form from top left."""
@@ -95,8 +103,8 @@ class GridImage:
 class RowEvidence:
     """One row: the predicted class with its probability, without and with the gates, and all units in the order of the
     columns. `agreement` is the rank correlation of scores and exact effects, `label` the true class, `effects` what each
-    column does for the probability of the predicted class, `helpful` how far each missing value would move it on average,
-    `ids` columns to recognise the row by."""
+    column does for the probability of the predicted class, `helpful` the missing values that are expected to help beyond
+    chance, `ids` columns to recognise the row by."""
 
     title: str
     before: tuple[str, float]
@@ -106,7 +114,7 @@ class RowEvidence:
     label: str | None = None
     agreement: float | None = None
     effects: Mapping[str, float] = field(default_factory=dict)
-    helpful: Mapping[str, float] = field(default_factory=dict)
+    helpful: Mapping[str, Gain] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -142,12 +150,14 @@ class RowEvidence:
 
 @dataclass(frozen=True)
 class EvidencePage:
-    """The content of the page. `facts` say how the model was trained."""
+    """The content of the page. `facts` say how the model was trained, `gains` what each column is worth on rows held out, if
+    that was measured."""
 
     title: str
     lead: str
     rows: tuple[RowEvidence, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
+    gains: Mapping[str, Gain] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -168,7 +178,7 @@ def render(page: EvidencePage) -> str:
         judged=len(judged),
         right=sum(judged),
         doubts=sum(len(row.doubtful) for row in page.rows),
-        overview=overview(page.rows),
+        overview=overview(page.rows, page.gains),
         unobserved=unobserved(page.rows) if any(_gated(row) for row in page.rows) else [],
         script=Markup(script),
         checksum=Markup(checksum),
@@ -269,7 +279,7 @@ class _View:
         if not row.effects:  # of columns; those of their words or parts may have been measured
             largest_effects = [(unit.name, unit.used or 0.0) for unit in moved]
         self.most_used = largest_effects[:2]
-        self.helps = [(name, change) for name, change in row.helpful.items() if change >= MIN_NAMED_EFFECT][:2]
+        self.helps = [(name, each) for name, each in row.helpful.items() if each.gain >= MIN_NAMED_EFFECT][:2]
 
 
 def _by_use(unit: Unit) -> tuple[bool, float]:
@@ -282,9 +292,10 @@ def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
     return pd.DataFrame([{column.name: getattr(column, quantity) for column in _columns(row)} for row in rows])
 
 
-def overview(rows: Sequence[RowEvidence]) -> pd.DataFrame:
-    """A line for each column, the largest mean effect first or, where no effects were measured, the highest mean gate: the
-    mean size of its effect with a 95 % interval (None if not measured), its doubtful values, the mean gates where observed
+def overview(rows: Sequence[RowEvidence], gains: Mapping[str, Gain] | None = None) -> pd.DataFrame:
+    """A line for each column, the largest effect first or, where none was measured, the highest mean gate: its gain on rows
+    held out, where there are `gains`, or else the mean size of its effect in these rows, with a 95 % interval (None if not
+    measured), its doubtful values, the mean gates where observed
     and where imputed (None if never), the share of rows in each state, and the mean attention after gating over all rows.
 
     A column of many units has their mean gate and the sum of their attention; one without units in a row is missing there.
@@ -304,6 +315,10 @@ def overview(rows: Sequence[RowEvidence]) -> pd.DataFrame:
         **{name: (state == name).mean() for name in STATES},
         "attention": _table(rows, "attention_after").fillna(0.0).mean(),
     }
+    if gains:
+        none = Gain(np.nan, np.nan, np.nan)
+        validated = pd.DataFrame({name: gains.get(str(name), none) for name in state}, ["effect", "low", "high"]).T
+        means |= {str(name): values for name, values in validated.items()}
     lines = pd.DataFrame(means).sort_values(["effect", "gate_observed", "gate_imputed"], ascending=False)
     return lines.astype(object).where(lines.notna(), None)
 

@@ -147,10 +147,10 @@
       .map((field) => make("li", {}, make("b", {}, `${field.dataset.column}: ${shown(field)}`), ` is beyond ${field.dataset.low} to ${field.dataset.high}, where almost all training values are`));
   const helpful = (answer) =>
     Object.entries(answer.helpful)
-      .filter(([column, change]) => change >= SMALLEST && named(column))
+      .filter(([column, each]) => each.gain >= SMALLEST && named(column))
       .slice(0, 3)
-      .map(([column, change]) => {
-        const about = make("em", {}, `± ${(100 * change).toFixed(1)} points`);
+      .map(([column, each]) => {
+        const about = make("em", {}, `−${each.gain.toFixed(3)} (${each.low.toFixed(3)} to ${each.high.toFixed(3)})`);
         const go = make("button", { type: "button" }, make("span", {}, column), about);
         go.addEventListener("click", () => input(named(column)).focus());
         return make("li", {}, go);
@@ -171,10 +171,10 @@
     parts.push(part("Does not fit", doubtful.length ? make("ul", { className: "warn" }, ...doubtful) : none));
     const lines = helpful(answer);
     if (lines.length) {
-      const mean = "How far the missing value would move the probability, on average. Choose one to fill it in.";
+      const mean = "How far the log loss is expected to fall once the missing value is known, with its 95 % interval. Choose one to fill it in.";
       parts.push(part("Would help most", make("ul", { className: "help" }, ...lines), mean));
     } else if (fields.some((field) => value(field) === null)) {
-      parts.push(part("Would help most", make("p", { className: "small" }, "No single missing value would move the answer much.")));
+      parts.push(part("Would help most", make("p", { className: "small" }, "No single missing value is known to make the answer better.")));
     }
     document.getElementById("wait")?.replaceWith(...parts);
   };

@@ -18,6 +18,7 @@ from gauge.methods.gauge_plus import GaugePlus
 from gauge.registry import IMPUTERS
 from gauge.tabular.classifier import image_files
 from gauge.tabular.ensemble import choose_experts, fit_ensemble
+from gauge.tabular.evidence.advice import Advice
 from gauge.tabular.evidence.audit import CellAudit
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.evaluation import Evaluation
@@ -318,6 +319,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             task = replace(task, on_epoch=show if on_epoch is None else both(show, on_epoch))
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             trust = CellTrust.fit(task.rows, seed) if self.trust else None
+            advice = Advice.fit(*result.validated, trust, seed=seed)
         shares, training = data.class_shares, result.training
         self.fitted_ = Fitted(
             schema=schema,
@@ -327,6 +329,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             named=hasattr(self, "feature_names_in_"),
             target=data.target,
             trust=trust,
+            advice=advice,
             leaderboard=result.leaderboard,
             training=training,
             n_rows={"train": training.rows, "val": result.held_out, "empty": int(encoded.empty.sum())},
@@ -377,11 +380,22 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def importance(self, X: Any, y: Any = None) -> pd.DataFrame:
         """What each column does for the answers of all experts, the most important first, with a 95 % interval.
 
-        With labels, or the name of their column, it is the increase of the log loss when the column is missing; without them
-        the mean absolute effect on the probability of the predicted class.
+        With labels, or the name of their column, it is the increase of the log loss when the values of the column are
+        shuffled, about zero for noise; without them the mean absolute effect on the probability of the predicted class.
         """
         with self._ready(X) as (fitted, X):
             return fitted.importance(X, y)
+
+    def advise(self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: Any = None) -> pd.DataFrame:
+        """Which missing values to get for each row: how far the log loss is expected to fall once each is known, with a 95 %
+        interval, given what the row already has. Values that are there but rare or unreadable are left out.
+
+        `costs` of columns are in any unit: 1 by default, None for a value that cannot be had. The lines of a row are in the
+        order of gain per cost. A value is `advised` if its gain is beyond chance and, with `worth`, the price of a fall of
+        the log loss by 1, larger than its cost; if none is, stop. After each new value, ask again.
+        """
+        with self._ready(X) as (fitted, X):
+            return fitted.advise(X, costs=costs, worth=worth)
 
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;

@@ -22,6 +22,7 @@ from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
 from gauge.tabular.ensemble import Ensemble, expert_weights
+from gauge.tabular.evidence.advice import Advice, absent, advice_table, check_costs
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.effects import importance
@@ -60,10 +61,10 @@ UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbos
 @dataclass(frozen=True, eq=False)
 class Fitted(TableClassifier):
     """All that training has left: the `schema` of the table, the `ensemble` of experts, the `trust` in cells if it was
-    learned, the `leaderboard` of experts on rows held out, the record of the network's `training`, and the `options` of the
-    estimator. `n_rows` counts the rows of training, validation, and those without values; `missing_rates` are the shares of
-    missing values by column, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the
-    training rows that an imputer copies from."""
+    learned, the `advice` on missing values if rows were held out, the `leaderboard` of experts on them, the record of the
+    network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, validation, and those
+    without values; `missing_rates` are the shares of missing values by column, `largest_class` is the most frequent one and
+    its share, and `donor_rows` are the names of the training rows that an imputer copies from."""
 
     schema: Schema
     ensemble: Ensemble
@@ -72,6 +73,7 @@ class Fitted(TableClassifier):
     named: bool
     target: str | None
     trust: CellTrust | None
+    advice: Advice | None
     leaderboard: pd.DataFrame
     training: Training
     n_rows: Mapping[str, int]
@@ -118,9 +120,11 @@ class Fitted(TableClassifier):
         names = {name: name for name in map(str, known)}
         ids = known[[pick(names, each, "column to keep") for each in keep]] if keep else None
         reader = Reader(
-            self.schema, self.ensemble, self.classes.tolist(), self.class_weight, self.trust, self.donor_rows
+            *(self.schema, self.ensemble, self.classes.tolist(), self.class_weight),
+            *(self.trust, self.advice, self.donor_rows),
         )
-        return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self.facts())
+        gains = {} if self.advice is None else self.advice.column_gains()
+        return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self.facts(), gains)
 
     def evidence(self, X: Any) -> Sequence[RowEvidence]:
         return self.explain(X).rows
@@ -132,6 +136,16 @@ class Fitted(TableClassifier):
         if y is not None:
             rows, labels = self._labelled(X, y, rows)
         return importance(self.ensemble, rows, self.class_numbers(self.ensemble.predict(rows)), labels)
+
+    def advise(self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: Any = None) -> pd.DataFrame:
+        """See `GaugeClassifier.advise`."""
+        names = [column.name for column in self.columns]
+        prices = check_costs(costs, names)
+        frame, rows = self.read(X)
+        if self.advice is None:
+            raise ValueError("this classifier has no advice, which takes rows held out; fit it on at least 50 rows")
+        gains = self.advice.gains(self.ensemble, self.trust, rows, absent(frame, rows))
+        return advice_table(gains, names, frame.index, prices, worth)
 
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """See `GaugeClassifier.evaluate`."""
@@ -245,6 +259,7 @@ class Fitted(TableClassifier):
             "named": self.named,
             "target": self.target,
             "trust": trust,
+            "advice": None if self.advice is None else self.advice.to_json(),
             "leaderboard": json.loads(self.leaderboard.to_json(orient="records", double_precision=15)),
             "training": training,
             "n_rows": dict(self.n_rows),
@@ -292,6 +307,7 @@ class Fitted(TableClassifier):
                 named=saved.named,
                 target=saved.target,
                 trust=trust,
+                advice=None if saved.advice is None else Advice.from_json(saved.advice),
                 leaderboard=pd.DataFrame([row.model_dump(exclude_unset=True) for row in saved.leaderboard]),
                 training=Training(**saved.training.model_dump(), history=history),
                 n_rows={str(name): count for name, count in saved.n_rows.items()},

@@ -26,6 +26,7 @@ T = TypeVar("T", bound=BaseModel)
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=MAX_ROWS)]
 Score = FiniteFloat | None
+Estimates = Annotated[list[FiniteFloat], Field(min_length=5, max_length=5)]
 
 
 class _Strict(BaseModel):
@@ -100,6 +101,7 @@ class Description(_Strict):
     named: bool
     target: str | None
     trust: SavedTrust | None
+    advice: dict[str, Estimates] | None = None
     leaderboard: list[LeaderboardRow]
     training: SavedTraining
     n_rows: dict[Literal["train", "val", "empty"], Count]
@@ -120,6 +122,7 @@ class Description(_Strict):
             "a class occurs twice": len(set(self.classes)) == len(self.classes),
             "a column occurs twice": len(set(columns)) == len(columns),
             "missing_rates are not those of the columns": set(self.missing_rates) == set(columns),
+            "advice is not that of the columns": self.advice is None or set(self.advice) == set(columns),
             "names lacks a column": set(columns) <= set(self.table.names),
             "the leaderboard is not that of the experts": experts == set(self.ensemble.experts),
             "n_rows is not complete": len(self.n_rows) == 3,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.reports import figures
-from gauge.reports.evidence import NORMAL, EvidencePage, RowEvidence, Unit, render, render_rows
+from gauge.reports.evidence import NORMAL, EvidencePage, Gain, RowEvidence, Unit, render, render_rows
 from gauge.tabular.table.inputs import check_kept
 from gauge.training.checkpoint import write_text
 
@@ -24,10 +24,12 @@ LINES, SHOWN, WHOLE = 5, 20, 2  # rows in a terminal, in a notebook, and there w
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """The evidence of some rows, as values in `rows`; `explanation[3]` and `explanation[:5]` select one and five of them."""
+    """The evidence of some rows, as values in `rows`; `explanation[3]` and `explanation[:5]` select one and five of them.
+    `gains` is what each column was worth on rows held out in training, if that was measured."""
 
     rows: tuple[RowEvidence, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
+    gains: Mapping[str, Gain] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         rows = [f"  {line['row']}: {line['prediction']}; {line['most used']}" for line in self._summary(LINES)]
@@ -38,7 +40,9 @@ class Explanation:
         return len(self.rows)
 
     def __getitem__(self, index: int | slice) -> "Explanation":
-        return Explanation(self.rows[index] if isinstance(index, slice) else (self.rows[index],), self.facts)
+        return Explanation(
+            self.rows[index] if isinstance(index, slice) else (self.rows[index],), self.facts, self.gains
+        )
 
     def __iter__(self) -> Iterator["Explanation"]:
         return (self[index] for index in range(len(self)))
@@ -69,7 +73,7 @@ class Explanation:
             "used it, and how far it is trusted to be right."
         )
         rows = self.rows if donors else self.without_donors().rows
-        write_text(Path(path), render(EvidencePage(PAGE_TITLE, lead, rows, self.facts)))
+        write_text(Path(path), render(EvidencePage(PAGE_TITLE, lead, rows, self.facts, self.gains)))
 
     def without_donors(self) -> "Explanation":
         """Without the content of other rows: an imputed text or image is one unit that does not show it."""

@@ -11,10 +11,11 @@ import torch
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain
-from gauge.reports.evidence import GridImage, RowEvidence, State, Unit
+from gauge.reports.evidence import Gain, GridImage, RowEvidence, State, Unit
 from gauge.tabular.ensemble import Ensemble
+from gauge.tabular.evidence.advice import Advice, absent, helpful
 from gauge.tabular.evidence.cell_trust import CellTrust
-from gauge.tabular.evidence.effects import Piece, column_effects, missing_values, piece_effects
+from gauge.tabular.evidence.effects import Piece, column_effects, piece_effects
 from gauge.tabular.evidence.explanation import TITLE
 from gauge.tabular.table.columns import Column, Part
 from gauge.tabular.table.rows import Rows
@@ -47,6 +48,7 @@ class Reader:
     classes: Sequence[Any]
     class_weight: np.ndarray
     trust: CellTrust | None = None
+    advice: Advice | None = None
     donors: Sequence[str] = ()
 
     @property
@@ -73,7 +75,7 @@ class Reader:
         decided = (probabilities * self.class_weight).argmax(1)
         answers = self._answers(probabilities, decided)
         effects, towards = column_effects(self.ensemble, rows, decided)
-        helpful = missing_values(self.ensemble, self.trust, rows, decided, effects)
+        helps = self._helpful(frame, rows)
         nothing = tuple(_missing(column) for column in self.schema.columns)
         read: dict[int, Read] = {
             row: (answers[row], nothing, {}) for row in np.flatnonzero(rows.encoded.empty).tolist()
@@ -99,11 +101,17 @@ class Reader:
                     label=None if labels is None else labels[row],
                     agreement=_agreement(units) if exact else None,
                     effects={str(name): float(value) for name, value in effects.iloc[row].items()},
-                    helpful=helpful[row],
+                    helpful=helps[row],
                     ids={} if ids is None else {str(name): _shown(value) for name, value in ids.iloc[row].items()},
                 )
             )
         return tuple(evidence)
+
+    def _helpful(self, frame: pd.DataFrame, rows: Rows) -> list[dict[str, Gain]]:
+        if self.advice is None:
+            return [{}] * len(rows)
+        gains = self.advice.gains(self.ensemble, self.trust, rows, absent(frame, rows))
+        return helpful(gains, [column.name for column in self.schema.columns])
 
     def _ungated_batch(
         self, frame: pd.DataFrame, rows: Rows, batch: Batch, answers: Sequence[tuple[str, float]]

@@ -4,6 +4,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.special import log_softmax
 
@@ -98,7 +99,7 @@ class Linear(Expert):
             return table
         from scipy import sparse
 
-        words = [TEXT_SCALE * each.transform(rows.texts[name]) for name, each in self.terms.items()]
+        words = [TEXT_SCALE * _vectors(each, rows.texts[name]) for name, each in self.terms.items()]
         return sparse.hstack([sparse.csr_matrix(table), *words], format="csr")
 
     def export(self, rows: GraphRows) -> str:
@@ -151,6 +152,12 @@ class Linear(Expert):
             terms[name].idf_ = saved.tensors[f"idf.{name}"].numpy()
         coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
         return cls(terms, Pixels.load(saved.tensors), schema.cardinalities, coefficients, offsets)
+
+
+def _vectors(vectorizer: "TfidfVectorizer", texts: np.ndarray) -> Any:
+    """TF-IDF; equal texts, as in copies of a row with other cells, are read once."""
+    codes, different = pd.factorize(texts)
+    return vectorizer.transform(different)[codes]
 
 
 def _export_words(rows: GraphRows, name: str, vectorizer: "TfidfVectorizer", weights: np.ndarray) -> str:

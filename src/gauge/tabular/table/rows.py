@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,14 +51,38 @@ class Rows:
 
     def without(self, name: str) -> "Rows":
         """The same rows with one column missing everywhere."""
-        modality, index = self._position(name)
-        flags = self.encoded.observed[modality].clone()
-        flags[..., index] = False
-        encoded = _with_flags(self.encoded, {**self.encoded.observed, modality: flags})
-        texts = dict(self.texts)
-        if name in texts:
-            texts[name] = np.full(len(self), "", object)
-        return replace(self, encoded=encoded, texts=texts)
+        names = [column.name for column in self.schema.columns]
+        if name not in names:
+            raise ValueError(f"there is no column {name!r}; the model has {names}")
+        return self.keep(np.tile([each != name for each in names], (len(self), 1)))
+
+    def shuffle(self, name: str, draw: np.random.Generator) -> "Rows":
+        """The same rows with the values of one column exchanged among those that have one."""
+        index = np.arange(len(self))
+        available = np.flatnonzero(self.observed()[:, [column.name for column in self.schema.columns].index(name)])
+        index[available] = draw.permutation(available)
+        modality = next(key for key, own in self.schema.modalities.items() if name in [each.name for each in own])
+        values = self.encoded.inputs[modality].clone()
+        chosen = values[torch.from_numpy(index)]
+        if modality == "table":
+            position = [column.name for column in self.schema.table].index(name)
+            values[:, position] = chosen[:, position]
+        else:
+            values = chosen
+        texts = {key: own[index] if key == name else own for key, own in self.texts.items()}
+        return replace(
+            self, encoded=replace(self.encoded, inputs={**self.encoded.inputs, modality: values}), texts=texts
+        )
+
+    def keep(self, columns: np.ndarray) -> "Rows":
+        """The same rows with all but these columns missing; those that were missing still are: [rows, columns]."""
+        order = np.argsort(self.schema.positions)
+        flags = np.split(columns[:, order], np.cumsum([len(each) for each in self.schema.modalities.values()])[:-1], 1)
+        observed = {
+            name: own & torch.from_numpy(wanted).reshape(own.shape)
+            for (name, own), wanted in zip(self.encoded.observed.items(), flags, strict=True)
+        }
+        return self._with_observed(observed)
 
     def with_cells(self, cells: np.ndarray) -> "Rows":
         """The same rows with other numbers and categories, in the form of `cells`."""
@@ -72,23 +95,15 @@ class Rows:
         flags = self.encoded.observed
         counts = {name: None if mask.ndim == 1 else mask.shape[1] for name, mask in flags.items()}
         keep = protocol.keep(counts, sample_keys(torch.arange(len(self)), number, "hide"))
-        observed = {name: mask & keep[name] for name, mask in flags.items()}
+        return self._with_observed({name: mask & keep[name] for name, mask in flags.items()})
+
+    def _with_observed(self, observed: dict[str, Tensor]) -> "Rows":
         texts = {
             column.name: np.where(observed[modality].numpy(), self.texts[column.name], "")
             for modality, column in self.schema.contents.items()
             if column.name in self.texts
         }
         return replace(self, encoded=_with_flags(self.encoded, observed), texts=texts)
-
-    def _position(self, name: str) -> tuple[str, Any]:
-        """The modality of a column and, in a table, its index there."""
-        for modality, columns in self.schema.modalities.items():
-            names = [column.name for column in columns]
-            if name in names:
-                return modality, names.index(name) if modality == "table" else ...
-        raise ValueError(
-            f"there is no column {name!r}; the model has {[column.name for column in self.schema.columns]}"
-        )
 
 
 def unread_contents(schema: Schema, frame: pd.DataFrame) -> list[str]:

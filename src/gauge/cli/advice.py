@@ -1,0 +1,74 @@
+"""The command that says which missing values are worth getting. Heavy imports are deferred until they are needed."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gauge.cli.options import TABLES, Device, Model, OutsideImages, Plugins, Trusted, check_paths
+from gauge.cli.tables import Table
+
+
+def advise(
+    model: Model,
+    table: Table,
+    costs: Annotated[
+        str | None, typer.Option(help="""What values cost, {"mri": 300}, or a JSON file with that; others cost 1.""")
+    ] = None,
+    worth: Annotated[
+        float | None, typer.Option(help="What a fall of the log loss by 1 is worth, in that unit.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the advice, .csv. Default: the terminal.")] = None,
+    outside_images: OutsideImages = False,
+    trusted: Trusted = None,
+    plugin: Plugins = None,
+    device: Device = None,
+) -> None:
+    """Which missing values of every row to get next: the expected fall of the log loss, for what they cost."""
+    check_paths(model, table)
+    if out is not None and out.suffix != ".csv":
+        raise ValueError(f"{out} should end in .csv")
+    prices = _costs(costs)
+    from gauge.data.files import write_text
+    from gauge.tabular.classifier import image_files
+    from gauge.tabular.fitted import Fitted
+    from gauge.tabular.table.files import read_table_file
+    from gauge.tabular.table.paths import table_folder
+
+    files = image_files(table_folder(table), outside=outside_images)
+    classifier = Fitted.load(model, device=device, files=files, trusted=trusted)
+    rows = read_table_file(table)
+    advice = classifier.advise(rows, costs=prices, worth=worth)
+    text = advice.to_csv(index=False, float_format="%.6g")
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text)
+        print(f"the advice for {len(rows)} rows is in {out}")
+    some = advice.loc[advice["advised"], "row"].nunique()
+    print(f"values are advised for {some} of {len(rows)} rows; for the others none is worth getting", file=sys.stderr)
+
+
+def _costs(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    written = text if text.lstrip().startswith("{") else _content(Path(text))
+    try:
+        costs = json.loads(written)
+    except ValueError as error:
+        raise ValueError(f'--costs is not JSON ({error}); write for example {{"mri": 300}}') from error
+    if not isinstance(costs, dict):
+        raise ValueError(f'--costs is a {type(costs).__name__}; give costs by column, for example {{"mri": 300}}')
+    return costs
+
+
+def _content(path: Path) -> str:
+    if not path.is_file():
+        raise ValueError(f'--costs {path} is no file; give one, or JSON such as {{"mri": 300}}')
+    return path.read_text(encoding="utf-8")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(rich_help_panel=TABLES)(advise)

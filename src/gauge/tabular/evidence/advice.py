@@ -1,0 +1,270 @@
+"""Advice: which missing value of a row is worth knowing, by how far the log loss is expected to fall once it is known.
+
+    gain = b · I,   I = H(Σ_v w_v p_v) - Σ_v w_v H(p_v)
+
+p_v is the answer once the column has the value v, w_v how likely the other cells make that value: I is what the model
+expects to learn about the label. A model also learns from noise, so b is measured for every column: values of rows held out
+are hidden and returned one at a time, and b is the regression of the fall of the log loss on I, with that of all columns as
+its prior. The lower end of its interval has another prior: a column says nothing until these rows show that it does. Nothing
+is suggested for texts and images, nor for any value where there is no trust in cells: their I is H(p), the uncertainty of
+the answer. I comes from the experts other than the network where there are any: it is as good, and they answer 20 times as
+fast.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+
+from gauge.choices import pick
+from gauge.masks import UpTo
+from gauge.reports.evidence import Gain
+from gauge.tabular.ensemble import Ensemble
+from gauge.tabular.evidence.cell_trust import CellTrust
+from gauge.tabular.evidence.effects import MIN_PROBABILITY, NORMAL_QUANTILE
+from gauge.tabular.table.columns import Cell, missing_cells
+from gauge.tabular.table.rows import Rows
+
+MAX_VALUES = 5  # of a missing cell that are tried
+LEVELS = (np.arange(MAX_VALUES) + 0.5) / MAX_VALUES  # the quantiles of a number that are tried
+MAX_HIDDEN = 0.9  # largest share of the values of a row held out that is hidden
+HIDDEN_COPIES = 6  # of each row held out, with other values hidden
+MAX_TRIALS, MAX_TRIALS_OF_IMAGES = 3000, 400  # hidden values that are returned
+MIN_TRIALS = 50  # fewer teach nothing
+PRIOR_DEVIATION = 0.5  # of b from that of all columns
+SCEPTICAL_DEVIATION = 1.0  # of b from zero
+MAX_PRIOR = 2.0  # b of all columns
+PRIOR_TRIALS = 20  # what the variance of all columns counts in that of one
+ROWS_AT_ONCE = 4000
+MIN_VARIANCE = 1e-9
+
+
+class Trials(NamedTuple):
+    """Columns of rows, each missing there: the index of the row and that of the column in the schema."""
+
+    row: np.ndarray
+    column: np.ndarray
+
+
+class Estimate(NamedTuple):
+    """The gain of a column for each unit of information with the ends of its 95 % interval, and the mean gain over all
+    trials with its standard error."""
+
+    slope: float
+    low: float
+    high: float
+    mean: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the rows held out say about the gains of every column."""
+
+    columns: Mapping[str, Estimate]
+
+    @classmethod
+    def fit(
+        cls, ensemble: Ensemble, rows: Rows, labels: np.ndarray, trust: CellTrust | None, *, seed: int
+    ) -> Self | None:
+        """From rows that the experts have not seen, and their labels; None if there are too few."""
+        row, column, expected, gain = _measured(ensemble, rows, labels, trust, seed=seed)
+        if len(row) < MIN_TRIALS:
+            return None
+        names = [each.name for each in rows.schema.columns]
+        estimates = np.stack(_estimates(row, column, expected, gain, _suggested(rows, trust) >= 0), 1)
+        return cls({name: Estimate(*each.tolist()) for name, each in zip(names, estimates, strict=True)})
+
+    def to_json(self) -> dict[str, list[float]]:
+        return {name: list(each) for name, each in self.columns.items()}
+
+    @classmethod
+    def from_json(cls, columns: Mapping[str, Sequence[float]]) -> Self:
+        return cls({name: Estimate(*each) for name, each in columns.items()})
+
+    def column_gains(self) -> dict[str, Gain]:
+        """How far the log loss of rows held out fell on average once a hidden value of each column was known."""
+        return {
+            name: Gain(mean, mean - NORMAL_QUANTILE * error, mean + NORMAL_QUANTILE * error)
+            for name, (_, _, _, mean, error) in self.columns.items()
+        }
+
+    def gains(self, ensemble: Ensemble, trust: CellTrust | None, rows: Rows, wanted: np.ndarray) -> np.ndarray:
+        """The expected gain of every value that is wanted and missing, with the ends of its 95 % interval, NaN for the
+        others: [rows, columns, 3]."""
+        names = [column.name for column in rows.schema.columns]
+        slopes = np.array([self.columns[name][:3] for name in names])
+        trials = Trials(*np.nonzero(wanted & ~rows.observed()))
+        gains = np.full((*wanted.shape, 3), np.nan)
+        if len(trials.row):
+            gains[trials] = information(ensemble, trust, rows, trials)[:, None] * slopes[trials.column]
+        return gains
+
+
+def helpful(gains: np.ndarray, names: Sequence[str]) -> list[dict[str, Gain]]:
+    """The missing values of each row that are expected to help beyond chance, the largest gain first."""
+    found = []
+    for line in gains:
+        order = [index for index in np.argsort(-line[:, 0], kind="stable") if line[index, 1] > 0]
+        found.append({names[index]: Gain(*line[index].tolist()) for index in order})
+    return found
+
+
+def absent(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
+    """Which values are missing and were not given: a number or a category that is there but cannot be read, or is too rare,
+    need not be asked for: [rows, columns]."""
+    given = np.zeros((len(rows), len(rows.schema.columns)), bool)
+    for index, column in enumerate(rows.schema.columns):
+        if isinstance(column, Cell) and column.name in frame:
+            given[:, index] = ~missing_cells(frame[column.name])
+    return ~given & ~rows.observed()
+
+
+def check_costs(costs: Mapping[str, Any] | None, names: Sequence[str]) -> np.ndarray:
+    """What each column costs: 1 unless it is given, and infinitely much if it is None."""
+    values = dict.fromkeys(names, 1.0)
+    for name, cost in (costs or {}).items():
+        pick(values, name, "column with a cost")
+        if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or not cost > 0):
+            raise ValueError(
+                f"the cost of {name!r} is {cost!r}; give a number above zero, or None where it cannot be had"
+            )
+        values[name] = np.inf if cost is None else float(cost)
+    return np.array(list(values.values()))
+
+
+def advice_table(
+    gains: np.ndarray, names: Sequence[str], index: pd.Index, costs: np.ndarray, worth: float | int | None
+) -> pd.DataFrame:
+    """A line for each missing value of each row, in the order in which to get them."""
+    if worth is not None and not worth > 0:
+        raise ValueError(
+            f"worth is {worth!r}; give what a fall of the log loss by 1 is worth, in the unit of the costs"
+        )
+    row, column = np.nonzero(np.isfinite(gains[:, :, 0]))
+    gain, low, high = gains[row, column].T
+    cost = costs[column]
+    advised = (low > 0) & np.isfinite(cost)
+    if worth is not None:
+        advised &= worth * gain > cost
+    table = pd.DataFrame(
+        {
+            "row": index[row],
+            "column": np.array(names, object)[column],
+            "gain": gain,
+            "low": low,
+            "high": high,
+            "cost": cost,
+            "gain_per_cost": gain / cost,
+            "advised": advised,
+        }
+    )
+    return table.iloc[np.lexsort((-table["gain_per_cost"], ~advised, row))].reset_index(drop=True)
+
+
+def _measured(
+    ensemble: Ensemble, rows: Rows, labels: np.ndarray, trust: CellTrust | None, *, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Values of rows held out that are hidden and returned: row, column, the information expected, and the fall of the log
+    loss."""
+    available, copies = rows.observed(), np.tile(np.arange(len(rows)), HIDDEN_COPIES)
+    hidden = rows.take(copies).hide(UpTo(MAX_HIDDEN), HIDDEN_COPIES)
+    copy, column = np.nonzero(available[copies] & ~hidden.observed())
+    images = any(each.values_per_row for each in rows.schema.contents.values())
+    chosen = np.random.default_rng(seed).permutation(len(copy))[: MAX_TRIALS_OF_IMAGES if images else MAX_TRIALS]
+    used, copy = np.unique(copy[chosen], return_inverse=True)
+    column, row, hidden = column[chosen], copies[used][copy], hidden.take(used)
+    known = hidden.observed()[copy]
+    known[np.arange(len(copy)), column] = True
+    before = ensemble.predict(hidden)[copy, labels[row]]
+    after = ensemble.predict(rows.take(row).keep(known))[np.arange(len(copy)), labels[row]]
+    gain = np.log(after.clip(MIN_PROBABILITY)) - np.log(before.clip(MIN_PROBABILITY))
+    return row, column, information(ensemble, trust, hidden, Trials(copy, column)), gain
+
+
+def information(ensemble: Ensemble, trust: CellTrust | None, rows: Rows, trials: Trials) -> np.ndarray:
+    """What the model expects to learn about the label from each value, in nats: see I above."""
+    expected, suggested = np.zeros(len(trials.row)), _suggested(rows, trust)[trials.column]
+    contents = suggested < 0
+    if contents.any():
+        here, position = np.unique(trials.row[contents], return_inverse=True)
+        expected[contents] = _entropy(ensemble.predict(rows.take(here)))[position]
+    quick = [name for name, expert in ensemble.experts.items() if expert.network is None]
+    quickly = ensemble.only(quick) if quick else ensemble
+    cells = np.flatnonzero(~contents)
+    for start in range(0, len(cells), ROWS_AT_ONCE // MAX_VALUES):
+        part = cells[start : start + ROWS_AT_ONCE // MAX_VALUES]
+        assert trust is not None
+        expected[part] = _cell_information(quickly, trust, rows, Trials(trials.row[part], suggested[part]))
+    return expected
+
+
+def _cell_information(ensemble: Ensemble, trust: CellTrust, rows: Rows, trials: Trials) -> np.ndarray:
+    """The same for cells, whose columns are those of the table."""
+    values, weights = _likely_values(trust, rows.cells, trials)
+    copies = np.repeat(trials.row, MAX_VALUES)
+    filled = rows.cells[copies]
+    filled[np.arange(len(copies)), np.repeat(trials.column, MAX_VALUES)] = values.ravel()
+    answers = ensemble.predict(rows.take(copies).with_cells(filled)).reshape(len(values), MAX_VALUES, -1)
+    mixture = (answers * weights[:, :, None]).sum(1)
+    return (_entropy(mixture) - (_entropy(answers) * weights).sum(1)).clip(0.0)
+
+
+def _suggested(rows: Rows, trust: CellTrust | None) -> np.ndarray:
+    """The position in the table of each column whose values the other cells suggest, -1 for the others."""
+    positions = {} if trust is None else {column.name: index for index, column in enumerate(trust.columns)}
+    return np.array([positions.get(column.name, -1) for column in rows.schema.columns])
+
+
+def _likely_values(trust: CellTrust, cells: np.ndarray, trials: Trials) -> tuple[np.ndarray, np.ndarray]:
+    """Values of each cell and their weights: quantiles of a number, the most likely ones of few values."""
+    values, weights = np.zeros((2, len(trials.row), MAX_VALUES))
+    for index, bins in enumerate(trust.bins):
+        here = trials.column == index
+        given = trust.distribution(cells[trials.row[here]], index)[:, : len(bins.values)]
+        if bins.edges is not None and len(bins.values) > MAX_VALUES:
+            below = given.cumsum(1) / given.sum(1, keepdims=True)
+            place = (below[:, :, None] < LEVELS).sum(1).clip(max=len(bins.values) - 1)
+            values[here], weights[here] = bins.values[place], 1.0
+        else:
+            likely = np.argsort(-given, 1, kind="stable")[:, :MAX_VALUES]
+            values[here, : likely.shape[1]] = bins.values[likely]
+            weights[here, : likely.shape[1]] = np.take_along_axis(given, likely, 1)
+    return values, weights / weights.sum(1, keepdims=True)
+
+
+def _entropy(probabilities: np.ndarray) -> np.ndarray:
+    return -(probabilities * np.log(probabilities.clip(MIN_PROBABILITY))).sum(-1)
+
+
+def _estimates(
+    row: np.ndarray, column: np.ndarray, expected: np.ndarray, gain: np.ndarray, suggested: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Those of `Estimate`, by column: the regression of gain on information through zero, and the mean gain. Trials with the
+    same row and column count as one. Columns whose values are `suggested` have a prior of their own."""
+    columns = len(suggested)
+    _, position, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
+    weight = 1 / count[position]
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(column, weight * values, columns)
+
+    def variance(rest: np.ndarray) -> np.ndarray:
+        own = total(rest**2)
+        return (PRIOR_TRIALS * own.sum() / counts.sum() + own) / (PRIOR_TRIALS + counts) + MIN_VARIANCE
+
+    counts, square, product = total(np.ones(len(row))), total(expected**2), total(expected * gain)
+    noise = variance(gain - (product / square.clip(MIN_VARIANCE))[column] * expected)
+    prior = np.zeros(columns)
+    for group in (suggested, ~suggested):
+        ratio = total(gain)[group].sum() / total(expected)[group].sum().clip(MIN_VARIANCE)
+        prior[group] = np.clip(ratio, 0.0, MAX_PRIOR)
+    precision, sceptical = (1 / each**2 + square / noise for each in (PRIOR_DEVIATION, SCEPTICAL_DEVIATION))
+    slope = (prior / PRIOR_DEVIATION**2 + product / noise) / precision
+    low = product / noise / sceptical - NORMAL_QUANTILE * sceptical**-0.5
+    high = slope + NORMAL_QUANTILE * precision**-0.5
+    mean = total(gain) / counts.clip(1)
+    error = np.sqrt(variance(gain - mean[column]) / counts.clip(1))
+    return slope, np.minimum(low, slope), high, mean, error
