@@ -17,16 +17,18 @@ from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.registry import IMPUTERS
 from gauge.tabular.classifier import image_files
-from gauge.tabular.ensemble import choose_experts, fit_ensemble
+from gauge.tabular.ensemble import Ensemble, choose_experts, fit_ensemble
 from gauge.tabular.evidence.audit import CellAudit
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.evaluation import Evaluation
 from gauge.tabular.evidence.explanation import Explanation
+from gauge.tabular.evidence.thresholds import HeldOut
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._architecture import SIZES
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.fitted import Fitted, Forwarded, local_folder
 from gauge.tabular.options import check_options
+from gauge.tabular.prediction_sets import COVERAGE, PredictionSets, calibrate
 from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
@@ -305,6 +307,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             trust = CellTrust.fit(task.rows, seed) if self.trust else None
+            sets, held_out = _held_out(result.validated, seed)
         shares, training = data.class_shares, result.training
         self.fitted_ = Fitted(
             schema=schema,
@@ -320,6 +323,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             missing_rates={name: max(0.0, rate - rare_rates[name]) for name, rate in unread_rates.items()},
             largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
             donor_rows=[str(name) for name in data.frame.index[used[list(training.donors)]]],
+            prediction_sets=sets,
+            held_out=held_out,
             options=self.get_params(deep=False),
             files=self._image_files(),
         )
@@ -340,6 +345,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
         are given, and then not always."""
         return self.decide(self.predict_proba(X))
+
+    def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
+        """Which classes each row may have, so that the right one is among them with probability `coverage`, whatever share
+        of its values is missing: [rows, classes], in the order of `classes_`. A row with one class has an answer; several
+        or none mean that the model should abstain. See docs/own-data.md for what the promise rests on."""
+        with self._ready(X) as (fitted, X):
+            return fitted.predict_set(X, coverage)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""
@@ -540,6 +552,16 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
+
+
+def _held_out(
+    validated: tuple[Ensemble, Rows, np.ndarray] | None, seed: int
+) -> tuple[PredictionSets | None, HeldOut | None]:
+    """Prediction sets and answers from experts that have not learned from the rows held out, these rows and their labels."""
+    if validated is None:
+        return None, None
+    ensemble, rows, labels = validated
+    return calibrate(ensemble.predict, rows, labels, seed=seed), HeldOut(ensemble.predict(rows), labels).first()
 
 
 def _report_leaks(task: Task) -> None:

@@ -28,7 +28,9 @@ from gauge.tabular.evidence.effects import importance
 from gauge.tabular.evidence.evaluation import Evaluation, evaluate, label_numbers, shown_labels
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.reader import Reader
+from gauge.tabular.evidence.thresholds import HeldOut
 from gauge.tabular.experts import Saved, Training, with_prefix
+from gauge.tabular.prediction_sets import PredictionSets
 from gauge.tabular.saved import CARD as CARD
 from gauge.tabular.saved import (
     FORMAT,
@@ -62,7 +64,7 @@ class Fitted(TableClassifier):
     learned, the `leaderboard` of experts on rows held out, the record of the network's `training`, and the `options` of the
     estimator. `n_rows` counts the rows of training, validation, and those without values; `missing_rates` are the shares of
     missing values by column, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the
-    training rows that an imputer copies from."""
+    training rows that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of its answers."""
 
     schema: Schema
     ensemble: Ensemble
@@ -77,6 +79,8 @@ class Fitted(TableClassifier):
     missing_rates: Mapping[str, float]
     largest_class: tuple[str, float]
     donor_rows: Sequence[str]
+    prediction_sets: PredictionSets | None
+    held_out: HeldOut | None
     options: Mapping[str, Any]
     files: ImageFiles
 
@@ -228,6 +232,8 @@ class Fitted(TableClassifier):
         if self.trust is not None:
             own, trust = self.trust.save()
             tensors |= {f"trust.{name}": tensor for name, tensor in own.items()}
+        if self.held_out is not None:
+            tensors |= {f"held_out.{name}": tensor for name, tensor in self.held_out.tensors().items()}
         training = asdict(self.training)
         history = training.pop("history")
         metadata: dict[str, Any] = {
@@ -246,6 +252,7 @@ class Fitted(TableClassifier):
             "missing_rates": dict(self.missing_rates),
             "largest_class": self.largest_class,
             "donor_rows": list(self.donor_rows),
+            "prediction_sets": None if self.prediction_sets is None else self.prediction_sets.to_json(),
             "options": dict(_json_options(self.options)) | {"encoders": self.schema.encoders or None},
         }
         checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
@@ -276,7 +283,9 @@ class Fitted(TableClassifier):
             if broken:
                 raise ValueError(f"{path} has values that are NaN or infinite, first in {broken[0]!r}")
             experts = Saved(with_prefix("experts.", tensors), saved.ensemble.model_dump(), path)
-            trust = None
+            trust, sets = None, saved.prediction_sets
+            if sets is not None and sets.columns != len(schema.columns):
+                raise ValueError(f"its prediction sets are for {sets.columns} columns, it has {len(schema.columns)}")
             if saved.trust is not None:
                 trust = CellTrust.load(with_prefix("trust.", tensors), saved.trust.model_dump(), schema)
             fitted = cls(
@@ -293,6 +302,8 @@ class Fitted(TableClassifier):
                 missing_rates=saved.missing_rates,
                 largest_class=(str(saved.largest_class[0]), float(saved.largest_class[1])),
                 donor_rows=saved.donor_rows,
+                prediction_sets=None if sets is None else PredictionSets.from_json(sets.model_dump()),
+                held_out=HeldOut.load(with_prefix("held_out.", tensors), len(saved.classes)),
                 options=saved.options,
                 files=files or ImageFiles(),
             )

@@ -72,7 +72,21 @@ class Rows:
         flags = self.encoded.observed
         counts = {name: None if mask.ndim == 1 else mask.shape[1] for name, mask in flags.items()}
         keep = protocol.keep(counts, sample_keys(torch.arange(len(self)), number, "hide"))
-        observed = {name: mask & keep[name] for name, mask in flags.items()}
+        return self._with_observed({name: mask & keep[name] for name, mask in flags.items()})
+
+    def keep(self, kept: np.ndarray) -> "Rows":
+        """The same rows with the values missing that are not kept: [rows, columns], as in `observed`."""
+        by_flag = np.empty_like(kept)
+        by_flag[:, self.schema.positions] = kept
+        observed, start = {}, 0
+        for name, flags in self.encoded.observed.items():
+            width = per_column(flags).shape[1]
+            observed[name] = flags & torch.from_numpy(by_flag[:, start : start + width]).reshape(flags.shape)
+            start += width
+        return self._with_observed(observed)
+
+    def _with_observed(self, observed: dict[str, Tensor]) -> "Rows":
+        """With other flags, and without the texts that they hide."""
         texts = {
             column.name: np.where(observed[modality].numpy(), self.texts[column.name], "")
             for modality, column in self.schema.contents.items()
