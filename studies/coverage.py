@@ -3,10 +3,10 @@
     pip install 'gauge-ml[rivals]'
     python studies/coverage.py [--seeds 2] [--only pima wine] [--test 0.5]
 
-For each table and seed, classifiers learn from half of the rows, with 0, 30 and 70 % of the cells blank, and answer the other
-half with as many blank (`alike`). The one that has learned from complete rows also answers rows with 30 and 70 % of the cells
-blank (`more`), and rows in all of which the same half of the columns is missing (`fixed`): a pattern for which nothing is
-promised. Records go to studies/results/coverage.json after every fit, and what is there is not computed again;
+For each table and seed, classifiers learn from half of the rows, with 0, 30 and 70 % of the cells blank, and answer the
+other half with as many blank (`alike`). The one that has learned from complete rows also answers rows with 30 and 70 % of the
+cells blank (`more`), and rows in all of which the same half of the columns is missing (`fixed`): a pattern for which nothing
+is promised. Records go to studies/results/coverage.json after every fit, and what is there is not computed again;
 `docs/generate.py` makes the tables of docs/own-data.md from them.
 """
 
@@ -87,13 +87,15 @@ def main() -> None:
     torch.set_num_threads(1)
     logging.getLogger("gauge").setLevel(logging.ERROR)
     records = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
-    known = {(each["table"], each["seed"], each["blank_train"]) for each in records}
+    known, source = {(each["table"], each["seed"], each["blank_train"]) for each in records}, origin(given)
     for seed in range(given.seeds):
         for rate in RATES:
             for name in given.only:
                 if (name, seed, rate) not in known:
-                    records += [each | origin(given) for each in fits(name, seed, rate, given.test)]
-                    print(name, seed, rate, [each["0.9"]["covered"] / each["test"] for each in records[-4:]], flush=True)
+                    records += [each | source for each in fits(name, seed, rate, given.test)]
+                    print(
+                        name, seed, rate, [each["0.9"]["covered"] / each["test"] for each in records[-4:]], flush=True
+                    )
                     write_lines(RESULTS, records)
 
 

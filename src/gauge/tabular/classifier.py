@@ -70,8 +70,8 @@ class TableClassifier(ABC):
         """The prediction sets of rows with these probabilities and these columns."""
         if self.prediction_sets is None:
             raise ValueError(
-                "this classifier has no prediction sets: no rows were held out for them (it takes 50), or it is an export of "
-                "some experts alone, whose answers were not calibrated"
+                "this classifier has no prediction sets: fewer than 50 rows were given to hold some out, or it is an export "
+                "of some experts alone, whose answers were not calibrated; fit on more rows, or export all experts"
             )
         return self.prediction_sets.contains(probabilities, observed, coverage)
 

@@ -1,4 +1,4 @@
-"""Prediction sets: the classes that a row may have, the right one among them as often as promised. Nothing here imports torch.
+"""Prediction sets: the classes that a row may have, the right one among them as often as promised. No torch is needed.
 
 set(row) = {class : 1 - p(class) <= q},  q = the ⌈(n + 1) · coverage⌉-th smallest of 1 - p(right class) over n rows held out
 
