@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +25,9 @@ from gauge.cli.options import (
     named,
     seconds,
 )
+
+if TYPE_CHECKING:
+    from gauge.deploy.scoring import Count
 
 KIND = "ward=category"
 OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanced", "random_state": "seed"}
@@ -166,6 +169,12 @@ def predict(
         Path | None, typer.Option(help="File for the predictions, .csv or .parquet; with --ray a folder of parts.")
     ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            help="Also write the classes that each row may have, the right one among them this often, e.g. 0.9."
+        ),
+    ] = None,
     outside_images: OutsideImages = False,
     ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
@@ -175,12 +184,17 @@ def predict(
 ) -> None:
     """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
     check_paths(model, table)
+    if coverage is not None:
+        from gauge.tabular.prediction_sets import check_coverage
+
+        check_coverage(coverage)
     if ray:
         if trusted is not None:
             from gauge.data.signature import check_signature
 
             check_signature(model, trusted)
-        _predict_on_ray(model, table, out, workers, keep=keep or (), outside_images=outside_images, device=device)
+        options = {"keep": keep or (), "coverage": coverage, "outside_images": outside_images, "device": device}
+        _predict_on_ray(model, table, out, workers, **options)
         return
     from gauge.data.files import write_bytes
     from gauge.deploy.exported import load_classifier
@@ -200,16 +214,32 @@ def predict(
     def write(file: Any) -> None:
         nonlocal count
         with answers_file(file, ".csv" if out is None else out.suffix) as append:
-            count = predict_table(classifier, table, append, keep or [])
+            count = predict_table(classifier, table, append, keep or [], coverage)
 
     if out is None:
         write(sys.stdout.buffer)
     else:
         write_bytes(out, write)
         print(f"{count.rows} predictions in {out}")
+    more = f"; more: gauge evaluate {model} {table}" if model.is_dir() else ""
+    for line in _counted(count, coverage, more):
+        print(line, file=sys.stderr)
+
+
+def _counted(count: "Count", coverage: float | None, more: str) -> Iterator[str]:
+    """How many prediction sets have one class, and the accuracy where there are labels."""
+    if coverage is not None:
+        none = count.rows - count.one_class - count.several
+        yield (
+            f"coverage {coverage:g}: {count.one_class} of {count.rows} rows have one class, {count.several} several, "
+            f"{none} none; on the latter two the model abstains"
+        )
     if count.labelled:
         share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"
-        print(f"{share}; more: gauge evaluate {model} {table}" if model.is_dir() else share, file=sys.stderr)
+        unknown = count.labelled - count.known
+        if unknown:
+            share += f"; {unknown} of them have a label that training never saw, and count as wrong"
+        yield share + more
 
 
 def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:

@@ -21,7 +21,7 @@ FORMATS = (".csv", ".parquet")
 @dataclass
 class Count:
     """Rows predicted, those of them with a label, with one that training saw, and those predicted rightly. Of prediction
-    sets, how many have one class, how many several, and how many with a known label hold it."""
+    sets, how many have one class and how many several."""
 
     rows: int = 0
     labelled: int = 0
@@ -29,7 +29,6 @@ class Count:
     right: int = 0
     one_class: int = 0
     several: int = 0
-    covered: int = 0
 
 
 def predict_rows(
@@ -80,10 +79,6 @@ def predict_table(
             count.labelled += int(has_label(part[classifier.target]).sum())
             count.known += int((labels >= 0).sum())
             count.right += int(((labels >= 0) & (labels == decided)).sum())
-            if coverage is not None:
-                names = [str(label) for label in classifier.classes.tolist()]
-                pairs = zip(answers["set"], labels.tolist(), strict=True)
-                count.covered += sum(label >= 0 and names[label] in held.split(" | ") for held, label in pairs)
     return count
 
 

@@ -168,13 +168,13 @@ class Ensemble:
 @dataclass(frozen=True)
 class FittedEnsemble:
     """All experts, what each scores and weighs, how many rows were held out, and the record of the network's training, or
-    of none. `validated` are the experts that have not learned from the rows held out, these rows and their labels."""
+    of none. `validated` has experts that did not learn from the rows held out, these rows, and their labels."""
 
     ensemble: Ensemble
     leaderboard: pd.DataFrame
     held_out: int
     training: Training
-    validated: "tuple[Ensemble, Rows, np.ndarray] | None" = None
+    validated: tuple[Ensemble, Rows, np.ndarray]
 
 
 def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validation: float) -> FittedEnsemble:
@@ -192,9 +192,9 @@ def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validat
     fitted = {name: EXPERTS.get(name).fit(task, tried) for name in reversed(names)}
     experts, held_out = ({name: fitted[name][number] for name in names} for number in (0, 1))
     ensemble = Ensemble(experts, Combination(len(experts), 1).double(), prior, 1 / len(task.rows))
-    board, validated = unscored(ensemble), None
+    board = unscored(ensemble)
+    validated = replace(ensemble, experts=held_out), task.rows.take(val), task.labels[val]
     if len(val):
-        validated = replace(ensemble, experts=held_out), task.rows.take(val), task.labels[val]
         learn_combination(*validated, rate=task.recipe.rate)
         board = leaderboard(*validated)
     records = [expert.training for expert in experts.values() if expert.training is not None]

@@ -307,7 +307,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             trust = CellTrust.fit(task.rows, seed) if self.trust else None
-            sets, held_out = _held_out(result.validated, seed)
+            sets, held_out = _held_out(*result.validated, seed)
         shares, training = data.class_shares, result.training
         self.fitted_ = Fitted(
             schema=schema,
@@ -555,12 +555,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _held_out(
-    validated: tuple[Ensemble, Rows, np.ndarray] | None, seed: int
+    ensemble: Ensemble, rows: Rows, labels: np.ndarray, seed: int
 ) -> tuple[PredictionSets | None, HeldOut | None]:
-    """Prediction sets and answers from experts that have not learned from the rows held out, these rows and their labels."""
-    if validated is None:
+    """Prediction sets and answers from experts that have not learned from these rows."""
+    if not len(rows):
         return None, None
-    ensemble, rows, labels = validated
     return calibrate(ensemble.predict, rows, labels, seed=seed), HeldOut(ensemble.predict(rows), labels).first()
 
 

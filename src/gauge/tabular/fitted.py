@@ -30,7 +30,7 @@ from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut
 from gauge.tabular.experts import Saved, Training, with_prefix
-from gauge.tabular.prediction_sets import PredictionSets
+from gauge.tabular.prediction_sets import COVERAGE, PredictionSets
 from gauge.tabular.saved import CARD as CARD
 from gauge.tabular.saved import (
     FORMAT,
@@ -123,7 +123,13 @@ class Fitted(TableClassifier):
         reader = Reader(
             self.schema, self.ensemble, self.classes.tolist(), self.class_weight, self.trust, self.donor_rows
         )
-        return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self.facts())
+        evidence = reader.rows(frame, rows, labels=labels, ids=ids, exact=exact)
+        if self.prediction_sets is not None:
+            sets = self.sets(self.ensemble.predict(rows), rows.observed(), COVERAGE)
+            names = self.classes.astype(str)
+            pairs = zip(evidence, sets, strict=True)
+            evidence = tuple(replace(row, plausible=tuple(names[held].tolist())) for row, held in pairs)
+        return Explanation(evidence, self.facts())
 
     def evidence(self, X: Any) -> Sequence[RowEvidence]:
         return self.explain(X).rows

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,14 +51,20 @@ class Rows:
 
     def without(self, name: str) -> "Rows":
         """The same rows with one column missing everywhere."""
-        modality, index = self._position(name)
-        flags = self.encoded.observed[modality].clone()
-        flags[..., index] = False
-        encoded = _with_flags(self.encoded, {**self.encoded.observed, modality: flags})
-        texts = dict(self.texts)
-        if name in texts:
-            texts[name] = np.full(len(self), "", object)
-        return replace(self, encoded=encoded, texts=texts)
+        names = [column.name for column in self.schema.columns]
+        if name not in names:
+            raise ValueError(f"there is no column {name!r}; the model has {names}")
+        return self.keep(np.tile([each != name for each in names], (len(self), 1)))
+
+    def keep(self, columns: np.ndarray) -> "Rows":
+        """The same rows with all but these columns missing; those that were missing still are: [rows, columns]."""
+        order = np.argsort(self.schema.positions)
+        flags = np.split(columns[:, order], np.cumsum([len(each) for each in self.schema.modalities.values()])[:-1], 1)
+        observed = {
+            name: own & torch.from_numpy(wanted).reshape(own.shape)
+            for (name, own), wanted in zip(self.encoded.observed.items(), flags, strict=True)
+        }
+        return self._with_observed(observed)
 
     def with_cells(self, cells: np.ndarray) -> "Rows":
         """The same rows with other numbers and categories, in the form of `cells`."""
@@ -74,35 +79,13 @@ class Rows:
         keep = protocol.keep(counts, sample_keys(torch.arange(len(self)), number, "hide"))
         return self._with_observed({name: mask & keep[name] for name, mask in flags.items()})
 
-    def keep(self, kept: np.ndarray) -> "Rows":
-        """The same rows with the values missing that are not kept: [rows, columns], as in `observed`."""
-        by_flag = np.empty_like(kept)
-        by_flag[:, self.schema.positions] = kept
-        observed, start = {}, 0
-        for name, flags in self.encoded.observed.items():
-            width = per_column(flags).shape[1]
-            observed[name] = flags & torch.from_numpy(by_flag[:, start : start + width]).reshape(flags.shape)
-            start += width
-        return self._with_observed(observed)
-
     def _with_observed(self, observed: dict[str, Tensor]) -> "Rows":
-        """With other flags, and without the texts that they hide."""
         texts = {
             column.name: np.where(observed[modality].numpy(), self.texts[column.name], "")
             for modality, column in self.schema.contents.items()
             if column.name in self.texts
         }
         return replace(self, encoded=_with_flags(self.encoded, observed), texts=texts)
-
-    def _position(self, name: str) -> tuple[str, Any]:
-        """The modality of a column and, in a table, its index there."""
-        for modality, columns in self.schema.modalities.items():
-            names = [column.name for column in columns]
-            if name in names:
-                return modality, names.index(name) if modality == "table" else ...
-        raise ValueError(
-            f"there is no column {name!r}; the model has {[column.name for column in self.schema.columns]}"
-        )
 
 
 def unread_contents(schema: Schema, frame: pd.DataFrame) -> list[str]:
