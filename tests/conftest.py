@@ -55,7 +55,7 @@ def ward(tmp_path_factory):
     train.to_csv(folder / "train.csv", index=False)
     test.to_csv(folder / "test.csv", index=False)
     kinds = {"patient": "ignore", "date": "ignore"}
-    options = {"columns": kinds, "experts": ["trees", "linear"], "random_state": 0, "verbose": False}
+    options = {"columns": kinds, "experts": ["trees", "linear"], "trust": False, "random_state": 0, "verbose": False}
     with helpers.unchecked():
         model = GaugeClassifier(**options).fit(train, "diagnosis")
     model.save(folder / "model")
