@@ -382,14 +382,51 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         with self._ready(X) as (fitted, X):
             return fitted.importance(X, y)
 
-    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
+    def evaluate(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        threshold: str | float | None = None,
+        positive: Any = None,
+        by: Sequence[str] = (),
+        groups: Any = None,
+        against: "GaugeClassifier | None" = None,
+        protocol: str | None = None,
+    ) -> Evaluation:
         """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
         beside them the class shares of the training rows and, where they are among the experts, the boosted trees alone.
+        `to_html` of the result writes a page with curves. Rows without a label are left out.
 
-        `y` are labels or the name of their column, by default that of training. Rows without a label are left out.
+        Parameters
+        ----------
+        X, y
+            Rows, and their labels or the name of the column that has them, by default that of training.
+        threshold
+            From which probability on a row counts as positive: a number, or "sensitivity=0.95", "specificity=0.9" or
+            "cost=5" (a missed case costs five false alarms), which rows held out from training choose.
+        positive
+            The class that is looked for: by default the second of two, none of more.
+        by
+            Columns of X whose values divide the rows into subgroups.
+        groups
+            A column of X, or a value for each row: intervals are made of whole groups, such as all rows of a patient.
+        against
+            Another classifier of the same classes, to compare with by paired tests.
+        protocol
+            Further values to hide: "gamma=0.3", "gamma-per-sample=0.3" or "up-to=0.5".
         """
         with self._ready(X) as (fitted, X):
-            return fitted.evaluate(X, y)
+            return fitted.evaluate(
+                X,
+                y,
+                threshold=threshold,
+                positive=positive,
+                by=by,
+                groups=groups,
+                against=None if against is None else against.fitted_,
+                protocol=protocol,
+            )
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """How far the trust in cells can be believed, on rows that need no labels: some of their known values are hidden and

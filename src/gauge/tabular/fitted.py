@@ -25,10 +25,18 @@ from gauge.tabular.ensemble import Ensemble, expert_weights
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.effects import importance
-from gauge.tabular.evidence.evaluation import Evaluation, evaluate, label_numbers, shown_labels
+from gauge.tabular.evidence.evaluation import (
+    Answered,
+    Evaluation,
+    evaluate,
+    hide,
+    label_numbers,
+    positive_class,
+    shown_labels,
+)
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.reader import Reader
-from gauge.tabular.evidence.thresholds import HeldOut
+from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, Training, with_prefix
 from gauge.tabular.prediction_sets import COVERAGE, PredictionSets
 from gauge.tabular.saved import CARD as CARD
@@ -45,7 +53,7 @@ from gauge.tabular.saved import (
     usable,
 )
 from gauge.tabular.table.columns import Column, ImageFiles
-from gauge.tabular.table.inputs import as_pandas, is_frame, labels_of
+from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, labels_of
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training import checkpoint
@@ -142,23 +150,77 @@ class Fitted(TableClassifier):
             rows, labels = self._labelled(X, y, rows)
         return importance(self.ensemble, rows, self.class_numbers(self.ensemble.predict(rows)), labels)
 
-    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
+    def evaluate(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        threshold: str | float | None = None,
+        positive: Any = None,
+        by: Sequence[str] = (),
+        groups: Any = None,
+        against: TableClassifier | None = None,
+        protocol: str | None = None,
+    ) -> Evaluation:
         """See `GaugeClassifier.evaluate`."""
         _, rows = self.read(X)
-        rows, labels = self._labelled(X, self.target if y is None else y, rows)
+        y = self.target if y is None else y
+        known = as_pandas(X) if is_frame(X) else pd.DataFrame(index=range(len(rows)))
+        columns = {str(name): name for name in known}
+        subgroups = known[[pick(columns, name, "column for subgroups") for name in by]].reset_index(drop=True)
+        numbers = group_numbers(known, groups, len(rows))
+        chosen, labels = self._known_labels(X, y, rows)
+        rows = rows.take(chosen) if protocol is None else hide(rows.take(chosen), protocol)
         probabilities = self.ensemble.predict(rows)
         models = {"classifier": probabilities, "class shares": np.tile(self.ensemble.prior, (len(rows), 1))}
         if "trees" in self.experts:
             models["boosted trees"] = self.ensemble.alone("trees").predict(rows)
-        return evaluate(models, labels, self.class_numbers(probabilities), self.classes.tolist())
+        number = positive_class(self.classes.tolist(), positive)
+        answered = Answered(
+            models,
+            labels,
+            self.class_numbers(probabilities),
+            self.classes.tolist(),
+            rows.observed(),
+            groups=None if numbers is None else numbers[chosen],
+            positive=number,
+        )
+        if threshold is not None and number is None:
+            raise ValueError(f"a threshold needs one class to look for; choose one of {self.classes.tolist()[:20]}")
+        rule = None if threshold is None else choose_threshold(threshold, self.held_out, number or 0)
+        other = None if against is None else self._others(against, X, chosen, protocol)
+        return evaluate(
+            answered,
+            threshold=rule,
+            sets=self.prediction_sets,
+            by=subgroups.iloc[chosen],
+            other=other,
+            facts=self.facts(),
+        )
+
+    def _others(self, other: TableClassifier, X: Any, chosen: np.ndarray, protocol: str | None) -> np.ndarray:
+        """What another model answers for the same rows, in the order of this one's classes."""
+        if protocol is not None:
+            raise ValueError("the same cells cannot be hidden from both models; compare them without --protocol")
+        names, own = other.classes.astype(str).tolist(), self.classes.astype(str).tolist()
+        if sorted(names) != sorted(own):
+            raise ValueError(
+                f"the other model has the classes {names[:20]}, this one {own[:20]}; give one with the same"
+            )
+        return other.predict_proba(X)[chosen][:, [names.index(name) for name in own]]
 
     def _labelled(self, X: Any, y: Any, rows: Rows) -> tuple[Rows, np.ndarray]:
         """The rows that have a label, and the numbers of their classes."""
+        known, numbers = self._known_labels(X, y, rows)
+        return (rows, numbers) if len(known) == len(rows) else (rows.take(known), numbers)
+
+    def _known_labels(self, X: Any, y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows have a label, and the numbers of their classes."""
         if y is None:
             raise ValueError("there are no labels to compare with; give y, or the name of their column")
         numbers = label_numbers(self.classes, labels_of(X, y, len(rows)))
         known = np.flatnonzero(numbers >= 0)
-        return (rows, numbers) if len(known) == len(rows) else (rows.take(known), numbers[known])
+        return known, numbers[known]
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """See `GaugeClassifier.audit`."""
