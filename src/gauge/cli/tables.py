@@ -92,6 +92,12 @@ def fit(
         int | None, typer.Option(min=2, help="Divide a quantity into this many classes of equally many rows.")
     ] = None,
     image_size: Annotated[int, typer.Option(min=16, help="Height and width that images are resized to.")] = 64,
+    groups: Annotated[
+        str | None, typer.Option(help="A column, such as patient, whose rows stay together where some are held out.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="A column of dates or numbers: the latest rows are held out.")
+    ] = None,
     outside_images: OutsideImages = False,
     stream: Annotated[
         bool, typer.Option("--stream", help="For a file larger than memory; many files are always streamed.")
@@ -137,7 +143,7 @@ def fit(
     explicit = {name for name in options if _on_command_line(context, OTHERWISE.get(name, name))}
     options |= {name: value for name, value in _configured(config).items() if name not in explicit}
     files = table_files(table)
-    content = hashlib.blake2b(json.dumps([target, classes, options]).encode())
+    content = hashlib.blake2b(json.dumps([target, classes, groups, time, options]).encode())
     for path in files:
         with path.open("rb") as file:
             content.update(hashlib.file_digest(file, "blake2b").digest())
@@ -151,7 +157,9 @@ def fit(
     model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
     with _only_fit(out) if is_main() else nullcontext():
         with nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
-            model.fit(rows, target, folder=out / TRAINING / content.hexdigest()[:12], on_epoch=log)
+            model.fit(
+                rows, target, groups=groups, time=time, folder=out / TRAINING / content.hexdigest()[:12], on_epoch=log
+            )
         barrier()
         if not is_main():
             return

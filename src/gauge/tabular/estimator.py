@@ -36,6 +36,7 @@ from gauge.tabular.table.inspection import leak_problems
 from gauge.tabular.table.labelled import Labelled, rows_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
+from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
 from gauge.training.loop import Epoch
@@ -277,21 +278,27 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         y: Any = None,
         *,
         sample_weight: Any = None,
+        groups: Any = None,
+        time: Any = None,
         folder: str | Path | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
         also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md.
 
-        With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is called with
-        the name of the stage after each epoch of the network; `history_` has their losses.
+        `groups`, a column or a value for each row, keeps rows together wherever some are held out, such as those of one
+        patient; a column of groups is not learned from. With `time`, a column or a value for each row, the latest rows are
+        held out. With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is
+        called with the name of the stage after each epoch of the network; `history_` has their losses.
         """
         check_options(type(self).__name__, self.get_params(deep=False))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         data = self._labelled(X, y, sample_weight, seed)
+        data = replace(data, splits=_splits(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = self._recipe(seed, len(data.classes))
-        schema = Schema.from_frame(data.frame, self.columns, self.encoders, self.image_size)
+        kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
+        schema = Schema.from_frame(data.frame, kinds, self.encoders, self.image_size)
         names = choose_experts(self.experts, schema)
         self._report(schema, names, data.frame)
         encoded = schema.encode(data.frame, self._image_files(), training=True)
@@ -325,6 +332,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             donor_rows=[str(name) for name in data.frame.index[used[list(training.donors)]]],
             prediction_sets=sets,
             held_out=held_out,
+            groups=groups if isinstance(groups, str) else None,
             options=self.get_params(deep=False),
             files=self._image_files(),
         )
@@ -552,6 +560,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             device=device,
             folder=folder,
             streamed=streamed,
+            splits=None if data.splits is None else data.splits.take(used),
         )
 
     @contextmanager
@@ -589,6 +598,18 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
+
+
+def _splits(X: Any, y: Any, groups: Any, time: Any) -> Splits | None:
+    """Which labelled rows stay together, if that was asked for."""
+    if groups is None and time is None:
+        return None
+    if isinstance(X, str | Path):
+        raise ValueError("groups and time need all rows in memory; read the table first, or fit without them")
+    splits = Splits.from_table(X, groups, time)
+    assert splits is not None
+    labels = inputs.labels_of(X, y, len(X))
+    return splits.take(np.flatnonzero(inputs.has_label(labels)))
 
 
 def _held_out(

@@ -72,7 +72,8 @@ class Fitted(TableClassifier):
     learned, the `leaderboard` of experts on rows held out, the record of the network's `training`, and the `options` of the
     estimator. `n_rows` counts the rows of training, validation, and those without values; `missing_rates` are the shares of
     missing values by column, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the
-    training rows that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of its answers."""
+    training rows that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of its answers.
+    `groups` is the column whose rows were kept together, if any."""
 
     schema: Schema
     ensemble: Ensemble
@@ -89,6 +90,7 @@ class Fitted(TableClassifier):
     donor_rows: Sequence[str]
     prediction_sets: PredictionSets | None
     held_out: HeldOut | None
+    groups: str | None
     options: Mapping[str, Any]
     files: ImageFiles
 
@@ -168,6 +170,7 @@ class Fitted(TableClassifier):
         known = as_pandas(X) if is_frame(X) else pd.DataFrame(index=range(len(rows)))
         columns = {str(name): name for name in known}
         subgroups = known[[pick(columns, name, "column for subgroups") for name in by]].reset_index(drop=True)
+        groups = self.groups if groups is None and self.groups in known else groups
         numbers = group_numbers(known, groups, len(rows))
         chosen, labels = self._known_labels(X, y, rows)
         rows = rows.take(chosen) if protocol is None else hide(rows.take(chosen), protocol)
@@ -320,6 +323,7 @@ class Fitted(TableClassifier):
             "missing_rates": dict(self.missing_rates),
             "largest_class": self.largest_class,
             "donor_rows": list(self.donor_rows),
+            "groups": self.groups,
             "prediction_sets": None if self.prediction_sets is None else self.prediction_sets.to_json(),
             "options": dict(_json_options(self.options)) | {"encoders": self.schema.encoders or None},
         }
@@ -372,6 +376,7 @@ class Fitted(TableClassifier):
                 donor_rows=saved.donor_rows,
                 prediction_sets=None if sets is None else PredictionSets.from_json(sets.model_dump()),
                 held_out=HeldOut.load(with_prefix("held_out.", tensors), len(saved.classes)),
+                groups=saved.groups,
                 options=saved.options,
                 files=files or ImageFiles(),
             )

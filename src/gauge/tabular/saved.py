@@ -120,6 +120,7 @@ class Description(_Strict):
     missing_rates: dict[str, Share]
     largest_class: Annotated[list[str | Share], Field(min_length=2, max_length=2)]
     donor_rows: list[str]
+    groups: str | None = None
     prediction_sets: SavedSets | None = None
     options: dict[str, Any]
     files: dict[str, str]
