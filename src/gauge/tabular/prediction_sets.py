@@ -21,7 +21,7 @@ GROUPS = 5  # of rows with some values missing; complete ones and those without 
 MAX_ROWS = 1000  # held out that a group is calibrated on
 MIN_SCORES = 400  # of a group: fewer rows are hidden several times
 MAX_COPIES = 8
-MIN_ROWS = 20  # of a group; fewer take the limits of rows with more missing values
+MIN_ROWS = 10  # of a group; fewer take the limits of rows with more missing values
 DECIMALS = 6  # of a score, rounded up
 
 
@@ -34,10 +34,8 @@ class Group:
 
     def limit(self, coverage: float) -> float:
         """The largest score of a class in a set; infinite where too few rows were held out to leave any class out."""
-        rank = ceil((self.rows + 1) * coverage - 1e-9)
-        if rank > self.rows:
-            return float("inf")
-        return float(self.scores[ceil(rank / self.rows * len(self.scores) - 1e-9) - 1])
+        rank = ceil((self.rows + 1) * coverage / self.rows * len(self.scores) - 1e-9)
+        return float(self.scores[rank - 1]) if rank <= len(self.scores) else float("inf")
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,9 @@ class PredictionSets:
         """Which classes the set of each row has: [rows, classes]. `observed` says which columns each row has."""
         check_coverage(coverage)
         limits = np.array([group.limit(coverage) for group in self.groups])
+        for number in reversed(range(len(limits) - 1)):  # rows with more missing values are less certain
+            if np.isinf(limits[number]):
+                limits[number] = limits[number + 1]
         return 1 - probabilities <= limits[group_numbers((~observed).sum(1), self.columns), None] + 10**-DECIMALS
 
     def to_json(self) -> dict[str, Any]:
