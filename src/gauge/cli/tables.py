@@ -51,10 +51,22 @@ def inspect(
     target: Annotated[str | None, typer.Option(help="The column with the labels.")] = None,
     column: Kinds = None,
     out: Annotated[Path | None, typer.Option(help="Where to draw what is missing together, .png or .svg.")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="A model of `gauge fit`: what moved since its training, and which rows are unlike it."),
+    ] = None,
     outside_images: OutsideImages = False,
+    trusted: Trusted = None,
+    plugin: Plugins = None,
 ) -> None:
-    """The kind of every column, what is missing, what is missing together, and problems."""
-    check_paths(None, table)
+    """The kind of every column, what is missing, what is missing together, and problems.
+
+    With `--against MODEL`, instead: columns whose values or missing rates moved since training, and rows unlike it.
+    """
+    check_paths(against, table)
+    if against is not None:
+        _print_drift(against, table, outside_images=outside_images, trusted=trusted)
+        return
     from gauge.data.files import write_bytes
     from gauge.reports.figures import draw_missingness
     from gauge.tabular.table.columns import ImageFiles
@@ -70,6 +82,16 @@ def inspect(
     if out is not None:
         write_bytes(out, lambda file: draw_missingness(inspection.together, file, out.suffix[1:]))
         print(f"\nwhat is missing together: {out}")
+
+
+def _print_drift(model: Path, table: Path, *, outside_images: bool, trusted: Path | None) -> None:
+    from gauge.tabular.classifier import image_files
+    from gauge.tabular.fitted import Fitted
+    from gauge.tabular.table.files import read_table_file
+    from gauge.tabular.table.paths import table_folder
+
+    files = image_files(table_folder(table), outside=outside_images)
+    print(Fitted.load(model, files=files, trusted=trusted).drift(read_table_file(table)))
 
 
 def fit(

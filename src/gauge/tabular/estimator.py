@@ -20,6 +20,7 @@ from gauge.tabular.classifier import image_files
 from gauge.tabular.ensemble import Ensemble, choose_experts, fit_ensemble
 from gauge.tabular.evidence.audit import CellAudit
 from gauge.tabular.evidence.cell_trust import CellTrust
+from gauge.tabular.evidence.drift import Drift, Profile
 from gauge.tabular.evidence.evaluation import Evaluation
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.thresholds import HeldOut
@@ -332,6 +333,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             donor_rows=[str(name) for name in data.frame.index[used[list(training.donors)]]],
             prediction_sets=sets,
             held_out=held_out,
+            profile=Profile.fit(task.rows),
             groups=groups if isinstance(groups, str) else None,
             options=self.get_params(deep=False),
             files=self._image_files(),
@@ -435,6 +437,12 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
                 against=None if against is None else against.fitted_,
                 protocol=protocol,
             )
+
+    def drift(self, X: Any) -> Drift:
+        """Which columns of new rows moved since training, in values or missing rates, and which rows are unlike anything
+        that it saw; they need no labels. `print` it for a report in words."""
+        with self._ready(X) as (fitted, X):
+            return fitted.drift(X)
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """How far the trust in cells can be believed, on rows that need no labels: some of their known values are hidden and

@@ -24,6 +24,7 @@ from gauge.tabular.classifier import TableClassifier
 from gauge.tabular.ensemble import Ensemble, expert_weights
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
+from gauge.tabular.evidence.drift import Drift, Profile, measure_drift
 from gauge.tabular.evidence.effects import importance
 from gauge.tabular.evidence.evaluation import (
     Answered,
@@ -73,7 +74,7 @@ class Fitted(TableClassifier):
     estimator. `n_rows` counts the rows of training, validation, and those without values; `missing_rates` are the shares of
     missing values by column, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the
     training rows that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of its answers.
-    `groups` is the column whose rows were kept together, if any."""
+    `groups` is the column whose rows were kept together, if any, and `profile` is what the training rows looked like."""
 
     schema: Schema
     ensemble: Ensemble
@@ -91,6 +92,7 @@ class Fitted(TableClassifier):
     prediction_sets: PredictionSets | None
     held_out: HeldOut | None
     groups: str | None
+    profile: Profile | None
     options: Mapping[str, Any]
     files: ImageFiles
 
@@ -225,6 +227,16 @@ class Fitted(TableClassifier):
         known = np.flatnonzero(numbers >= 0)
         return known, numbers[known]
 
+    def drift(self, X: Any) -> Drift:
+        """See `GaugeClassifier.drift`."""
+        frame, rows = self.read(X)
+        if self.profile is None:
+            raise ValueError("fewer than 50 training rows say too little to compare others with; fit on more rows")
+        if not len(frame):
+            raise ValueError("the table has no rows; give some to compare with the training rows")
+        training_rows = self.n_rows["train"] + self.n_rows["val"]
+        return measure_drift(self.profile, frame, rows, self.missing_rates, training_rows)
+
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """See `GaugeClassifier.audit`."""
         _, rows = self.read(X)
@@ -305,6 +317,8 @@ class Fitted(TableClassifier):
             tensors |= {f"trust.{name}": tensor for name, tensor in own.items()}
         if self.held_out is not None:
             tensors |= {f"held_out.{name}": tensor for name, tensor in self.held_out.tensors().items()}
+        if self.profile is not None:
+            tensors |= {f"profile.{name}": tensor for name, tensor in self.profile.tensors().items()}
         training = asdict(self.training)
         history = training.pop("history")
         metadata: dict[str, Any] = {
@@ -377,6 +391,7 @@ class Fitted(TableClassifier):
                 prediction_sets=None if sets is None else PredictionSets.from_json(sets.model_dump()),
                 held_out=HeldOut.load(with_prefix("held_out.", tensors), len(saved.classes)),
                 groups=saved.groups,
+                profile=Profile.load(with_prefix("profile.", tensors), schema),
                 options=saved.options,
                 files=files or ImageFiles(),
             )
