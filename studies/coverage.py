@@ -1,7 +1,7 @@
 """How often prediction sets hold the right class, on public tables with and without missing values.
 
     pip install 'gauge-ml[rivals]'
-    python studies/coverage.py [--seeds 2] [--only pima wine] [--test 0.5]
+    python studies/coverage.py [--seeds 2] [--only pima wine] [--test 0.5] [--experts trees linear]
 
 For each table and seed, classifiers learn from half of the rows, with 0, 30 and 70 % of the cells blank, and answer the
 other half with as many blank (`alike`). The one that has learned from complete rows also answers rows with 30 and 70 % of
@@ -58,14 +58,17 @@ def measure(model: GaugeClassifier, rows: pd.DataFrame, labels: np.ndarray) -> d
     return record
 
 
-def fits(name: str, seed: int, rate: float, test_share: float) -> list[dict[str, Any]]:
+def fits(name: str, seed: int, rate: float, experts: list[str], test_share: float) -> list[dict[str, Any]]:
     """The records of one fit."""
     frame, labels = read(name)
     train, test = train_test_split(np.arange(len(labels)), test_size=test_share, stratify=labels, random_state=seed)
     blank = blanked(frame, rate, seed)
     started = time.process_time()
-    model = GaugeClassifier(random_state=seed, verbose=False).fit(blank.iloc[train], labels[train])
-    common = {"table": name, "seed": seed, "train": len(train), "held_out": model.n_rows_["val"], "blank_train": rate}
+    chosen = "auto" if experts == ["auto"] else experts
+    model = GaugeClassifier(experts=chosen, trust=False, random_state=seed, verbose=False)
+    model.fit(blank.iloc[train], labels[train])
+    common: dict[str, Any] = {"table": name, "seed": seed, "experts": model.experts_}
+    common |= {"train": len(train), "held_out": model.n_rows_["val"], "blank_train": rate}
     common |= {"columns": len(model.schema_.columns), "classes": len(model.classes_)}
     common["cpu_seconds"] = round(time.process_time() - started, 2)
     tested = {("alike", rate): blank}
@@ -83,6 +86,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=2)
     options.add_argument("--only", nargs="*", default=list(TABLES))
     options.add_argument("--test", type=float, default=0.5)
+    options.add_argument("--experts", nargs="*", default=["auto"])
     given = options.parse_args()
     torch.set_num_threads(1)
     logging.getLogger("gauge").setLevel(logging.ERROR)
@@ -92,7 +96,7 @@ def main() -> None:
         for rate in (RATES[-1], *RATES[:-1]):
             for name in given.only:
                 if (name, seed, rate) not in known:
-                    records += [each | source for each in fits(name, seed, rate, given.test)]
+                    records += [each | source for each in fits(name, seed, rate, given.experts, given.test)]
                     print(
                         name, seed, rate, [each["0.9"]["covered"] / each["test"] for each in records[-4:]], flush=True
                     )
