@@ -200,7 +200,8 @@ def coverage() -> str:
         "fixed": "the same half of the columns",
     }
     experts = ", ".join(dict.fromkeys(name for each in records for name in each["experts"]))
-    counts = f"{len({each['table'] for each in records})} tables, seeds: {len({each['seed'] for each in records})}, {experts}"
+    tables, seeds = ({each[key] for each in records} for key in ("table", "seed"))
+    counts = f"{len(tables)} tables, seeds: {len(seeds)}, {experts}"
     promised = [key for key in records[0] if key.startswith("0.")]
     heads = [f"coverage, {100 * float(key):.0f} % promised" for key in promised]
     lines = [f"| {counts} | cells blank | fits | {' | '.join(heads)} | within chance at 90 % | classes at 90 % |"]

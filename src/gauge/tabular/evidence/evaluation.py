@@ -10,7 +10,8 @@ net benefit                (true positives - false positives · t / (1 - t)) / r
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -131,7 +132,7 @@ class Evaluation:
     def __str__(self) -> str:
         cells = self.scores.assign(
             metric=self.scores["metric"].replace(NAMES),
-            text=[_interval(each.value, each.low, each.high) for each in self.scores.itertuples()],
+            text=[_interval(each.value, each.low, each.high) for each in _records(self.scores)],
         )
         lines = cells.pivot(index="model", columns="metric", values="text")
         lines = lines.loc[list(dict.fromkeys(cells["model"])), list(dict.fromkeys(cells["metric"]))]
@@ -179,7 +180,7 @@ class Evaluation:
                 ("", "difference", "p", "test"),
                 [
                     (each.metric, _interval(each.difference, each.low, each.high, "+"), f"{each.p:.3g}", each.test)
-                    for each in self.comparison.itertuples()
+                    for each in _records(self.comparison)
                 ],
             ),
             Grid(
@@ -203,7 +204,7 @@ class Evaluation:
                         _number(each.one_class_right),
                         f"{100 * each.no_class:.0f} %",
                     )
-                    for each in self.coverage.itertuples()
+                    for each in _records(self.coverage)
                 ],
             ),
         ]
@@ -217,15 +218,15 @@ class Evaluation:
         own = self.scores[self.scores["model"] == "classifier"]
         figures = {
             str(NAMES.get(each.metric, each.metric)): (f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}")
-            for each in own.itertuples()
+            for each in _records(own)
             if np.isfinite(each.value)
         }
-        names = list(self.confusion)
+        names = [str(name) for name in self.confusion]
         confusion = Grid(
             "Confusion matrix",
             "Rows by their label (down) and what was decided (across).",
             ("", *names),
-            [(label, *(str(count) for count in self.confusion.loc[label])) for label in names],
+            [(name, *map(str, line)) for name, line in zip(names, self.confusion.to_numpy().tolist(), strict=True)],
         )
         note = "No class was chosen as positive; --positive LABEL adds sensitivity and specificity."
         operating = Grid("Sensitivity and specificity", note, (), ())
@@ -238,7 +239,7 @@ class Evaluation:
             "The same rows, by the class shares of training and, where they are among the experts, boosted trees alone.",
             ("", *(NAMES.get(metric, metric) for metric in dict.fromkeys(self.scores["metric"]))),
             [
-                (str(name), *(_interval(each.value, each.low, each.high) for each in part.itertuples()))
+                (str(name), *(_interval(each.value, each.low, each.high) for each in _records(part)))
                 for name, part in models.groupby("model", sort=False)
             ],
         )
@@ -423,8 +424,8 @@ def _part(answered: Answered, rows: np.ndarray, hits: np.ndarray | None) -> dict
         limits = tuple(np.clip(AUC.interval(probabilities, labels, groups=groups), 0, 1).tolist())
     line["auc"] = (area, *limits)
     if hits is not None:
-        measured = _operating_point(hits, labels == answered.positive, groups).set_index("metric")
-        line |= {name: tuple(measured.loc[name, ["value", "low", "high"]].tolist()) for name in OPERATING[:2]}
+        measured = _records(_operating_point(hits, labels == answered.positive, groups))
+        line |= {each.metric: (each.value, each.low, each.high) for each in measured[:2]}
     return line | {"log_loss": log_loss(probabilities, labels)}
 
 
@@ -432,15 +433,16 @@ def _divided(column: pd.Series) -> pd.Categorical:
     """The part of each row by one column: its value, the quarter of its numbers, or that it is missing."""
     if pd.api.types.is_numeric_dtype(column) and column.nunique() > MAX_PARTS:
         quarters = pd.qcut(column, 4, duplicates="drop")
-        names = [f"{span.left:g} to {span.right:g}" for span in quarters.cat.categories]
-        codes = quarters.cat.codes.to_numpy()
+        spans: Any = quarters.cat.categories
+        names = [f"{span.left:g} to {span.right:g}" for span in spans]
+        codes = quarters.cat.codes.to_numpy(int)
     else:
         texts = column.astype(str)
         frequent = texts[column.notna()].value_counts().index[:MAX_PARTS]
         names = [*sorted(frequent), "others"]
-        codes = np.where(column.isna(), -1, pd.Index(names[:-1]).get_indexer(texts))
+        codes = np.where(column.isna(), -1, pd.Index(names[:-1]).get_indexer(pd.Index(texts)))
         codes = np.where((codes < 0) & column.notna(), len(names) - 1, codes)
-    return pd.Categorical.from_codes(np.where(codes < 0, len(names), codes), [*names, "missing"])
+    return _categorical(np.where(codes < 0, len(names), codes), [*names, "missing"])
 
 
 def _missing_parts(missing: np.ndarray) -> pd.Categorical:
@@ -454,7 +456,11 @@ def _missing_parts(missing: np.ndarray) -> pd.Categorical:
     part = np.searchsorted(ends, missing)
     starts = [int(missing[part == number].min()) for number in range(len(ends))]
     names = [f"{start} to {end}" if start != end else f"{end}" for start, end in zip(starts, ends, strict=True)]
-    return pd.Categorical.from_codes(part, names)
+    return _categorical(part, names)
+
+
+def _categorical(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical:
+    return pd.Categorical.from_codes(codes.astype(int).tolist(), pd.Index(list(names), dtype=object))
 
 
 def _rows_of(parts: pd.Categorical) -> dict[str, np.ndarray]:
@@ -525,12 +531,13 @@ def charts(answered: Answered, threshold: Threshold | None) -> "list[Chart]":
         frequent = np.argsort(-np.bincount(labels, minlength=len(answered.classes)), kind="stable")[:MAX_CURVES]
         shown = {str(answered.classes[number]): (own[:, number], labels == number) for number in frequent}
     shown = {name: pair for name, pair in shown.items() if 0 < pair[1].sum() < len(labels)}
-    rocs, precisions = [], []
+    rocs: list[Line] = []
+    precisions: list[Line] = []
     for name, (p, is_positive) in shown.items():
         recall, precision = _precision_recall(p, is_positive)
         false = _precision_recall(p, ~is_positive)[0]
         area = area_under_curve(np.stack([1 - p, p], 1), is_positive.astype(int))
-        style = "main" if not rocs else "second"
+        style: Literal["main", "second"] = "main" if not rocs else "second"
         rocs.append(Line(f"{name}: AUC {area:.3f}", [(0.0, 0.0), *zip(false, recall, strict=True)], style))
         points = list(zip(recall, precision, strict=True))
         precisions.append(Line(f"{name}: average precision {average_precision(p, is_positive):.3f}", points, style))
@@ -599,13 +606,13 @@ def _decision_curve(answered: Answered, threshold: Threshold | None) -> "Chart":
 def _confusion(labels: np.ndarray, decided: np.ndarray, names: Sequence[str]) -> pd.DataFrame:
     counts = np.zeros((len(names), len(names)), int)
     np.add.at(counts, (labels, decided), 1)
-    return pd.DataFrame(counts, names, names)
+    return pd.DataFrame(counts, list(names), list(names))
 
 
 def _operating(measured: pd.DataFrame) -> list[tuple[str, str, str]]:
     return [
         (each.metric, _interval(each.value, each.low, each.high), f"{each.right} of {each.of}")
-        for each in measured.itertuples()
+        for each in _records(measured)
     ]
 
 
@@ -618,6 +625,11 @@ def _parts(lines: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     heads = ["", *(NAMES.get(name, name) for name in lines.columns[1:])]
     cells = [[_cell(value) for value in line] for line in lines.itertuples(index=False)]
     return heads, cells
+
+
+def _records(frame: pd.DataFrame) -> list[Any]:
+    """The lines of a table, with a name for each cell."""
+    return [SimpleNamespace(**line) for line in frame.to_dict("records")]
 
 
 def _cell(value: Any) -> str:
