@@ -349,3 +349,20 @@ def clinic(folder: Path, rows: int = 160, missing: float = 0.3, seed: int = 0) -
     return table.assign(
         sex=draw.choice(["f", "m"], rows), diagnosis=np.array(["naevus", "wart", "<b>melanoma</b>"])[labels]
     )
+
+
+def visits(rows: int = 400, seed: int = 0, missing: float = 0.2) -> pd.DataFrame:
+    """Visits of patients, two each, over a year: whether they are ill depends on age and marker, and on the patient."""
+    draw = np.random.default_rng(seed)
+    patient = np.repeat(np.arange(rows // 2), 2)
+    age, marker = draw.normal(60, 12, rows // 2)[patient], draw.normal(0, 1, rows)
+    own = draw.normal(0, 1, rows // 2)[patient]
+    ill = (age - 60) / 8 + 2 * marker + own + draw.normal(0, 1, rows) > 1
+    cells = pd.DataFrame({"age": age.round(1), "marker": marker.round(3), "noise": draw.normal(size=rows).round(3)})
+    cells = cells.mask(draw.random(cells.shape) < missing)
+    return cells.assign(
+        sex=draw.choice(["f", "m"], rows),
+        patient=[f"p{number}" for number in patient],
+        date=pd.date_range("2024-01-01", periods=rows, freq="D").strftime("%Y-%m-%d"),
+        diagnosis=np.where(ill, "ill", "well"),
+    )

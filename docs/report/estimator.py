@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from statistics import mean
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -254,6 +254,54 @@ def _difference(part: pd.DataFrame, kind: str) -> str:
     return f"{differences.mean():+.3f} ± {1.96 * np.square(errors).sum() ** 0.5 / len(errors):.3f}"
 
 
+def coverage() -> str:
+    """How often prediction sets hold the right class: means over tables, and by the share of missing values."""
+    records = json.loads((STUDIES / "coverage.json").read_text(encoding="utf-8"))
+    kinds = {
+        "alike": "as many blank as in training",
+        "more": "learned from complete rows",
+        "fixed": "the same half of the columns",
+    }
+    experts = ", ".join(dict.fromkeys(name for each in records for name in each["experts"]))
+    tables, seeds = ({each[key] for each in records} for key in ("table", "seed"))
+    counts = f"{len(tables)} tables, seeds: {len(seeds)}, {experts}"
+    promised = [key for key in records[0] if key.startswith("0.")]
+    heads = [f"coverage, {100 * float(key):.0f} % promised" for key in promised]
+    lines = [f"| {counts} | cells blank | fits | {' | '.join(heads)} | within chance at 90 % | classes at 90 % |"]
+    lines.append("|---" * (len(promised) + 5) + "|")
+    for (kind, rate), group in pd.DataFrame(records).groupby(["kind", "blank"], sort=True):
+        part = group.to_dict("records")
+        means = [100 * mean(each[key]["covered"] / each["test"] for each in part) for key in promised]
+        sizes = mean(each["0.9"]["size"] for each in part)
+        cells = [f"{100 * rate:.0f} %", str(len(part)), *(f"{value:.1f} %" for value in means)]
+        within = sum(_within_chance(each, 0.9) for each in part)
+        lines.append(f"| {kinds[str(kind)]} | {' | '.join(cells)} | {within} of {len(part)} | {sizes:.2f} |")
+    return "\n".join(lines) + "\n\n" + _coverage_by_share([each for each in records if each["kind"] != "fixed"])
+
+
+def _within_chance(record: dict[str, Any], promised: float) -> bool:
+    """Whether the coverage is as near to the promise as rows held out and test rows let it be, with 95 %."""
+    variance = promised * (1 - promised) * (1 / record["test"] + 1 / (record["held_out"] + 2))
+    return bool(abs(record[str(promised)]["covered"] / record["test"] - promised) <= 1.96 * variance**0.5)
+
+
+def _coverage_by_share(records: list[dict[str, Any]]) -> str:
+    """At 90 %, over the rows of all tables: by the share of the columns that a row misses."""
+    ends = {"none": 0.0, "up to a quarter": 0.25, "up to a half": 0.5, "up to three quarters": 0.75, "more": 1.0}
+    rows, covered = dict.fromkeys(ends, 0), dict.fromkeys(ends, 0)
+    for record in records:
+        for count, number in record["missing_values"].items():
+            share = int(count) / record["columns"]
+            name = next(name for name, end in ends.items() if share <= end)
+            rows[name] += number
+            covered[name] += record["0.9"]["by_missing_values"][count]
+    lines = [f"| columns that a row misses | {' | '.join(ends)} |", "|---" * (len(ends) + 1) + "|"]
+    lines.append(f"| test rows | {' | '.join(f'{rows[name]:,}' for name in ends)} |")
+    shares = (f"{100 * covered[name] / rows[name]:.1f} %" if rows[name] else "–" for name in ends)
+    lines.append(f"| coverage, 90 % promised | {' | '.join(shares)} |")
+    return "\n".join(lines) + "\n"
+
+
 def _behind(records: pd.DataFrame) -> str:
     """How the best single rival of each table and rate, by mean AUC, compares with `gauge`, over seeds."""
     ahead, behind = 0, []
@@ -281,4 +329,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "cell-trust": cell_trust,
     "fine-tuning": fine_tuning,
     "advice": advice,
+    "coverage": coverage,
 }

@@ -1,6 +1,7 @@
 """Commands for trained models, of a benchmark or of `gauge fit`: evaluate, audit, gates."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
     from gauge.tabular.evidence.audit import CellAudit
-    from gauge.tabular.evidence.evaluation import Evaluation
     from gauge.tabular.fitted import Fitted
     from gauge.training.audit import Audit
     from gauge.training.stages import OnEpoch
@@ -29,6 +29,16 @@ DOUBTFUL = 3  # units that `gauge gates` names
 def evaluate(
     model: TrainedModel,
     table: Annotated[Path | None, typer.Argument(help="Labelled rows, for a model that `gauge fit` wrote.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for a page with curves and tables, .html.")] = None,
+    threshold: Annotated[
+        str | None, typer.Option(help="A number, sensitivity=0.95, specificity=0.9 or cost=5 (of a missed case).")
+    ] = None,
+    positive: Annotated[str | None, typer.Option(help="The class to look for. Default: the second of two.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="A column of subgroups, such as sex; may be repeated.")] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="A column, such as patient, whose rows belong together: intervals respect that.")
+    ] = None,
+    against: Annotated[Path | None, typer.Option(help="Another model of `gauge fit`, to compare with.")] = None,
     protocol: Protocols = None,
     outside_images: OutsideImages = False,
     trusted: Trusted = None,
@@ -36,12 +46,21 @@ def evaluate(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a classifier of `gauge fit` on a table with labels, or a trained method of a benchmark under protocols."""
+    """Evaluate a classifier of `gauge fit` on a table with labels, or a trained method of a benchmark under protocols.
+
+    With `--protocol gamma=0.3` and a table, that share of its cells is hidden before the classifier answers.
+    """
     if _is_classifier(model, table):
-        _print_answer(
-            _loaded(model, table, device, outside_images, trusted, "evaluate").evaluate(_rows(table)), as_json
-        )
+        chosen = {"threshold": threshold, "positive": positive, "by": by or (), "groups": groups}
+        files = {"device": device, "outside_images": outside_images, "trusted": trusted}
+        _evaluate_classifier(model, table, out, against, protocol or [], chosen, files, as_json)
         return
+    given = {"--out": out, "--threshold": threshold, "--positive": positive, "--by": by, "--groups": groups}
+    for option, value in (given | {"--against": against}).items():
+        if value is not None:
+            raise ValueError(
+                f"{option} is for classifiers of `gauge fit`, and {model} is a trained method; leave it out"
+            )
     workspace, job = _opened(model, device)
     results = [result for result, _ in workspace.run(job.experiment, tuple(protocol or ()))]
     if as_json:
@@ -55,12 +74,39 @@ def evaluate(
     print_missing(results)
 
 
+def _evaluate_classifier(
+    model: Path,
+    table: Path | None,
+    out: Path | None,
+    against: Path | None,
+    protocols: list[str],
+    chosen: dict[str, Any],
+    files: dict[str, Any],
+    as_json: bool,
+) -> None:
+    if out is not None and (out.suffix != ".html" or len(protocols) > 1):
+        raise ValueError(f"{out} should end in .html, and one page holds one evaluation; give at most one --protocol")
+    classifier = _loaded(model, table, command="evaluate", **files)
+    other = None if against is None else _loaded(against, table, command="evaluate", **files)
+    rows, answers = _rows(table), []
+    for protocol in protocols or [None]:
+        answers.append(classifier.evaluate(rows, against=other, protocol=protocol, **chosen))
+        if not as_json:
+            print(*([f"with further values hidden: {protocol}\n"] if protocol else []), answers[-1], "", sep="\n")
+    if as_json:
+        values = [answer.to_json() for answer in answers]
+        print(json.dumps(values if len(protocols) > 1 else values[0], indent=2))
+    if out is not None:
+        answers[0].to_html(out)
+        print(f"the evaluation is in {out}", file=sys.stderr)
+
+
 def _is_classifier(model: Path, table: Path | None) -> bool:
     return table is not None or (model / "model.json").is_file()
 
 
 def _loaded(
-    model: Path, table: Path | None, device: str | None, outside_images: bool, trusted: Path | None, command: str
+    model: Path, table: Path | None, *, device: str | None, outside_images: bool, trusted: Path | None, command: str
 ) -> "Fitted":
     """A classifier that reads images beside the table."""
     if table is None:
@@ -83,7 +129,7 @@ def _rows(table: Path | None) -> "pd.DataFrame":
     return read_table_file(table)
 
 
-def _print_answer(answer: "Evaluation | CellAudit", as_json: bool) -> None:
+def _print_answer(answer: "CellAudit", as_json: bool) -> None:
     print(json.dumps(answer.to_json(), indent=2) if as_json else answer)
 
 
@@ -111,7 +157,12 @@ def audit(
     the table are hidden, or swapped with another row's.
     """
     if _is_classifier(model, table):
-        classifier = _loaded(model, table, device, outside_images, trusted, "audit")
+        if protocol:
+            raise ValueError(
+                "--protocol is for benchmarks; the audit of a classifier hides and swaps known cells by itself: leave it out"
+            )
+        files = {"device": device, "outside_images": outside_images, "trusted": trusted}
+        classifier = _loaded(model, table, command="audit", **files)
         rows = _rows(table)
         _print_answer(classifier.audit(rows if samples is None else rows[:samples]), as_json)
         return
@@ -180,10 +231,13 @@ def gates(
     learned.
     """
     if _is_classifier(model, table):
-        frame = _gates_of_rows(
-            _loaded(model, table, device, outside_images, trusted, "show"), _rows(table), sample or [0]
-        )
-        _print_gates(frame, as_json)
+        if protocol != "complete":
+            raise ValueError(
+                "--protocol is for benchmarks; blank the cells of the table to see a classifier without them"
+            )
+        files = {"device": device, "outside_images": outside_images, "trusted": trusted}
+        classifier = _loaded(model, table, command="show", **files)
+        _print_gates(_gates_of_rows(classifier, _rows(table), sample or [0]), as_json)
         return
     import torch
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +25,9 @@ from gauge.cli.options import (
     named,
     seconds,
 )
+
+if TYPE_CHECKING:
+    from gauge.deploy.scoring import Count
 
 KIND = "ward=category"
 TUNE = "Of encoders, train the projection after them (head), LoRA (lora) or all; or NAME=KIND, which may be repeated."
@@ -49,10 +52,22 @@ def inspect(
     target: Annotated[str | None, typer.Option(help="The column with the labels.")] = None,
     column: Kinds = None,
     out: Annotated[Path | None, typer.Option(help="Where to draw what is missing together, .png or .svg.")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="A model of `gauge fit`: what moved since its training, and which rows are unlike it."),
+    ] = None,
     outside_images: OutsideImages = False,
+    trusted: Trusted = None,
+    plugin: Plugins = None,
 ) -> None:
-    """The kind of every column, what is missing, what is missing together, and problems."""
-    check_paths(None, table)
+    """The kind of every column, what is missing, what is missing together, and problems.
+
+    With `--against MODEL`, instead: columns whose values or missing rates moved since training, and rows unlike it.
+    """
+    check_paths(against, table)
+    if against is not None:
+        _print_drift(against, table, outside_images=outside_images, trusted=trusted)
+        return
     from gauge.data.files import write_bytes
     from gauge.reports.figures import draw_missingness
     from gauge.tabular.table.columns import ImageFiles
@@ -68,6 +83,16 @@ def inspect(
     if out is not None:
         write_bytes(out, lambda file: draw_missingness(inspection.together, file, out.suffix[1:]))
         print(f"\nwhat is missing together: {out}")
+
+
+def _print_drift(model: Path, table: Path, *, outside_images: bool, trusted: Path | None) -> None:
+    from gauge.tabular.classifier import image_files
+    from gauge.tabular.fitted import Fitted
+    from gauge.tabular.table.files import read_table_file
+    from gauge.tabular.table.paths import table_folder
+
+    files = image_files(table_folder(table), outside=outside_images)
+    print(Fitted.load(model, files=files, trusted=trusted).drift(read_table_file(table)))
 
 
 def fit(
@@ -91,6 +116,12 @@ def fit(
         int | None, typer.Option(min=2, help="Divide a quantity into this many classes of equally many rows.")
     ] = None,
     image_size: Annotated[int, typer.Option(min=16, help="Height and width that images are resized to.")] = 64,
+    groups: Annotated[
+        str | None, typer.Option(help="A column, such as patient, whose rows stay together where some are held out.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="A column of dates or numbers: the latest rows are held out.")
+    ] = None,
     outside_images: OutsideImages = False,
     stream: Annotated[
         bool, typer.Option("--stream", help="For a file larger than memory; many files are always streamed.")
@@ -137,7 +168,7 @@ def fit(
     explicit = {name for name in options if _on_command_line(context, OTHERWISE.get(name, name))}
     options |= {name: value for name, value in _configured(config).items() if name not in explicit}
     files = table_files(table)
-    content = hashlib.blake2b(json.dumps([target, classes, options]).encode())
+    content = hashlib.blake2b(json.dumps([target, classes, groups, time, options]).encode())
     for path in files:
         with path.open("rb") as file:
             content.update(hashlib.file_digest(file, "blake2b").digest())
@@ -151,7 +182,9 @@ def fit(
     model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
     with _only_fit(out) if is_main() else nullcontext():
         with nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
-            model.fit(rows, target, folder=out / TRAINING / content.hexdigest()[:12], on_epoch=log)
+            model.fit(
+                rows, target, groups=groups, time=time, folder=out / TRAINING / content.hexdigest()[:12], on_epoch=log
+            )
         barrier()
         if not is_main():
             return
@@ -169,6 +202,12 @@ def predict(
         Path | None, typer.Option(help="File for the predictions, .csv or .parquet; with --ray a folder of parts.")
     ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy, such as an id; may be repeated.")] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            help="Also write the classes that each row may have, the right one among them this often, e.g. 0.9."
+        ),
+    ] = None,
     outside_images: OutsideImages = False,
     ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
@@ -178,12 +217,17 @@ def predict(
 ) -> None:
     """The class of every row and the probability of each class. Tables are read in parts, and may be larger than memory."""
     check_paths(model, table)
+    if coverage is not None:
+        from gauge.tabular.prediction_sets import check_coverage
+
+        check_coverage(coverage)
     if ray:
         if trusted is not None:
             from gauge.data.signature import check_signature
 
             check_signature(model, trusted)
-        _predict_on_ray(model, table, out, workers, keep=keep or (), outside_images=outside_images, device=device)
+        options = {"keep": keep or (), "coverage": coverage, "outside_images": outside_images, "device": device}
+        _predict_on_ray(model, table, out, workers, **options)
         return
     from gauge.data.files import write_bytes
     from gauge.deploy.exported import load_classifier
@@ -203,16 +247,32 @@ def predict(
     def write(file: Any) -> None:
         nonlocal count
         with answers_file(file, ".csv" if out is None else out.suffix) as append:
-            count = predict_table(classifier, table, append, keep or [])
+            count = predict_table(classifier, table, append, keep or [], coverage)
 
     if out is None:
         write(sys.stdout.buffer)
     else:
         write_bytes(out, write)
         print(f"{count.rows} predictions in {out}")
+    more = f"; more: gauge evaluate {model} {table}" if model.is_dir() else ""
+    for line in _counted(count, coverage, more):
+        print(line, file=sys.stderr)
+
+
+def _counted(count: "Count", coverage: float | None, more: str) -> Iterator[str]:
+    """How many prediction sets have one class, and the accuracy where there are labels."""
+    if coverage is not None:
+        none = count.rows - count.one_class - count.several
+        yield (
+            f"coverage {coverage:g}: {count.one_class} of {count.rows} rows have one class, {count.several} several, "
+            f"{none} none; on the latter two the model abstains"
+        )
     if count.labelled:
         share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"
-        print(f"{share}; more: gauge evaluate {model} {table}" if model.is_dir() else share, file=sys.stderr)
+        unknown = count.labelled - count.known
+        if unknown:
+            share += f"; {unknown} of them have a label that training never saw, and count as wrong"
+        yield share + more
 
 
 def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:

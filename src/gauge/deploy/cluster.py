@@ -28,6 +28,7 @@ class Predictor:
 
     model: Path
     keep: Sequence[str] = ()
+    coverage: float | None = None
     device: str | None = None
     image_folder: Path | None = None
     outside_images: bool = False
@@ -42,7 +43,7 @@ class Predictor:
         )
 
     def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return predict_rows(self.classifier, rows, self.keep)
+        return predict_rows(self.classifier, rows, self.keep, self.coverage)
 
 
 def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int) -> None:

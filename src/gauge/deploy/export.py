@@ -111,6 +111,7 @@ def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> 
         "named": fitted.named,
         "experts": list(fitted.experts),
         "left_out": left_out,
+        "prediction_sets": None if fitted.prediction_sets is None else fitted.prediction_sets.to_json(),
     }
     part = f"its {' and '.join(fitted.experts)}" if left_out else "the model"
     if kind == "pt2":
@@ -203,7 +204,8 @@ def _with_experts(fitted: Fitted, names: Sequence[str] | None) -> Fitted:
         pick(known, name, "expert in this classifier")
     if names is None or set(names) == set(known):
         return fitted
-    return replace(fitted, ensemble=fitted.ensemble.only([name for name in fitted.experts if name in names]))
+    some = fitted.ensemble.only([name for name in fitted.experts if name in names])
+    return replace(fitted, ensemble=some, prediction_sets=None)  # they belong to the answers of all
 
 
 def _left_out(fitted: Fitted, whole: Fitted) -> dict[str, str]:

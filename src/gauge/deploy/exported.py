@@ -18,6 +18,7 @@ import pandas as pd
 
 from gauge.data.signature import check_signature
 from gauge.tabular.classifier import TableClassifier, image_files
+from gauge.tabular.prediction_sets import PredictionSets
 from gauge.tabular.table.arrays import (
     column_of,
     columns_from_json,
@@ -118,7 +119,7 @@ class ExportedClassifier(TableClassifier):
         try:
             self._describe(metadata)
             left_out, experts = ", ".join(metadata["left_out"]), " and ".join(metadata["experts"])
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} does not describe a classifier ({error!r:.200}); export it again") from error
         if left_out:
             logger.warning("%s holds the %s alone, without %s", path, experts, left_out)
@@ -129,6 +130,8 @@ class ExportedClassifier(TableClassifier):
         self.class_weight = np.array(metadata["class_weight"])
         self.target: str | None = metadata["target"]
         self.named: bool = metadata["named"]
+        sets = metadata["prediction_sets"]
+        self.prediction_sets = None if sets is None else PredictionSets.from_json(sets)
         self.vocabularies = numbered(metadata["vocabularies"])
         self._names: list[str] = metadata["names"]
         self._columns = columns_from_json(metadata["columns"])

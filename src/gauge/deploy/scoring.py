@@ -6,32 +6,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
 from gauge.tabular.classifier import TableClassifier
 from gauge.tabular.table.arrays import rows_at_once
 from gauge.tabular.table.files import read_rows
-from gauge.tabular.table.inputs import check_kept, class_positions
+from gauge.tabular.table.inputs import check_kept, class_positions, has_label
 
 FORMATS = (".csv", ".parquet")
 
 
 @dataclass
 class Count:
-    """Rows predicted, those of them with a known label, and those predicted rightly."""
+    """Rows predicted, those of them with a label, with one that training saw, and those predicted rightly. Of prediction
+    sets, how many have one class and how many several."""
 
     rows: int = 0
     labelled: int = 0
+    known: int = 0
     right: int = 0
+    one_class: int = 0
+    several: int = 0
 
 
-def predict_rows(classifier: TableClassifier, rows: pd.DataFrame, keep: Sequence[str] = ()) -> pd.DataFrame:
-    """The columns to `keep`, the class of every row as `prediction`, and the probability of each class as `p(class)`."""
+def predict_rows(
+    classifier: TableClassifier, rows: pd.DataFrame, keep: Sequence[str] = (), coverage: float | None = None
+) -> pd.DataFrame:
+    """The columns to `keep`, the class of every row as `prediction`, and the probability of each class as `p(class)`. With a
+    `coverage`, also the classes of its prediction set as `set`, divided by " | ", and their number as `set_size`."""
     for name in keep:
         pick(dict.fromkeys(rows.columns), name, "column to keep")
-    probabilities = classifier.predict_proba(rows)
-    answers = {"prediction": classifier.decide(probabilities)}
+    probabilities, observed = classifier.predict_with_observed(rows)
+    answers: dict[str, Any] = {"prediction": classifier.decide(probabilities)}
+    if coverage is not None:
+        sets = classifier.sets(probabilities, observed, coverage)
+        answers |= {"set": [" | ".join(each) for each in set_names(classifier, sets)], "set_size": sets.sum(1)}
     answers |= {
         f"p({label})": column.round(6) for label, column in zip(classifier.classes, probabilities.T, strict=True)
     }
@@ -39,24 +50,35 @@ def predict_rows(classifier: TableClassifier, rows: pd.DataFrame, keep: Sequence
     return rows[list(keep)].assign(**answers)
 
 
+def set_names(classifier: TableClassifier, sets: np.ndarray) -> list[list[str]]:
+    """The classes of prediction sets, by name."""
+    names = np.array([str(label) for label in classifier.classes.tolist()], object)
+    return [names[each].tolist() for each in sets]
+
+
 def predict_table(
     classifier: TableClassifier,
     table: Path,
     write: Callable[[pd.DataFrame], object],
     keep: Sequence[str] = (),
+    coverage: float | None = None,
 ) -> Count:
     """Predicts the files of a table and calls `write` with the answers for each part."""
     count = Count()
     for part in read_rows(table, rows_at_once(classifier.columns)):
-        answers = predict_rows(classifier, part, keep)
+        answers = predict_rows(classifier, part, keep, coverage)
         write(answers)
         count.rows += len(part)
+        if coverage is not None:
+            count.one_class += int((answers["set_size"] == 1).sum())
+            count.several += int((answers["set_size"] > 1).sum())
         if classifier.target in part:
             labels, decided = (
                 class_positions(classifier.classes, each) for each in (part[classifier.target], answers["prediction"])
             )
-            count.labelled += int((labels >= 0).sum())
-            count.right += int((labels == decided).sum())
+            count.labelled += int(has_label(part[classifier.target]).sum())
+            count.known += int((labels >= 0).sum())
+            count.right += int(((labels >= 0) & (labels == decided)).sum())
     return count
 
 

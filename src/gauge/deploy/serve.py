@@ -27,9 +27,11 @@ from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.requests import Cells, Limits, RefusedError, RequestReader, note_problems, notes
+from gauge.deploy.scoring import set_names
 from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
+from gauge.tabular.prediction_sets import check_coverage
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ RELOAD_SECONDS = 2.0
 SMALL_BODY = 4096  # bytes; reading them takes less than handing them to a thread
 SPARE_FILES = 256  # open ones beside connections
 ROUTES = {
-    "POST /predict": "The class of every row, the probability of each class, and notes",
+    "POST /predict": "The class of every row, the probability of each class, its prediction set, and notes",
     "POST /explain": "Every unit of every row with its score, gate and attention, and notes",
     "GET /health": "Whether the server answers, and with which model",
     "GET /metrics": "Counters for Prometheus",
@@ -72,11 +74,13 @@ class Loaded:
         cells[:, [names.index(name) for name in self.reader.names]] = rows
         return pd.DataFrame(cells, columns=names)
 
-    def predictions(self, rows: Sequence[Cells]) -> list[dict[str, Any]]:
-        """The class of each row, the probability of every class, and notes on values that count as missing."""
+    def predictions(self, requested: Sequence[tuple[Cells, float | None]]) -> list[dict[str, Any]]:
+        """The class of each row, the probability of every class, notes on values that count as missing and, for rows with a
+        coverage, the classes of their prediction sets."""
+        rows = [cells for cells, _ in requested]
         probabilities, observed = self.classifier.predict_with_observed(self.frame(rows))
         names = [str(label) for label in self.classifier.classes.tolist()]
-        return [
+        answers = [
             {"prediction": decided, "probabilities": dict(zip(names, row, strict=True)), "notes": found}
             for decided, row, found in zip(
                 self.classifier.decide(probabilities).tolist(),
@@ -85,6 +89,12 @@ class Loaded:
                 strict=True,
             )
         ]
+        for coverage in {share for _, share in requested if share is not None}:
+            sets = set_names(self.classifier, self.classifier.sets(probabilities, observed, coverage))
+            for answer, (_, share), held in zip(answers, requested, sets, strict=True):
+                if share == coverage:
+                    answer["set"] = held
+        return answers
 
     def explanations(self, rows: Sequence[Cells]) -> list[dict[str, Any]]:
         """The answers for each row with and without gates, its units, and notes on values that count as missing."""
@@ -201,9 +211,10 @@ class Service:
         finally:
             self.received -= len(content)
 
-    async def predict(self, body: bytes) -> Answer:
+    async def predict(self, body: bytes, coverage: float | None) -> Answer:
         loaded = self.store.current
-        return {"predictions": await self.batcher.predict(loaded.predictions, await self._rows(loaded, body))}
+        rows = [(cells, coverage) for cells in await self._rows(loaded, body)]
+        return {"predictions": await self.batcher.predict(loaded.predictions, rows)}
 
     async def explain(self, body: bytes) -> Answer:
         loaded = self.store.current
@@ -234,7 +245,7 @@ class Api:
         self.service = service
 
     async def predict(self, request: Request) -> Response:
-        return await _respond(self.service, request, self.service.predict)
+        return await _respond(self.service, request, lambda body: self.service.predict(body, _coverage(request)))
 
     async def explain(self, request: Request) -> Response:
         return await _respond(self.service, request, self.service.explain)
@@ -381,6 +392,19 @@ def _strict(request: Request) -> bool:
     return SWITCHES[value]
 
 
+def _coverage(request: Request) -> float | None:
+    """The coverage of prediction sets, if they are asked for."""
+    text = request.query_params.get("coverage")
+    if text is None:
+        return None
+    try:
+        coverage = float(text)
+        check_coverage(coverage)
+    except ValueError as error:
+        raise RefusedError(422, f"coverage is {text[:20]!r}; give a share between 0 and 1, for example 0.9") from error
+    return coverage
+
+
 def _refuse_notes(content: Answer) -> None:
     """An error if values of a request count as missing although they were given."""
     if found := note_problems([row["notes"] for rows in content.values() for row in rows]):
@@ -402,12 +426,15 @@ def _openapi(model: str, rows: type[BaseModel]) -> dict[str, Any]:
     switch = {"type": "boolean", "default": False}
     text = "Refuse rows with values that would count as missing."
     strict = {"name": "strict", "in": "query", "description": text, "schema": switch}
+    text = "Add the classes that each row may have, the right one among them this often."
+    share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+    coverage = {"name": "coverage", "in": "query", "description": text, "schema": share}
     paths: dict[str, Any] = {}
     for route, summary in ROUTES.items():
         method, path = route.lower().split()
         operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "The answer"}}}
         if method == "post":
-            operation |= {"requestBody": body, "parameters": [strict]}
+            operation |= {"requestBody": body, "parameters": [strict, *([coverage] if path == "/predict" else [])]}
             operation["responses"]["422"] = {"description": "The places and the reasons of what cannot be read"}
         paths[path] = {method: operation}
     info = {"title": f"GAUGE: {model}", "version": __version__}

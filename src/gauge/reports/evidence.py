@@ -104,7 +104,8 @@ class RowEvidence:
     """One row: the predicted class with its probability, without and with the gates, and all units in the order of the
     columns. `agreement` is the rank correlation of scores and exact effects, `label` the true class, `effects` what each
     column does for the probability of the predicted class, `helpful` the missing values that are expected to help beyond
-    chance, `ids` columns to recognise the row by."""
+    chance, `ids` columns to recognise the row by. `plausible` are the classes of its prediction set, at a coverage of
+    90 %."""
 
     title: str
     before: tuple[str, float]
@@ -116,6 +117,7 @@ class RowEvidence:
     effects: Mapping[str, float] = field(default_factory=dict)
     helpful: Mapping[str, Gain] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
+    plausible: tuple[str, ...] | None = None
 
     @property
     def doubtful(self) -> list[Unit]:

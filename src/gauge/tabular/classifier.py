@@ -9,18 +9,21 @@ import numpy as np
 import pandas as pd
 
 from gauge.reports.evidence import RowEvidence
+from gauge.tabular.prediction_sets import COVERAGE, PredictionSets, check_coverage
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import Column, ImageFiles
 
 
 class TableClassifier(ABC):
     """Answers for the rows of a table. `class_weight` is what the classes count in a decision, `named` says whether the
-    columns had names in training, `target` is the name of the column with the labels, and `files` is where images lie."""
+    columns had names in training, `target` is the name of the column with the labels, `prediction_sets` come from rows held
+    out, if there were any, and `files` is where images lie."""
 
     classes: np.ndarray
     class_weight: np.ndarray
     named: bool
     target: str | None
+    prediction_sets: PredictionSets | None
     files: ImageFiles
 
     @property
@@ -57,6 +60,20 @@ class TableClassifier(ABC):
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
         are given, and then not always."""
         return self.decide(self.predict_proba(X))
+
+    def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
+        """Which classes each row may have, so that the right one is among them with this probability: [rows, classes]."""
+        check_coverage(coverage)
+        return self.sets(*self.predict_with_observed(X), coverage)
+
+    def sets(self, probabilities: np.ndarray, observed: np.ndarray, coverage: float) -> np.ndarray:
+        """The prediction sets of rows with these probabilities and these columns."""
+        if self.prediction_sets is None:
+            raise ValueError(
+                "this classifier has no prediction sets: fewer than 50 rows were given to hold some out, or it is an export "
+                "of some experts alone, whose answers were not calibrated; fit on more rows, or export all experts"
+            )
+        return self.prediction_sets.contains(probabilities, observed, coverage)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""

@@ -25,6 +25,7 @@ from gauge.tabular.experts import Expert, Folds, Saved, Task, Training, with_pre
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.splits import Splits
 from gauge.training.metrics import scores
 
 logger = logging.getLogger(__name__)
@@ -51,8 +52,11 @@ def choose_experts(wanted: str | Sequence[str], schema: Schema) -> tuple[str, ..
     return chosen
 
 
-def make_folds(labels: np.ndarray, count: int, seed: int) -> Folds:
-    """Folds with the same shares of all classes; the only row of a class is never held out."""
+def make_folds(labels: np.ndarray, count: int, seed: int, splits: Splits | None = None) -> Folds:
+    """Folds with the same shares of all classes; the only row of a class is never held out. Splits say which rows stay
+    together or are held out."""
+    if splits is not None:
+        return splits.folds(labels, count, seed)
     order = np.random.default_rng(seed).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     number = np.empty(len(labels), int)
@@ -204,7 +208,7 @@ def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validat
 
 def _folds(task: Task, validation: float) -> Folds:
     """None if there are too few rows, or if the rows held out would be fewer than the classes."""
-    folds = make_folds(task.labels, max(2, round(1 / validation)), task.recipe.seed)
+    folds = make_folds(task.labels, max(2, round(1 / validation)), task.recipe.seed, task.splits)
     enough = len(task.labels) >= MIN_ROWS and all(len(held_out) >= task.classes for _, held_out in folds)
     return folds if enough and len(np.unique(task.labels)) > 1 else []
 

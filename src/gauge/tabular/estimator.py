@@ -17,17 +17,20 @@ from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.registry import IMPUTERS
 from gauge.tabular.classifier import image_files
-from gauge.tabular.ensemble import choose_experts, fit_ensemble
+from gauge.tabular.ensemble import Ensemble, choose_experts, fit_ensemble
 from gauge.tabular.evidence.advice import Advice
 from gauge.tabular.evidence.audit import CellAudit
 from gauge.tabular.evidence.cell_trust import CellTrust
+from gauge.tabular.evidence.drift import Drift, Profile
 from gauge.tabular.evidence.evaluation import Evaluation
 from gauge.tabular.evidence.explanation import Explanation
+from gauge.tabular.evidence.thresholds import HeldOut
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._architecture import SIZES, tuned_columns
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.fitted import Fitted, Forwarded, local_folder
 from gauge.tabular.options import check_options
+from gauge.tabular.prediction_sets import COVERAGE, PredictionSets, calibrate
 from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
@@ -35,6 +38,7 @@ from gauge.tabular.table.inspection import report_leaks
 from gauge.tabular.table.labelled import Labelled, rows_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
+from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
 from gauge.training.metrics import ACCURACY, AUC, METRICS
@@ -288,21 +292,27 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         y: Any = None,
         *,
         sample_weight: Any = None,
+        groups: Any = None,
+        time: Any = None,
         folder: str | Path | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
         also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md.
 
-        With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is called with
-        the name of the stage after each epoch of the network; `history_` has their losses.
+        `groups`, a column or a value for each row, keeps rows together wherever some are held out, such as those of one
+        patient; a column of groups is not learned from. With `time`, a column or a value for each row, the latest rows are
+        held out. With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is
+        called with the name of the stage after each epoch of the network; `history_` has their losses.
         """
         check_options(type(self).__name__, self.get_params(deep=False))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         data = self._labelled(X, y, sample_weight, seed)
+        data = replace(data, splits=_splits(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = self._recipe(seed, len(data.classes))
-        schema = Schema.from_frame(data.frame, self.columns, self.encoders, self.image_size, self._image_files())
+        kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
+        schema = Schema.from_frame(data.frame, kinds, self.encoders, self.image_size, self._image_files())
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema)
         self._report(schema, names, data.frame)
@@ -320,6 +330,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             trust = CellTrust.fit(task.rows, seed) if self.trust else None
             advice = Advice.fit(*result.validated, trust, seed=seed)
+            sets, held_out = _held_out(*result.validated, seed)
         shares, training = data.class_shares, result.training
         self.fitted_ = Fitted(
             schema=schema,
@@ -336,6 +347,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             missing_rates={name: max(0.0, rate - rare_rates[name]) for name, rate in unread_rates.items()},
             largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
             donor_rows=[str(name) for name in data.frame.index[used[list(training.donors)]]],
+            prediction_sets=sets,
+            held_out=held_out,
+            profile=Profile.fit(task.rows),
+            groups=groups if isinstance(groups, str) else None,
             options=self.get_params(deep=False),
             files=self._image_files(),
         )
@@ -356,6 +371,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
         are given, and then not always."""
         return self.decide(self.predict_proba(X))
+
+    def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
+        """Which classes each row may have, so that the right one is among them with probability `coverage`, whatever share
+        of its values is missing: [rows, classes], in the order of `classes_`. A row with one class has an answer; several
+        or none mean that the model should abstain. See docs/own-data.md for what the promise rests on."""
+        with self._ready(X) as (fitted, X):
+            return fitted.predict_set(X, coverage)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""
@@ -397,14 +419,57 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         with self._ready(X) as (fitted, X):
             return fitted.advise(X, costs=costs, worth=worth)
 
-    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
+    def evaluate(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        threshold: str | float | None = None,
+        positive: Any = None,
+        by: Sequence[str] = (),
+        groups: Any = None,
+        against: "GaugeClassifier | None" = None,
+        protocol: str | None = None,
+    ) -> Evaluation:
         """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
         beside them the class shares of the training rows and, where they are among the experts, the boosted trees alone.
+        `to_html` of the result writes a page with curves. Rows without a label are left out.
 
-        `y` are labels or the name of their column, by default that of training. Rows without a label are left out.
+        Parameters
+        ----------
+        X, y
+            Rows, and their labels or the name of the column that has them, by default that of training.
+        threshold
+            From which probability on a row counts as positive: a number, or "sensitivity=0.95", "specificity=0.9" or
+            "cost=5" (a missed case costs five false alarms), which rows held out from training choose.
+        positive
+            The class that is looked for: by default the second of two, none of more.
+        by
+            Columns of X whose values divide the rows into subgroups.
+        groups
+            A column of X, or a value for each row: intervals are made of whole groups, such as all rows of a patient.
+        against
+            Another classifier of the same classes, to compare with by paired tests.
+        protocol
+            Further values to hide: "gamma=0.3", "gamma-per-sample=0.3" or "up-to=0.5".
         """
         with self._ready(X) as (fitted, X):
-            return fitted.evaluate(X, y)
+            return fitted.evaluate(
+                X,
+                y,
+                threshold=threshold,
+                positive=positive,
+                by=by,
+                groups=groups,
+                against=None if against is None else against.fitted_,
+                protocol=protocol,
+            )
+
+    def drift(self, X: Any) -> Drift:
+        """Which columns of new rows moved since training, in values or missing rates, and which rows are unlike anything
+        that it saw; they need no labels. `print` it for a report in words."""
+        with self._ready(X) as (fitted, X):
+            return fitted.drift(X)
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """How far the trust in cells can be believed, on rows that need no labels: some of their known values are hidden and
@@ -532,6 +597,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             device=device,
             folder=folder,
             streamed=streamed,
+            splits=None if data.splits is None else data.splits.take(used),
         )
 
     @contextmanager
@@ -569,3 +635,24 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
+
+
+def _splits(X: Any, y: Any, groups: Any, time: Any) -> Splits | None:
+    """Which labelled rows stay together, if that was asked for."""
+    if groups is None and time is None:
+        return None
+    if isinstance(X, str | Path):
+        raise ValueError("groups and time need all rows in memory; read the table first, or fit without them")
+    splits = Splits.from_table(X, groups, time)
+    assert splits is not None
+    labels = inputs.labels_of(X, y, len(X))
+    return splits.take(np.flatnonzero(inputs.has_label(labels)))
+
+
+def _held_out(
+    ensemble: Ensemble, rows: Rows, labels: np.ndarray, seed: int
+) -> tuple[PredictionSets | None, HeldOut | None]:
+    """Prediction sets and answers from experts that have not learned from these rows."""
+    if not len(rows):
+        return None, None
+    return calibrate(ensemble.predict, rows, labels, seed=seed), HeldOut(ensemble.predict(rows), labels).first()

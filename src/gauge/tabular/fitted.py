@@ -25,12 +25,23 @@ from gauge.tabular.ensemble import Ensemble, expert_weights
 from gauge.tabular.evidence.advice import Advice, absent, advice_table, check_costs
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
+from gauge.tabular.evidence.drift import Drift, Profile, measure_drift
 from gauge.tabular.evidence.effects import importance
-from gauge.tabular.evidence.evaluation import Evaluation, evaluate, label_numbers, shown_labels
+from gauge.tabular.evidence.evaluation import (
+    Answered,
+    Evaluation,
+    evaluate,
+    hide,
+    label_numbers,
+    positive_class,
+    shown_labels,
+)
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.reader import Reader
+from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, Training, with_prefix
 from gauge.tabular.experts._architecture import tuned_columns
+from gauge.tabular.prediction_sets import COVERAGE, PredictionSets
 from gauge.tabular.saved import CARD as CARD
 from gauge.tabular.saved import (
     FORMAT,
@@ -45,7 +56,7 @@ from gauge.tabular.saved import (
     usable,
 )
 from gauge.tabular.table.columns import Column, ImageFiles
-from gauge.tabular.table.inputs import as_pandas, is_frame, labels_of
+from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, labels_of
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training import checkpoint
@@ -64,7 +75,9 @@ class Fitted(TableClassifier):
     learned, the `advice` on missing values if rows were held out, the `leaderboard` of experts on them, the record of the
     network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, validation, and those
     without values; `missing_rates` are the shares of missing values by column, `largest_class` is the most frequent one and
-    its share, and `donor_rows` are the names of the training rows that an imputer copies from."""
+    its share, and `donor_rows` are the names of the training rows that an imputer copies from. `prediction_sets` and
+    `held_out` are what rows held out say of its answers. `groups` is the column whose rows were kept together, if any, and
+    `profile` is what the training rows looked like."""
 
     schema: Schema
     ensemble: Ensemble
@@ -80,6 +93,10 @@ class Fitted(TableClassifier):
     missing_rates: Mapping[str, float]
     largest_class: tuple[str, float]
     donor_rows: Sequence[str]
+    prediction_sets: PredictionSets | None
+    held_out: HeldOut | None
+    groups: str | None
+    profile: Profile | None
     options: Mapping[str, Any]
     files: ImageFiles
 
@@ -123,8 +140,14 @@ class Fitted(TableClassifier):
             *(self.schema, self.ensemble, self.classes.tolist(), self.class_weight),
             *(self.trust, self.advice, self.donor_rows),
         )
+        evidence = reader.rows(frame, rows, labels=labels, ids=ids, exact=exact)
+        if self.prediction_sets is not None:
+            sets = self.sets(self.ensemble.predict(rows), rows.observed(), COVERAGE)
+            names = self.classes.astype(str)
+            pairs = zip(evidence, sets, strict=True)
+            evidence = tuple(replace(row, plausible=tuple(names[held].tolist())) for row, held in pairs)
         gains = {} if self.advice is None else self.advice.column_gains()
-        return Explanation(reader.rows(frame, rows, labels=labels, ids=ids, exact=exact), self.facts(), gains)
+        return Explanation(evidence, self.facts(), gains)
 
     def evidence(self, X: Any) -> Sequence[RowEvidence]:
         return self.explain(X).rows
@@ -147,23 +170,88 @@ class Fitted(TableClassifier):
         gains = self.advice.gains(self.ensemble, self.trust, rows, absent(frame, rows))
         return advice_table(gains, names, frame.index, prices, worth)
 
-    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
+    def evaluate(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        threshold: str | float | None = None,
+        positive: Any = None,
+        by: Sequence[str] = (),
+        groups: Any = None,
+        against: TableClassifier | None = None,
+        protocol: str | None = None,
+    ) -> Evaluation:
         """See `GaugeClassifier.evaluate`."""
         _, rows = self.read(X)
-        rows, labels = self._labelled(X, self.target if y is None else y, rows)
+        y = self.target if y is None else y
+        known = as_pandas(X) if is_frame(X) else pd.DataFrame(index=range(len(rows)))
+        columns = {str(name): name for name in known}
+        subgroups = known[[pick(columns, name, "column for subgroups") for name in by]].reset_index(drop=True)
+        groups = self.groups if groups is None and self.groups in known else groups
+        numbers = group_numbers(known, groups, len(rows))
+        chosen, labels = self._known_labels(X, y, rows)
+        rows = rows.take(chosen) if protocol is None else hide(rows.take(chosen), protocol)
         probabilities = self.ensemble.predict(rows)
         models = {"classifier": probabilities, "class shares": np.tile(self.ensemble.prior, (len(rows), 1))}
         if "trees" in self.experts:
             models["boosted trees"] = self.ensemble.alone("trees").predict(rows)
-        return evaluate(models, labels, self.class_numbers(probabilities), self.classes.tolist())
+        number = positive_class(self.classes.tolist(), positive)
+        answered = Answered(
+            models,
+            labels,
+            self.class_numbers(probabilities),
+            self.classes.tolist(),
+            rows.observed(),
+            groups=None if numbers is None else numbers[chosen],
+            positive=number,
+        )
+        if threshold is not None and number is None:
+            raise ValueError(f"a threshold needs one class to look for; choose one of {self.classes.tolist()[:20]}")
+        rule = None if threshold is None else choose_threshold(threshold, self.held_out, number or 0)
+        other = None if against is None else self._others(against, X, chosen, protocol)
+        return evaluate(
+            answered,
+            threshold=rule,
+            sets=self.prediction_sets,
+            by=subgroups.iloc[chosen],
+            other=other,
+            facts=self.facts(),
+        )
+
+    def _others(self, other: TableClassifier, X: Any, chosen: np.ndarray, protocol: str | None) -> np.ndarray:
+        """What another model answers for the same rows, in the order of this one's classes."""
+        if protocol is not None:
+            raise ValueError("the same cells cannot be hidden from both models; compare them without --protocol")
+        names, own = other.classes.astype(str).tolist(), self.classes.astype(str).tolist()
+        if sorted(names) != sorted(own):
+            raise ValueError(
+                f"the other model has the classes {names[:20]}, this one {own[:20]}; give one with the same"
+            )
+        return other.predict_proba(X)[chosen][:, [names.index(name) for name in own]]
 
     def _labelled(self, X: Any, y: Any, rows: Rows) -> tuple[Rows, np.ndarray]:
         """The rows that have a label, and the numbers of their classes."""
+        known, numbers = self._known_labels(X, y, rows)
+        return (rows, numbers) if len(known) == len(rows) else (rows.take(known), numbers)
+
+    def _known_labels(self, X: Any, y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows have a label, and the numbers of their classes."""
         if y is None:
             raise ValueError("there are no labels to compare with; give y, or the name of their column")
         numbers = label_numbers(self.classes, labels_of(X, y, len(rows)))
         known = np.flatnonzero(numbers >= 0)
-        return (rows, numbers) if len(known) == len(rows) else (rows.take(known), numbers[known])
+        return known, numbers[known]
+
+    def drift(self, X: Any) -> Drift:
+        """See `GaugeClassifier.drift`."""
+        frame, rows = self.read(X)
+        if self.profile is None:
+            raise ValueError("fewer than 50 training rows say too little to compare others with; fit on more rows")
+        if not len(frame):
+            raise ValueError("the table has no rows; give some to compare with the training rows")
+        training_rows = self.n_rows["train"] + self.n_rows["val"]
+        return measure_drift(self.profile, frame, rows, self.missing_rates, training_rows)
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """See `GaugeClassifier.audit`."""
@@ -247,6 +335,10 @@ class Fitted(TableClassifier):
         if self.trust is not None:
             own, trust = self.trust.save()
             tensors |= {f"trust.{name}": tensor for name, tensor in own.items()}
+        if self.held_out is not None:
+            tensors |= {f"held_out.{name}": tensor for name, tensor in self.held_out.tensors().items()}
+        if self.profile is not None:
+            tensors |= {f"profile.{name}": tensor for name, tensor in self.profile.tensors().items()}
         training = asdict(self.training)
         history = training.pop("history")
         metadata: dict[str, Any] = {
@@ -266,6 +358,8 @@ class Fitted(TableClassifier):
             "missing_rates": dict(self.missing_rates),
             "largest_class": self.largest_class,
             "donor_rows": list(self.donor_rows),
+            "groups": self.groups,
+            "prediction_sets": None if self.prediction_sets is None else self.prediction_sets.to_json(),
             "options": dict(_json_options(self.options)) | {"encoders": self.schema.encoders or None},
         }
         checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
@@ -296,7 +390,9 @@ class Fitted(TableClassifier):
             if broken:
                 raise ValueError(f"{path} has values that are NaN or infinite, first in {broken[0]!r}")
             experts = Saved(with_prefix("experts.", tensors), saved.ensemble.model_dump(), path)
-            trust = None
+            trust, sets = None, saved.prediction_sets
+            if sets is not None and sets.columns != len(schema.columns):
+                raise ValueError(f"its prediction sets are for {sets.columns} columns, it has {len(schema.columns)}")
             if saved.trust is not None:
                 trust = CellTrust.load(with_prefix("trust.", tensors), saved.trust.model_dump(), schema)
             fitted = cls(
@@ -314,6 +410,10 @@ class Fitted(TableClassifier):
                 missing_rates=saved.missing_rates,
                 largest_class=(str(saved.largest_class[0]), float(saved.largest_class[1])),
                 donor_rows=saved.donor_rows,
+                prediction_sets=None if sets is None else PredictionSets.from_json(sets.model_dump()),
+                held_out=HeldOut.load(with_prefix("held_out.", tensors), len(saved.classes)),
+                groups=saved.groups,
+                profile=Profile.load(with_prefix("profile.", tensors), schema),
                 options=saved.options,
                 files=files or ImageFiles(),
             )

@@ -57,6 +57,20 @@ class SavedTrust(_Strict):
     trees: list[Annotated[list[dict[str, Any]], Field(max_length=3)]]
 
 
+class SavedGroup(_Strict):
+    """The scores of rows held out, for one share of missing values."""
+
+    rows: Annotated[int, Field(ge=1, le=MAX_ROWS)]
+    scores: Annotated[list[FiniteFloat], Field(min_length=1)]
+
+
+class SavedSets(_Strict):
+    """What `PredictionSets.to_json` wrote."""
+
+    columns: Annotated[int, Field(ge=1, le=MAX_COLUMNS)]
+    groups: Annotated[list[SavedGroup], Field(min_length=2, max_length=100)]
+
+
 class SavedTraining(_Strict):
     """The record of a training, without its history."""
 
@@ -108,6 +122,8 @@ class Description(_Strict):
     missing_rates: dict[str, Share]
     largest_class: Annotated[list[str | Share], Field(min_length=2, max_length=2)]
     donor_rows: list[str]
+    groups: str | None = None
+    prediction_sets: SavedSets | None = None
     options: dict[str, Any]
     files: dict[str, str]
 

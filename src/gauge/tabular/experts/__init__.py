@@ -20,6 +20,7 @@ from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.splits import Splits
 from gauge.training.stages import OnEpoch, silent
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
@@ -30,7 +31,8 @@ Folds = list[tuple[np.ndarray, np.ndarray]]
 class Task:
     """What to learn: rows, their labels and how much each counts. Of a table larger than memory these are a sample, and
     `streamed` makes the split of all rows but some of the sample, from which the network learns. Experts that train in
-    epochs follow the `recipe`, save every epoch in the `folder`, if there is one, and call `on_epoch`."""
+    epochs follow the `recipe`, save every epoch in the `folder`, if there is one, and call `on_epoch`. `splits` say which
+    rows stay together in every division of them."""
 
     rows: Rows
     labels: np.ndarray
@@ -41,6 +43,7 @@ class Task:
     folder: Path | None = None
     on_epoch: OnEpoch = silent
     streamed: Callable[[np.ndarray], Dataset] | None = None
+    splits: Splits | None = None
     started: float = field(default_factory=time.monotonic)
 
     @property

@@ -169,6 +169,23 @@ def class_positions(classes: np.ndarray, labels: pd.Series) -> np.ndarray:
     return positions
 
 
+def group_numbers(frame: pd.DataFrame, groups: Any, rows: int) -> np.ndarray | None:
+    """The number of each row's group, from a column of the table or a value for each row; a missing value is a group of its
+    own. None without groups."""
+    if groups is None:
+        return None
+    if isinstance(groups, str):
+        columns = {str(name): name for name in frame}
+        groups = frame[pick(columns, groups, "column of groups")]
+    groups = pd.Series(groups).reset_index(drop=True)
+    if len(groups) != rows:
+        raise ValueError(f"there are {len(groups)} groups for {rows} rows; give a group for each row")
+    numbers = pd.factorize(groups.astype(str).where(groups.notna()))[0]
+    alone = np.flatnonzero(numbers < 0)
+    numbers[alone] = numbers.max(initial=-1) + 1 + np.arange(len(alone))
+    return np.asarray(numbers)
+
+
 def check_weights(weights: Any, rows: int) -> np.ndarray:
     """A weight for each row, 1 unless given."""
     from sklearn.utils import check_array

@@ -8,6 +8,7 @@ import pandas as pd
 
 from gauge.tabular.table import inputs
 from gauge.tabular.table.schema import Encoded
+from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -16,7 +17,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Labelled:
     """Training rows that have a label, the numbers of their classes, and their weights. Of a table in files the rows are a
-    sample, and `every_label` are the numbers of the classes of all rows."""
+    sample, and `every_label` are the numbers of the classes of all rows. `splits` say which rows stay together."""
 
     frame: pd.DataFrame
     labels: np.ndarray
@@ -25,6 +26,7 @@ class Labelled:
     every_label: np.ndarray
     target: str | None
     stream: Stream | None
+    splits: Splits | None = None
 
     @property
     def class_shares(self) -> np.ndarray:

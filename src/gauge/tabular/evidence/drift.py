@@ -1,0 +1,216 @@
+"""Drift: which columns of new rows moved since training, and which rows are unlike anything that training saw.
+
+stability index   Σ_bins (new - old) · log(new / old), over tenths of a number's training values or over categories
+unlikeness        the p value of a row's numbers under the normal distribution of their training ranks, given which it has
+
+The index is that of credit scoring; from 0.1 on, and beyond chance in a chi-squared test, a column counts as moved. Nothing
+of single training rows is kept: shares, a correlation matrix, and a quantile.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import chdtrc, ndtr
+from torch import Tensor
+
+from gauge.tabular.table.columns import Column, missing
+from gauge.tabular.table.columns.category import Category
+from gauge.tabular.table.columns.number import Number
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
+
+BINS = 10  # of a number
+MOVED = 0.1  # stability index from which on values moved
+MISSING_MOVED = 0.05  # change of a missing rate
+CHANCE = 0.01  # over all columns together
+SMOOTHING = 0.5  # rows added to every bin
+MAX_COLUMNS = 200  # of numbers whose correlations are kept
+SHRINKAGE = 0.05  # of correlations towards none
+UNLIKE = 0.01  # share of the training rows that are as unlike as what is reported
+MIN_ROWS = 50  # in training
+MAX_NAMED_ROWS = 5
+CLIPPED = 3.09  # normal scores at the ends of what training saw
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the training rows looked like. `counts` has the rows in every bin of each number and category, in the order of
+    the schema's table; `correlations` and `cutoff` describe the numbers, and `numbers` are their positions there."""
+
+    counts: Sequence[np.ndarray]
+    numbers: np.ndarray
+    correlations: np.ndarray
+    cutoff: float
+
+    @classmethod
+    def fit(cls, rows: Rows) -> "Profile | None":
+        """From training rows; None if they are too few."""
+        if len(rows) < MIN_ROWS:
+            return None
+        cells, sizes = rows.cells, rows.schema.cardinalities
+        counts = [_counts(cells[:, index], size) for index, size in enumerate(sizes)]
+        numbers = np.flatnonzero(np.array(sizes) == 1)[:MAX_COLUMNS]
+        scores = pd.DataFrame(cells[:, numbers].astype(float))
+        correlations = scores.fillna(0.0).corr().fillna(0.0).to_numpy() if len(numbers) else np.zeros((0, 0))
+        correlations = (1 - SHRINKAGE) * correlations
+        np.fill_diagonal(correlations, 1.0)
+        profile = cls(counts, numbers, correlations, 0.0)
+        return cls(counts, numbers, correlations, float(np.quantile(profile.likeness(cells), UNLIKE)))
+
+    def likeness(self, cells: np.ndarray) -> np.ndarray:
+        """The p value of each row's numbers; 1 where it has none."""
+        scores = cells[:, self.numbers].astype(float)
+        result = np.ones(len(scores))
+        patterns, pattern = np.unique(np.isnan(scores), axis=0, return_inverse=True)
+        for number, absent in enumerate(patterns):
+            own = ~absent
+            if own.any():
+                rows = np.flatnonzero(pattern.ravel() == number)
+                values = scores[np.ix_(rows, np.flatnonzero(own))]
+                distance = (values * np.linalg.solve(self.correlations[np.ix_(own, own)], values.T).T).sum(1)
+                result[rows] = chdtrc(int(own.sum()), distance)
+        return result
+
+    def tensors(self) -> dict[str, Tensor]:
+        flat = {f"counts.{index}": torch.from_numpy(counts) for index, counts in enumerate(self.counts)}
+        described = {"correlations": torch.from_numpy(self.correlations), "numbers": torch.from_numpy(self.numbers)}
+        return flat | described | {"cutoff": torch.tensor(self.cutoff, dtype=torch.float64)}
+
+    @classmethod
+    def load(cls, tensors: Mapping[str, Tensor], schema: Schema) -> "Profile | None":
+        """What `tensors` gave, for this schema; None if there is nothing."""
+        if not tensors:
+            return None
+        sizes = schema.cardinalities
+        counts = [tensors[f"counts.{index}"].numpy() for index in range(len(sizes))]
+        numbers, correlations = tensors["numbers"].numpy(), tensors["correlations"].numpy()
+        fits = [len(each) == (BINS if size == 1 else size) for each, size in zip(counts, sizes, strict=True)]
+        if not all(fits) or correlations.shape != (len(numbers),) * 2 or not set(numbers) <= set(range(len(sizes))):
+            raise ValueError("the profile of its training rows is that of other columns")
+        return cls(counts, numbers, correlations, float(tensors["cutoff"]))
+
+
+@dataclass(frozen=True)
+class Drift:
+    """`columns` has a line for each column: its stability index, whether its values or its missing rate moved beyond chance,
+    and that in words. `unlike` are the positions of rows unlike the training rows; one in a hundred is by chance."""
+
+    columns: pd.DataFrame
+    unlike: np.ndarray
+    rows: int
+    names: Sequence[str]
+
+    @property
+    def moved(self) -> list[str]:
+        """The columns that moved."""
+        return self.columns.loc[self.columns["moved"], "column"].tolist()
+
+    def __str__(self) -> str:
+        lines = [f"{self.rows} rows beside the rows of training", ""]
+        moved = self.columns[self.columns["moved"]].sort_values("index", ascending=False, kind="stable")
+        width = max((len(name) for name in moved["column"]), default=0)
+        lines += [f"moved: {each.column:{width}}  {each.words}" for each in moved.itertuples()] or ["no column moved"]
+        same = self.columns.loc[~self.columns["moved"], "column"].tolist()
+        if same and len(moved):
+            lines.append(f"as in training: {', '.join(same)}")
+        named = ", ".join(self.names[row] for row in self.unlike[:MAX_NAMED_ROWS])
+        more = ", …" if len(self.unlike) > MAX_NAMED_ROWS else ""
+        share = f"{len(self.unlike)} of {self.rows} rows ({100 * len(self.unlike) / self.rows:.1f} %)"
+        lines += ["", f"unlike anything in training: {share}, where 1 % would be by chance"]
+        return "\n".join(lines + ([f"the most unlike: rows {named}{more}"] if len(self.unlike) else []))
+
+
+def measure_drift(
+    profile: Profile, frame: pd.DataFrame, rows: Rows, missing_rates: Mapping[str, float], training_rows: int
+) -> Drift:
+    """New rows, as given and as they are read, beside a profile of the training rows."""
+    schema, observed = rows.schema, rows.observed()
+    cells = {column.name: values for column, values in zip(schema.table, rows.cells.T, strict=True)}
+    positions = {column.name: number for number, column in enumerate(schema.table)}
+    lines = []
+    for index, column in enumerate(schema.columns):
+        line = {"column": column.name, "index": 0.0, "moved": False}
+        words = _missing_words(~observed[:, index], missing_rates[column.name], training_rows, len(schema.columns))
+        unseen = np.zeros(len(frame), bool)
+        if column.name in frame:
+            unseen = ~missing(frame[column.name]).to_numpy() & ~observed[:, index]
+        if unseen.mean() > MISSING_MOVED:
+            words.append(
+                f"{100 * unseen.mean():.0f} % of the rows have values that training never saw, or cannot be read"
+            )
+        if column.name in cells:
+            old = profile.counts[positions[column.name]]
+            new = _counts(cells[column.name], schema.cardinalities[positions[column.name]])
+            line["index"], moved = _values_moved(old, new, len(schema.columns))
+            words += [_value_words(column, old, cells[column.name])] if moved else []
+        lines.append(line | {"moved": bool(words), "words": "; ".join(words)})
+    likeness = profile.likeness(rows.cells)
+    unlike = np.flatnonzero(likeness < profile.cutoff)
+    unlike = unlike[np.argsort(likeness[unlike], kind="stable")]
+    return Drift(pd.DataFrame(lines), unlike, len(frame), [str(name) for name in frame.index])
+
+
+def _counts(values: np.ndarray, size: int) -> np.ndarray:
+    """The rows in every bin: tenths of a number's ranks, or the codes of a category."""
+    known = values[~np.isnan(values)]
+    if size == 1:
+        return np.bincount(np.minimum((ndtr(known.astype(float)) * BINS).astype(int), BINS - 1), minlength=BINS)
+    return np.bincount(known.astype(int), minlength=size)
+
+
+def _values_moved(old: np.ndarray, new: np.ndarray, columns: int) -> tuple[float, bool]:
+    """The stability index of counts, and whether it is large and beyond chance."""
+    both = old + new > 0
+    if not new.sum() or not old.sum() or both.sum() < 2:
+        return 0.0, False
+    shares = [(each[both] + SMOOTHING) / (each[both].sum() + SMOOTHING * both.sum()) for each in (new, old)]
+    index = float(((shares[0] - shares[1]) * np.log(shares[0] / shares[1])).sum())
+    total = (old + new)[both]
+    expected = np.outer([new.sum(), old.sum()], total / total.sum())
+    statistic = float((np.square(np.stack([new[both], old[both]]) - expected) / expected).sum())
+    return index, index >= MOVED and bool(chdtrc(int(both.sum()) - 1, statistic) < CHANCE / columns)
+
+
+def _missing_words(absent: np.ndarray, before: float, training_rows: int, columns: int) -> list[str]:
+    now, count = float(absent.mean()), len(absent)
+    pooled = (now * count + before * training_rows) / (count + training_rows)
+    deviation = (pooled * (1 - pooled) * (1 / count + 1 / max(training_rows, 1))) ** 0.5
+    if (
+        abs(now - before) < MISSING_MOVED
+        or chdtrc(1, ((now - before) / max(deviation, 1e-12)) ** 2) >= CHANCE / columns
+    ):
+        return []
+    return [f"missing in {100 * now:.0f} % instead of {100 * before:.0f} %"]
+
+
+def _value_words(column: Column, old: np.ndarray, values: np.ndarray) -> str:
+    """How the values of a column moved."""
+    known = values[~np.isnan(values)].astype(float)
+    if isinstance(column, Number):
+        then, now = (_shown(column, rank) for rank in (_middle(old), float(np.median(ndtr(known)))))
+        beyond = float((np.abs(known) >= CLIPPED).mean())
+        ends = f", {100 * beyond:.0f} % at the ends of what training saw or beyond" if beyond > MISSING_MOVED else ""
+        return f"median {now} instead of {then}{ends}" if now != then else f"spread differently{ends}, median {now}"
+    assert isinstance(column, Category)
+    shares = [each / each.sum() for each in (_counts(values, len(old)), old)]
+    most = int(np.abs(shares[0] - shares[1]).argmax())
+    return f"{column.words[most]!r} in {100 * shares[0][most]:.0f} % of the values instead of {100 * shares[1][most]:.0f} %"
+
+
+def _middle(counts: np.ndarray) -> float:
+    """The rank of the median, from counts in tenths."""
+    below = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
+    return float(np.interp(0.5, below, np.linspace(0, 1, len(below))))
+
+
+def _shown(column: Number, rank: float) -> str:
+    """The value of a column at a rank of training."""
+    values, ranks = column.quantiles
+    value: Any = np.interp(rank, ranks, values)
+    if column.date:
+        return str(pd.Timestamp("1970-01-01") + pd.Timedelta(days=float(value)))[:10]
+    return f"{value:.4g}"

@@ -1,0 +1,134 @@
+"""Prediction sets: the classes that a row may have, the right one among them as often as promised. No torch is needed.
+
+set(row) = {class : 1 - p(class) <= q},  q = the ⌈(n + 1) · coverage⌉-th smallest of 1 - p(right class) over n rows held out
+
+Split conformal prediction, with a q for every group of rows by their share of missing values. In each group the rows held
+out have as many values missing as the rows of the group: their own, and further ones hidden at random.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gauge.tabular.table.rows import Rows
+
+COVERAGE = 0.9  # unless another is asked for
+GROUPS = 5  # of rows with some values missing; complete ones and those without a value are two more
+MAX_ROWS = 1000  # held out that a group is calibrated on
+MIN_SCORES = 400  # of a group: fewer rows are hidden several times
+MAX_COPIES = 8
+MIN_ROWS = 10  # of a group; fewer take the limits of rows with more missing values
+DECIMALS = 6  # of a score, rounded up
+
+
+@dataclass(frozen=True)
+class Group:
+    """How many rows held out a group was calibrated on, and their scores in rising order; rows may have several."""
+
+    rows: int
+    scores: np.ndarray
+
+    def limit(self, coverage: float) -> float:
+        """The largest score of a class in a set; infinite where too few rows were held out to leave any class out."""
+        rank = ceil((self.rows + 1) * coverage / self.rows * len(self.scores) - 1e-9)
+        return float(self.scores[rank - 1]) if rank <= len(self.scores) else float("inf")
+
+
+@dataclass(frozen=True)
+class PredictionSets:
+    """What rows held out say of the probabilities of a classifier with so many columns: a group for each share of missing
+    values, from none to all.
+
+    >>> even = Group(99, np.arange(1, 100) / 100)
+    >>> sets = PredictionSets(1, (even, even))
+    >>> sets.contains(np.array([[0.85, 0.15], [0.6, 0.4]]), np.ones((2, 1), bool), coverage=0.8).tolist()
+    [[True, False], [True, True]]
+    """
+
+    columns: int
+    groups: Sequence[Group]
+
+    def __post_init__(self) -> None:
+        if self.columns < 1 or len(self.groups) != number_of_groups(self.columns):
+            raise ValueError(f"{len(self.groups)} groups of prediction sets do not belong to {self.columns} columns")
+        for group in self.groups:
+            known = np.isfinite(group.scores).all() and (np.diff(group.scores) >= 0).all()
+            if not (known and 0 < group.rows <= len(group.scores)):
+                raise ValueError("the scores of prediction sets do not rise, or are fewer than their rows")
+
+    def contains(self, probabilities: np.ndarray, observed: np.ndarray, coverage: float = COVERAGE) -> np.ndarray:
+        """Which classes the set of each row has: [rows, classes]. `observed` says which columns each row has."""
+        check_coverage(coverage)
+        limits = np.array([group.limit(coverage) for group in self.groups])
+        for number in reversed(range(len(limits) - 1)):  # rows with more missing values are less certain
+            if np.isinf(limits[number]):
+                limits[number] = limits[number + 1]
+        return 1 - probabilities <= limits[group_numbers((~observed).sum(1), self.columns), None] + 10**-DECIMALS
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "columns": self.columns,
+            "groups": [{"rows": group.rows, "scores": group.scores.tolist()} for group in self.groups],
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> "PredictionSets":
+        groups = tuple(Group(int(each["rows"]), np.array(each["scores"], float)) for each in saved["groups"])
+        return cls(int(saved["columns"]), groups)
+
+
+def check_coverage(coverage: float) -> None:
+    if isinstance(coverage, bool) or not isinstance(coverage, int | float) or not 0 < coverage < 1:
+        raise ValueError(f"coverage is {coverage!r}; give a share between 0 and 1, for example 0.9")
+
+
+def group_numbers(missing: np.ndarray, columns: int) -> np.ndarray:
+    """The group of rows with so many missing values: 0 for none, the last for all.
+
+    >>> group_numbers(np.arange(5), 4).tolist(), group_numbers(np.array([0, 1, 9, 20, 21]), 21).tolist()
+    ([0, 1, 2, 3, 4], [0, 1, 3, 5, 6])
+    """
+    some = min(GROUPS, columns - 1)
+    between = 1 + (missing - 1) * some // max(columns - 1, 1)
+    return np.where(missing == 0, 0, np.where(missing == columns, some + 1, between))
+
+
+def number_of_groups(columns: int) -> int:
+    return min(GROUPS, columns - 1) + 2
+
+
+def calibrate(
+    predict: "Callable[[Rows], np.ndarray]", rows: "Rows", labels: np.ndarray, *, seed: int
+) -> PredictionSets:
+    """The sets of a classifier, from rows that it has not learned from and the numbers of their classes."""
+    draw = np.random.default_rng(seed)
+    observed = rows.observed()
+    columns, missing = observed.shape[1], (~observed).sum(1)
+    every = group_numbers(np.arange(columns + 1), columns)
+    groups: list[Group] = []
+    for number in reversed(range(number_of_groups(columns))):
+        counts = np.flatnonzero(every == number)
+        usable = np.flatnonzero(missing <= counts.max())
+        if groups and len(usable) < MIN_ROWS:
+            groups.append(groups[-1])
+            continue
+        chosen = draw.permutation(usable)[:MAX_ROWS]
+        copies = 1 if number == 0 or counts.min() == columns else min(MAX_COPIES, ceil(MIN_SCORES / len(chosen)))
+        index = np.tile(chosen, copies)
+        hidden = rows.take(index).keep(_kept(observed[index], counts, draw))
+        right = predict(hidden)[np.arange(len(index)), labels[index]]
+        scores = np.sort(np.ceil((1 - right) * 10**DECIMALS) / 10**DECIMALS)
+        groups.append(Group(len(chosen), scores))
+    return PredictionSets(columns, tuple(reversed(groups)))
+
+
+def _kept(observed: np.ndarray, counts: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Values to keep, so that every row has one of these `counts` missing; rows that have already stay as they are."""
+    missing = (~observed).sum(1)
+    wanted = np.where(missing >= counts.min(), missing, draw.choice(counts, len(observed)))
+    order = np.where(observed, draw.random(observed.shape), -1.0).argsort(1).argsort(1)  # missing values come first
+    return order >= wanted[:, None]

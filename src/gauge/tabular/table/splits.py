@@ -1,0 +1,114 @@
+"""Splits: which rows belong together, as those of one patient do, and which are later, for every division of the rows."""
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gauge.choices import pick
+from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame
+from gauge.tabular.table.numbers import Writing
+
+logger = logging.getLogger(__name__)
+
+MIN_LATE_ROWS = 10  # that are held out, at least
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The number of each row's group, and its time, NaN where it is missing; None where that was not given."""
+
+    groups: np.ndarray | None = None
+    times: np.ndarray | None = None
+
+    @classmethod
+    def from_table(cls, rows: Any, groups: Any, time: Any) -> "Splits | None":
+        """From columns of a table or a value for each row; None if neither is given."""
+        if groups is None and time is None:
+            return None
+        frame = as_pandas(rows) if is_frame(rows) else pd.DataFrame(index=range(len(rows)))
+        numbers = group_numbers(frame, groups, len(frame))
+        if numbers is not None and len(np.unique(numbers)) < 2:
+            raise ValueError("all rows belong to one group, and none could be held out; give groups of fewer rows")
+        return cls(numbers, None if time is None else _times(frame, time))
+
+    def take(self, index: np.ndarray) -> "Splits":
+        def chosen(values: np.ndarray | None) -> np.ndarray | None:
+            return None if values is None else values[index]
+
+        return replace(self, groups=chosen(self.groups), times=chosen(self.times))
+
+    def folds(self, labels: np.ndarray, count: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Rows to learn from and rows held out: the latest ones in a single fold, or else folds of whole groups with about
+        the same shares of all classes. The only row of a class is never held out."""
+        alone = np.bincount(labels)[labels] == 1
+        if self.times is not None:
+            return self._latest(alone, 1 / count)
+        assert self.groups is not None
+        number = _grouped(self.groups, labels, min(count, len(np.unique(self.groups))), seed)
+        number[alone] = -1
+        folds = [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in range(count)]
+        return [(train, held_out) for train, held_out in folds if len(held_out) and len(train)]
+
+    def _latest(self, alone: np.ndarray, share: float) -> list[tuple[np.ndarray, np.ndarray]]:
+        assert self.times is not None
+        known = np.flatnonzero(~np.isnan(self.times))
+        if not len(known):
+            return []
+        order = known[np.argsort(self.times[known], kind="stable")]
+        first = self.times[order[-min(len(order), max(MIN_LATE_ROWS, round(share * len(self.times))))]]
+        late = (self.times >= first) & ~alone
+        early = ~late
+        if self.groups is not None:  # a patient who comes back is no test of patients who are new
+            early &= ~np.isin(self.groups, self.groups[late]) | alone
+        if not early.any() or not late.any():
+            raise ValueError(
+                "the latest rows are all rows, or share their groups with all others; validate without time"
+            )
+        return [(np.flatnonzero(early), np.flatnonzero(late))]
+
+
+def _grouped(groups: np.ndarray, labels: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """The fold of each row: whole groups, the largest first, each to the fold whose counts of classes then are most even."""
+    _, group = np.unique(groups, return_inverse=True)
+    counts = np.zeros((group.max() + 1, labels.max() + 1))
+    np.add.at(counts, (group, labels), 1)
+    share = counts / np.maximum(counts.sum(0), 1)  # of each class, so that rare ones count as much
+    order = np.random.default_rng(seed).permutation(len(counts))
+    order = order[np.argsort(-counts[order].max(1), kind="stable")]
+    fold, filled = np.zeros(len(counts), int), np.zeros((count, share.shape[1]))
+    rows = np.zeros(count)
+    for each in order:
+        uneven = [
+            np.square(filled[other] + share[each]).sum() - np.square(filled[other]).sum() for other in range(count)
+        ]
+        chosen = min(range(count), key=lambda other: (round(uneven[other], 12), rows[other]))
+        fold[each], filled[chosen], rows[chosen] = (
+            chosen,
+            filled[chosen] + share[each],
+            rows[chosen] + counts[each].sum(),
+        )
+    return fold[group]
+
+
+def _times(frame: pd.DataFrame, time: Any) -> np.ndarray:
+    """The time of each row as a number: dates in days, numbers as they are."""
+    if isinstance(time, str):
+        time = frame[pick({str(name): name for name in frame}, time, "column of times")]
+    values = pd.Series(time).reset_index(drop=True)
+    if len(values) != len(frame):
+        raise ValueError(f"there are {len(values)} times for {len(frame)} rows; give a time for each row")
+    known = values[values.notna()]
+    writing = Writing.from_values(known) if len(known) else None
+    if writing is None:
+        example = f" such as {known.iloc[0]!r}" if len(known) else ""
+        raise ValueError(f"the times{example} are neither dates nor numbers; give dates like 2024-12-31, or numbers")
+    times = np.full(len(values), np.nan)
+    times[values.notna().to_numpy()] = writing.read(known)
+    if np.isnan(times).any():
+        logger.warning(
+            "%d rows have no time that can be read; they are learned from, never held out", np.isnan(times).sum()
+        )
+    return times

@@ -1,0 +1,244 @@
+"""`evaluate` measures what it says, with a threshold that no test row chose, and its page shows it on any screen."""
+
+import json
+from contextlib import chdir
+
+import numpy as np
+import pandas as pd
+import pytest
+from browser import browser, needs_browser
+from helpers import mistake, unchecked, visits
+from pages import HOSTILE, Page
+from scipy.stats import binomtest
+from sklearn.metrics import average_precision_score
+from typer.testing import CliRunner
+
+from gauge import GaugeClassifier
+from gauge.cli.main import app
+from gauge.reports.evaluation import Chart, Line
+from gauge.tabular.evidence.evaluation import average_precision, share_interval
+from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
+from gauge.training import metrics
+
+
+@pytest.fixture(scope="module", autouse=True)
+def resamples():
+    """A tenth of the bootstrap: all but the ends of intervals is the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "RESAMPLES", 100)
+        yield
+
+
+@pytest.fixture(scope="module")
+def other(ward, tmp_path_factory):
+    """A model that does not know the marker."""
+    kinds = {"patient": "ignore", "date": "ignore", "marker": "ignore"}
+    with unchecked():
+        model = GaugeClassifier(columns=kinds, experts="linear", trust=False, random_state=0, verbose=False)
+        model.fit(ward.train, "diagnosis")
+    model.save(tmp_path_factory.mktemp("other") / "model")
+    return model
+
+
+@pytest.fixture(scope="module")
+def evaluation(ward, other):
+    with unchecked():
+        return ward.model.evaluate(
+            ward.test, positive="ill", threshold="sensitivity=0.9", by=["sex", "age"], groups="patient", against=other
+        )
+
+
+def test_average_precision_is_that_of_scikit_learn():
+    draw = np.random.default_rng(0)
+    for _ in range(5):
+        scores, positive = draw.random(60).round(1), draw.random(60) < 0.4  # with ties
+        assert average_precision(scores, positive) == pytest.approx(average_precision_score(positive, scores))
+
+
+def test_intervals_of_shares_are_wilsons_and_wider_where_groups_agree():
+    right = np.arange(40) % 4 != 0
+    bounds = binomtest(30, 40).proportion_ci(method="wilson")
+    assert share_interval(right) == pytest.approx((0.75, bounds.low, bounds.high), abs=1e-5)
+    alone = share_interval(right, np.arange(40))
+    assert alone == pytest.approx(share_interval(right), abs=0.01)
+    pairs = share_interval(np.repeat(right, 2), np.repeat(np.arange(40), 2))
+    assert pairs == pytest.approx(alone, abs=0.01)  # each row twice: nothing is learned
+    low, high = share_interval(np.ones(10, bool), np.repeat(np.arange(5), 2))[1:]
+    assert (round(low, 3), high) == (0.566, 1.0)  # five groups, all right
+
+
+def test_a_threshold_keeps_its_promise_on_the_rows_held_out():
+    draw = np.random.default_rng(1)
+    labels = (draw.random(300) < 0.3).astype(int)
+    p = np.clip(0.3 * labels + draw.random(300) * 0.7, 0, 1)
+    held_out = HeldOut(np.stack([1 - p, p], 1), labels)
+    for share in (0.5, 0.9, 1.0):
+        chosen = choose_threshold(f"sensitivity={share}", held_out, 1).value
+        assert (p[labels == 1] >= chosen).mean() >= share
+        assert (p[labels == 1] > chosen).mean() < share  # no larger one does
+        chosen = choose_threshold(f"specificity={share}", held_out, 1).value
+        assert (p[labels == 0] < chosen).mean() >= share
+    costs = {t: 5 * ((p < t) & (labels == 1)).sum() + ((p >= t) & (labels == 0)).sum() for t in p}
+    assert costs[choose_threshold("cost=5", held_out, 1).value] == min(costs.values())
+    assert choose_threshold(0.25, None, 1).value == 0.25
+    for wrong in ("sensitivity", "sensitivity=95", "recall=0.9", "-1", "cost=0", "1.2.3"):
+        with pytest.raises(ValueError, match=r"is not one; write a number from 0 to 1, sensitivity=0.95"):
+            choose_threshold(wrong, held_out, 1)
+    with pytest.raises(ValueError, match="no rows were held out from training to choose a threshold by cost=2"):
+        choose_threshold("cost=2", None, 1)
+
+
+def test_the_threshold_comes_from_the_saved_model_not_from_the_rows(ward, evaluation):
+    loaded = GaugeClassifier.load(ward.folder / "model")
+    with unchecked():
+        few = loaded.evaluate(ward.test[:40], positive="ill", threshold="sensitivity=0.9")
+    assert few.threshold.value == pytest.approx(evaluation.threshold.value, abs=1e-6)
+    held_out = loaded.fitted_.held_out
+    assert (held_out.probabilities[held_out.labels == 0, 0] >= few.threshold.value - 1e-9).mean() >= 0.9
+
+
+def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation):
+    ill, p = (ward.test["diagnosis"] == "ill").to_numpy(), ward.model.predict_proba(ward.test)[:, 0]
+    hits = p >= evaluation.threshold.value
+    measured = evaluation.operating.set_index("metric")
+    assert measured.loc["sensitivity", "value"] == pytest.approx(hits[ill].mean())
+    assert measured.loc["PPV", "value"] == pytest.approx(ill[hits].mean())
+    assert (measured.loc["NPV", "right"], measured.loc["NPV", "of"]) == ((~ill & ~hits).sum(), (~hits).sum())
+    assert evaluation.confusion.loc["ill", "ill"] == (ill & hits).sum()
+    women = (ward.test["sex"] == "f").to_numpy()
+    line = evaluation.subgroups[evaluation.subgroups["part"] == "f"].iloc[0]
+    assert (line["rows"], line["specificity"][0]) == (women.sum(), pytest.approx(1 - hits[women & ~ill].mean()))
+    ages = evaluation.subgroups[evaluation.subgroups["column"] == "age"]
+    assert ages["part"].iloc[-1] == "missing"
+    assert ages["rows"].sum() == 300
+    missing = ward.test[["age", "marker", "noise"]].isna().sum(axis=1)
+    counts = missing.value_counts().sort_index()
+    assert evaluation.by_missing["part"].tolist() == [str(count) for count in counts.index]
+    assert evaluation.by_missing["rows"].tolist() == counts.tolist()
+    assert evaluation["average_precision"] == pytest.approx(average_precision_score(ill, p))
+
+
+def test_coverage_is_that_of_the_prediction_sets(ward, evaluation):
+    held = ward.model.predict_set(ward.test, 0.9)
+    right = held[np.arange(300), np.searchsorted(ward.model.classes_, ward.test["diagnosis"])]
+    line = evaluation.coverage[(evaluation.coverage["promised"] == 0.9) & (evaluation.coverage["part"] == "")].iloc[0]
+    assert (line["coverage"], line["size"]) == (pytest.approx(right.mean()), pytest.approx(held.sum(1).mean()))
+
+
+def test_two_models_are_compared_on_the_same_rows(ward, other, evaluation):
+    lines = evaluation.comparison.set_index("metric")
+    apart = ward.model.score(ward.test, ward.test["diagnosis"]) - other.score(ward.test, ward.test["diagnosis"])
+    assert lines.loc["accuracy", "difference"] == pytest.approx(apart)
+    assert lines.loc["AUC", "p"] < 0.001
+    assert lines.loc["log loss", "high"] < 0
+    assert lines["test"].tolist()[:2] == ["McNemar for groups (Durkalski)", "DeLong for groups (Obuchowski)"]
+    with unchecked():
+        same = ward.model.evaluate(ward.test, against=ward.model).comparison
+        wrong = GaugeClassifier(experts="linear", verbose=False).fit(ward.train[["age", "sex"]], "sex")
+        with pytest.raises(
+            ValueError, match=r"the other model has the classes \['f', 'm'\], this one \['ill', 'well'\]"
+        ):
+            ward.model.evaluate(ward.test, against=wrong)
+    assert same["difference"].abs().max() == 0
+    assert same["p"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_groups_widen_the_intervals_of_rows_that_repeat(ward):
+    twice = pd.concat([ward.test[:80]] * 4, ignore_index=True).assign(row=np.tile(np.arange(80), 4))
+    with unchecked():
+        apart, together = (ward.model.evaluate(twice, groups=groups).scores for groups in (None, "row"))
+    widths = [(each["high"] - each["low"])[:3] for each in (apart, together)]
+    assert (widths[1] > 1.5 * widths[0]).all()
+    with pytest.raises(ValueError, match="there are 3 groups for 320 rows; give a group for each row"):
+        ward.model.evaluate(twice, groups=[1, 2, 3])
+
+
+def test_many_classes_have_curves_each_and_need_one_to_look_for(tmp_path):
+    table = visits(300).drop(columns=["patient", "date"])
+    table["diagnosis"] = np.where(table["marker"] > 1, "severe", table["diagnosis"])
+    with unchecked():
+        model = GaugeClassifier(experts="linear", trust=False, random_state=0, verbose=False).fit(table, "diagnosis")
+        whole = model.evaluate(table)
+        with pytest.raises(
+            ValueError, match=r"a threshold needs one class to look for; choose one of \['ill', 'severe'"
+        ):
+            model.evaluate(table, threshold=0.5)
+        one = model.evaluate(table, positive="severe", threshold="cost=3")
+        whole.to_html(tmp_path / "page.html")
+    assert whole.confusion.shape == (3, 3)
+    assert list(one.confusion) == ["not severe", "severe"]
+    text = Page((tmp_path / "page.html").read_text("utf-8")).text
+    assert all(f"{name}: AUC" in text for name in ("ill", "well", "severe"))
+    assert "No class was chosen as positive" in text
+
+
+def test_the_command_writes_a_page_and_json_and_hides_what_a_protocol_says(ward, other, tmp_path):
+    model, table = str(ward.folder / "model"), str(ward.folder / "test.csv")
+
+    def gauge(*arguments):
+        with chdir(tmp_path), unchecked():
+            return CliRunner().invoke(app, ["evaluate", model, table, *arguments], catch_exceptions=False)
+
+    written = gauge("--out", "report.html", "--threshold", "0.4", "--positive", "ill", "--by", "sex", "--json")
+    answer = json.loads(written.stdout)
+    assert (answer["positive"], answer["threshold"]) == ("ill", {"value": 0.4, "chosen": "as given"})
+    assert [line["part"] for line in answer["subgroups"]] == ["f", "m"]
+    assert "sensitivity" in (tmp_path / "report.html").read_text("utf-8")
+    hidden = gauge("--protocol", "gamma-per-sample=0.75")
+    assert "with further values hidden: gamma-per-sample=0.75" in hidden.stdout
+    with unchecked():
+        complete, less = (
+            ward.model.evaluate(ward.test, protocol=each) for each in ("complete", "gamma-per-sample=0.75")
+        )
+    assert str(complete) == str(ward.model.evaluate(ward.test))
+    assert less["auc"] < complete["auc"] - 0.05
+    assert set(less.by_missing["part"]) <= {"3", "4"}
+    for arguments, said in (
+        (
+            ["evaluate", model, table, "--protocol", "eta=0.8"],
+            "protocol eta=0.8 is one of benchmarks; for a classifier",
+        ),
+        (["audit", model, table, "--protocol", "gamma=0.3"], "the audit of a classifier hides and swaps known cells"),
+        (
+            ["gates", model, table, "--protocol", "gamma=0.3"],
+            "blank the cells of the table to see a classifier without",
+        ),
+        (["evaluate", model, table, "--by", "sexx"], "sexx"),
+        (["evaluate", model, table, "--out", "report.pdf"], "report.pdf should end in .html"),
+    ):
+        assert said in mistake(*arguments, cwd=tmp_path)
+
+
+def test_texts_of_the_table_are_shown_as_texts(ward, tmp_path):
+    table = ward.test.assign(sex=HOSTILE)
+    with unchecked():
+        ward.model.evaluate(table, by=["sex"]).to_html(tmp_path / "page.html")
+    page = Page((tmp_path / "page.html").read_text("utf-8"))
+    assert HOSTILE.replace("  ", " ") in page.text
+    assert not page.all("script")
+    assert not page.all("img")
+    assert page.addresses == []
+
+
+def test_a_line_of_a_chart_has_finite_points_within_its_axes():
+    chart = Chart("title", "note", "x", "y", [Line("a", [(0.0, 0.0), (1.0, 7.0)])])
+    assert chart.path(chart.lines[0]) == "50,212 310,10"
+    with pytest.raises(ValueError, match="the line 'b' has values that are not finite"):
+        Line("b", [(0.0, float("nan"))])
+
+
+@needs_browser
+def test_the_page_fits_screens_and_paper_in_a_real_browser(evaluation, tmp_path):
+    evaluation.to_html(tmp_path / "page.html")
+    with browser(tmp_path) as tab:
+        grounds = []
+        for width, dark in ((1280, False), (390, False), (390, True)):
+            tab.open((tmp_path / "page.html").as_uri(), width, dark=dark)
+            assert tab.value("document.documentElement.scrollWidth") <= width
+            assert tab.value("document.querySelectorAll('figure svg polyline').length") >= 8
+            assert tab.value("[...document.querySelectorAll('figure')].every(each => each.offsetHeight > 100)")
+            grounds.append(tab.value("getComputedStyle(document.body).backgroundColor"))
+        assert grounds[0] == grounds[1] != grounds[2]
+        assert not tab.messages
+        assert {address.partition(":")[0] for address in tab.requests} == {"file"}
+        assert len(tab("Page.printToPDF")["data"]) > 10_000

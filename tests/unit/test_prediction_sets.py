@@ -1,0 +1,170 @@
+"""Prediction sets hold the right class as often as promised, whatever share of the values is missing."""
+
+import json
+from contextlib import chdir
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import mistake, unchecked, visits
+from typer.testing import CliRunner
+
+from gauge import ExportedClassifier, GaugeClassifier, export
+from gauge.cli.main import app
+from gauge.tabular.prediction_sets import Group, PredictionSets, calibrate, group_numbers
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
+
+COLUMNS = 6
+SHIFT = np.linspace(0.2, 1.4, COLUMNS)  # how much each column says
+
+
+def draw_rows(rows: int, seed: int) -> tuple[Rows, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 3, rows)
+    values = draw.normal(size=(rows, COLUMNS)) + SHIFT * (labels[:, None] - 1)
+    frame = pd.DataFrame(values, columns=[f"x{index}" for index in range(COLUMNS)])
+    frame = frame.mask(draw.random(frame.shape) < 0.1)
+    schema = Schema.from_frame(
+        pd.DataFrame(np.random.default_rng(0).normal(size=(500, COLUMNS)), columns=frame.columns)
+    )
+    return Rows.from_frame(schema, frame, schema.encode(frame)), labels
+
+
+def answers(rows: Rows) -> np.ndarray:
+    """An overconfident classifier: the class means by the columns that a row has, twice as certain as they allow."""
+    cells = rows.cells
+    squares = (cells[:, None, :] - SHIFT * np.array([-1, 0, 1])[:, None]) ** 2
+    logits = -np.nansum(squares, 2)
+    return np.exp(logits - np.logaddexp.reduce(logits, 1, keepdims=True))
+
+
+def hidden(rows: Rows, share: float) -> Rows:
+    return rows.keep(np.random.default_rng(5).random((len(rows), COLUMNS)) >= share)
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return calibrate(answers, *draw_rows(1500, 1), seed=0)
+
+
+@pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7])
+def test_the_right_class_is_in_the_set_as_often_as_promised(sets, share, coverage):
+    rows, labels = draw_rows(8000, 2)
+    rows = hidden(rows, share)
+    observed = rows.observed()
+    held = sets.contains(answers(rows), observed, coverage)[np.arange(len(rows)), labels]
+    missing = (~observed).sum(1)
+    assert held[missing < COLUMNS].mean() == pytest.approx(coverage, abs=0.02)
+    if share == 0.7:
+        assert held[missing == COLUMNS].mean() >= coverage  # all have one answer, so that it may be more often
+    for count in range(COLUMNS):
+        if (missing == count).sum() > 500:  # 3.5 deviations, of the rows held out and of these
+            deviation = (coverage * (1 - coverage) * (1 / 1000 + 1 / (missing == count).sum())) ** 0.5
+            assert held[missing == count].mean() == pytest.approx(coverage, abs=3.5 * deviation)
+
+
+def test_one_limit_for_all_rows_would_not_keep_the_promise(sets):
+    rows, labels = draw_rows(8000, 2)
+    alike = PredictionSets(COLUMNS, [sets.groups[0]] * len(sets.groups))
+    rows = hidden(rows, 0.7)
+    held = alike.contains(answers(rows), rows.observed(), 0.9)[np.arange(len(rows)), labels]
+    assert held.mean() < 0.85
+
+
+def test_a_limit_is_the_conformal_quantile_of_its_rows():
+    group = Group(9, np.arange(1, 10) / 10)
+    assert group.limit(0.8) == 0.8  # the 8th of 9: ceil(10 * 0.8)
+    assert group.limit(0.9) == 0.9
+    assert group.limit(0.91) == float("inf")  # nine rows cannot promise that: every class is in the set
+
+
+def test_groups_are_complete_rows_five_shares_and_rows_without_values():
+    assert group_numbers(np.arange(31), 30).tolist() == [0, *np.repeat([1, 2, 3, 4, 5], 6)[:29], 6]
+    assert group_numbers(np.array([0, 1]), 1).tolist() == [0, 1]
+
+
+def test_sets_travel_as_json_and_wrong_ones_are_refused(sets):
+    again = PredictionSets.from_json(json.loads(json.dumps(sets.to_json())))
+    rows, _ = draw_rows(50, 3)
+    given = answers(rows), rows.observed()
+    assert np.array_equal(again.contains(*given), sets.contains(*given))
+    with pytest.raises(ValueError, match="2 groups of prediction sets do not belong to 6 columns"):
+        PredictionSets(COLUMNS, sets.groups[:2])
+    with pytest.raises(ValueError, match="do not rise"):
+        PredictionSets(1, [Group(2, np.array([0.5, 0.1]))] * 2)
+
+
+def test_a_fitted_classifier_a_saved_one_and_an_exported_one_have_the_same_sets(ward, tmp_path):
+    held = ward.model.predict_set(ward.test, coverage=0.8)
+    labels = np.searchsorted(ward.model.classes_, ward.test["diagnosis"])
+    assert held[np.arange(len(held)), labels].mean() > 0.72
+    assert held.sum(1).mean() < 1.6
+    loaded = GaugeClassifier.load(ward.folder / "model")
+    assert np.array_equal(loaded.predict_set(ward.test, 0.8), held)
+    with unchecked():
+        export(ward.model, tmp_path / "model.onnx")
+        export(ward.model, tmp_path / "trees.onnx", experts=["trees"])
+    assert np.array_equal(ExportedClassifier(tmp_path / "model.onnx").predict_set(ward.test, 0.8), held)
+    with pytest.raises(ValueError, match="an export of some experts alone, whose answers were not calibrated"):
+        ExportedClassifier(tmp_path / "trees.onnx").predict_set(ward.test)
+
+
+def test_few_rows_give_no_sets_and_a_coverage_is_a_share(ward):
+    few = visits(40)[["age", "marker", "diagnosis"]]
+    with unchecked():
+        model = GaugeClassifier(experts="linear", verbose=False).fit(few, "diagnosis")
+    with pytest.raises(ValueError, match="this classifier has no prediction sets: fewer than 50 rows"):
+        model.predict_set(few)
+    for coverage in (0, 1, 90, True, "0.9"):
+        with unchecked(), pytest.raises(ValueError, match=f"coverage is {coverage!r}; give a share between 0 and 1"):
+            ward.model.predict_set(ward.test, coverage)
+
+
+def test_predict_writes_the_sets_and_says_how_many_rows_it_abstains_from(ward, tmp_path):
+    table = ward.test.assign(diagnosis=ward.test["diagnosis"].where(ward.test.index >= 60, "unsure"))
+    table.to_csv(tmp_path / "test.csv", index=False)
+    with chdir(tmp_path), unchecked():
+        arguments = ["predict", str(ward.folder / "model"), "test.csv", "--coverage", "0.8", "--out", "answers.csv"]
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    written, held = pd.read_csv(tmp_path / "answers.csv"), ward.model.predict_set(ward.test, 0.8)
+    assert written["set_size"].tolist() == held.sum(1).tolist()
+    names = ["ill", "well"]
+    expected = [" | ".join(name for name, inside in zip(names, row, strict=True) if inside) for row in held]
+    assert written["set"].fillna("").tolist() == expected
+    one = int((held.sum(1) == 1).sum())
+    assert f"coverage 0.8: {one} of 300 rows have one class" in result.stderr
+    assert "of 300 labelled rows); 60 of them have a label that training never saw, and count as wrong" in result.stderr
+    said = mistake("predict", str(ward.folder / "model"), "test.csv", "--coverage", "90", cwd=tmp_path)
+    assert "coverage is 90.0; give a share between 0 and 1" in said
+
+
+def test_the_page_of_evidence_names_the_classes_of_an_uncertain_row(ward, tmp_path):
+    sizes = ward.model.predict_set(ward.test, 0.9).sum(1)
+    several, one = (ward.test.iloc[[int(row)]] for row in ((sizes > 1).argmax(), (sizes == 1).argmax()))
+    assert ward.model.explain(several).rows[0].plausible == ("ill", "well")
+    ward.model.explain(several).to_html(tmp_path / "several.html")
+    ward.model.explain(one).to_html(tmp_path / "one.html")
+    page = (tmp_path / "several.html").read_text("utf-8")
+    assert "at a coverage of 90 % it may be <bdi>ill</bdi> or <bdi>well</bdi>" in page
+    assert "Not certain enough" not in (tmp_path / "one.html").read_text("utf-8")
+
+
+def test_the_server_adds_sets_when_a_request_asks_for_them(ward):
+    pytest.importorskip("starlette")
+    from serving import serving
+
+    rows = [{"age": 75.0, "marker": 1.5}, {"sex": "f"}, {}]
+    frame = pd.DataFrame(rows, columns=["age", "marker", "noise", "sex"])
+    held = ward.model.predict_set(frame, 0.85)
+    with serving(ward.folder / "model") as client:
+        status, answer = client("POST", "/predict?coverage=0.85", {"rows": rows})
+        assert status == 200
+        assert [each["set"] for each in answer["predictions"]] == [ward.model.classes_[row].tolist() for row in held]
+        assert "set" not in client.predict(rows[0])[1]["predictions"][0]
+        status, answer = client("POST", "/predict?coverage=2", {"rows": rows})
+        assert status == 422
+        assert answer["detail"] == "coverage is '2'; give a share between 0 and 1, for example 0.9"
+        parameters = client("GET", "/openapi.json")[1]["paths"]["/predict"]["post"]["parameters"]
+        assert [each["name"] for each in parameters] == ["strict", "coverage"]
