@@ -7,6 +7,7 @@ leave the weights near one: the geometric mean of all experts. The sum of the we
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,12 +22,15 @@ from gauge.masks import UpTo
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.combination import Combination
 from gauge.registry import EXPERTS
-from gauge.tabular.experts import Expert, Folds, Saved, Task, Training, with_prefix
+from gauge.tabular.experts import Expert, Folds, Lesson, Saved, Task, Training, with_prefix
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.tabular.teaching import Unlabelled, log_losses, pays, row_weights, shift, taught_rows
+from gauge.training.distributed import broadcast
 from gauge.training.metrics import scores
 
+Experts = dict[str, Expert]
 logger = logging.getLogger(__name__)
 
 AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their answers
@@ -36,6 +40,8 @@ MAX_WEIGHT_ROWS = 4096  # rows held out that weights are learned from
 MIN_PRIOR = 1e-6  # of a class
 MIN_ROWS = 50  # of a smaller table none are held out for validation
 MAX_ROWS_OF_ALL_FOLDS = 5000  # up to here trees and linear models are validated in every fold
+TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
+NO_TIME = "the time limit left no time to learn from them"
 
 
 def choose_experts(wanted: str | Sequence[str], schema: Schema) -> tuple[str, ...]:
@@ -167,18 +173,20 @@ class Ensemble:
 
 @dataclass(frozen=True)
 class FittedEnsemble:
-    """All experts, what each scores and weighs, how many rows were held out, and the record of the network's training, or
-    of none."""
+    """All experts, what each scores and weighs, how many rows were held out, the record of the network's training, or of
+    none, and what rows without a label brought, if there were any."""
 
     ensemble: Ensemble
     leaderboard: pd.DataFrame
     held_out: int
     training: Training
+    unlabelled: Unlabelled | None
 
 
 def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validation: float) -> FittedEnsemble:
     """Every expert, and their combination from the rows that the first fold holds out: about `validation` of them. The
-    network learns from the others, in the time that is left; trees and linear models learn from all rows in the end."""
+    network learns from the others, in the time that is left; trees and linear models learn from all rows in the end. Where
+    it pays, all of them learn from rows without a label as well."""
     folds = _folds(task, validation)
     if not folds:
         logger.warning(
@@ -190,6 +198,9 @@ def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validat
     tried = folds if len(task.rows) <= MAX_ROWS_OF_ALL_FOLDS else folds[:1]
     fitted = {name: EXPERTS.get(name).fit(task, tried) for name in reversed(names)}
     experts, held_out = ({name: fitted[name][number] for name in names} for number in (0, 1))
+    unlabelled = None
+    if task.every is not None:
+        experts, held_out, unlabelled = _teach(task, tried, experts, held_out)
     ensemble = Ensemble(experts, Combination(len(experts), 1).double(), prior, 1 / len(task.rows))
     board = unscored(ensemble)
     if len(val):
@@ -198,7 +209,71 @@ def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validat
         board = leaderboard(*validated)
     records = [expert.training for expert in experts.values() if expert.training is not None]
     training = records[0] if records else Training(rows=len(task.rows) - len(val))
-    return FittedEnsemble(ensemble, board, len(val), training)
+    return FittedEnsemble(ensemble, board, len(val), training, unlabelled)
+
+
+def _teach(task: Task, folds: Folds, experts: Experts, held_out: Experts) -> tuple[Experts, Experts, Unlabelled]:
+    """Experts that learned again, from rows without a label as well, where that pays on labelled rows that neither they nor
+    their teacher, all experts together, have seen; otherwise the given ones. Beside them the versions that have not seen the
+    first rows held out, and the record. Experts that are not cross-fitted learn again only if it pays for the others."""
+    count = len(task.all_rows) - len(task.rows)
+    if not folds:
+        return experts, held_out, Unlabelled(count, reason=TOO_FEW)
+    left = task.seconds_left
+    if not broadcast(left is None or left > time.monotonic() - task.started):
+        return experts, held_out, Unlabelled(count, reason=NO_TIME)
+    slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
+    quick = [name for name in experts if name not in slow]
+    folds, quick = (folds, quick) if quick else (folds[:1], slow)
+    rows = taught_rows(len(task.rows), count)
+    new = task.all_rows.take(rows)
+    fitted = [held_out, *({name: EXPERTS.get(name).fit(task, [fold])[1] for name in quick} for fold in folds[1:])]
+    teachers = [_equal(task, each, train) for each, (train, _) in zip(fitted, folds, strict=True)]
+    answers = [teacher.predict(new) for teacher in teachers]
+    without = _cross_fitted(task, folds, [teacher.only(quick) for teacher in teachers])
+    ratios, shifted = shift(np.mean(answers, 0), without, teachers[0].prior)
+    lessons = [Lesson(rows, each, row_weights(each, ratios)) for each in answers]
+    students = [
+        {name: EXPERTS.get(name).learn_again(task, fold, lesson) for name in quick}
+        for fold, lesson in zip(folds, lessons, strict=True)
+    ]
+    ensembles = [_equal(task, each, train) for each, (train, _) in zip(students, folds, strict=True)]
+    labels = np.concatenate([task.labels[val] for _, val in folds])
+    losses = [log_losses(each, labels) for each in (_cross_fitted(task, folds, ensembles), without)]
+    means = [float(each.mean()) for each in losses]
+    record = Unlabelled(count, (), len(labels), *means, shifted=shifted)
+    if not broadcast(pays(losses[1] - losses[0])):
+        return experts, held_out, record
+    every = np.arange(len(task.rows)), np.arange(0)
+    answers = [_equal(task, experts, every[0]).predict(new)]
+    lesson = Lesson(rows, answers[0], row_weights(answers[0], ratios))
+    taught = {name: EXPERTS.get(name).learn_again(task, every, lesson) for name in quick if name not in slow}
+    replaced = dict(students[0])
+    val, kept = folds[0][1], []
+    for name in slow:
+        student = replaced.get(name) or EXPERTS.get(name).learn_again(task, folds[0], lessons[0])
+        pair = [
+            _equal(task, {name: each}, folds[0][0]).predict(task.rows.take(val)) for each in (student, held_out[name])
+        ]
+        first, second = (log_losses(each, task.labels[val]).mean() for each in pair)
+        if broadcast(bool(first < second)):
+            taught[name] = replaced[name] = student
+        else:
+            kept.append(f"{name} did not gain on {len(val)} of them and learned from labelled rows only")
+    record = replace(record, experts=tuple(name for name in experts if name in taught), reason="; ".join(kept))
+    return experts | taught, held_out | replaced, record
+
+
+def _equal(task: Task, experts: Mapping[str, Expert], train: np.ndarray) -> Ensemble:
+    """Experts that have learned from some of the rows, with equal weights."""
+    prior = np.bincount(task.labels[train], task.weights[train], task.classes)
+    return Ensemble(experts, Combination(len(experts), 1).double(), prior / prior.sum(), 1 / len(train))
+
+
+def _cross_fitted(task: Task, folds: Folds, ensembles: Sequence[Ensemble]) -> np.ndarray:
+    """The probabilities of the rows held out, fold by fold."""
+    answers = [each.predict(task.rows.take(val)) for each, (_, val) in zip(ensembles, folds, strict=True)]
+    return np.concatenate(answers)
 
 
 def _folds(task: Task, validation: float) -> Folds:

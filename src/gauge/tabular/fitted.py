@@ -46,6 +46,7 @@ from gauge.tabular.table.columns import Column, ImageFiles
 from gauge.tabular.table.inputs import as_pandas, is_frame, labels_of
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.tabular.teaching import Unlabelled
 from gauge.training import checkpoint
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY
@@ -61,8 +62,8 @@ class Fitted(TableClassifier):
     """All that training has left: the `schema` of the table, the `ensemble` of experts, the `trust` in cells if it was
     learned, the `leaderboard` of experts on rows held out, the record of the network's `training`, and the `options` of the
     estimator. `n_rows` counts the rows of training, validation, and those without values; `missing_rates` are the shares of
-    missing values by column, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the
-    training rows that an imputer copies from."""
+    missing values by column, `unlabelled` says what rows without a label brought, `largest_class` is the most frequent one
+    and its share, and `donor_rows` are the names of the training rows that an imputer copies from."""
 
     schema: Schema
     ensemble: Ensemble
@@ -79,6 +80,7 @@ class Fitted(TableClassifier):
     donor_rows: Sequence[str]
     options: Mapping[str, Any]
     files: ImageFiles
+    unlabelled: Unlabelled | None = None
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -189,6 +191,7 @@ class Fitted(TableClassifier):
             "On rows held out": self._held_out(),
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
+            **({} if self.unlabelled is None else {"Rows without a label": str(self.unlabelled)}),
         } | ({"Pretrained encoders": encoders} if encoders else {})
 
     def _held_out(self) -> str:
@@ -246,6 +249,7 @@ class Fitted(TableClassifier):
             "missing_rates": dict(self.missing_rates),
             "largest_class": self.largest_class,
             "donor_rows": list(self.donor_rows),
+            "unlabelled": None if self.unlabelled is None else self.unlabelled.to_json(),
             "options": dict(_json_options(self.options)) | {"encoders": self.schema.encoders or None},
         }
         checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
@@ -295,6 +299,7 @@ class Fitted(TableClassifier):
                 donor_rows=saved.donor_rows,
                 options=saved.options,
                 files=files or ImageFiles(),
+                unlabelled=None if saved.unlabelled is None else Unlabelled.from_json(saved.unlabelled.model_dump()),
             )
             fitted._try()
         for expert in fitted.ensemble.experts.values():

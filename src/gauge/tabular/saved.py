@@ -66,6 +66,19 @@ class SavedTraining(_Strict):
     epochs: dict[str, Count]
     cut_short: dict[str, Annotated[list[Count], Field(min_length=2, max_length=2)]]
     donors: list[Count]
+    taught: Count = 0
+
+
+class SavedUnlabelled(_Strict):
+    """What rows without a label brought."""
+
+    rows: Count
+    experts: list[str]
+    held_out: Count
+    log_loss_with: Score
+    log_loss_without: Score
+    shifted: Annotated[list[Share], Field(max_length=MAX_CLASSES)]
+    reason: str
 
 
 class LeaderboardRow(_Strict):
@@ -106,6 +119,7 @@ class Description(_Strict):
     missing_rates: dict[str, Share]
     largest_class: Annotated[list[str | Share], Field(min_length=2, max_length=2)]
     donor_rows: list[str]
+    unlabelled: SavedUnlabelled | None = None
     options: dict[str, Any]
     files: dict[str, str]
 

@@ -1,0 +1,100 @@
+"""Teaching: rows without a label get the probabilities that a teacher gives them, and experts learn from these as well.
+
+Every row without a label is a weighted row of each class that the teacher finds possible. Where the shares of the classes
+differ from those of the labelled rows, by ratios ρ_c (EM of Saerens, Latinne and Decaestecker, 2002), such a row counts
+1 / Σ_c p(c | x) · ρ_c, as often as a row like it would be labelled.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from gauge.tabular.table.inputs import scale_weights
+
+MAX_TAUGHT_ROWS = 2000  # rows without a label that experts learn from
+EM_STEPS = 100
+MIN_SHIFT = 3.0  # standard errors by which the share of a class has to differ
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Rows without a label: how many have values, the `experts` that learned from them, and why no other did. The log losses
+    are those of all experts that were tried, with and without these rows, on `held_out` labelled rows. `shifted` are the
+    estimated shares of the classes, where they differ from those of the labelled rows."""
+
+    rows: int
+    experts: tuple[str, ...] = ()
+    held_out: int = 0
+    log_loss_with: float | None = None
+    log_loss_without: float | None = None
+    shifted: tuple[float, ...] = ()
+    reason: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.rows:,} rows without a label: "
+        if self.log_loss_with is None:
+            return text + self.reason
+        scores = f"on {self.held_out:,} rows held out (log loss {self.log_loss_with:.3f} with, "
+        scores += f"{self.log_loss_without:.3f} without)"
+        if not self.experts:
+            return f"{text}learning from them did not pay {scores}, so they are not used for it"
+        text += f"{' and '.join(self.experts)} learned from them, which paid {scores}"
+        return f"{text}; {self.reason}" if self.reason else text
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"experts": list(self.experts), "shifted": list(self.shifted)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        return cls(**dict(content) | {name: tuple(content[name]) for name in ("experts", "shifted")})
+
+
+def class_shares(answers: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """The shares of the classes in rows with these probabilities, under which the rows are most likely; `prior` are those
+    that the probabilities assume.
+
+    >>> class_shares(np.array([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9]]), np.array([0.5, 0.5])).round(2).tolist()
+    [0.71, 0.29]
+    """
+    shares = prior
+    for _ in range(EM_STEPS):
+        joint = answers * (shares / prior)
+        shares = (joint / joint.sum(1, keepdims=True)).mean(0)
+    return shares
+
+
+def shift(answers: np.ndarray, labelled: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, tuple[float, ...]]:
+    """The ratios of the class shares of rows without a label to those of labelled rows, one where they do not differ beyond
+    chance, and the shares. Both are estimated from answers for rows that the teacher has not seen."""
+    prior = np.maximum(prior, 1e-6)
+    new, known = (class_shares(each, prior).clip(1e-3) for each in (answers, labelled))
+    error = np.sqrt(known * (1 - known).clip(1e-3) * (1 / len(answers) + 1 / len(labelled)))
+    if (np.abs(new - known) <= MIN_SHIFT * error).all():
+        return np.ones(len(prior)), ()
+    return new / known, tuple((new / new.sum()).tolist())
+
+
+def row_weights(answers: np.ndarray, ratios: np.ndarray) -> np.ndarray:
+    """How much rows without a label count, one on average: as much as such rows occur among labelled ones."""
+    return scale_weights(1 / (answers @ ratios))
+
+
+def pays(gains: np.ndarray) -> bool:
+    """Whether log losses of rows are smaller on average, by more than the standard error.
+
+    >>> pays(np.array([0.1, 0.2, 0.1])), pays(np.array([0.5, -0.4])), pays(np.zeros(5))
+    (True, False, False)
+    """
+    return len(gains) > 1 and bool(gains.mean() > gains.std(ddof=1) / len(gains) ** 0.5)
+
+
+def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The log loss of every row."""
+    return -np.log(probabilities[np.arange(len(labels)), labels].clip(np.finfo(float).tiny))
+
+
+def taught_rows(labelled: int, count: int) -> np.ndarray:
+    """The positions in `Task.every` of the rows without a label that are taught, at most `MAX_TAUGHT_ROWS`, evenly drawn."""
+    return labelled + np.linspace(0, count - 1, min(count, MAX_TAUGHT_ROWS)).astype(int)
