@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from gauge.choices import pick
 
 if TYPE_CHECKING:  # nothing here needs torch
-    from gauge.types import Encoder, Imputer, Method, Scorer
+    from gauge.types import Encoder, Imputer, Method, Pretrainer, Scorer
 
 T = TypeVar("T")
 ENTRY_POINTS = "gauge.plugins"
@@ -81,6 +81,7 @@ def _built_in(folder: Path) -> frozenset[str]:
 
 METHODS: "Kind[type[Method]]" = Kind("method", "gauge.methods")
 IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
+PRETRAINERS: "Kind[type[Pretrainer]]" = Kind("pre-trainer", "gauge.pretrainers")
 ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.model.encoders")
 SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.model.scoring")
 COLUMNS: Kind[Any] = Kind("kind of column", "gauge.tabular.table.columns")
@@ -90,6 +91,7 @@ KINDS: dict[str, Kind[Any]] = {
     "benchmarks": Kind("benchmark", "gauge.experiments.benchmarks"),
     "methods": METHODS,
     "imputers": IMPUTERS,
+    "pretrainers": PRETRAINERS,
     "encoders": ENCODERS,
     "scorers": SCORERS,
     "columns": COLUMNS,

@@ -64,7 +64,8 @@ class Truth:
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples with missing values: one tensor and one set of flags for each modality.
+    """Samples with missing values: one tensor and one set of flags for each modality. `labels` are class numbers or, as for
+    `torch.nn.CrossEntropyLoss`, class probabilities.
 
     `observed[name]` holds one flag per sample ([b]) or one per feature ([b, f]). `index` is a sample's row in its split.
     All random draws for a sample derive from its `key`, so they never depend on the rest of the batch. Only `loss` may read
@@ -77,7 +78,7 @@ class Batch:
 
     inputs: Mapping[str, Tensor]
     observed: Mapping[str, Tensor]
-    labels: Int[Tensor, "b"] | None = None
+    labels: Int[Tensor, "b"] | Float[Tensor, "b k"] | None = None
     index: Int[Tensor, "b"] = None  # type: ignore[assignment]  # arange(b) unless given
     key: Int[Tensor, "b"] = None  # type: ignore[assignment]  # the index unless given
     truth: Truth | None = None
@@ -96,7 +97,7 @@ class Batch:
             _check_modality(name, values, self.observed[name], size)
         for name in ("labels", "index", "key"):
             values = getattr(self, name)
-            if values is not None and values.shape != (size,):
+            if values is not None and values.shape != ((size, *values.shape[1:2]) if name == "labels" else (size,)):
                 raise ValueError(f"{name} has shape {list(values.shape)}; give one entry per sample, [{size}]")
         if self.index is None:
             object.__setattr__(self, "index", torch.arange(size, device=first.device))
@@ -148,9 +149,10 @@ class Batch:
         assert self.labels is not None
         logits = logits.reshape(-1, logits.shape[-1])
         repeats = len(logits) // len(self)
+        labels = self.labels.repeat(repeats, *[1] * (self.labels.ndim - 1))
         if weights is None:
-            return F.cross_entropy(logits, self.labels.repeat(repeats))
-        costs = F.cross_entropy(logits, self.labels.repeat(repeats), reduction="none")
+            return F.cross_entropy(logits, labels)
+        costs = F.cross_entropy(logits, labels, reduction="none")
         return (costs * weights.repeat(repeats)).mean()
 
     def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -362,6 +364,9 @@ class Trainable(nn.Module):
     looks_across_batch: ClassVar[bool] = False
     """Whether a sample's prediction depends on the rest of its batch."""
 
+    needs_labels: ClassVar[bool] = False
+    """Whether every training sample must have a label."""
+
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms whose sum training minimises."""
         raise NotImplementedError(f"{type(self).__name__} has parameters to train but no loss(batch)")
@@ -383,6 +388,8 @@ class Method(Trainable):
     """A classifier of incomplete samples. Experiments build it as `Method(encoder, classifier)`, from a `UnitEncoder` and a
     `Network`, unless it has its own training plan."""
 
+    needs_labels = True
+
     def predict(self, batch: Batch) -> Prediction:
         raise NotImplementedError(f"{type(self).__name__} has no predict(batch)")
 
@@ -397,6 +404,20 @@ class Method(Trainable):
     def unsupported(cls, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
         """Why the method does not support modalities of these shapes; None if it does."""
         return None
+
+
+class Pretrainer(Trainable):
+    """Trains an encoder and a network before they learn a task, and never reads a label: `from_parts(encoder, network,
+    **options)` makes one for a `UnitEncoder` and a `Network`."""
+
+    @classmethod
+    def from_parts(cls, *args: Any, **options: Any) -> Self:
+        """The pre-trainer of an encoder and a network; each class declares its own options."""
+        raise NotImplementedError(f"{cls.__name__} has no from_parts(encoder, network)")
+
+    def release(self) -> tuple[Any, Any]:
+        """The trained encoder and network, all of whose parameters can be trained."""
+        raise NotImplementedError(f"{type(self).__name__} has no release()")
 
 
 @runtime_checkable

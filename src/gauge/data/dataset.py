@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gauge.data.corruption import corrupted
@@ -15,6 +15,7 @@ from gauge.randomness import derive, sample_keys, uniform
 from gauge.types import Batch
 
 CHECKED = 65_536  # rows at a time
+UNLABELLED = -1  # the label of a sample that has none
 
 
 def as_values(stored: Tensor) -> Tensor:
@@ -24,11 +25,12 @@ def as_values(stored: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Aligned modalities and labels; byte images stay bytes until they are batched. `observed` holds flags as in `Batch`; a
-    modality without flags is complete. `note` goes into every result: what readers must know about the data. `groups` are
-    numbers of what samples share, such as a photo or a lesion, so that they are not independent. `masks` are flags that come
-    with the data, by the text of the protocol that they stand for. Batches are made on the device of the labels; inputs and
-    flags may lie elsewhere. Those that are `mapped` lie in files (`gauge.data.mapped`), from which training reads ahead.
+    """Aligned modalities and labels, -1 for samples without one; byte images stay bytes until they are batched. `observed`
+    holds flags as in `Batch`; a modality without flags is complete. `note` goes into every result: what readers must know
+    about the data. `groups` are numbers of what samples share, such as a photo or a lesion, so that they are not
+    independent. `masks` are flags that come with the data, by the text of the protocol that they stand for. Batches are made
+    on the device of the labels; inputs and flags may lie elsewhere. Those that are `mapped` lie in files
+    (`gauge.data.mapped`), from which training reads ahead.
 
     >>> data = Dataset("test", {"photo": torch.zeros(9, 3, 4, 4, dtype=torch.uint8)}, torch.zeros(9, dtype=torch.long))
     >>> data.batch(torch.tensor([2, 5])).inputs["photo"].dtype
@@ -48,8 +50,11 @@ class Dataset:
         rows = len(self.labels)
         if not rows:
             raise ValueError(f"the {self.split} split has no rows")
-        if self.labels.dtype != torch.long or bool((self.labels < 0).any()):
-            raise ValueError(f"labels must be class numbers 0, 1, ... of type torch.long, not {self.labels.dtype}")
+        if self.labels.dtype != torch.long or bool((self.labels < UNLABELLED).any()):
+            raise ValueError(
+                f"labels must be class numbers 0, 1, ... or {UNLABELLED} for samples without one, of type torch.long, "
+                f"not {self.labels.dtype}"
+            )
         for kind, tensors in (("inputs", self.inputs), ("observed", self.observed)):
             for name, values in tensors.items():
                 if len(values) != rows:
@@ -92,6 +97,15 @@ class Dataset:
         inputs = {name: values.to(device) for name, values in self.inputs.items()}
         observed = {name: flags.to(device) for name, flags in self.observed.items()}
         return replace(self, inputs=inputs, labels=self.labels.to(device), observed=observed, mapped=False)
+
+    @property
+    def labelled(self) -> Bool[Tensor, "rows"]:
+        """Which samples have a label."""
+        return self.labels != UNLABELLED
+
+    def without_labels(self, rows: Bool[Tensor, "rows"]) -> "Dataset":
+        """The split without the labels of these rows."""
+        return replace(self, labels=self.labels.masked_fill(rows.to(self.device), UNLABELLED))
 
     def take(self, rows: Int[Tensor, "taken"]) -> "Dataset":
         """The split with these rows alone."""
@@ -160,9 +174,17 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the whole content, used as key of cached results."""
+        return self._hash((self.labels,))
+
+    @cached_property
+    def fingerprint_of_inputs(self) -> str:
+        """The same without labels, for what is learned without them."""
+        return self._hash(())
+
+    def _hash(self, labels: tuple[Tensor, ...]) -> str:
         digest = hashlib.blake2b(self.split.encode(), digest_size=8)
         masks = [flags for text in sorted(self.masks) for flags in self.masks[text].values()]
-        for values in (*self.inputs.values(), *self.observed.values(), self.labels, *masks):
+        for values in (*self.inputs.values(), *self.observed.values(), *labels, *masks):
             digest.update(f"{values.dtype}{list(values.shape)}".encode())
             digest.update(values.contiguous().cpu().numpy().data)
         return digest.hexdigest()

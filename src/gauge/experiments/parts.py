@@ -97,6 +97,15 @@ def imputer_stage(benchmark: Benchmark) -> Stage:
     return Stage(name, make, benchmark.imputer_options, settings, split="imputer")
 
 
+def table_columns(benchmark: Benchmark) -> dict[str, tuple[int, ...]]:
+    """The modalities that are tables, with the number of categories of every column, 1 for numbers."""
+    return {
+        name: tuple(modality.options.get("cardinalities", (1,) * modality.shape[0]))
+        for name, modality in benchmark.modalities.items()
+        if len(modality.shape) == 1
+    }
+
+
 def seeded_with(settings: TrainSettings, seed: int) -> TrainSettings:
     return settings.model_copy(update={"seed": seed})
 

@@ -80,7 +80,7 @@ class Workspace:
 
     def split(self, benchmark: Benchmark, split: str, data: str | None = None) -> Dataset:
         """A split of a benchmark on the device; it is read once."""
-        key = (benchmark.name, benchmark.division(split), split, data)
+        key = (benchmark.name, benchmark.division("train" if split == "imputer" else split), split, data)
         if key not in self._splits:
             assert self.device is not None
             self._splits[key] = benchmark.load(split, Path(data) if data else None).to(self.device)

@@ -13,18 +13,19 @@ from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.data.augmentation import corrupt
 from gauge.imputers._table import doubts
+from gauge.model.nn.contrast import hard_negatives, projector
 from gauge.model.nn.conv import ConvMap
 from gauge.model.nn.resnet import ResNet
 from gauge.model.nn.streams import side_by_side
 from gauge.model.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
-from gauge.randomness import choose, derive, uniform
+from gauge.randomness import choose, derive
 from gauge.types import Batch, Imputer, UnsupportedError
 
 __all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
@@ -94,8 +95,8 @@ class TIP(Imputer):
         self.table = TabularTransformer(columns, sizes.width, depth=sizes.depth, heads=sizes.heads, waves=sizes.waves)
         self.interact = Interaction(self.photo.channels, sizes.width, depth=sizes.depth, heads=sizes.heads)
         self.heads = CellHeads(self.table.columns, sizes.width, unrestricted=unrestricted)
-        self.project_image = _projector(self.photo.channels, sizes.projection)
-        self.project_table = _projector(sizes.width, sizes.projection)
+        self.project_image = projector(self.photo.channels, sizes.projection)
+        self.project_table = projector(sizes.width, sizes.projection)
         self.match = nn.Linear(sizes.width, 2)
         self.masked = nn.Buffer(share_of(self.pretraining.masked, len(cardinalities)), persistent=False)
 
@@ -176,19 +177,6 @@ class TIP(Imputer):
         table = self.project_table(table[:, 0])
         with torch.autocast(image.device.type, enabled=False):
             return F.normalize(image.float()) @ F.normalize(table.float()).T / self.pretraining.temperature
-
-
-def hard_negatives(likeness: Float[Tensor, "b b"], key: Int[Tensor, "b"]) -> Int[Tensor, "b"]:
-    """For every row another column, with probability proportional to softmax(likeness) + 1e-4, drawn as the largest
-    log p + Gumbel noise."""
-    weight = likeness.detach().softmax(1) + 1e-4
-    gumbel = -(-uniform(key, len(weight)).log()).log()
-    itself = torch.eye(len(weight), dtype=torch.bool, device=weight.device)
-    return (weight.log() + gumbel).masked_fill(itself, -torch.inf).argmax(1)
-
-
-def _projector(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, inputs), nn.ReLU(), nn.Linear(inputs, outputs))
 
 
 def _tokens(features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n c"]:

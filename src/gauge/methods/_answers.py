@@ -37,9 +37,9 @@ def head_answers(logits: Float[Tensor, "b m k"], batch: Batch, corrupt: Corrupti
 
 
 def number_of_samples(train: Dataset, val: Dataset) -> int:
-    """The validation samples to learn weights from: no more than there are training samples, so that experiments with few
-    labels use few in total."""
-    return min(len(val), len(train), MAX_SAMPLES)
+    """The validation samples to learn weights from: no more than there are labelled training samples, so that experiments
+    with few labels use few in total."""
+    return min(len(val), int(train.labelled.sum()), MAX_SAMPLES)
 
 
 def masked_samples(val: Dataset, rows: int, *, modalities: bool = True, corrupt: Corruption = SOUND) -> Iterator[Batch]:

@@ -1,9 +1,10 @@
-"""Distilled: a method that learns from samples without labels, by the pseudo-labels of another one.
+"""Distilled: a method that learns from samples without labels, by the class probabilities that others give them.
 
-L = mean_i max(p_i) · loss(student, x_i under masks, argmax p_i),   p_i = teacher(x_i as it is)
+L = loss(student, x_i under masks, p_i),   p_i = the label where there is one, else the mean answer of the teachers to x_i
 
-The teacher reads all observed values of a sample and the student random subsets of them, so that the student learns to
-answer from parts as the teacher does from the whole.
+The teachers read all observed values of a sample and the student random subsets of them, so that the student learns to
+answer from parts as the teachers do from the whole. Soft targets are conditional probabilities under the class shares of
+the labelled samples, whatever the shares are elsewhere, so unlabelled samples may have others.
 """
 
 from dataclasses import replace
@@ -19,28 +20,26 @@ from gauge.types import Batch, Method, Prediction
 
 @runtime_checkable
 class Student(Protocol):
-    """A method whose loss can weigh samples."""
+    """A method that learns from class probabilities."""
 
-    def loss(self, batch: Batch, weights: Float[Tensor, "b"] | None = None) -> dict[str, Tensor]: ...
+    def loss(self, batch: Batch) -> dict[str, Tensor]: ...
     def predict(self, batch: Batch) -> Prediction: ...
     def validate(self, train: Dataset, val: Dataset) -> None: ...
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None: ...
 
 
 class Distilled(Method):
-    """`probabilities` are the teacher's class probabilities for every row that the student learns from. Labels of these rows
-    are never read."""
+    """`targets` are the class probabilities of every row that the student learns from."""
 
-    def __init__(self, student: Student, probabilities: Float[Tensor, "rows k"]) -> None:
+    needs_labels = False
+
+    def __init__(self, student: Student, targets: Float[Tensor, "rows k"]) -> None:
         super().__init__()
         self.student = student
-        best = probabilities.max(1)
-        self.labels = nn.Buffer(best.indices, persistent=False)
-        self.weights = nn.Buffer(best.values, persistent=False)
+        self.targets = nn.Buffer(targets, persistent=False)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        pseudo_labelled = replace(batch, labels=self.labels[batch.index])
-        return self.student.loss(pseudo_labelled, self.weights[batch.index])
+        return self.student.loss(replace(batch, labels=self.targets[batch.index]))
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -37,7 +37,7 @@ class HeadOutputs:
     def losses(self, batch: Batch) -> Float[Tensor, "b m"]:
         """The cross-entropy of every classifier for every sample."""
         assert batch.labels is not None
-        labels = batch.labels.repeat_interleave(self.logits.shape[1])
+        labels = batch.labels.repeat_interleave(self.logits.shape[1], 0)
         return F.cross_entropy(self.logits.flatten(0, 1), labels, reduction="none").reshape(self.available.shape)
 
     def total(self, values: Float[Tensor, "b m"]) -> Float[Tensor, ""]:

@@ -22,14 +22,12 @@ class Heads(nn.ModuleList):
 
     def logits(self, units: Units) -> Float[Tensor, "b m k"]:
         """The logits of all heads; those of missing modalities judge what was imputed, or are meaningless."""
-        vectors = self.weights(units).to(units.content.dtype) @ units.content
+        vectors = pool(self.pooling, units)
         return torch.stack([head(vector) for head, vector in zip(self, vectors.unbind(1), strict=True)], 1)
 
     def weights(self, units: Units) -> Float[Tensor, "b m n"]:
         """The weight of each unit in what each head reads: equal for its observed units, or for all if none is."""
-        observed = self.pooling * units.observed[:, None]
-        pooling = torch.where(observed.any(-1, keepdim=True), observed, self.pooling)
-        return pooling / pooling.sum(-1, keepdim=True)
+        return pool_weights(self.pooling, units)
 
 
 class HeadGradients(nn.Module):
@@ -79,3 +77,15 @@ def head_pooling(encoder: UnitEncoder) -> Float[Tensor, "m n"]:
     last = own & F.pad(encoder.modality.diff() != 0, (0, 1), value=True)
     has_whole = torch.tensor([encoder.has_whole(name) for name in encoder.unit_counts])
     return torch.where(has_whole[:, None], last, own).float()
+
+
+def pool_weights(pooling: Float[Tensor, "m n"], units: Units) -> Float[Tensor, "b m n"]:
+    """The weights of the units in the vector of each modality: equal for its observed ones, or for all if none is."""
+    observed = pooling * units.observed[:, None]
+    weights = torch.where(observed.any(-1, keepdim=True), observed, pooling)
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def pool(pooling: Float[Tensor, "m n"], units: Units) -> Float[Tensor, "b m c"]:
+    """One vector for each modality."""
+    return pool_weights(pooling, units).to(units.content.dtype) @ units.content

@@ -36,6 +36,10 @@ class Network(nn.Module):
         """The CLS state that the head reads."""
         return self.backbone.cls(self.sequence(tokens), attn_bias)
 
+    def states(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b s c"]:
+        """The states of CLS and of every unit."""
+        return self.backbone(self.sequence(tokens), attn_bias)
+
     def entry(self, tokens: Float[Tensor, "b n c"]) -> tuple[Tensor, ...]:
         """What does not depend on the bias, for `logits_from`."""
         return self.backbone.entry(self.sequence(tokens))

@@ -120,6 +120,11 @@ def _check(method: Trainable, train: Dataset, val: Dataset | None, settings: Tra
         raise ValueError(f"settings select by {selection} but no validation split was given")
     if selection and not isinstance(method, Method):
         raise ValueError(f"{name} makes no predictions, so no epoch can be selected; leave selection empty")
+    if method.needs_labels and not bool(train.labelled.all()):
+        raise ValueError(
+            f"{int((~train.labelled).sum())} of {len(train)} training samples have no label, and {name} learns from labels; "
+            "train.take() the others, or pre-train or distil a model with these"
+        )
     if method.looks_across_batch and (size == 1 or len(train) % size == 1):
         batches = f"{len(train)} samples in batches of {size}"
         raise ValueError(f"{name} compares samples, but {batches} leave one alone; set another batch_size")

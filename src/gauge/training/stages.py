@@ -123,8 +123,10 @@ class StageStore:
         return None if self.folder is None else self.folder / f"{stage.name}-{self.key(stage)}" / "model.safetensors"
 
     def key(self, stage: Stage) -> str:
+        """What a stage learns from the rows of the imputer depends on labels only through the stages it needs."""
         val = self.val.fingerprint if self.val else ""
-        return stage.key({"train": f"{self.train.fingerprint} {val}", "imputer": f"{self._imputer.fingerprint} {val}"})
+        inputs = self._imputer.fingerprint_of_inputs
+        return stage.key({"train": f"{self.train.fingerprint} {val}", "imputer": f"{inputs} {val}"})
 
     def rows(self, stage: Stage) -> Dataset:
         """The split that the stage learns from."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from jaxtyping import Bool
 from pydantic import ConfigDict, Field, model_validator
+from torch import Tensor
 
 from gauge.choices import pick
 from gauge.data import Dataset
@@ -77,7 +79,8 @@ class Overrides(Settings):
     the number of backbones and imputers, and which rows are used.
 
     `labels` keeps that many labelled training samples, drawn anew for each seed; the imputer still learns from all of them,
-    which it reads without labels. `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint`
+    which it reads without labels; with `label_groups` that many groups of samples that share a photo are labelled.
+    `imputer_split: train` restricts it to the rows of the classifier. `folds: disjoint`
     gives a benchmark that can be divided in several ways test splits that do not overlap. `method_options` are options of
     plans, by method. `dim` is the width of the backbone and of all methods that are built on it, `encoders` names other
     encoders of modalities. `incomplete` hides values of the training and validation samples, anew for each seed; every
@@ -101,6 +104,7 @@ class Overrides(Settings):
     backbones: int | None = Field(default=None, ge=1)
     imputers: int | None = Field(default=None, ge=1)
     labels: int | None = Field(default=None, ge=1)
+    label_groups: bool = False
     imputer_split: Literal["train"] | None = None
     folds: Literal["disjoint"] | None = None
 
@@ -206,6 +210,7 @@ class Benchmark:
     disjoint_folds: int = 1
     imputer_split: Literal["all", "train", "own"] = "all"
     labels: int | None = None
+    label_groups: bool = False
     draw: int = 0
     incomplete: Incomplete | None = None
 
@@ -221,11 +226,20 @@ class Benchmark:
         if split == "imputer":
             if not self.imputer_reads_more:
                 return self.load("train", data)
-            return self._read("imputer" if self.imputer_split == "own" else "train", data)
+            whole = self._read("imputer" if self.imputer_split == "own" else "train", data)
+            return whole if self.labels is None else whole.without_labels(~self._labelled(whole))
         whole = self._read(split, data)
         if split != "train" or self.labels is None:
             return whole
-        return whole.take(labelled_rows(whole.labels, self.labels, seed=self.draw))
+        return whole.take(self._labelled(whole).nonzero()[:, 0])
+
+    def _labelled(self, whole: Dataset) -> Bool[Tensor, "rows"]:
+        """Which rows keep their labels: those drawn among the rows, or all rows of the groups drawn among the groups."""
+        assert self.labels is not None
+        if self.label_groups and whole.groups is None:
+            raise ValueError(f"label_groups: {self.name} has no groups of samples; leave it out")
+        groups = whole.groups if self.label_groups else None
+        return labelled_rows(whole.labels, self.labels, groups, seed=self.draw)
 
     def _read(self, split: str, data: Path | None) -> Dataset:
         more = (self.fold,) if self.folds > 1 else ()
@@ -243,7 +257,8 @@ class Benchmark:
         """Which rows a split has, in words that are equal for two seeds if the rows are."""
         fold = f"{'disjoint ' if self.disjoint else ''}fold {self.fold}"
         drawn = split == "train" or (split == "imputer" and not self.imputer_reads_more)
-        rows = f"{fold}, {self.labels} labels of draw {self.draw}" if drawn and self.labels else fold
+        kind = "labelled groups" if self.label_groups else "labels"
+        rows = f"{fold}, {self.labels} {kind} of draw {self.draw}" if drawn and self.labels else fold
         if self.incomplete is None or split == "test":
             return rows
         return f"{rows}, {self.incomplete.rate:g} missing ({self.incomplete.pattern}) of draw {self.draw}"
@@ -283,6 +298,7 @@ class Benchmark:
             backbones=overrides.backbones or self.backbones,
             imputers=overrides.imputers or self.imputers,
             labels=overrides.labels or self.labels,
+            label_groups=overrides.label_groups or self.label_groups,
             imputer_split=overrides.imputer_split or self.imputer_split,
             folds=folds,
             disjoint=overrides.folds == "disjoint" or self.disjoint,

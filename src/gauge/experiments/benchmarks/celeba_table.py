@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from jaxtyping import Float
 
 from gauge.data import Dataset
@@ -35,7 +36,8 @@ ATTRIBUTES = (
 @cache
 def read(split: str, data: Path, fold: int = 0, disjoint: bool = False, *, target: str) -> Dataset:
     """One split, in the order of the file names. Training rows are balanced: all faces of the rarer class and as many of the
-    other, drawn once. The imputer reads all training rows; val and test have their natural prevalence.
+    other, drawn once. The imputer reads all training rows, the others without their label; val and test have
+    their natural prevalence.
 
     The division is the official one. Few of its test faces have the attribute, so there are also `FOLDS` that are
     `disjoint`: each tests a fifth of all faces, has a tenth of them for val and the others for train.
@@ -46,11 +48,13 @@ def read(split: str, data: Path, fold: int = 0, disjoint: bool = False, *, targe
     if disjoint:
         has_target = attributes[target].to_numpy()
         chosen = attributes.iloc[divide(has_target, folder, val=0.1, test=1 / FOLDS, fold=fold, disjoint=True)[part]]
+    labelled = balanced(chosen[target].to_numpy(), target) if part == "train" else np.arange(len(chosen))
     if split == "train":
-        chosen = chosen.iloc[balanced(chosen[target].to_numpy(), target)]
+        chosen, labelled = chosen.iloc[labelled], np.arange(len(labelled))
     images = read_images(find_images([folder / FACES], list(chosen.index)), SIDE, crops={**CROPS, **CROPPED})
     values = attribute_values(chosen, [name for name in ATTRIBUTES if name != target], folder)
-    return image_table_dataset(split, images, values, chosen[target].to_numpy(np.int64), note)
+    whole = image_table_dataset(split, images, values, chosen[target].to_numpy(np.int64), note)
+    return whole.without_labels(torch.from_numpy(~np.isin(np.arange(len(chosen)), labelled)))
 
 
 def attribute_values(faces: pd.DataFrame, columns: Sequence[str], folder: Path) -> Float[np.ndarray, "n f"]:

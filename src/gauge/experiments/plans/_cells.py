@@ -5,7 +5,7 @@ from typing import Any
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
-from gauge.experiments.parts import seeded_with
+from gauge.experiments.parts import seeded_with, table_columns
 from gauge.experiments.plans import Plan, Variant
 from gauge.masks import Complete
 from gauge.methods._cells import CellClassifier
@@ -20,13 +20,13 @@ def cells_plan(name: str, method: type[CellClassifier], note: str) -> Plan:
     }
 
     def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-        tables = {
-            table: tuple(modality.options.get("cardinalities", (1,) * modality.shape[0]))
-            for table, modality in benchmark.modalities.items()
-            if len(modality.shape) == 1
-        }
         masks = benchmark.settings.finetune.masks if variant == name else Complete()
-        arguments = {"tables": tables, "num_classes": benchmark.num_classes, "masks": masks, "seed": seed}
+        arguments = {
+            "tables": table_columns(benchmark),
+            "num_classes": benchmark.num_classes,
+            "masks": masks,
+            "seed": seed,
+        }
         settings = seeded_with(benchmark.settings.baseline, seed).model_copy(update={"epochs": 0})
         return Stage(f"{variant}-s{seed}", partial(make_cells, method=method), arguments, settings)
 

@@ -1,6 +1,7 @@
-"""Students that learn from all training samples what a teacher says about them."""
+"""Students that learn from all training samples: from labels where there are any, elsewhere from what teachers say."""
 
 import torch
+import torch.nn.functional as F
 
 from gauge.data import Dataset
 from gauge.masks import Complete
@@ -9,7 +10,9 @@ from gauge.training.inference import predict_split
 from gauge.types import Method
 
 
-def distilled(student: Student, teacher: Method, train: Dataset) -> Distilled:
-    """The teacher answers once for every sample, from all that was observed of it."""
-    answers = predict_split(teacher.to(train.device), train, Complete()).probabilities
-    return Distilled(student, torch.from_numpy(answers))
+def distilled(student: Student, train: Dataset, *teachers: Method) -> Distilled:
+    """Every teacher answers once for every sample, from all that was observed of it."""
+    answers = [predict_split(teacher.to(train.device), train, Complete()).probabilities for teacher in teachers]
+    targets = torch.stack([torch.from_numpy(each) for each in answers]).mean(0).float().to(train.device)
+    known = F.one_hot(train.labels.clamp_min(0), targets.shape[1]).to(targets)
+    return Distilled(student, torch.where(train.labelled[:, None], known, targets))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gauge.experiments.benchmarks import Benchmark, Modality
-from gauge.experiments.parts import EncoderPart, Parts
+from gauge.experiments.parts import EncoderPart, Parts, table_columns
 from gauge.experiments.plans import options_of
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.deep_grid import DeepGrid
@@ -29,6 +29,12 @@ def voter_parts(benchmark: Benchmark) -> Parts:
         parts,
         units={name: whole_part(modality) or parts.units[name] for name, modality in benchmark.modalities.items()},
     )
+
+
+def columns_of_units(benchmark: Benchmark) -> dict[str, tuple[int, ...]]:
+    """The tables whose units are their columns, with the number of categories of each."""
+    columns = table_columns(benchmark)
+    return {name: columns[name] for name in columns if benchmark.modalities[name].encoder in TABLES}
 
 
 def unit_part(modality: Modality, *, whole: bool = True, deep: bool = True) -> EncoderPart:

@@ -1,21 +1,28 @@
-"""Plan of GAUGE+, trained from scratch in one stage, and of its ablations, which lack one of its parts."""
+"""Plan of GAUGE+ and of its ablations, which lack one of its parts.
 
-from collections.abc import Callable
+GAUGE+ is trained from scratch in one stage. What learns from every row, labelled or not, has more: encoders and network are
+pre-trained, a first GAUGE+ starts from them and teaches a second one, and both answer with classifiers of the cells.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
-from gauge.experiments.parts import Parts, imputer_stage, seeded_with, with_swaps
+from gauge.experiments.parts import Parts, imputer_stage, seeded_with, table_columns, with_swaps
 from gauge.experiments.plans import Plan, last_stage
 from gauge.experiments.plans._distilled import distilled
-from gauge.experiments.plans._trunks import plus_parts
+from gauge.experiments.plans._trunks import columns_of_units, plus_parts
 from gauge.methods._distilled import Distilled
+from gauge.methods._stacking import Stacking
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.methods.late_fusion import WeightedVote
 from gauge.model.gauge import UNGATED, Gating
+from gauge.registry import PRETRAINERS
 from gauge.training.stages import Stage
-from gauge.types import Imputer, Method
+from gauge.types import Imputer, Method, Pretrainer, Trainable
 
 __all__ = ["PLAN", "PlusVariant"]
 
@@ -23,7 +30,7 @@ __all__ = ["PLAN", "PlusVariant"]
 @dataclass(frozen=True)
 class PlusVariant:
     """One row of a table: GAUGE+ itself, with gates, or without one of its parts. `answers` is what makes the row of a
-    trained GAUGE+ that answers with some of its parts."""
+    trained GAUGE+ that answers with some of its parts. A row that is `pretrained` starts from `PRETRAINER`."""
 
     note: str
     gating: Gating = UNGATED
@@ -33,7 +40,9 @@ class PlusVariant:
     deep: bool = True
     corrupts: bool = False
     imputes: bool = False
-    teacher: Literal["", "gauge_plus", "late_fusion"] = ""
+    pretrained: bool = False
+    teacher: Literal["", "gauge_plus", "gauge_plus-pretrained", "late_fusion"] = ""
+    stacked: bool = False
 
 
 def network_alone(train: Dataset, trained: GaugePlus) -> GaugePlus:
@@ -48,6 +57,7 @@ def heads_alone(train: Dataset, trained: GaugePlus) -> WeightedVote:
     return WeightedVote(trained.encoder, trained.heads, corrupt=trained.corrupt)
 
 
+PRETRAINER = "self_supervised"
 TRUST = Gating(granularity="trust")
 VARIANTS = {
     "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
@@ -66,6 +76,16 @@ VARIANTS = {
     "gauge_plus-informed": PlusVariant(
         "on imputed inputs, with gates that know what is imputed", gating=Gating(informed=True), imputes=True
     ),
+    "gauge_plus-pretrained": PlusVariant(
+        "started from self-supervised training on all training samples, with and without labels", pretrained=True
+    ),
+    "gauge_plus-student": PlusVariant(
+        "the same, distilled from it on all training samples", pretrained=True, teacher="gauge_plus-pretrained"
+    ),
+    "gauge_plus-every-row": PlusVariant(
+        "pre-trained teacher, its student and classifiers of the cells, combined as far as validation says so",
+        stacked=True,
+    ),
     "gauge_plus-distilled": PlusVariant(
         "distilled from GAUGE+ on all training samples, with and without labels", teacher="gauge_plus"
     ),
@@ -77,37 +97,78 @@ VARIANTS = {
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-    chosen = VARIANTS[variant]
-    arguments = {
-        "parts": plus_parts(benchmark, whole=chosen.whole, deep=chosen.deep),
+    chosen, name = VARIANTS[variant], f"{variant}-s{seed}"
+    settings = seeded_with(benchmark.settings.plus, seed)
+    if chosen.answers is not None:
+        trained = (stage(benchmark, "gauge_plus", seed),)
+        return Stage(name, chosen.answers, {}, settings.model_copy(update={"epochs": 0}), trained)
+    if chosen.stacked:
+        return stacked_stage(benchmark, name, seed)
+    if chosen.corrupts:
+        settings = with_swaps(settings)
+    arguments: dict[str, Any] = {
         "subsets_per_step": benchmark.subsets_per_step,
         "gating": chosen.gating,
         "heads": chosen.heads,
+        "corrupt": settings.corrupt,
     }
-    settings = seeded_with(benchmark.settings.plus, seed)
-    if chosen.corrupts:
-        settings = with_swaps(settings)
-    arguments["corrupt"] = settings.corrupt
     needs: tuple[Stage, ...] = ()
-    if chosen.answers is not None:
-        trained = settings.model_copy(update={"epochs": 0})
-        return Stage(f"{variant}-s{seed}", chosen.answers, {}, trained, (stage(benchmark, "gauge_plus", seed),))
+    make = make_gauge_plus
+    if chosen.pretrained:
+        needs, make = (pretraining_stage(benchmark, seed),), make_from_pretrained
+    else:
+        arguments["parts"] = plus_parts(benchmark, whole=chosen.whole, deep=chosen.deep)
     if chosen.imputes:
         masks = benchmark.settings.finetune.masks  # imputed inputs are encoded once, under one mask for each sample
         settings, needs = settings.model_copy(update={"masks": masks}), (imputer_stage(benchmark),)
-    if chosen.teacher:
-        settings = seeded_with(benchmark.settings.student, seed)
-        teacher = last_stage(benchmark, chosen.teacher, chosen.teacher, seed)
-        return Stage(f"{variant}-s{seed}", make_distilled, arguments, settings, (teacher,), split="imputer")
-    return Stage(f"{variant}-s{seed}", make_gauge_plus, arguments, settings, needs)
+    if not chosen.teacher:
+        return Stage(name, make, arguments, settings, needs)
+    method = "late_fusion" if chosen.teacher == "late_fusion" else "gauge_plus"
+    needs = (last_stage(benchmark, method, chosen.teacher, seed), *needs)
+    settings = seeded_with(benchmark.settings.student, seed)
+    return Stage(name, partial(make_distilled, make=make), arguments, settings, needs, split="imputer")
+
+
+def pretraining_stage(benchmark: Benchmark, seed: int) -> Stage:
+    arguments = {"parts": plus_parts(benchmark), "tables": columns_of_units(benchmark)}
+    settings = seeded_with(benchmark.settings.pretrain, seed)
+    make = partial(make_pretraining, pretrainer=PRETRAINERS.get(PRETRAINER))
+    return Stage(f"pretrained-s{seed}", make, arguments, settings, split="imputer")
+
+
+def stacked_stage(benchmark: Benchmark, name: str, seed: int) -> Stage:
+    """The student is left out where all training samples are labelled: nobody has to teach it."""
+    rows = ["gauge_plus-pretrained", *(["gauge_plus-student"] if benchmark.imputer_reads_more else [])]
+    members = {row: stage(benchmark, row, seed) for row in rows}
+    if table_columns(benchmark):
+        members |= {row: last_stage(benchmark, row, row, seed) for row in ("logistic_cells", "boosted_cells")}
+    settings = seeded_with(benchmark.settings.plus, seed).model_copy(update={"epochs": 0})
+    arguments = {"names": tuple(members), "modalities": len(benchmark.modalities)}
+    return Stage(name, make_stacking, arguments, settings, tuple(members.values()))
 
 
 def make_gauge_plus(train: Dataset, imputer: Imputer | None = None, *, parts: Parts, **options: Any) -> GaugePlus:
     return GaugePlus(*parts.unit_network(), imputer, **options)
 
 
-def make_distilled(train: Dataset, teacher: Method, *, parts: Parts, **options: Any) -> Distilled:
-    return distilled(GaugePlus(*parts.unit_network(), **options), teacher, train)
+def make_pretraining(
+    train: Dataset, *, pretrainer: type[Pretrainer], parts: Parts, tables: Mapping[str, Sequence[int]]
+) -> Pretrainer:
+    return pretrainer.from_parts(*parts.unit_network(), tables=tables)
+
+
+def make_from_pretrained(train: Dataset, pretrained: Pretrainer, **options: Any) -> GaugePlus:
+    return GaugePlus(*pretrained.release(), **options)
+
+
+def make_distilled(
+    train: Dataset, teacher: Method, *needs: Trainable, make: Callable[..., GaugePlus], **options: Any
+) -> Distilled:
+    return distilled(make(train, *needs, **options), train, teacher)
+
+
+def make_stacking(train: Dataset, *members: Method, names: Sequence[str], modalities: int) -> Stacking:
+    return Stacking(dict(zip(names, members, strict=True)), modalities)
 
 
 PLAN = Plan(VARIANTS, stage, options={"dim": None})

@@ -41,7 +41,7 @@ def make_voters(train: Dataset, *, parts: Parts, corrupt: Corruption) -> Weighte
 
 
 def make_distilled(train: Dataset, teacher: WeightedVote, *, parts: Parts, corrupt: Corruption) -> Distilled:
-    return distilled(make_voters(train, parts=parts, corrupt=corrupt), teacher, train)
+    return distilled(make_voters(train, parts=parts, corrupt=corrupt), train, teacher)
 
 
 def make_experts(train: Dataset, *, parts: Parts) -> LateFusion:
