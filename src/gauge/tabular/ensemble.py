@@ -40,6 +40,7 @@ MAX_WEIGHT_ROWS = 4096  # rows held out that weights are learned from
 MIN_PRIOR = 1e-6  # of a class
 MIN_ROWS = 50  # of a smaller table none are held out for validation
 MAX_ROWS_OF_ALL_FOLDS = 5000  # up to here trees and linear models are validated in every fold
+INNER_FOLDS = 4  # that choose the settings of a teacher
 TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
 NO_TIME = "the time limit left no time to learn from them"
 
@@ -227,10 +228,9 @@ def _teach(task: Task, folds: Folds, experts: Experts, held_out: Experts) -> tup
     folds, quick = (folds, quick) if quick else (folds[:1], slow)
     rows = taught_rows(len(task.rows), count)
     new = task.all_rows.take(rows)
-    fitted = [held_out, *({name: EXPERTS.get(name).fit(task, [fold])[1] for name in quick} for fold in folds[1:])]
-    teachers = [_equal(task, each, train) for each, (train, _) in zip(fitted, folds, strict=True)]
+    teachers = [_equal(task, _unaware(task, fold, quick, held_out), fold[0]) for fold in folds]
     answers = [teacher.predict(new) for teacher in teachers]
-    without = _cross_fitted(task, folds, [teacher.only(quick) for teacher in teachers])
+    without = _cross_fitted(task, folds, teachers)
     ratios, shifted = shift(np.mean(answers, 0), without, teachers[0].prior)
     lessons = [Lesson(rows, each, row_weights(each, ratios)) for each in answers]
     students = [
@@ -262,6 +262,18 @@ def _teach(task: Task, folds: Folds, experts: Experts, held_out: Experts) -> tup
             kept.append(f"{name} did not gain on {len(val)} of them and learned from labelled rows only")
     record = replace(record, experts=tuple(name for name in experts if name in taught), reason="; ".join(kept))
     return experts | taught, held_out | replaced, record
+
+
+def _unaware(task: Task, fold: tuple[np.ndarray, np.ndarray], names: Sequence[str], held_out: Experts) -> Experts:
+    """Experts that have not seen the rows which a fold holds out, and whose settings were not chosen on them either. Those
+    that are not cross-fitted are the ones that have not seen the rows of the first fold."""
+    train = fold[0]
+    own = replace(task, rows=task.rows.take(train), labels=task.labels[train], weights=task.weights[train])
+    inner = make_folds(own.labels, INNER_FOLDS, task.recipe.seed)
+    return {
+        name: EXPERTS.get(name).fit(own, inner)[0] if EXPERTS.get(name).cross_fitted else held_out[name]
+        for name in names
+    }
 
 
 def _equal(task: Task, experts: Mapping[str, Expert], train: np.ndarray) -> Ensemble:

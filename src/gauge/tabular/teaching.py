@@ -15,6 +15,8 @@ from gauge.tabular.table.inputs import scale_weights
 
 MAX_TAUGHT_ROWS = 2000  # rows without a label that experts learn from
 EM_STEPS = 100
+MIN_SHARE = 1e-3  # of a class
+RESAMPLED, MAX_SHIFT_ROWS = 30, 500  # draws for the standard error of shares, and labelled rows in each
 MIN_SHIFT = 3.0  # standard errors by which the share of a class has to differ
 
 
@@ -67,10 +69,16 @@ def class_shares(answers: np.ndarray, prior: np.ndarray) -> np.ndarray:
 
 def shift(answers: np.ndarray, labelled: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, tuple[float, ...]]:
     """The ratios of the class shares of rows without a label to those of labelled rows, one where they do not differ beyond
-    chance, and the shares. Both are estimated from answers for rows that the teacher has not seen."""
-    prior = np.maximum(prior, 1e-6)
-    new, known = (class_shares(each, prior).clip(1e-3) for each in (answers, labelled))
-    error = np.sqrt(known * (1 - known).clip(1e-3) * (1 / len(answers) + 1 / len(labelled)))
+    chance, and the shares. Both are estimated from answers for rows that the teacher has not seen; the standard error comes
+    from resampled labelled rows."""
+    prior = np.maximum(prior, MIN_SHARE) / np.maximum(prior, MIN_SHARE).sum()
+    draw = np.random.default_rng(0)
+    labelled = labelled[draw.permutation(len(labelled))[:MAX_SHIFT_ROWS]]
+    resampled = [
+        class_shares(labelled[draw.integers(0, len(labelled), len(labelled))], prior) for _ in range(RESAMPLED)
+    ]
+    new, known = (class_shares(each, prior).clip(MIN_SHARE) for each in (answers, labelled))
+    error = np.std(resampled, 0, ddof=1) * (1 + len(labelled) / len(answers)) ** 0.5
     if (np.abs(new - known) <= MIN_SHIFT * error).all():
         return np.ones(len(prior)), ()
     return new / known, tuple((new / new.sum()).tolist())

@@ -1,7 +1,7 @@
 """Recipe: the options of a training run, and the settings that follow from them."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 from gauge.masks import UpTo
 from gauge.training.metrics import Metric
@@ -31,6 +31,11 @@ class Recipe:
     donors: int
     seed: int
     seconds: float | None
+
+    def like(self, rows: int) -> Self:
+        """For a training on more rows, most of them without a label: with batches at most twice as large as for this many,
+        so that learning again takes not much longer."""
+        return replace(self, batch_size=self.batch_size or 2 * self.settings(rows).batch_size)
 
     def settings(self, rows: int) -> TrainSettings:
         """Those of the backbone: a short schedule of large steps that ends with a rate of zero. No epoch is selected, so
