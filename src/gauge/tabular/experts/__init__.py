@@ -23,6 +23,7 @@ from gauge.tabular.table.schema import Schema
 from gauge.training.stages import OnEpoch, silent
 
 MIN_TARGET = 0.01  # probability of a class below which a row without a label is not taught as one of its rows
+MAX_TARGETS = 3  # classes that such a row is taught as
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 """Rows to learn from and rows held out, as indices."""
@@ -71,7 +72,8 @@ class Lesson:
     def as_task(self, task: Task, train: np.ndarray) -> Task:
         """Learn from some rows of a task with their labels, and from those of the lesson as weighted rows of every class
         that is possible."""
-        number, classes = np.nonzero(self.targets > MIN_TARGET)
+        ranks = np.argsort(np.argsort(-self.targets, axis=1, kind="stable"), axis=1)
+        number, classes = np.nonzero((self.targets > MIN_TARGET) & (ranks < MAX_TARGETS))
         amounts = self.targets[number, classes] * self.weights[number]
         return replace(
             task,
