@@ -26,7 +26,17 @@ from gauge.tabular.experts import Expert, Folds, Lesson, Saved, Task, Training, 
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
-from gauge.tabular.teaching import Unlabelled, log_losses, pays, row_weights, shift, taught_rows
+from gauge.tabular.teaching import (
+    Unlabelled,
+    calibrated_losses,
+    log_losses,
+    pays,
+    row_weights,
+    shift,
+    taught_rows,
+    temperatures,
+    tempered,
+)
 from gauge.training.distributed import broadcast
 from gauge.training.metrics import scores
 
@@ -228,40 +238,42 @@ def _teach(task: Task, folds: Folds, experts: Experts, held_out: Experts) -> tup
     folds, quick = (folds, quick) if quick else (folds[:1], slow)
     rows = taught_rows(len(task.rows), count)
     new = task.all_rows.take(rows)
+    known, labels = [task.rows.take(val) for _, val in folds], [task.labels[val] for _, val in folds]
     teachers = [_equal(task, _unaware(task, fold, quick, held_out), fold[0]) for fold in folds]
-    answers = [teacher.predict(new) for teacher in teachers]
-    without = _cross_fitted(task, folds, teachers)
-    ratios, shifted = shift(np.mean(answers, 0), without, teachers[0].prior)
-    lessons = [Lesson(rows, each, row_weights(each, ratios)) for each in answers]
+    without = [teacher.predict(each) for teacher, each in zip(teachers, known, strict=True)]
+    betas = temperatures(without, labels)
+    answers = [tempered(each.predict(new), beta) for each, beta in zip(teachers, betas[:-1], strict=True)]
+    ratios, shifted = shift(np.mean(answers, 0), np.concatenate(without), teachers[0].prior)
     students = [
-        {name: EXPERTS.get(name).learn_again(task, fold, lesson) for name in quick}
-        for fold, lesson in zip(folds, lessons, strict=True)
+        {name: EXPERTS.get(name).learn_again(task, fold, _lesson(rows, each, ratios)) for name in quick}
+        for fold, each in zip(folds, answers, strict=True)
     ]
-    ensembles = [_equal(task, each, train) for each, (train, _) in zip(students, folds, strict=True)]
-    labels = np.concatenate([task.labels[val] for _, val in folds])
-    losses = [log_losses(each, labels) for each in (_cross_fitted(task, folds, ensembles), without)]
+    taught = [
+        _equal(task, each, train).predict(own) for each, (train, _), own in zip(students, folds, known, strict=True)
+    ]
+    losses = [calibrated_losses(each, labels) for each in (taught, without)]
     means = [float(each.mean()) for each in losses]
-    record = Unlabelled(count, (), len(labels), *means, shifted=shifted)
+    record = Unlabelled(count, (), len(losses[0]), *means, shifted=shifted)
     if not broadcast(pays(losses[1] - losses[0])):
         return experts, held_out, record
     every = np.arange(len(task.rows)), np.arange(0)
-    answers = [_equal(task, experts, every[0]).predict(new)]
-    lesson = Lesson(rows, answers[0], row_weights(answers[0], ratios))
-    taught = {name: EXPERTS.get(name).learn_again(task, every, lesson) for name in quick if name not in slow}
-    replaced = dict(students[0])
-    val, kept = folds[0][1], []
+    lesson = _lesson(rows, tempered(_equal(task, experts, every[0]).predict(new), betas[-1]), ratios)
+    whole = {name: EXPERTS.get(name).learn_again(task, every, lesson) for name in quick if name not in slow}
+    first, kept = dict(students[0]), []
     for name in slow:
-        student = replaced.get(name) or EXPERTS.get(name).learn_again(task, folds[0], lessons[0])
-        pair = [
-            _equal(task, {name: each}, folds[0][0]).predict(task.rows.take(val)) for each in (student, held_out[name])
-        ]
-        first, second = (log_losses(each, task.labels[val]).mean() for each in pair)
-        if broadcast(bool(first < second)):
-            taught[name] = replaced[name] = student
+        student = first.get(name) or EXPERTS.get(name).learn_again(task, folds[0], _lesson(rows, answers[0], ratios))
+        pair = [_equal(task, {name: each}, folds[0][0]).predict(known[0]) for each in (student, held_out[name])]
+        with_them, alone = (log_losses(each, labels[0]).mean() for each in pair)
+        if broadcast(bool(with_them < alone)):
+            whole[name] = first[name] = student
         else:
-            kept.append(f"{name} did not gain on {len(val)} of them and learned from labelled rows only")
-    record = replace(record, experts=tuple(name for name in experts if name in taught), reason="; ".join(kept))
-    return experts | taught, held_out | replaced, record
+            kept.append(f"{name} did not gain on {len(labels[0])} of them and learned from labelled rows only")
+    record = replace(record, experts=tuple(name for name in experts if name in whole), reason="; ".join(kept))
+    return experts | whole, held_out | first, record
+
+
+def _lesson(rows: np.ndarray, answers: np.ndarray, ratios: np.ndarray) -> Lesson:
+    return Lesson(rows, answers, row_weights(answers, ratios))
 
 
 def _unaware(task: Task, fold: tuple[np.ndarray, np.ndarray], names: Sequence[str], held_out: Experts) -> Experts:
@@ -280,12 +292,6 @@ def _equal(task: Task, experts: Mapping[str, Expert], train: np.ndarray) -> Ense
     """Experts that have learned from some of the rows, with equal weights."""
     prior = np.bincount(task.labels[train], task.weights[train], task.classes)
     return Ensemble(experts, Combination(len(experts), 1).double(), prior / prior.sum(), 1 / len(train))
-
-
-def _cross_fitted(task: Task, folds: Folds, ensembles: Sequence[Ensemble]) -> np.ndarray:
-    """The probabilities of the rows held out, fold by fold."""
-    answers = [each.predict(task.rows.take(val)) for each, (_, val) in zip(ensembles, folds, strict=True)]
-    return np.concatenate(answers)
 
 
 def _folds(task: Task, validation: float) -> Folds:

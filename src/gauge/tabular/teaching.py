@@ -5,11 +5,12 @@ differ from those of the labelled rows, by ratios ρ_c (EM of Saerens, Latinne a
 1 / Σ_c p(c | x) · ρ_c, as often as a row like it would be labelled.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import softmax
 
 from gauge.tabular.table.inputs import scale_weights
 
@@ -17,6 +18,7 @@ MAX_TAUGHT_ROWS = 2000  # rows without a label that experts learn from
 EM_STEPS = 100
 MIN_SHARE = 1e-3  # of a class
 RESAMPLED, MAX_SHIFT_ROWS = 30, 500  # draws for the standard error of shares, and labelled rows in each
+SPREAD = 0.7  # prior deviation of the logarithm of a temperature
 MIN_SHIFT = 3.0  # standard errors by which the share of a class has to differ
 
 
@@ -101,6 +103,43 @@ def pays(gains: np.ndarray) -> bool:
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The log loss of every row."""
     return -np.log(probabilities[np.arange(len(labels)), labels].clip(np.finfo(float).tiny))
+
+
+def temperatures(answers: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[float]:
+    """For every fold the inverse temperature that suits the answers for the rows of the others best, and last that of all
+    of them. Few rows leave it near one."""
+    numbers = range(len(answers))
+    parts = [[other for other in numbers if other != own] for own in numbers]
+    return [
+        _temperature([answers[each] for each in part], [labels[each] for each in part]) for part in (*parts, numbers)
+    ]
+
+
+def _temperature(answers: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> float:
+    if not answers:
+        return 1.0
+    from scipy.optimize import minimize_scalar
+
+    every, truth = np.concatenate(answers), np.concatenate(labels)
+
+    def cost(log_beta: float) -> float:
+        return float(log_losses(tempered(every, np.exp(log_beta)), truth).sum() + log_beta**2 / (2 * SPREAD**2))
+
+    return float(np.exp(minimize_scalar(cost, bounds=(-3, 3), method="bounded").x))
+
+
+def tempered(probabilities: np.ndarray, beta: float) -> np.ndarray:
+    """Probabilities with this inverse temperature."""
+    return softmax(beta * np.log(probabilities.clip(np.finfo(float).tiny)), axis=1)
+
+
+def calibrated_losses(answers: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> np.ndarray:
+    """The log loss of every row held out, fold by fold, with the temperature that suits the other folds: that of the final
+    answer is learned in any case."""
+    betas = temperatures(answers, labels)
+    return np.concatenate(
+        [log_losses(tempered(each, beta), own) for each, own, beta in zip(answers, labels, betas[:-1], strict=True)]
+    )
 
 
 def taught_rows(labelled: int, count: int) -> np.ndarray:
