@@ -173,8 +173,7 @@ def rivals() -> str:
 
 
 def unlabelled() -> str:
-    """What rows without a label bring, by the number of labelled rows: means, and differences to the same model without them,
-    whose unit is the table: the mean of its divisions."""
+    """What rows without a label bring, by the number of labelled rows: means, and differences whose unit is the table."""
     records = pd.DataFrame(json.loads((STUDIES / "unlabelled.json").read_text(encoding="utf-8")))
     heads = (
         "tables, divisions",
