@@ -28,11 +28,11 @@ SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for a member
 class Stacking(Method):
     """Members by name; the first one always answers. All are trained already and stay as they are."""
 
-    def __init__(self, members: Mapping[str, Method], modalities: int) -> None:
+    def __init__(self, members: Mapping[str, Method], modalities: int, num_classes: int) -> None:
         super().__init__()
         self.members = nn.ModuleDict(members).requires_grad_(False)
         self.used = nn.Buffer(torch.ones(len(members), dtype=torch.bool))
-        self.combination = Combination(len(members), modalities)
+        self.combination = Combination(len(members), modalities, num_classes)
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -86,7 +86,7 @@ class Stacking(Method):
             seen, held_out = index % 2 != half, index % 2 == half
             if not (seen.any() and held_out.any()):
                 return 0.0
-            weights = Combination(len(used), share.shape[1]).to(logits.device)
+            weights = Combination(len(used), share.shape[1], logits.shape[-1]).to(logits.device)
             with torch.enable_grad():
                 _learn(weights, _of(used, logits[seen], share[seen]), labels[seen], len(index[seen].unique()))
             losses.append(F.cross_entropy(weights(*_of(used, logits[held_out], share[held_out])), labels[held_out]))

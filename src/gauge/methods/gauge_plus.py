@@ -75,7 +75,7 @@ class GaugePlus(Method):
         self.detached = heads == "detached"
         self.heads = Heads(encoder, dim, classes) if has_heads else None
         self.head_gradients = HeadGradients(modalities) if heads == "validated" else None
-        self.combination = Combination(1 + modalities, modalities) if has_heads and combines else None
+        self.combination = Combination(1 + modalities, modalities, classes) if has_heads and combines else None
         self.subsets = nn.Buffer(subsets(modalities), persistent=False)
 
     @property

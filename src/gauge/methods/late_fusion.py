@@ -135,7 +135,7 @@ class WeightedVote(Method):
     def __init__(self, encoder: UnitEncoder, heads: Heads, *, corrupt: Corruption = SOUND) -> None:
         super().__init__()
         self.encoder, self.heads, self.corrupt = encoder, heads, corrupt
-        self.combination = Combination(len(heads), len(heads))
+        self.combination = Combination(len(heads), len(heads), heads.num_classes)
         for embedding in (encoder.modality_embedding.weight, encoder.position_embedding):
             embedding.requires_grad_(False)  # tokens have them, and there is no network that reads tokens
 

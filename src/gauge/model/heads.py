@@ -18,6 +18,7 @@ class Heads(nn.ModuleList):
 
     def __init__(self, encoder: UnitEncoder, dim: int, num_classes: int) -> None:
         super().__init__(nn.Linear(dim, num_classes) for _ in encoder.unit_counts)
+        self.num_classes = num_classes
         self.pooling = nn.Buffer(head_pooling(encoder), persistent=False)
 
     def logits(self, units: Units) -> Float[Tensor, "b m k"]:

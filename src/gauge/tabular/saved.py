@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from gauge.data.signature import check_signature
 
-FORMAT = "gauge-classifier-6"
+FORMAT = "gauge-classifier-7"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
 MAX_JSON_BYTES = 64 * 2**20  # of one file
@@ -104,7 +104,7 @@ class Epoch(_Strict):
 class Description(_Strict):
     """What `model.json` holds."""
 
-    format: Literal["gauge-classifier-6"]
+    format: Literal["gauge-classifier-7"]
     version: str
     table: Annotated[SavedSchema, Field(alias="schema")]
     ensemble: SavedEnsemble

@@ -4,25 +4,24 @@ GAUGE+ is trained from scratch in one stage. What learns from every row, labelle
 pre-trained, a first GAUGE+ starts from them and teaches a second one, and both answer with classifiers of the cells.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, imputer_stage, seeded_with, table_columns, with_swaps
-from gauge.experiments.plans import Plan, last_stage
+from gauge.experiments.plans import Plan, last_stage, options_of
 from gauge.experiments.plans._distilled import distilled
-from gauge.experiments.plans._trunks import columns_of_units, plus_parts
+from gauge.experiments.plans._pretrained import pretraining_stage
+from gauge.experiments.plans._trunks import plus_parts
 from gauge.methods._distilled import Distilled
 from gauge.methods._stacking import Stacking
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.methods.late_fusion import WeightedVote
 from gauge.model.gauge import UNGATED, Gating
-from gauge.registry import PRETRAINERS
 from gauge.training.stages import Stage
-from gauge.types import Imputer, Method, Pretrainer, Trainable
+from gauge.types import Imputer, Method, Pretrainer
 
 __all__ = ["PLAN", "PlusVariant"]
 
@@ -30,7 +29,7 @@ __all__ = ["PLAN", "PlusVariant"]
 @dataclass(frozen=True)
 class PlusVariant:
     """One row of a table: GAUGE+ itself, with gates, or without one of its parts. `answers` is what makes the row of a
-    trained GAUGE+ that answers with some of its parts. A row that is `pretrained` starts from `PRETRAINER`."""
+    trained GAUGE+ that answers with some of its parts. A row that is `pretrained` starts from self-supervised training."""
 
     note: str
     gating: Gating = UNGATED
@@ -57,7 +56,7 @@ def heads_alone(train: Dataset, trained: GaugePlus) -> WeightedVote:
     return WeightedVote(trained.encoder, trained.heads, corrupt=trained.corrupt)
 
 
-PRETRAINER = "self_supervised"
+TEACHER_SEEDS = 1000  # between the seeds of several teachers
 TRUST = Gating(granularity="trust")
 VARIANTS = {
     "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
@@ -124,16 +123,13 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     if not chosen.teacher:
         return Stage(name, make, arguments, settings, needs)
     method = "late_fusion" if chosen.teacher == "late_fusion" else "gauge_plus"
-    needs = (last_stage(benchmark, method, chosen.teacher, seed), *needs)
+    teachers = [last_stage(benchmark, method, chosen.teacher, seed)]
+    for number in range(1, options_of(benchmark, "gauge_plus")["teachers"]):
+        settings = teachers[0].settings.model_copy(update={"seed": seed + TEACHER_SEEDS * number})
+        teachers.append(replace(teachers[0], name=f"{teachers[0].name}-{number}", settings=settings))
+    arguments |= {"make": make, "teachers": len(teachers)}
     settings = seeded_with(benchmark.settings.student, seed)
-    return Stage(name, partial(make_distilled, make=make), arguments, settings, needs, split="imputer")
-
-
-def pretraining_stage(benchmark: Benchmark, seed: int) -> Stage:
-    arguments = {"parts": plus_parts(benchmark), "tables": columns_of_units(benchmark)}
-    settings = seeded_with(benchmark.settings.pretrain, seed)
-    make = partial(make_pretraining, pretrainer=PRETRAINERS.get(PRETRAINER))
-    return Stage(f"pretrained-s{seed}", make, arguments, settings, split="imputer")
+    return Stage(name, make_distilled, arguments, settings, (*teachers, *needs), split="imputer")
 
 
 def stacked_stage(benchmark: Benchmark, name: str, seed: int) -> Stage:
@@ -143,32 +139,26 @@ def stacked_stage(benchmark: Benchmark, name: str, seed: int) -> Stage:
     if table_columns(benchmark):
         members |= {row: last_stage(benchmark, row, row, seed) for row in ("logistic_cells", "boosted_cells")}
     settings = seeded_with(benchmark.settings.plus, seed).model_copy(update={"epochs": 0})
-    arguments = {"names": tuple(members), "modalities": len(benchmark.modalities)}
-    return Stage(name, make_stacking, arguments, settings, tuple(members.values()))
+    sizes = {"modalities": len(benchmark.modalities), "num_classes": benchmark.num_classes}
+    return Stage(name, make_stacking, {"names": tuple(members), **sizes}, settings, tuple(members.values()))
 
 
 def make_gauge_plus(train: Dataset, imputer: Imputer | None = None, *, parts: Parts, **options: Any) -> GaugePlus:
     return GaugePlus(*parts.unit_network(), imputer, **options)
 
 
-def make_pretraining(
-    train: Dataset, *, pretrainer: type[Pretrainer], parts: Parts, tables: Mapping[str, Sequence[int]]
-) -> Pretrainer:
-    return pretrainer.from_parts(*parts.unit_network(), tables=tables)
-
-
 def make_from_pretrained(train: Dataset, pretrained: Pretrainer, **options: Any) -> GaugePlus:
-    return GaugePlus(*pretrained.release(), **options)
+    return GaugePlus(*pretrained.cpu().release(), **options)
 
 
 def make_distilled(
-    train: Dataset, teacher: Method, *needs: Trainable, make: Callable[..., GaugePlus], **options: Any
+    train: Dataset, *needs: Any, make: Callable[..., GaugePlus], teachers: int, **options: Any
 ) -> Distilled:
-    return distilled(make(train, *needs, **options), train, teacher)
+    return distilled(make(train, *needs[teachers:], **options), train, *needs[:teachers])
 
 
-def make_stacking(train: Dataset, *members: Method, names: Sequence[str], modalities: int) -> Stacking:
-    return Stacking(dict(zip(names, members, strict=True)), modalities)
+def make_stacking(train: Dataset, *members: Method, names: Sequence[str], **sizes: int) -> Stacking:
+    return Stacking(dict(zip(names, members, strict=True)), **sizes)
 
 
-PLAN = Plan(VARIANTS, stage, options={"dim": None})
+PLAN = Plan(VARIANTS, stage, options={"dim": None, "teachers": 1})

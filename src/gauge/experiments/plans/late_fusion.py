@@ -1,10 +1,14 @@
 """Plan of late fusion: GAUGE+ without its network, classifiers that vote alike, and the paper's `unimodal`."""
 
+from collections.abc import Callable
+from typing import Any
+
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, imputer_stage, seeded_with
 from gauge.experiments.plans import Plan, Variant
 from gauge.experiments.plans._distilled import distilled
+from gauge.experiments.plans._pretrained import pretraining_stage
 from gauge.experiments.plans._trunks import voter_parts
 from gauge.masks import Corruption
 from gauge.methods._distilled import Distilled
@@ -12,22 +16,37 @@ from gauge.methods.late_fusion import LateFusion, WeightedVote
 from gauge.model.heads import Heads
 from gauge.model.units import UnitEncoder
 from gauge.training.stages import Stage
-from gauge.types import Imputer
+from gauge.types import Imputer, Pretrainer
 
 __all__ = ["PLAN", "make_unimodal"]
+
+VOTERS = {  # the name of the stage that trains the voters, which decides their initial weights, and of their student's
+    "late_fusion": ("weighted-vote", ""),
+    "distilled": ("weighted-vote", "distilled-vote"),
+    "pretrained": ("pretrained-vote", ""),
+    "student": ("pretrained-vote", "student-vote"),
+}
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     """The row `late_fusion` has the encoders, the width and the training of GAUGE+. The others see real values only, so they
     can also judge imputed ones."""
-    if variant in ("late_fusion", "distilled"):
+    if variant in VOTERS:
         settings = seeded_with(benchmark.settings.plus, seed)
-        voters = {"parts": voter_parts(benchmark), "corrupt": settings.corrupt}
-        trained = Stage(f"weighted-vote-s{seed}", make_voters, voters, settings)
-        if variant == "late_fusion":
+        arguments: dict[str, Any] = {"corrupt": settings.corrupt}
+        make, needs = make_voters, ()
+        name, student = VOTERS[variant]
+        if name == "pretrained-vote":
+            make, needs = make_from_pretrained, (pretraining_stage(benchmark, seed),)
+            arguments["num_classes"] = benchmark.num_classes
+        else:
+            arguments["parts"] = voter_parts(benchmark)
+        trained = Stage(f"{name}-s{seed}", make, arguments, settings, needs)
+        if not student:
             return trained
+        arguments = {**arguments, "make": make}
         settings = seeded_with(benchmark.settings.student, seed)
-        return Stage(f"distilled-vote-s{seed}", make_distilled, voters, settings, (trained,), split="imputer")
+        return Stage(f"{student}-s{seed}", make_distilled, arguments, settings, (trained, *needs), split="imputer")
     arguments = {"parts": Parts.from_benchmark(benchmark)}
     if variant == "equal-votes":  # the name of the stage decides its initial weights: it stays
         return Stage(f"late_fusion-s{seed}", make_experts, arguments, seeded_with(benchmark.settings.experts, seed))
@@ -40,8 +59,17 @@ def make_voters(train: Dataset, *, parts: Parts, corrupt: Corruption) -> Weighte
     return WeightedVote(encoder, Heads(encoder, parts.dim, parts.num_classes), corrupt=corrupt)
 
 
-def make_distilled(train: Dataset, teacher: WeightedVote, *, parts: Parts, corrupt: Corruption) -> Distilled:
-    return distilled(make_voters(train, parts=parts, corrupt=corrupt), train, teacher)
+def make_from_pretrained(
+    train: Dataset, pretrained: Pretrainer, *, num_classes: int, corrupt: Corruption
+) -> WeightedVote:
+    encoder, network = pretrained.cpu().release()
+    return WeightedVote(encoder, Heads(encoder, network.head.in_features, num_classes), corrupt=corrupt)
+
+
+def make_distilled(
+    train: Dataset, teacher: WeightedVote, *needs: Pretrainer, make: Callable[..., WeightedVote], **options: Any
+) -> Distilled:
+    return distilled(make(train, *needs, **options), train, teacher)
 
 
 def make_experts(train: Dataset, *, parts: Parts) -> LateFusion:
@@ -60,6 +88,8 @@ PLAN = Plan(
             "GAUGE+ without its network: a classifier for each modality, calibrated and weighted votes"
         ),
         "distilled": Variant("late fusion, distilled from itself on all training samples, with and without labels"),
+        "pretrained": Variant("late fusion, started from the same self-supervised training as GAUGE+"),
+        "student": Variant("the same, distilled from itself on all training samples"),
         "equal-votes": Variant("classifiers of single modalities, trained on complete samples, equal votes"),
         "unimodal": Variant("a linear classifier on each modality's vector; all vote, on completed inputs"),
     },

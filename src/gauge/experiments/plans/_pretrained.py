@@ -1,0 +1,27 @@
+"""The stage in which the encoders and the network of GAUGE+ are trained on all training samples, without labels."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from gauge.data import Dataset
+from gauge.experiments.benchmarks import Benchmark
+from gauge.experiments.parts import Parts, seeded_with
+from gauge.experiments.plans._trunks import columns_of_units, plus_parts
+from gauge.registry import PRETRAINERS
+from gauge.training.stages import Stage
+from gauge.types import Pretrainer
+
+PRETRAINER = "self_supervised"
+
+
+def pretraining_stage(benchmark: Benchmark, seed: int) -> Stage:
+    arguments = {"parts": plus_parts(benchmark), "tables": columns_of_units(benchmark)}
+    settings = seeded_with(benchmark.settings.pretrain, seed)
+    make = partial(make_pretraining, pretrainer=PRETRAINERS.get(PRETRAINER))
+    return Stage(f"pretrained-s{seed}", make, arguments, settings, split="imputer")
+
+
+def make_pretraining(
+    train: Dataset, *, pretrainer: type[Pretrainer], parts: Parts, tables: Mapping[str, Sequence[int]]
+) -> Pretrainer:
+    return pretrainer.from_parts(*parts.unit_network(), tables=tables)
