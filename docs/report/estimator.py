@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t, wilcoxon
 
 from gauge.reports.tables import Cell, Table
 from report.results import ROOT, STUDIES, read_records, seeds
@@ -171,6 +172,53 @@ def rivals() -> str:
     return "\n".join([*blocks, _behind(records)])
 
 
+def unlabelled() -> str:
+    """What rows without a label bring, by the number of labelled rows: means, and differences whose unit is the table."""
+    records = pd.DataFrame(json.loads((STUDIES / "unlabelled.json").read_text(encoding="utf-8")))
+    heads = (
+        "tables, divisions",
+        "AUC, %",
+        "log loss",
+        "AUC of `with` minus it (95 %), p",
+        "better on",
+        "CPU s, median",
+    )
+    blocks = []
+    for key, part in records.groupby(["setting", "labelled"]):
+        setting, count = cast("tuple[str, int]", key)
+        lines = [f"| {setting}, {count} labelled rows | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+        ours = part[part["model"] == "with"].set_index(["table", "seed"])
+        for model, own in part.groupby("model", sort=False):
+            own = own.set_index(["table", "seed"])
+            cells = [f"{own.index.get_level_values(0).nunique()}, {len(own)}", f"{100 * own['auc'].mean():.2f}"]
+            cells += [f"{own['log_loss'].mean():.3f}", *_paired(ours["auc"], own["auc"], str(model))]
+            lines.append(f"| {model} | {' | '.join(cells)} | {own['cpu_seconds'].median():.1f} |")
+        blocks.append("\n".join([*lines, ""]))
+    return "\n".join([*blocks, _unlabelled_costs(records)])
+
+
+def _paired(ours: pd.Series, own: pd.Series, model: str) -> tuple[str, str]:
+    """The mean difference of the tables in points, with its interval and p-value, and on how many of them it is positive."""
+    if model == "with":
+        return "", ""
+    means = 100 * (ours - own).groupby("table").mean()
+    half = t.ppf(0.975, len(means) - 1) * means.sem()
+    return f"{means.mean():+.2f} ± {half:.2f}, {wilcoxon(means).pvalue:.3f}", f"{(means > 0).sum()} of {len(means)}"
+
+
+def _unlabelled_costs(records: pd.DataFrame) -> str:
+    """How much longer a fit takes with rows without a label, and how often experts learned from them."""
+    lines = []
+    for setting, part in records.groupby("setting"):
+        cost = part.pivot_table(index=["table", "labelled", "seed"], columns="model", values="cpu_seconds")
+        taught = [bool(each["experts"]) for each in part["unlabelled"] if isinstance(each, dict)]
+        lines.append(
+            f"- {setting}: the median fit with them takes {(cost['with'] / cost['without']).median():.1f} times as long as "
+            f"without; experts learned from them in {sum(taught)} of {len(taught)} fits."
+        )
+    return "\n".join([*lines, ""])
+
+
 def cell_trust() -> str:
     """How well the trust in cells tells right from wrong, on each table."""
     records = pd.DataFrame(json.loads((STUDIES / "cell_trust.json").read_text(encoding="utf-8")))
@@ -330,4 +378,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "fine-tuning": fine_tuning,
     "advice": advice,
     "coverage": coverage,
+    "unlabelled-tables": unlabelled,
 }

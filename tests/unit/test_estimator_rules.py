@@ -85,6 +85,7 @@ WRONG_OPTIONS = {
     "donors": (0.5, "a positive integer"),
     "learning_rate": (float("nan"), "a positive number"),
     "time_limit": ("10m", "a positive number or None"),
+    "unlabelled": ("no", "'use' or 'ignore'"),
 }
 
 

@@ -11,7 +11,7 @@ from helpers import assert_equal, dataset, gauge, unchecked
 from gauge import Dataset, GaugeClassifier, TrainSettings, fit
 from gauge.data.mapped import read_dataset, write_dataset
 from gauge.tabular.table.files import read_table_file
-from gauge.tabular.table.inputs import class_numbers, drop_unlabelled
+from gauge.tabular.table.inputs import class_numbers, known_labels
 from gauge.tabular.table.stream import Stream
 from gauge.training.step import training_step
 
@@ -130,7 +130,7 @@ def test_rows_without_a_label_are_left_out(frame, files, caplog):
     some = frame.assign(ill=frame["ill"].where(frame.index % 7 != 3))
     some.to_parquet(files / "some.parquet", index=False)
     with unchecked():
-        expected = GaugeClassifier(**OPTIONS, experts="network").fit(some, "ill")
+        expected = GaugeClassifier(**OPTIONS, experts="network", unlabelled="ignore").fit(some, "ill")
         streamed = GaugeClassifier(**OPTIONS, experts="network").fit(files / "some.parquet", "ill")
     assert np.array_equal(streamed.predict_proba(frame), expected.predict_proba(frame))
     assert caplog.text.count("17 rows have no label, first row 3; they are left out") == 2
@@ -153,7 +153,7 @@ def test_labels_that_arrive_in_parts_are_the_classes_of_labels_in_memory(values,
     for number, part in enumerate(values):
         write_labels(pd.DataFrame({"age": range(len(part)), "y": part}), tmp_path / f"part-{number}{suffix}")
     table = read_table_file(tmp_path)
-    _, labels, _ = drop_unlabelled(table, table["y"], np.ones(len(table)))
+    _, labels = known_labels(table["y"], table.index, use=False)
     expected = class_numbers(labels)
     classes, numbers = Stream.from_files(tmp_path, "y", None, 0).class_numbers()
     assert classes.dtype == expected[0].dtype

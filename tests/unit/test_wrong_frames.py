@@ -218,10 +218,10 @@ def test_class_weights_that_decide_nothing_are_refused(frame, labels, weights):
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA, " "])
-def test_rows_without_a_label_are_left_out_and_reported(frame, labels, missing, caplog):
+def test_ignored_rows_without_a_label_are_left_out_and_reported(frame, labels, missing, caplog):
     target = pd.Series(labels, dtype=object)
     target[7], target[9] = missing, missing
-    options = OPTIONS | {"experts": "linear"}
+    options = OPTIONS | {"experts": "linear", "unlabelled": "ignore"}
     model = GaugeClassifier(**options).fit(frame.assign(target=target), "target")
     assert "2 rows have no label, first row 7; they are left out" in caplog.text
     assert model.classes_.tolist() == [0, 1]

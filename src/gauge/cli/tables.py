@@ -126,6 +126,7 @@ def fit(
     stream: Annotated[
         bool, typer.Option("--stream", help="For a file larger than memory; many files are always streamed.")
     ] = False,
+    unlabelled: Annotated[str, typer.Option(help="Rows without a label: use (where that pays) or ignore.")] = "use",
     time_limit: TimeLimit = None,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
     config: Annotated[Path | None, typer.Option(help="YAML file with options; the command line wins.")] = None,
@@ -162,6 +163,7 @@ def fit(
         "epochs": epochs,
         "image_size": image_size,
         "outside_images": outside_images,
+        "unlabelled": unlabelled,
         "time_limit": None if time_limit is None else seconds(time_limit),
         "random_state": seed,
     }
@@ -192,6 +194,8 @@ def fit(
         model.save(out)
     shutil.rmtree(out / TRAINING)
     print(model.leaderboard_.to_string(index=False, float_format="%.3f"))
+    if model.unlabelled_ is not None:
+        print(model.unlabelled_)
     print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
 
 

@@ -33,9 +33,9 @@ from gauge.tabular.options import check_options
 from gauge.tabular.prediction_sets import COVERAGE, PredictionSets, calibrate
 from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
-from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
+from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles, missing
 from gauge.tabular.table.inspection import report_leaks
-from gauge.tabular.table.labelled import Labelled, rows_to_use
+from gauge.tabular.table.labelled import Labelled, rows_to_use, unlabelled_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.splits import Splits
@@ -121,6 +121,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         Whether image paths may lead out of `image_folder`; otherwise such images count as missing.
     image_size : int, default=64
         The height and width in pixels that images are resized to.
+    unlabelled : {"use", "ignore"}, default="use"
+        What is done with rows whose label is missing (NaN, None, a blank text; -1 is a class like any other). "use":
+        columns and trust learn from them, and so do the experts where that pays on labelled rows held out; `unlabelled_`
+        says what it brought. "ignore": they are left out.
     time_limit : float, optional
         Stop after about this many seconds.
     random_state : int or RandomState, optional
@@ -176,6 +180,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         The share of missing values of every column; categories that are too rare to be kept are not among them.
     largest_class_ : tuple
         The most frequent class and its share.
+    unlabelled_ : Unlabelled or None
+        The number of rows without a label, the experts that learned from them and what that brought; None if there are none.
     donor_rows_ : list of str
         The names of the training rows that texts and images are copied from.
     n_features_in_ : int
@@ -212,6 +218,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     n_rows_ = Forwarded(lambda fitted: fitted.n_rows)
     missing_rates_ = Forwarded(lambda fitted: fitted.missing_rates)
     largest_class_ = Forwarded(lambda fitted: fitted.largest_class)
+    unlabelled_ = Forwarded(lambda fitted: fitted.unlabelled)
     donor_rows_ = Forwarded(lambda fitted: fitted.donor_rows)
 
     def __init__(
@@ -239,6 +246,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         image_folder: str | Path | None = None,
         outside_images: bool = False,
         image_size: int = IMAGE_SIDE,
+        unlabelled: Literal["use", "ignore"] = "use",
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -267,6 +275,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.image_folder = image_folder
         self.outside_images = outside_images
         self.image_size = image_size
+        self.unlabelled = unlabelled
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -312,23 +321,26 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = self._recipe(seed, len(data.classes))
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
-        schema = Schema.from_frame(data.frame, kinds, self.encoders, self.image_size, self._image_files())
+        frame, schema = data.every_row, self._schema(data, kinds)
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema)
-        self._report(schema, names, data.frame)
-        encoded = schema.encode(data.frame, self._image_files(), training=True)
-        unread_rates, rare_rates = schema.missing_rates(encoded), schema.rare_rates(data.frame)
+        self._report(schema, names, frame)
+        encoded = schema.encode(frame, self._image_files(), training=True)
+        unread_rates, rare_rates = schema.missing_rates(encoded), schema.rare_rates(frame)
         if self.missing_rate is None:
             rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(unread_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))
         used = rows_to_use(encoded, data)
+        every = np.concatenate([used, unlabelled_to_use(encoded, data)])
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
+        if len(every) > len(used):
+            task = replace(task, every=Rows.from_frame(schema, frame, encoded).take(every))
         report_leaks(schema.table, task.rows.cells, task.labels)
         prior = data.prior(used)
         with self._progress() as show, self._threads(schema):
             task = replace(task, on_epoch=show if on_epoch is None else both(show, on_epoch))
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
-            trust = CellTrust.fit(task.rows, seed) if self.trust else None
+            trust = CellTrust.fit(task.all_rows, seed) if self.trust else None
             advice = Advice.fit(*result.validated, trust, seed=seed)
             sets, held_out = _held_out(*result.validated, seed)
         shares, training = data.class_shares, result.training
@@ -343,18 +355,24 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             advice=advice,
             leaderboard=result.leaderboard,
             training=training,
-            n_rows={"train": training.rows, "val": result.held_out, "empty": int(encoded.empty.sum())},
+            n_rows={
+                "train": training.rows - training.taught,
+                "val": result.held_out,
+                "empty": int(encoded.empty.sum()),
+            },
             missing_rates={name: max(0.0, rate - rare_rates[name]) for name, rate in unread_rates.items()},
             largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
-            donor_rows=[str(name) for name in data.frame.index[used[list(training.donors)]]],
+            donor_rows=[str(name) for name in frame.index[every[list(training.donors)]]],
             prediction_sets=sets,
             held_out=held_out,
             profile=Profile.fit(task.rows),
             groups=groups if isinstance(groups, str) else None,
             options=self.get_params(deep=False),
             files=self._image_files(),
+            unlabelled=result.unlabelled,
         )
-        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_)
+        lines = [self.verdict_] if self.unlabelled_ is None else [self.verdict_, str(self.unlabelled_)]
+        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), *lines)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -514,10 +532,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         stream = Stream.from_files(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
         target = y if isinstance(y, str) else None
         frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
-        frame, y, weights = inputs.drop_unlabelled(frame, y, inputs.check_weights(sample_weight, len(frame)))
+        weights = inputs.check_weights(sample_weight, len(frame))
+        use = self.unlabelled == "use" and stream is None
+        known, y = inputs.known_labels(y, frame.index, use=use)
+        unlabelled = frame[~known & (weights > 0) & use]
+        frame, weights = frame[known], weights[known]
         classes, every = inputs.class_numbers(y) if stream is None else stream.class_numbers()
         labels = every if stream is None else every[frame.index].astype(int)
-        return Labelled(frame, labels, weights, classes, every, target, stream)
+        return Labelled(frame, labels, weights, classes, every, target, stream, unlabelled)
 
     def _rows_and_labels(self, X: Any, y: Any) -> tuple[pd.DataFrame, Any]:
         """The table without the column of labels, and the labels."""
@@ -542,6 +564,25 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(y, pd.Series) and not y.index.equals(X.index) and set(y.index) == set(X.index):
             logger.warning("y and the table have the same index in different orders; labels are matched by position")
         return X, y
+
+    def _schema(self, data: Labelled, kinds: Mapping[str, str]) -> Schema:
+        """The columns of all rows, but for those that no row with a label has: nothing tells what they mean."""
+        frame = data.every_row
+        files = self._image_files()
+        schema = Schema.from_frame(frame, kinds, self.encoders, self.image_size, files)
+        blank = [column.name for column in schema.columns if missing(data.frame[column.name]).all()]
+        if not blank:
+            return schema
+        logger.warning(
+            "column %r (first of %d) has no value in any row with a label and is ignored; label rows that have one",
+            *(blank[0], len(blank)),
+        )
+        schema = Schema.from_frame(frame.drop(columns=blank), kinds, self.encoders, self.image_size, files)
+        return replace(
+            schema,
+            ignored={**schema.ignored, **dict.fromkeys(blank, "it is empty in all rows with a label")},
+            names=tuple(map(str, frame.columns)),
+        )
 
     def _recipe(self, seed: int, classes: int) -> Recipe:
         pick(SIZES, self.size, "size")
@@ -589,7 +630,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             given = schema, data.every_label, data.frame.index[used], self._image_files()
             streamed = data.stream.encoded(*given, folder=folder, device=device)
         return Task(
-            rows=Rows.from_frame(schema, data.frame, encoded).take(used),
+            rows=Rows.from_frame(schema, data.every_row, encoded).take(used),
             labels=data.labels[used],
             weights=inputs.scale_weights(data.weights[used]),
             classes=len(data.classes),

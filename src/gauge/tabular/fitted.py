@@ -59,6 +59,7 @@ from gauge.tabular.table.columns import Column, ImageFiles
 from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, labels_of
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge.tabular.teaching import Unlabelled
 from gauge.training import checkpoint
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY
@@ -74,10 +75,10 @@ class Fitted(TableClassifier):
     """All that training has left: the `schema` of the table, the `ensemble` of experts, the `trust` in cells if it was
     learned, the `advice` on missing values if rows were held out, the `leaderboard` of experts on them, the record of the
     network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, validation, and those
-    without values; `missing_rates` are the shares of missing values by column, `largest_class` is the most frequent one and
-    its share, and `donor_rows` are the names of the training rows that an imputer copies from. `prediction_sets` and
-    `held_out` are what rows held out say of its answers. `groups` is the column whose rows were kept together, if any, and
-    `profile` is what the training rows looked like."""
+    without values; `missing_rates` are the shares of missing values by column, `unlabelled` says what rows without a label
+    brought, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the training rows
+    that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of its answers. `groups` is the
+    column whose rows were kept together, if any, and `profile` is what the training rows looked like."""
 
     schema: Schema
     ensemble: Ensemble
@@ -99,6 +100,7 @@ class Fitted(TableClassifier):
     profile: Profile | None
     options: Mapping[str, Any]
     files: ImageFiles
+    unlabelled: Unlabelled | None = None
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -296,6 +298,7 @@ class Fitted(TableClassifier):
             "On rows held out": self._held_out(),
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
+            **({} if self.unlabelled is None else {"Rows without a label": str(self.unlabelled)}),
         } | ({"Pretrained encoders": encoders} if encoders else {})
 
     def _held_out(self) -> str:
@@ -360,6 +363,7 @@ class Fitted(TableClassifier):
             "donor_rows": list(self.donor_rows),
             "groups": self.groups,
             "prediction_sets": None if self.prediction_sets is None else self.prediction_sets.to_json(),
+            "unlabelled": None if self.unlabelled is None else self.unlabelled.to_json(),
             "options": dict(_json_options(self.options)) | {"encoders": self.schema.encoders or None},
         }
         checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
@@ -416,6 +420,7 @@ class Fitted(TableClassifier):
                 profile=Profile.load(with_prefix("profile.", tensors), schema),
                 options=saved.options,
                 files=files or ImageFiles(),
+                unlabelled=None if saved.unlabelled is None else Unlabelled.from_json(saved.unlabelled.model_dump()),
             )
             fitted._try()
         for expert in fitted.ensemble.experts.values():

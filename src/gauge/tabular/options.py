@@ -23,6 +23,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
     "donors": ("a positive integer", Integral, lambda count: count >= 1),
     "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
     "outside_images": ("True or False", bool | np.bool_),
+    "unlabelled": ("'use' or 'ignore'", str, lambda what: what in ("use", "ignore")),
     "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
     "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
     "verbose": ("True or False", bool | np.bool_),

@@ -81,6 +81,19 @@ class SavedTraining(_Strict):
     epochs: dict[str, Count]
     cut_short: dict[str, Annotated[list[Count], Field(min_length=2, max_length=2)]]
     donors: list[Count]
+    taught: Count = 0
+
+
+class SavedUnlabelled(_Strict):
+    """What rows without a label brought."""
+
+    rows: Count
+    experts: list[str]
+    held_out: Count
+    log_loss_with: Score
+    log_loss_without: Score
+    shifted: Annotated[list[Share], Field(max_length=MAX_CLASSES)]
+    reason: str
 
 
 class LeaderboardRow(_Strict):
@@ -124,6 +137,7 @@ class Description(_Strict):
     donor_rows: list[str]
     groups: str | None = None
     prediction_sets: SavedSets | None = None
+    unlabelled: SavedUnlabelled | None = None
     options: dict[str, Any]
     files: dict[str, str]
 

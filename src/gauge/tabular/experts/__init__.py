@@ -6,9 +6,9 @@ Every expert reads the same `Rows`, answers with log-probabilities, and is saved
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
 from gauge.training.stages import OnEpoch, silent
 
+MIN_TARGET = 0.01  # probability of a class below which a row without a label is not taught as one of its rows
+MAX_TARGETS = 3  # classes that such a row is taught as
+
 Folds = list[tuple[np.ndarray, np.ndarray]]
 """Rows to learn from and rows held out, as indices."""
 
@@ -32,7 +35,8 @@ class Task:
     """What to learn: rows, their labels and how much each counts. Of a table larger than memory these are a sample, and
     `streamed` makes the split of all rows but some of the sample, from which the network learns. Experts that train in
     epochs follow the `recipe`, save every epoch in the `folder`, if there is one, and call `on_epoch`. `splits` say which
-    rows stay together in every division of them."""
+    rows stay together in every division of them. `every` are the rows and, after them, those without a label, if there are
+    any."""
 
     rows: Rows
     labels: np.ndarray
@@ -44,7 +48,13 @@ class Task:
     on_epoch: OnEpoch = silent
     streamed: Callable[[np.ndarray], Dataset] | None = None
     splits: Splits | None = None
+    every: Rows | None = None
     started: float = field(default_factory=time.monotonic)
+
+    @property
+    def all_rows(self) -> Rows:
+        """The rows that say which values there are, with or without a label."""
+        return self.rows if self.every is None else self.every
 
     @property
     def seconds_left(self) -> float | None:
@@ -54,11 +64,34 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Lesson:
+    """What a teacher says about rows without a label: `rows` are their positions in `Task.every`, `targets` the
+    probabilities of the classes, and `weights` what each row counts."""
+
+    rows: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray
+
+    def as_task(self, task: Task, train: np.ndarray) -> Task:
+        """Learn from some rows of a task with their labels, and from those of the lesson as weighted rows of every class
+        that is possible."""
+        ranks = np.argsort(np.argsort(-self.targets, axis=1, kind="stable"), axis=1)
+        number, classes = np.nonzero((self.targets > MIN_TARGET) & (ranks < MAX_TARGETS))
+        amounts = self.targets[number, classes] * self.weights[number]
+        return replace(
+            task,
+            rows=task.all_rows.take(np.concatenate([train, self.rows[number]])),
+            labels=np.concatenate([task.labels[train], classes]),
+            weights=np.concatenate([task.weights[train], amounts]),
+        )
+
+
+@dataclass(frozen=True)
 class Training:
     """The record of a network's training: the strategy, the validation scores of all of them from 0 to 1 and their metric,
     the epochs of every stage, and for stages that the time limit ended the epochs done and planned. `rows` is how many it
-    learned from, `donors` are the rows of the task that its imputer copies from. `history` has the losses of every epoch,
-    also of those that were done before an interruption."""
+    learned from, `taught` how many of them have no label, and `donors` are the rows of the task that its imputer copies
+    from. `history` has the losses of every epoch, also of those that were done before an interruption."""
 
     rows: int
     strategy: Strategy = "mask"
@@ -68,6 +101,7 @@ class Training:
     cut_short: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     history: Sequence[dict[str, Any]] = ()
     donors: Sequence[int] = ()
+    taught: int = 0
 
     @property
     def strategy_scores(self) -> str:
@@ -90,10 +124,12 @@ class Saved(NamedTuple):
 
 
 class Expert(ABC):
-    """A fitted expert. One that has a `network` with gates also has the record of its `training`."""
+    """A fitted expert. One that has a `network` with gates also has the record of its `training`. Where learning takes long,
+    `cross_fitted` is False, and rows without a label are tried in the first fold only."""
 
     network: GaugePlus | None = None
     training: Training | None = None
+    cross_fitted: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
@@ -105,6 +141,12 @@ class Expert(ABC):
     def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
         """The expert, and one that has not seen the rows which the first fold holds out, on which all experts are compared.
         They may be the same, and are without folds. How long or how simply to learn is chosen by the rows held out."""
+
+    @classmethod
+    def learn_again(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson) -> Self:
+        """The expert that learns from the rows of a fold that are not held out and from a lesson, by default with default
+        settings: many rows have soft targets, so that there is little to overfit."""
+        return cls.fit(lesson.as_task(task, fold[0]), [])[0]
 
     @abstractmethod
     def predict(self, rows: Rows) -> np.ndarray:

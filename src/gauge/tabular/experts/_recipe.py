@@ -1,8 +1,8 @@
 """Recipe: the options of a training run, and the settings that follow from them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
 
 from gauge.masks import UpTo
 from gauge.model.encoders._pretrained import Tune
@@ -38,6 +38,11 @@ class Recipe:
     tune: Mapping[str, Tune] = field(default_factory=dict)
     tune_rate: float | None = None
     tune_decay: float = 0.8
+
+    def like(self, rows: int) -> Self:
+        """For a training on more rows, most of them without a label: with batches at most twice as large as for this many,
+        so that learning again takes not much longer."""
+        return replace(self, batch_size=self.batch_size or 2 * self.settings(rows).batch_size)
 
     def settings(self, rows: int) -> TrainSettings:
         """Those of the backbone: a short schedule of large steps that ends with a rate of zero. No epoch is selected, so

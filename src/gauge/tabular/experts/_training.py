@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -32,17 +32,24 @@ SHARES = {"imputer": 0.2, "backbone": 0.6, "mask": 0.8, "impute": 1.0}  # of the
 
 
 class Weighted(Method):
-    """A network whose training samples are weighted in the loss, relative to their batch. Unless it `answers`, because its
-    gates are still to be trained, the combination of its heads is not learned."""
+    """A network whose training samples are weighted in the loss, relative to their batch; `targets` are probabilities of the
+    classes that they learn instead of labels. Unless it `answers`, because its gates are still to be trained, the
+    combination of its heads is not learned."""
 
-    def __init__(self, model: GaugePlus, weights: Tensor, *, answers: bool = True) -> None:
+    def __init__(
+        self, model: GaugePlus, weights: Tensor, targets: Tensor | None = None, *, answers: bool = True
+    ) -> None:
         super().__init__()
         self.model, self.answers = model, answers
         self.register_buffer("weights", weights, persistent=False)
+        self.register_buffer("targets", targets, persistent=False)
         self.weights: Tensor
+        self.targets: Tensor | None
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         weights = self.weights[batch.index]
+        if self.targets is not None:
+            batch = replace(batch, labels=self.targets[batch.index])
         return self.model.loss(batch, weights / weights.mean().clamp_min(1e-12))
 
     def predict(self, batch: Batch) -> Prediction:
@@ -87,14 +94,22 @@ class TimeLimit:
 
 
 def train_network(
-    task: Task, recipe: Recipe, *, train: Dataset, val: Dataset | None, weights: Tensor
+    task: Task,
+    recipe: Recipe,
+    *,
+    train: Dataset,
+    val: Dataset | None,
+    weights: Tensor,
+    targets: Tensor | None = None,
+    every: Dataset | None = None,
 ) -> tuple[GaugePlus, Training]:
     """The better strategy, by validation, of those trained from one backbone, and the record of the training. `weights` are
-    those of the training rows; with a folder an interrupted training continues."""
+    those of the training rows, `targets` what they learn if that is not their label, and `every` are all rows, also those
+    without a label, from which the imputer learns; with a folder an interrupted training continues."""
     limit = TimeLimit(task.seconds_left, task.on_epoch)
-    store = StageStore(train, val, task.folder, limit)
+    store = StageStore(train, val, task.folder, limit, imputer=every)
     settings = recipe.settings(len(train))
-    stages = plan(task.rows.schema, task.classes, recipe, settings, weights)
+    stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
     if len(train) >= MIN_ROWS_ESTIMATED:
         logger.warning(
             "training the network on %d rows takes about %.0f min here; time_limit= (--time-limit) ends it earlier",
@@ -149,23 +164,31 @@ def _score(module: Trainable, val: Dataset | None, settings: TrainSettings) -> f
     return sum(values) / len(values) if values else None
 
 
-def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, weights: Tensor) -> dict[str, Stage]:
+def plan(
+    schema: Schema,
+    classes: int,
+    recipe: Recipe,
+    settings: TrainSettings,
+    weights: Tensor,
+    targets: Tensor | None = None,
+) -> dict[str, Stage]:
     """The backbone, and the strategies that build on it and on the imputer. Masking without gates is the backbone."""
     size = pick(SIZES, recipe.size, "size")
     alone = "mask" in recipe.strategies and not recipe.gates
-    arguments = {"schema": schema, "classes": classes, "size": size, "weights": weights, "answers": alone}
+    of_rows = {"weights": weights, "targets": targets}
+    arguments: dict[str, Any] = {"schema": schema, "classes": classes, "size": size, "answers": alone, **of_rows}
     arguments["tune"] = recipe.tune
     backbone = Stage("backbone", make_backbone, arguments, settings)
     arguments = {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed}
     complete = {"epochs": max(1, settings.epochs // 3), "masks": Complete()}
-    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete))
+    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete), split="imputer")
     shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4}
     stages = {"backbone": backbone}
     for strategy in recipe.strategies:
         if strategy == "mask" and alone:
             stages[strategy] = backbone
             continue
-        arguments = {"gating": gating_for(strategy, recipe.gates), "weights": weights}
+        arguments = {"gating": gating_for(strategy, recipe.gates), **of_rows}
         needs = (backbone,) if strategy == "mask" else (backbone, imputer)
         stages[strategy] = Stage(strategy, make_gated, arguments, settings.model_copy(update=shorter), needs)
     return stages
@@ -178,10 +201,11 @@ def make_backbone(
     classes: int,
     size: Size,
     weights: Tensor,
+    targets: Tensor | None,
     answers: bool,
     tune: Mapping[str, Tune],
 ) -> Weighted:
-    return Weighted(build(schema, classes, size, pretrained=True, tune=tune), weights, answers=answers)
+    return Weighted(build(schema, classes, size, pretrained=True, tune=tune), weights, targets, answers=answers)
 
 
 def make_imputer(train: Dataset, *, imputer: str | SupportsComplete, schema: Schema, donors: int, seed: int) -> Imputer:
@@ -192,14 +216,20 @@ def make_imputer(train: Dataset, *, imputer: str | SupportsComplete, schema: Sch
 
 
 def make_gated(
-    train: Dataset, backbone: Weighted, imputer: Imputer | None = None, *, gating: Gating, weights: Tensor
+    train: Dataset,
+    backbone: Weighted,
+    imputer: Imputer | None = None,
+    *,
+    gating: Gating,
+    weights: Tensor,
+    targets: Tensor | None,
 ) -> Weighted:
     """The trained network and its heads, with gates."""
     before = backbone.model
     subsets = before.subsets_per_step if imputer is None else 0  # it has seen subsets already
     model = GaugePlus(before.encoder, before.gauge.classifier, imputer, subsets_per_step=subsets, gating=gating)
     model.heads, model.head_gradients = before.heads, before.head_gradients
-    return Weighted(model, weights)
+    return Weighted(model, weights, targets)
 
 
 def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:

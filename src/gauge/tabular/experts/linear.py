@@ -54,8 +54,8 @@ class Linear(Expert):
     def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
         from sklearn.linear_model import LogisticRegression  # scikit-learn takes longer to import than to predict
 
-        terms = {name: _terms(texts) for name, texts in task.rows.texts.items() if _has_words(texts)}
-        known = terms, Pixels.fit(task.rows), task.rows.schema.cardinalities
+        terms = {name: _terms(texts) for name, texts in task.all_rows.texts.items() if _has_words(texts)}
+        known = terms, Pixels.fit(task.all_rows), task.rows.schema.cardinalities
         features = cls(*known, np.empty(0), np.empty(0)).features(task.rows)
 
         def learn(rows: np.ndarray, penalty: float, tolerance: float = TOLERANCE) -> Any:

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from gauge.data.dataset import UNLABELLED
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.tabular.experts import Expert, Folds, Saved, Task, Training, with_prefix
+from gauge.tabular.experts import Expert, Folds, Lesson, Saved, Task, Training, with_prefix
 from gauge.tabular.experts._architecture import Architecture
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._training import train_network
@@ -30,6 +31,7 @@ class NetworkExpert(Expert):
     """It learns from the rows that the first fold does not hold out, and is never trained again."""
 
     network: GaugePlus
+    cross_fitted = False
 
     def __init__(self, network: GaugePlus, architecture: Architecture, training: Training | None = None) -> None:
         self.network, self.architecture, self.training = network, architecture, training
@@ -41,25 +43,51 @@ class NetworkExpert(Expert):
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
-        train, val = folds[0] if folds else (np.arange(len(task.rows)), np.arange(0))
-        recipe, encoded = task.recipe, task.rows.encoded
+        fold = folds[0] if folds else (np.arange(len(task.rows)), np.arange(0))
+        expert = cls._learn(task, fold, None)
+        return expert, expert
+
+    @classmethod
+    def learn_again(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson) -> Self:
+        return cls._learn(task, fold, lesson)
+
+    @classmethod
+    def _learn(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson | None) -> Self:
+        train, val = fold
+        recipe, encoded = task.recipe, task.all_rows.encoded
         if len(val) and len(np.unique(task.labels[val])) < task.classes:  # an AUC needs every class
             recipe = replace(recipe, metric=ACCURACY)
-        if task.streamed is None:
-            split = encoded.dataset("train", train, task.labels).to(task.device)
-            weights = torch.from_numpy(task.weights[train])
-        else:
+        device, targets, every = task.device, None, None
+        unlabelled = np.arange(len(task.rows), len(task.all_rows))
+        labels = np.concatenate([task.labels, np.full(len(unlabelled), UNLABELLED)])
+        donors = np.concatenate([train, unlabelled])
+        if task.streamed is not None:
             split = task.streamed(val)
             weights = torch.ones(len(split))
+        elif lesson is None:
+            split = encoded.dataset("train", train, labels).to(device)
+            weights = torch.from_numpy(task.weights[train])
+        else:
+            labels[lesson.rows] = lesson.targets.argmax(1)
+            split = encoded.dataset("train", np.concatenate([train, lesson.rows]), labels).to(device)
+            weights = torch.from_numpy(np.concatenate([task.weights[train], lesson.weights]))
+            known = np.eye(task.classes)[task.labels[train]]
+            targets = torch.from_numpy(np.concatenate([known, lesson.targets])).float().to(device)
+            recipe = recipe.like(len(train))
+        if len(unlabelled):
+            every = encoded.dataset("train", donors, np.full(len(labels), UNLABELLED)).to(device)
         network, training = train_network(
             task,
             recipe,
             train=split,
-            val=encoded.dataset("val", val, task.labels).to(task.device) if len(val) else None,
-            weights=weights.float().to(task.device),
+            val=encoded.dataset("val", val, task.labels).to(device) if len(val) else None,
+            weights=weights.float().to(device),
+            targets=targets,
+            every=every,
         )
         if task.streamed is None and (imputer := network.imputer) is not None and imputer.donor_rows is not None:
-            training = replace(training, donors=train[imputer.donor_rows.cpu().numpy()].tolist())
+            training = replace(training, donors=donors[imputer.donor_rows.cpu().numpy()].tolist())
+        training = replace(training, taught=0 if lesson is None else len(lesson.rows))
         architecture = Architecture(
             classes=task.classes,
             size=recipe.size,
@@ -68,10 +96,9 @@ class NetworkExpert(Expert):
             imputer=recipe.imputer,
             donors=recipe.donors,
             seed=recipe.seed,
-            rows=training.rows,
+            rows=training.rows if every is None else len(every),
         )
-        expert = cls(network, architecture, training)
-        return expert, expert
+        return cls(network, architecture, training)
 
     @property
     def device(self) -> torch.device:

@@ -62,7 +62,7 @@ class Trees(Expert):
             "num_threads": torch.get_num_threads(),
             "seed": task.recipe.seed % 2**31,
         }
-        pixels = Pixels.fit(task.rows)
+        pixels = Pixels.fit(task.all_rows)
         cells = _cells(task.rows, pixels)
         rounds = DEFAULT_ROUNDS
         if folds:

@@ -124,22 +124,22 @@ def check_kept(keep: Iterable[str], result: Collection[str]) -> None:
             raise ValueError(f"column {name!r} cannot be kept: the result has one of that name; rename it in the table")
 
 
-def drop_unlabelled(frame: pd.DataFrame, y: Any, weights: np.ndarray) -> tuple[pd.DataFrame, Any, np.ndarray]:
-    """The rows that have a label, the labels and their weights."""
+def known_labels(y: Any, index: pd.Index, *, use: bool) -> tuple[np.ndarray, Any]:
+    """Which rows have a label, and the labels of these. How many do not is reported; whether they are of `use`, too."""
     column = _as_column(y, warn=True)
     known = has_label(column)
     if known.all():
-        return frame, y, weights
-    report_unlabelled(known, frame.index)
-    return frame[known], beside_missing(column[known]), weights[known]
+        return known, y
+    report_unlabelled(known, index, use=use)
+    return known, beside_missing(column[known])
 
 
-def report_unlabelled(known: np.ndarray, index: pd.Index) -> None:
+def report_unlabelled(known: np.ndarray, index: pd.Index, *, use: bool = False) -> None:
     """Log how many rows have no label, and which is the first; an error if none has."""
     if not known.any():
         raise ValueError("all labels are missing; give rows that have one")
-    count, first = (~known).sum(), index[~known][0]
-    logger.warning("%d rows have no label, first row %s; they are left out", count, first)
+    what = "they are used where that helps" if use else "they are left out"
+    logger.warning("%d rows have no label, first row %s; %s", (~known).sum(), index[~known][0], what)
 
 
 def beside_missing(labels: pd.Series) -> pd.Series:

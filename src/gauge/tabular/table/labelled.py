@@ -16,8 +16,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Labelled:
-    """Training rows that have a label, the numbers of their classes, and their weights. Of a table in files the rows are a
-    sample, and `every_label` are the numbers of the classes of all rows. `splits` say which rows stay together."""
+    """Training rows that have a label, the numbers of their classes, and their weights; `unlabelled` are rows without one
+    that may be used. Of a table in files the rows are a sample, and `every_label` are the numbers of the classes of all
+    rows. `splits` say which rows stay together."""
 
     frame: pd.DataFrame
     labels: np.ndarray
@@ -26,7 +27,13 @@ class Labelled:
     every_label: np.ndarray
     target: str | None
     stream: Stream | None
+    unlabelled: pd.DataFrame
     splits: Splits | None = None
+
+    @property
+    def every_row(self) -> pd.DataFrame:
+        """The rows that have a label, then the others."""
+        return pd.concat([self.frame, self.unlabelled]) if len(self.unlabelled) else self.frame
 
     @property
     def class_shares(self) -> np.ndarray:
@@ -42,10 +49,11 @@ class Labelled:
 
 
 def rows_to_use(encoded: Encoded, data: Labelled) -> np.ndarray:
-    """The rows that have a value and count; classes that lose all of their rows are reported."""
-    if encoded.empty.any():
-        logger.warning("%d rows have no values and are left out of training", encoded.empty.sum())
-    used = np.flatnonzero(~encoded.empty & (data.weights > 0))
+    """The labelled rows that have a value and count; classes that lose all of their rows are reported."""
+    empty = encoded.empty[: len(data.labels)]
+    if empty.any():
+        logger.warning("%d rows have no values and are left out of training", empty.sum())
+    used = np.flatnonzero(~empty & (data.weights > 0))
     if not len(used):
         raise ValueError("no row has a value and a weight above zero; give rows with at least one value")
     for label in data.classes[np.setdiff1d(data.labels, data.labels[used])].tolist():
@@ -53,5 +61,17 @@ def rows_to_use(encoded: Encoded, data: Labelled) -> np.ndarray:
             "no row of class %r has a value and a weight above zero, so it is not learned and hardly ever predicted; drop "
             "its rows, or give them values and weights",
             label,
+        )
+    return used
+
+
+def unlabelled_to_use(encoded: Encoded, data: Labelled) -> np.ndarray:
+    """The positions in `every_row` of rows without a label that have a value; those without one are reported."""
+    count = len(data.labels)
+    used = count + np.flatnonzero(~encoded.empty[count:])
+    if len(used) < len(data.unlabelled):
+        logger.warning(
+            "%d of %d rows without a label have no value in a column that is used, and are left out",
+            *(len(data.unlabelled) - len(used), len(data.unlabelled)),
         )
     return used

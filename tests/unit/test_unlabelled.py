@@ -1,0 +1,221 @@
+"""Rows without a label are used where that pays on rows held out, and what they brought is said."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers import unchecked
+from typer.testing import CliRunner
+
+from gauge import GaugeClassifier
+from gauge.cli.main import app
+from gauge.tabular.ensemble import _unaware, make_folds
+from gauge.tabular.experts import Lesson, Task
+from gauge.tabular.experts.network import NetworkExpert
+from gauge.tabular.saved import checksum
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
+from gauge.tabular.teaching import pays, row_weights, shift
+
+QUICK = {"experts": ["trees", "linear"], "trust": False, "random_state": 0, "verbose": False}
+LINEAR = QUICK | {"experts": "linear"}
+
+
+def two_groups(labelled, unlabelled, seed=0, apart=1.0):
+    """Six columns, each of which tells two groups apart a little; the labels of all rows, and of some."""
+    draw = np.random.default_rng(seed)
+    truth = draw.integers(0, 2, labelled + unlabelled)
+    cells = draw.normal(size=(len(truth), 6)) + apart * (2 * truth[:, None] - 1)
+    target = pd.Series(np.where(truth, "ill", "well"), dtype=object)
+    return pd.DataFrame(cells).add_prefix("c"), target, target.where(np.arange(len(truth)) < labelled)
+
+
+@pytest.fixture(scope="module")
+def groups():
+    return two_groups(60, 200)
+
+
+@pytest.fixture(scope="module")
+def taught(groups):
+    frame, _, target = groups
+    return GaugeClassifier(**QUICK).fit(frame, target)
+
+
+def task_of(frame, labels):
+    schema = Schema.from_frame(frame)
+    rows = Rows.from_frame(schema, frame, schema.encode(frame))
+    count = len(labels)
+    recipe = replace(GaugeClassifier(epochs=3)._recipe(0, 2), rate=0.5)
+    return Task(rows.take(np.arange(count)), labels, np.ones(count), 2, recipe, torch.device("cpu"), every=rows)
+
+
+def test_experts_learn_from_rows_without_a_label_where_that_pays(groups, taught):
+    frame, _, target = groups
+    brought = taught.unlabelled_
+    assert (brought.rows, brought.held_out, brought.experts) == (200, 60, ("trees", "linear"))
+    assert brought.log_loss_with < brought.log_loss_without
+    assert f"on 60 rows held out (log loss {brought.log_loss_with:.3f} with, " in str(brought)
+    ignored = GaugeClassifier(**QUICK, unlabelled="ignore").fit(frame, target)
+    fresh, labels, _ = two_groups(500, 0, seed=1)
+    losses = [
+        -np.log(model.predict_proba(fresh)[np.arange(500), (labels == "well").astype(int)]).mean()
+        for model in (taught, ignored)
+    ]
+    assert losses[0] < losses[1]
+
+
+def test_ignored_rows_leave_the_model_of_the_labelled_ones(groups, caplog):
+    frame, _, target = groups
+    model = GaugeClassifier(**LINEAR, unlabelled="ignore").fit(frame, target)
+    expected = GaugeClassifier(**LINEAR).fit(frame[:60], target[:60])
+    assert np.array_equal(model.predict_proba(frame), expected.predict_proba(frame))
+    assert model.unlabelled_ is None
+    assert "200 rows have no label, first row 60; they are left out" in caplog.text
+
+
+def test_where_it_does_not_pay_the_experts_are_those_of_the_labelled_rows():
+    frame, _, target = two_groups(60, 200, apart=0.0)
+    model = GaugeClassifier(**LINEAR).fit(frame, target)
+    brought = model.unlabelled_
+    assert brought.experts == ()
+    assert "200 rows without a label: learning from them did not pay on 60 rows held out (log loss " in str(brought)
+    assert str(brought).endswith("without), so they are not used for it")
+
+
+def test_a_teacher_knows_nothing_of_the_labels_of_rows_held_out(groups):
+    frame, truth, _ = groups
+    labels = (truth[:60] == "ill").to_numpy(int)
+    fold = make_folds(labels, 5, seed=0)[0]
+    other = labels.copy()
+    other[fold[1]] = 1 - other[fold[1]]
+    answers = [
+        _unaware(task, fold, ["linear"], {})["linear"].predict(task.all_rows)
+        for task in (task_of(frame, labels), task_of(frame, other))
+    ]
+    assert np.array_equal(*answers)
+
+
+def test_a_taught_row_counts_its_weight_over_all_classes(groups):
+    frame, truth, _ = groups
+    task = task_of(frame, (truth[:60] == "ill").to_numpy(int))
+    targets = np.array([[0.25, 0.75], [1.0, 0.0]])
+    taught = Lesson(np.array([60, 61]), targets, np.array([2.0, 1.0])).as_task(task, np.arange(60))
+    assert taught.labels[60:].tolist() == [0, 1, 0]
+    assert taught.weights[60:].tolist() == [0.5, 1.5, 1.0]
+    assert np.array_equal(taught.rows.cells[60:], task.all_rows.cells[[60, 60, 61]])
+
+
+def test_the_network_learns_what_it_is_taught(groups):
+    frame, truth, _ = groups
+    task = task_of(frame[:160], (truth[:60] == "ill").to_numpy(int))
+    fold, rows, answers = (np.arange(48), np.arange(48, 60)), np.arange(60, 160), []
+    with unchecked():
+        for ill in (0.1, 0.9):
+            lesson = Lesson(rows, np.tile([1 - ill, ill], (100, 1)), np.ones(100))
+            student = NetworkExpert.learn_again(task, fold, lesson)
+            answers.append(np.exp(student.predict(task.all_rows.take(rows)))[:, 1].mean())
+    assert student.training.rows == 148
+    assert student.training.taught == 100
+    assert answers[1] > answers[0] + 0.1
+
+
+def test_other_class_shares_are_estimated_and_weighed_out():
+    draw, prior = np.random.default_rng(0), np.array([0.5, 0.5])
+
+    def answers(count, share):
+        ill = draw.random(count) < share
+        odds = np.exp(2 * (draw.normal(size=count) + 2 * ill - 1))  # exact for equal shares
+        return np.stack([1 / (1 + odds), odds / (1 + odds)], 1)
+
+    ratios, shares = shift(answers(2000, 0.9), answers(200, 0.5), prior)
+    assert shares[1] == pytest.approx(0.9, abs=0.05)
+    new = answers(2000, 0.9)
+    assert (new * row_weights(new, ratios)[:, None]).mean(0) == pytest.approx([0.5, 0.5], abs=0.06)
+    ratios, shares = shift(answers(2000, 0.5), answers(200, 0.5), prior)
+    assert (ratios.tolist(), shares) == ([1.0, 1.0], ())
+
+
+def test_learning_pays_beyond_its_standard_error_only():
+    assert not pays(np.array([0.3, -0.25, 0.1]))
+    assert not pays(np.array([0.5]))
+    assert pays(np.array([0.3, 0.25, 0.1]))
+
+
+def test_columns_are_read_from_all_rows():
+    frame, _, target = two_groups(60, 60)
+    frame["ward"] = ["a", "b"] * 30 + ["c"] * 60
+    model = GaugeClassifier(**LINEAR, columns={"ward": "category"}).fit(frame, target)
+    assert model.fitted_.read(frame.tail(1))[1].observed()[0, -1]
+    alone = GaugeClassifier(**LINEAR, columns={"ward": "category"}, unlabelled="ignore").fit(frame, target)
+    assert not alone.fitted_.read(frame.tail(1))[1].observed()[0, -1]
+
+
+def test_minus_one_is_a_class():
+    frame, truth, _ = two_groups(60, 0)
+    labels = np.where(truth == "ill", 1, -1)
+    model = GaugeClassifier(**LINEAR).fit(frame, labels)
+    assert model.classes_.tolist() == [-1, 1]
+    assert model.unlabelled_ is None
+
+
+def test_a_column_that_no_labelled_row_has_is_reported_and_ignored(caplog):
+    frame, _, target = two_groups(60, 20)
+    frame["new"] = frame["c0"].where(frame.index >= 60)
+    model = GaugeClassifier(**LINEAR).fit(frame, target)
+    assert "column 'new' (first of 1) has no value in any row with a label and is ignored; label rows" in caplog.text
+    assert model.schema_.ignored["new"] == "it is empty in all rows with a label"
+    assert "new" in model.feature_names_in_
+
+
+def test_rows_with_other_columns_are_reported_and_left_out(caplog):
+    frame, _, target = two_groups(60, 0)
+    other = pd.DataFrame({"weight": np.arange(30.0), "height": np.arange(30.0) % 7})
+    model = GaugeClassifier(**LINEAR).fit(pd.concat([frame, other]), pd.concat([target, pd.Series([None] * 30)]))
+    assert "30 of 30 rows without a label have no value in a column that is used, and are left out" in caplog.text
+    assert model.unlabelled_ is None
+
+
+def test_labels_that_cannot_be_learned_are_refused():
+    frame, _, target = two_groups(60, 20)
+    with pytest.raises(ValueError, match="all labels are missing; give rows that have one"):
+        GaugeClassifier(**LINEAR).fit(frame, pd.Series([None] * 80))
+    with pytest.raises(ValueError, match="all labels are 'ill', one class only; give rows of two or more classes"):
+        GaugeClassifier(**LINEAR).fit(frame, target.where(target == "ill"))
+
+
+def test_too_few_labelled_rows_and_too_little_time_are_said():
+    frame, _, target = two_groups(30, 20)
+    model = GaugeClassifier(**LINEAR).fit(frame, target)
+    assert "20 rows without a label: there are too few labelled rows to tell" in str(model.unlabelled_)
+    frame, _, target = two_groups(60, 20)
+    model = GaugeClassifier(**LINEAR, time_limit=1e-9).fit(frame, target)
+    assert str(model.unlabelled_) == "20 rows without a label: the time limit left no time to learn from them"
+
+
+def test_what_they_brought_is_saved_and_older_folders_load(taught, groups, tmp_path):
+    frame = groups[0]
+    taught.save(tmp_path)
+    assert str(taught.unlabelled_) in (tmp_path / "README.md").read_text()
+    again = GaugeClassifier.load(tmp_path)
+    assert again.unlabelled_ == taught.unlabelled_
+    assert np.array_equal(again.predict_proba(frame), taught.predict_proba(frame))
+    path = tmp_path / "model.json"
+    metadata = json.loads(path.read_text())
+    del metadata["unlabelled"], metadata["training"]["taught"], metadata["options"]["unlabelled"], metadata["sha256"]
+    path.write_text(json.dumps(metadata | {"sha256": checksum(metadata)}))
+    old = GaugeClassifier.load(tmp_path)
+    assert old.unlabelled_ is None
+    assert np.array_equal(old.predict_proba(frame), taught.predict_proba(frame))
+
+
+def test_gauge_fit_says_what_they_brought(tmp_path):
+    frame, _, target = two_groups(60, 20)
+    frame.assign(target=target).to_csv(tmp_path / "table.csv", index=False)
+    options = ["--experts", "linear", "--out", str(tmp_path / "model"), "--seed", "0"]
+    with unchecked():
+        result = CliRunner().invoke(app, ["fit", str(tmp_path / "table.csv"), "--target", "target", *options])
+    assert result.exit_code == 0, result.output
+    assert "20 rows without a label: " in result.stdout
