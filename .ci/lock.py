@@ -14,6 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
+OPTIONS = ["--no-deps", "--generate-hashes", "--universal", "--python-version", "3.11", "--no-header", "--no-annotate"]
 EXTRAS = {"requirements.lock": "dev", "serve.lock": "serve,onnx"}
 
 
@@ -37,8 +38,7 @@ for file, extras in EXTRAS.items():
     del packages["gauge-ml"]
     torch = packages.pop("torch").partition("+")[0]
     compiled = subprocess.run(
-        [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-deps", "--generate-hashes"]
-        + ["--universal", "--python-version", "3.11", "--no-header", "--no-annotate", "-"],
+        [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *OPTIONS, "-"],
         input="\n".join(f"{name}=={number}" for name, number in sorted(packages.items())),
         stdout=subprocess.PIPE,
         text=True,

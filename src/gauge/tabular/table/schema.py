@@ -38,7 +38,7 @@ from gauge.tabular.table.columns import (
     missing,
     pick_kind,
 )
-from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.numbers import plain, uses_decimal_commas
 from gauge.types import Batch
 
 
@@ -101,6 +101,7 @@ class Schema:
             pick_kind(kind)
         for name in encoders:
             pick(names, name, "column to encode")
+        commas = uses_decimal_commas(frame)
         columns: list[Column] = []
         ignored: dict[str, str] = {}
         for label in frame.columns:
@@ -112,7 +113,7 @@ class Schema:
                 ignored[name] = reason if kind == IGNORE else "it is empty"
             else:
                 encoder = str(encoders[name]) if name in encoders else None
-                columns.append(COLUMNS.get(kind).from_column(values, ReadOptions(encoder, image_size)))
+                columns.append(COLUMNS.get(kind).from_column(values, ReadOptions(encoder, image_size, commas)))
         if not columns:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
             raise ValueError(f"no column can be used ({reasons}); give one that varies, or set kinds with columns=")

@@ -47,10 +47,12 @@ class Guess(NamedTuple):
 
 
 class ReadOptions(NamedTuple):
-    """How a training column is read: the name or path of a pretrained encoder, and the height and width of images."""
+    """How a training column is read: the name or path of a pretrained encoder, the height and width of images, and whether
+    other columns have decimal commas."""
 
     encoder: str | None = None
     image_size: int = IMAGE_SIDE
+    decimal_commas: bool = False
 
 
 DEFAULT_OPTIONS = ReadOptions()
