@@ -33,7 +33,9 @@ def folder(tmp_path_factory):
     table = clinic(folder / "photos", rows=80).assign(photo=lambda table: "photos/" + table["photo"])
     table.to_csv(folder / "train.csv", index=False)
     table.drop(columns="diagnosis")[:50].to_csv(folder / "new.csv", index=False)
-    assert "combined" in gauge(*FIT, "--out", "model", cwd=folder)  # the leaderboard
+    done = invoke(*FIT, "--out", "model", cwd=folder)
+    assert done.stdout == "the model is in model; next: gauge predict model NEW.csv\n"
+    assert done.stderr.count("combined") == 1  # the leaderboard
     return folder
 
 
