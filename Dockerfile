@@ -1,7 +1,12 @@
-# Serves a saved classifier; untried. Build: docker build -t gauge . ; run: docker run -p 8000:8000 -v $PWD/model:/model:ro gauge
-FROM python:3.12-slim
-COPY . /source
-RUN pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu '/source[serve,onnx]' && rm -r /source
+# Serves a saved classifier. Build: docker build -t gauge . ; run: docker run -p 8000:8000 -v $PWD/model:/model:ro gauge
+FROM python:3.12.11-slim-bookworm
+WORKDIR /source
+COPY serve.lock torch.lock ./
+RUN pip install --no-cache-dir --no-deps --require-hashes -r serve.lock
+RUN pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu -r torch.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+RUN pip install --no-cache-dir --no-deps . && rm -r /source/*
 RUN useradd --no-create-home gauge
 USER gauge
 EXPOSE 8000

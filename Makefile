@@ -3,7 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint wheel gpu-test slow-test tables gallery docs notebooks release lock clean
+# Modules are compiled when they are imported, not when they are installed: most never are.
+INSTALL ?= $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+# Another build of torch: make TORCH_INDEX=https://download.pytorch.org/whl/cpu ...
+TORCH_INDEX ?=
+PYTEST := pytest -n 2 --dist loadscope --no-loadscope-reorder src tests
+
+.PHONY: help demo test lint wheel lowest newest gpu-test slow-test fuzz tables gallery docs notebooks audit sbom release lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -12,25 +18,30 @@ help:
 	@echo "make lint   ruff, mypy and the import contract"
 	@echo "make wheel  build the wheel, install it elsewhere and use it"
 	@echo "make gpu-test  run the tests that need a GPU, write perf/results/gpu-tests.json"
-	@echo "make slow-test  run the tests that take minutes: exported graphs, several processes"
+	@echo "make slow-test  run the tests that take minutes: exported graphs, several processes, the Dockerfile's steps"
+	@echo "make fuzz   hostile tables, files and models, and many values as other programs write them"
+	@echo "make lowest, make newest  the tests with the oldest and the newest versions that pyproject.toml allows"
+	@echo "make audit  look for known vulnerabilities in the pinned packages"
+	@echo "make sbom   write build/sbom.json, the packages of .venv in CycloneDX"
 	@echo "make tables write the tables of README and docs from the result files"
 	@echo "make docs   build the documentation as a site, open site/index.html"
 	@echo "make notebooks write examples/*.ipynb from the tutorials, run them in build/notebooks"
 	@echo "make release build the distributions, check them, tag the commit"
 
-# The lock file pins everything, so nothing but this project is left to install after it.
-$(VENV)/.installed: requirements.lock pyproject.toml
+# requirements.lock pins everything but torch, with hashes; torch's builds differ by machine, so its hash is not pinned.
+$(VENV)/.installed: requirements.lock torch.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GAUGE needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(INSTALL) --no-deps --require-hashes -r requirements.lock
+	$(INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -r torch.lock
+	$(INSTALL) --no-deps --editable .
 	touch $@
 
 demo: $(VENV)/.installed
 	$(BIN)/gauge demo
 
 test: $(VENV)/.installed
-	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder src tests
+	$(BIN)/$(PYTEST)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -45,11 +56,23 @@ wheel: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target build/wheel/installed build/wheel/*.whl
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python ../../.ci/wheel.py
 
+# uv finds the oldest versions of what pyproject.toml names; what those need in turn is the newest that fits.
+lowest newest:
+	$(PYTHON) -m venv build/$@
+	build/$@/bin/pip install --quiet --disable-pip-version-check uv
+	$(if $(TORCH_INDEX),build/$@/bin/uv pip install --quiet --python build/$@/bin/python --index-url $(TORCH_INDEX) torch)
+	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(if $(filter lowest,$@),lowest-direct,highest) --editable '.[dev]'
+	build/$@/bin/$(PYTEST)
+
 gpu-test: $(VENV)/.installed
 	$(BIN)/python perf/marked_tests.py gpu
 
 slow-test: $(VENV)/.installed
 	$(BIN)/pytest -m slow tests
+
+fuzz: $(VENV)/.installed
+	$(BIN)/python studies/fuzz.py --out build/fuzz
+	HYPOTHESIS_PROFILE=many $(BIN)/pytest tests/unit/test_spreadsheets.py
 
 tables: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
@@ -59,7 +82,7 @@ DOCS := build/docs
 $(DOCS)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(DOCS)
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $(DOCS)/requirements.txt
-	$(DOCS)/bin/pip install --quiet --disable-pip-version-check -r $(DOCS)/requirements.txt
+	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-compile -r $(DOCS)/requirements.txt
 	touch $@
 
 # Stages that are trained already are used again.
@@ -85,9 +108,22 @@ release: $(VENV)/.installed
 	$(BIN)/twine check --strict build/release/*
 	git tag -a "v$$($(BIN)/python -c 'import gauge; print(gauge.__version__)')" -m "Release $$($(BIN)/python -c 'import gauge; print(gauge.__version__)')"
 
+# Tools that are not needed for anything else have a folder of their own.
+TOOLS := build/tools
+$(TOOLS)/.installed:
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check pip-audit cyclonedx-bom
+	touch $@
+
+audit: $(TOOLS)/.installed
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --no-deps -r requirements.lock -r torch.lock
+
+sbom: $(TOOLS)/.installed $(VENV)/.installed
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json $(BIN)/python
+
 lock: $(VENV)/.installed
-	{ grep '^#' requirements.lock; $(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//'; } > requirements.new
-	mv requirements.new requirements.lock
+	$(INSTALL) uv
+	$(BIN)/python .ci/lock.py
 
 clean:
 	rm -rf $(VENV) build site *.egg-info src/*.egg-info

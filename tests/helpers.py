@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
+from typer.testing import CliRunner, Result
 
 from gauge import (
     AnySubset,
@@ -309,6 +310,14 @@ def command(*arguments: str, cwd: Path, check: int = 0) -> subprocess.CompletedP
         check=False,
     )
     assert done.returncode == check, done.stderr
+    return done
+
+
+def invoke(*arguments: str, cwd: Path, check: int = 0) -> Result:
+    """The same in this process, which has imported everything already."""
+    with chdir(cwd), unchecked():
+        done = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    assert done.exit_code == check, done.output
     return done
 
 

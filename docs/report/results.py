@@ -121,8 +121,17 @@ def accuracy(folder: str, protocols: tuple[str, ...]) -> str:
 
 
 def seeds(folder: str, row: str, protocol: str) -> dict[int, tuple[Result, None]]:
-    chosen = [result for result in results(folder) if str(result.row) == row and result.protocol == protocol]
-    return {result.seed: (result, None) for result in chosen}
+    READ.add(folder)
+    return _seeds(folder).get((row, protocol), {})
+
+
+@cache
+def _seeds(folder: str) -> dict[tuple[str, str], dict[int, tuple[Result, None]]]:
+    """The results of each row under each protocol, by seed."""
+    by_cell: dict[tuple[str, str], dict[int, tuple[Result, None]]] = {}
+    for result in results(folder):
+        by_cell.setdefault((str(result.row), result.protocol), {})[result.seed] = (result, None)
+    return by_cell
 
 
 def label(folder: str, row: str) -> str:
@@ -163,12 +172,22 @@ def minus_each(folders: Mapping[str, str], first: str, protocol: str) -> dict[st
         row: pair
         for row, folder in folders.items()
         if row != first
-        if (pair := pair_of(seeds(folders[first], first, protocol), seeds(folder, row, protocol))) is not None
+        if (pair := _pair((folders[first], first), (folder, row), protocol)) is not None
     }
     p_values = holm([1.0 if pair.p_over_seeds is None else pair.p_over_seeds for pair in pairs.values()])
     return {
         row: pair.model_copy(update={"p_corrected": p}) for (row, pair), p in zip(pairs.items(), p_values, strict=True)
     }
+
+
+def _pair(one: tuple[str, str], other: tuple[str, str], protocol: str) -> Paired | None:
+    READ.update((one[0], other[0]))
+    return _cached_pair(one, other, protocol)
+
+
+@cache
+def _cached_pair(one: tuple[str, str], other: tuple[str, str], protocol: str) -> Paired | None:
+    return pair_of(seeds(*one, protocol), seeds(*other, protocol))
 
 
 def rows_in(*folders: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -36,7 +36,7 @@ class Kind(Generic[T]):
     added: dict[str, T] = field(default_factory=dict)
     descriptions: dict[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         return Path(__file__).parents[1] / self.package.replace(".", "/")
 
@@ -47,9 +47,11 @@ class Kind(Generic[T]):
 
     def get(self, name: str) -> T:
         """The component of that name; the error for an unknown name suggests the nearest one."""
-        pick(dict.fromkeys(self.names()), name, self.noun)
+        load_installed_plugins()
         if name in self.added:
             return self.added[name]
+        if name not in _built_in(self.folder):
+            pick(dict.fromkeys(self.names()), name, self.noun)
         return getattr(import_module(f"{self.package}.{name}"), _first_export(self.folder / f"{name}.py"))
 
     def describe(self, name: str) -> str:

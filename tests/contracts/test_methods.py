@@ -48,8 +48,13 @@ OTHERS = {
 }
 GRIDLESS = ("images-and-text", "one-table")
 GRIDS = [variant for variant, chosen in VARIANTS.items() if chosen.grid]
+SEVERAL_IMAGES = ("pairs-of-views", "one-image")  # what differs from SMALL is their number, which concerns no variant
 OTHER_ROWS = [
-    (data, method, variant)
+    pytest.param(
+        *(data, method, variant),
+        id=f"{data}:{method}:{variant}",
+        marks=[pytest.mark.slow] if data in SEVERAL_IMAGES and variant != method else [],
+    )
     for data, benchmark in OTHERS.items()
     for method, variant in ROWS
     if plan_of(method).unsupported(benchmark) is None and not (data in GRIDLESS and variant in GRIDS)
@@ -169,7 +174,7 @@ def test_saved_state_brings_the_same_predictions_back(row, method, batch, train)
     assert torch.equal(other.predict(batch).logits, method.predict(batch).logits)
 
 
-@pytest.mark.parametrize(("data", "name", "variant"), OTHER_ROWS, ids=map(":".join, OTHER_ROWS))
+@pytest.mark.parametrize(("data", "name", "variant"), OTHER_ROWS)
 def test_the_contract_holds_for_tables_text_many_views_and_single_modalities(data, name, variant):
     """Loss and logits are finite whatever is missing, cells or whole modalities, and missing values are never read."""
     train, batch = other_data(data)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import unchecked
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```python(?: file=(?P<file>\S+))?\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -37,7 +38,7 @@ class Page:
     def run(self) -> dict[str, object]:
         """The names that the page's code has defined."""
         names: dict[str, object] = {"__name__": self.path.stem}
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), unchecked():
             torch.manual_seed(0)
             exec(compile(self.code(), str(self.path), "exec"), names)
         return names

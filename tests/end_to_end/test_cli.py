@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import ONE_THREAD, mistake, unchecked
+from helpers import ONE_THREAD, invoke, mistake, unchecked
 from helpers import command as gauge
 
 from gauge import __version__
@@ -53,8 +53,8 @@ def test_commands_are_in_groups_and_python_m_gauge_is_the_command(tmp_path):
 
 
 def test_list_names_everything_also_for_machines(tmp_path):
-    assert "taylor" in gauge("list", cwd=tmp_path).stdout
-    listed = json.loads(gauge("list", "imputers", "--json", cwd=tmp_path).stdout)
+    assert "taylor" in invoke("list", cwd=tmp_path).stdout
+    listed = json.loads(invoke("list", "imputers", "--json", cwd=tmp_path).stdout)
     assert set(listed["imputers"]) == {
         "contrastive",
         "iterative",
@@ -107,14 +107,14 @@ def test_a_benchmark_leaves_results_and_a_table_and_repeats_nothing(runs):
     assert sum(content["data"]["missing"].values()) == pytest.approx(4.0)
     assert "| gauge |" in (workspace / "table.md").read_text()
     before = {path: path.stat().st_mtime_ns for path in workspace.rglob("*.safetensors")}
-    again = gauge(*BENCHMARK, "--method", "gauge", "--protocol", "eta=0.8", "--json", cwd=runs)
+    again = invoke(*BENCHMARK, "--method", "gauge", "--protocol", "eta=0.8", "--json", cwd=runs)
     assert json.loads(again.stdout)[0]["value"] == content["value"]
     assert {path: path.stat().st_mtime_ns for path in workspace.rglob("*.safetensors")} == before
 
 
 def test_a_trained_model_is_evaluated_under_another_protocol(runs):
     (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
-    done = gauge("evaluate", str(model), *PLUGIN, "--protocol", "eta=0.2", cwd=runs)
+    done = invoke("evaluate", str(model), *PLUGIN, "--protocol", "eta=0.2", cwd=runs)
     assert done.stdout.startswith("eta=0.2")
     assert "missing under eta=0.2: m0" in done.stdout
 
@@ -122,7 +122,7 @@ def test_a_trained_model_is_evaluated_under_another_protocol(runs):
 def test_the_evidence_of_a_trained_model_is_audited(runs):
     (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
     audits = json.loads(
-        gauge("audit", str(model), *PLUGIN, "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs).stdout
+        invoke("audit", str(model), *PLUGIN, "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs).stdout
     )
     assert audits[0]["samples"] == 40
     assert {"commit", "hardware", "fingerprint"} <= set(audits[0])
@@ -133,7 +133,7 @@ def test_the_evidence_of_a_trained_model_is_audited(runs):
 
 def test_the_units_of_a_sample_are_listed_by_name(runs):
     (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
-    lines = gauge("gates", str(model), *PLUGIN, "--protocol", "eta=0.8", "--sample", "7", cwd=runs).stdout.splitlines()
+    lines = invoke("gates", str(model), *PLUGIN, "--protocol", "eta=0.8", "--sample", "7", cwd=runs).stdout.splitlines()
     assert lines[0].split()[:6] == ["sample", "modality", "unit", "score", "gate", "used"]
     assert len(lines) == 1 + 5 * 4
     assert sum("imputed" in line for line in lines) == 4 * 4
@@ -157,11 +157,12 @@ docs: {digits: {title: two rows, runs: [digits]}}
 """
 
 
-def test_reproduce_runs_what_is_missing_only_and_keeps_the_rest(tmp_path):
+def test_reproduce_runs_what_is_missing_only_and_keeps_the_rest(runs, tmp_path):
     load_plugin(DIGITS)
     stages = ("imputer", "backbone", "finetune", "experts")
     results, models = tmp_path / "results" / "digits", tmp_path / "runs" / "digits" / "stages"
     results.mkdir(parents=True)
+    shutil.copytree(runs / "runs" / "digits" / "stages", models)
     (tmp_path / "results" / "manifest.yaml").write_text(MANIFEST)
     (tmp_path / "results" / "settings.yaml").write_text("\n".join(f"{each}: {{epochs: 1}}" for each in stages))
     reproduce("digits", results=tmp_path / "results", out=tmp_path / "runs")
@@ -179,7 +180,7 @@ def test_reproduce_runs_what_is_missing_only_and_keeps_the_rest(tmp_path):
 
 
 def test_a_time_limit_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path):
-    done = gauge("benchmark", "digits", *PLUGIN, "--time-limit", "1s", cwd=tmp_path, check=75)
+    done = invoke("benchmark", "digits", *PLUGIN, "--time-limit", "1s", cwd=tmp_path, check=75)
     assert "stopped after 1s, results so far: 0; run the same command again to continue" in done.stderr
     assert list(tmp_path.glob("runs/digits/stages/*/last.safetensors"))
 
@@ -279,5 +280,5 @@ def test_the_demo_writes_a_report_with_table_and_gates(runs, tmp_path):
 
 
 def test_the_demo_runs_the_benchmark_that_comes_with_the_package(tmp_path):
-    stopped = gauge("demo", "--epochs", "0", cwd=tmp_path, check=2)
+    stopped = invoke("demo", "--epochs", "0", cwd=tmp_path, check=2)
     assert "epochs" in stopped.stderr

@@ -7,18 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import chdir
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from filelock import FileLock
-from helpers import ONE_THREAD, assert_equal, clinic, command, mistake, unchecked
-from typer.testing import CliRunner
+from helpers import ONE_THREAD, assert_equal, clinic, command, invoke, mistake
 
 from gauge import GaugeClassifier
-from gauge.cli.main import app
 from gauge.training.checkpoint import load
 
 FIT = ["fit", "train.csv", "--target", "diagnosis", "--strategy", "mask", "--epochs", "3"]
@@ -26,10 +23,7 @@ FIT = ["fit", "train.csv", "--target", "diagnosis", "--strategy", "mask", "--epo
 
 def gauge(*arguments, cwd):
     """What the command prints, run in this process."""
-    with chdir(cwd), unchecked():
-        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return invoke(*arguments, cwd=cwd).stdout
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +33,9 @@ def folder(tmp_path_factory):
     table = clinic(folder / "photos", rows=80).assign(photo=lambda table: "photos/" + table["photo"])
     table.to_csv(folder / "train.csv", index=False)
     table.drop(columns="diagnosis")[:50].to_csv(folder / "new.csv", index=False)
-    assert "combined" in gauge(*FIT, "--out", "model", cwd=folder)  # the leaderboard
+    done = invoke(*FIT, "--out", "model", cwd=folder)
+    assert done.stdout == "the model is in model; next: gauge predict model NEW.csv\n"
+    assert done.stderr.count("combined") == 1  # the leaderboard
     return folder
 
 
@@ -159,10 +155,7 @@ def test_evaluate_compares_with_baselines_and_predict_scores_a_labelled_file(fol
     assert "class shares" in printed
     assert "boosted trees" in printed
     assert len(json.loads(gauge("evaluate", "model", "train.csv", "--json", cwd=folder))["scores"]) == 12
-    with chdir(folder), unchecked():
-        result = CliRunner().invoke(
-            app, ["predict", "model", "train.csv", "--out", "scored.csv"], catch_exceptions=False
-        )
+    result = invoke("predict", "model", "train.csv", "--out", "scored.csv", cwd=folder)
     assert "of 80 labelled rows); more: gauge evaluate model train.csv" in result.stderr
     assert "add the table to evaluate it on" in mistake("evaluate", "model", cwd=folder)
 
@@ -263,8 +256,7 @@ def test_a_quantity_is_divided_into_classes(folder):
     labelled = pd.read_csv(folder / "train.csv").dropna(subset="age")
     labelled.to_csv(folder / "ages.csv", index=False)
     gauge("fit", "ages.csv", *options, "--out", "ages", cwd=folder)
-    with chdir(folder), unchecked():
-        result = CliRunner().invoke(app, ["predict", "ages", "ages.csv"], catch_exceptions=False)
+    result = invoke("predict", "ages", "ages.csv", cwd=folder)
     assert result.stdout.splitlines()[0].count("p(") == 3
     assert "p(above " in result.stdout.splitlines()[0]
     assert "accuracy" not in result.stderr  # quantities are not the classes that they were divided into

@@ -84,7 +84,7 @@ def test_a_folder_changes_nothing(uninterrupted, tmp_path):
     assert_same_end(run(tmp_path), uninterrupted)
 
 
-@pytest.mark.parametrize("epoch", range(1, 12))
+@pytest.mark.parametrize("epoch", [1, 4])  # all of them in the next test
 def test_a_run_interrupted_after_any_epoch_ends_like_the_uninterrupted_one(uninterrupted, tmp_path, epoch):
     if epoch < uninterrupted[1].epoch:
         interrupted(tmp_path, on_epoch=interrupt_after(epoch))

@@ -155,14 +155,21 @@ def test_a_row_that_is_no_table_is_refused_with_what_makes_it_one(model, row, cu
         model.predict(row)
 
 
-def test_a_target_that_is_an_identifier_or_a_quantity_is_reported(frame, caplog):
+def test_a_target_that_is_an_identifier_a_text_or_a_quantity_is_refused_or_reported(caplog):
     with caplog.at_level(logging.WARNING):
-        class_numbers([f"patient {row}" for row in range(60)])
-        class_numbers(np.arange(60) // 2)
-    assert "the target has 60 classes in 60 rows; is it an identifier?" in caplog.text
+        class_numbers([f"patient {row}" for row in range(15)])
+        class_numbers(np.arange(300) // 10)
+    assert "the target has 15 classes in 15 rows; is it an identifier?" in caplog.text
     assert (
         "the target has 30 different numbers; if it is a quantity, divide it into classes (--classes 4" in caplog.text
     )
+    message = "the target has 60 classes in 60 rows, so it is an identifier or free text; choose another column"
+    with pytest.raises(ValueError, match=message):
+        class_numbers([f"it hurts on day {row}" for row in range(60)])
+    message = "the target has 30 different numbers in 60 rows, so it is a quantity or an identifier; divide a quantity"
+    with pytest.raises(ValueError, match=message):
+        class_numbers(np.arange(60) // 2)
+    assert len(class_numbers([f"species {row // 2}" for row in range(60)])[0]) == 30
     with pytest.raises(ValueError, match="Labels such as 0.5 are a quantity; divide them into classes .--classes 4"):
         class_numbers(np.arange(60) / 2)
     with pytest.raises(ValueError, match="Labels such as 1e[+]20 are a quantity"):

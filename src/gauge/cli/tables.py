@@ -193,9 +193,6 @@ def fit(
         (out / "model.json").unlink(missing_ok=True)  # a folder that has it is complete
         model.save(out)
     shutil.rmtree(out / TRAINING)
-    print(model.leaderboard_.to_string(index=False, float_format="%.3f"))
-    if model.unlabelled_ is not None:
-        print(model.unlabelled_)
     print(f"the model is in {out}; next: gauge predict {out} NEW.csv")
 
 

@@ -11,6 +11,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageOps
 
 CHUNK = 64  # images per task
+DRAWN = ("EPS", "WMF")  # Pillow has other programs draw these
 HALF = (0.5, 0.5, 0.5)  # default mean and deviation of colours
 
 T = TypeVar("T")
@@ -53,6 +54,8 @@ def open_image(source: Path | bytes) -> Image.Image:
     """The decoded image, as RGB and the right way up, from a file or from the content of one."""
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
+            if image.format in DRAWN:
+                raise ValueError(f"it holds {image.format}, whatever its name; save it as PNG or JPEG")
             return _eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
     except Exception as error:  # decoders of damaged files raise whatever they stumble over
         name = f"a value of {len(source)} bytes" if isinstance(source, bytes) else source

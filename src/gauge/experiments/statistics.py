@@ -3,6 +3,7 @@ and of mean ranks over benchmarks."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -48,9 +49,9 @@ class Difference:
         if count < MIN_CLUSTERS or np.ptp(means) < TOLERANCE:
             return Difference(mean, deviation, count)
         error = deviation * (1 / count + overlap) ** 0.5
-        half = float(student.ppf(1 - LEVEL / 2, count - 1)) * error
+        half = _quantile(1 - LEVEL / 2, count - 1) * error
         p_value = float(2 * student.sf(abs(mean) / error, count - 1))
-        detectable = half + float(student.ppf(POWER, count - 1)) * error
+        detectable = half + _quantile(POWER, count - 1) * error
         return Difference(mean, deviation, count, (mean - half, mean + half), p_value, detectable)
 
     def minus_estimate(self, estimate: float, error: float) -> "Difference":
@@ -65,12 +66,18 @@ class Difference:
         if self.interval is None:
             return Difference(gap, self.deviation, self.clusters)
         half = (self.interval[1] - self.interval[0]) / 2
-        own = half / float(student.ppf(1 - LEVEL / 2, self.clusters - 1))
+        own = half / _quantile(1 - LEVEL / 2, self.clusters - 1)
         total = float(np.hypot(own, error))
         freedom = (self.clusters - 1) * (total / own) ** 4
         half = max(half, float(student.ppf(1 - LEVEL / 2, freedom)) * total)
         p_values = (2 * student.sf(abs(gap) / own, self.clusters - 1), 2 * student.sf(abs(gap) / total, freedom))
         return Difference(gap, self.deviation, self.clusters, (gap - half, gap + half), float(max(p_values)))
+
+
+@cache
+def _quantile(share: float, degrees: int) -> float:
+    """Of Student's t distribution; scipy takes a millisecond for each."""
+    return float(student.ppf(share, degrees))
 
 
 def accuracy_error(percent: float, samples: int) -> float:

@@ -371,8 +371,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             files=self._image_files(),
             unlabelled=result.unlabelled,
         )
-        lines = [self.verdict_] if self.unlabelled_ is None else [self.verdict_, str(self.unlabelled_)]
-        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), *lines)
+        lines = [] if self.unlabelled_ is None else [str(self.unlabelled_)]
+        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_, *lines)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:

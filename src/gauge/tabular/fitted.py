@@ -279,7 +279,7 @@ class Fitted(TableClassifier):
             text += f"; always predicting {label!r} would give {100 * share:.1f} %"
         for stage, (done, planned) in training.cut_short.items():
             text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
-        return f"strategy {training.strategy!r}: validation {training.metric} {text}"
+        return f"strategy {training.strategy!r}; the network alone, with values hidden: {training.metric} {text}"
 
     def facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""

@@ -1,5 +1,6 @@
 """Tables in files: CSV, TSV, JSON Lines and Parquet, one file or many, read whole or in parts."""
 
+import contextlib
 import csv
 import itertools
 import json
@@ -52,11 +53,14 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
         options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str}
         several = _check_header(path, options) > 1  # in a single column an empty line is a missing value
         with pd.read_csv(path, **options, index_col=False, skip_blank_lines=several, chunksize=rows) as parts:
-            checked = False
+            quotes_checked = fields_checked = not several
             for part in parts:
-                if not checked and _long_quotes(part):
+                if not quotes_checked and _long_quotes(part):
                     _check_quotes(path, options["sep"])
-                    checked = True
+                    quotes_checked = True
+                if not fields_checked and part.iloc[:, -1].isna().any():
+                    _check_fields(path, options["sep"])
+                    fields_checked = True
                 yield part
 
 
@@ -94,8 +98,25 @@ def _check_quotes(path: Path, separator: str) -> None:
                 ) from error
 
 
+def _check_fields(path: Path, separator: str) -> None:
+    """Pandas takes the values that a line lacks for missing ones, also where the file ends within a line."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        with contextlib.suppress(csv.Error):  # of what pandas has read
+            lines = (fields for fields in reader if len(fields) > 1 or "".join(fields).strip())
+            header = len(next(lines))
+            for fields in lines:
+                if len(fields) < header:
+                    raise ValueError(
+                        f"line {reader.line_num} has {len(fields)} fields, but the header has {header}; if the file is "
+                        f"complete, write a separator ({separator!r}) for each value that is missing"
+                    )
+
+
 def _reason(error: ValueError) -> str:
     text = " ".join(str(error).split())
+    if "EOF inside string" in text:
+        return "its last row has a quote that is not closed; the file may have been cut off"
     fields = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text)
     if not fields:
         return text
@@ -124,9 +145,22 @@ def _json_lines(path: Path, rows: int) -> Iterator[pd.DataFrame]:
             yield pd.DataFrame(part, dtype=object)
 
 
+class RepeatedKeyError(ValueError):
+    """Of two values for one key Python would keep the last."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise RepeatedKeyError(next(name for place, name in enumerate(names) if name in names[:place]))
+    return dict(pairs)
+
+
 def _json_object(number: int, line: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=_unique)
+    except RepeatedKeyError as error:
+        raise ValueError(f"line {number} has the key {str(error)!r} twice; remove one") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"line {number} is not JSON: {error}") from error
     if not isinstance(record, dict):
@@ -139,6 +173,10 @@ def _parquet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise ValueError("reading Parquet needs pyarrow; install it with: pip install 'gauge-ml[parquet]'") from error
-    with ParquetFile(path) as file:
-        for batch in file.iter_batches(min(rows, max(1, file.metadata.num_rows))):
-            yield batch.to_pandas()
+    try:
+        with ParquetFile(path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(min(rows, max(1, file.metadata.num_rows))):
+                batch.validate(full=True)
+                yield batch.to_pandas()
+    except OSError as error:
+        raise ValueError(f"it is damaged: {error}; write it again") from error

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 MAX_LISTED_CLASSES = 5  # in a message
 MAX_EXACT_INTEGER = 2**53  # up to here a float holds every integer
 MIN_QUANTITIES = 20  # different integers from which on a target looks like a quantity
+MIN_CLASS_ROWS = 5  # in the mean, for many integers to be classes
 LABEL_TYPES = ("a text", "a number", "a truth value")
 
 
@@ -240,6 +241,7 @@ def class_numbers(y: Any, rows: int | None = None) -> tuple[np.ndarray, np.ndarr
     classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"all labels are {values.tolist()[0]!r}, one class only; give rows of two or more classes")
+    _check_target(labels, len(classes), rows or len(labels))
     for problem in target_problems(labels, rows):
         logger.warning("the target %s", problem)
     return classes, numbers
@@ -267,6 +269,21 @@ def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]
         yield f"has {classes} classes in {rows} rows; is it an identifier? Most have one row"
     elif classes > MIN_QUANTITIES and pd.api.types.is_numeric_dtype(values):
         yield f"has {classes} different numbers; if it is a quantity, divide it into classes (--classes 4, pd.qcut)"
+
+
+def _check_target(labels: pd.Series, classes: int, rows: int) -> None:
+    """Labels that cannot be learned: almost every row would be a class of its own."""
+    numeric = pd.api.types.is_numeric_dtype(labels)
+    if classes <= MIN_QUANTITIES or classes <= (rows / MIN_CLASS_ROWS if numeric else rows / 2):
+        return
+    given, cure = "classes", "choose another column, or put its values into groups"
+    if numeric:
+        given, cure = (
+            "different numbers",
+            "divide a quantity into classes (--classes 4, pd.qcut), or choose another column",
+        )
+    what = "a quantity or an identifier" if numeric else "an identifier or free text"
+    raise ValueError(f"the target has {classes} {given} in {rows} rows, so it is {what}; {cure}")
 
 
 def width_problems(columns: int) -> Iterator[str]:

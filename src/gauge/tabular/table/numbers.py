@@ -22,6 +22,9 @@ UNIT = re.compile(rf"[$€£¥₹₩₽₺%]|\b(?:{'|'.join(CURRENCIES)})\b")
 MEASURE = r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|°)[^\s\d]*)$"  # the unit in "12.5 kg" or "37 °C"
 GAPS = str.maketrans({"−": "-", "'": "", "’": "", "_": "x", **dict.fromkeys(" \u00a0\u2009\u202f", "")})
 SPACED = r"[+−-]?\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?:[.,]\d+)?"
+ONE_GROUP = r"[+−-]?[1-9]\d{0,2},\d{3}"  # 1,234: more than a thousand, or more than one
+DECIMAL_COMMA = r"\D?\d+,(?:\d{1,2}|\d{4,})\D?|\D?0,\d+\D?|\D?\d{1,3}(?:\.\d{3})+,\d*\D?"
+MAX_LOOKED_AT = 1000  # values of a column, for decimal commas
 ISO = r"\d{4}-\d{2}-\d{2}(?:$|[T ])"
 DATES = {  # in the order in which they are tried: a day comes before its month where both are possible
     "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
@@ -47,7 +50,8 @@ NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
 
 @dataclass(frozen=True)
 class Writing:
-    """How numbers are written: the decimal separator and the unit beside them; `date` is the format of dates, or empty.
+    """How numbers are written: the decimal separator, the unit beside them, and whether thousands are separated by the other
+    mark: if not, 1,234 may be 1.234 and counts as missing. `date` is the format of dates, or empty.
 
     >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
     True
@@ -59,10 +63,12 @@ class Writing:
     unit: str = ""
     date: str = ""
     guessed: bool = False
+    grouped: bool = True
 
     @classmethod
-    def from_values(cls, values: pd.Series) -> "Writing | None":
-        """That of most values, none of them missing; None if they are neither numbers nor dates."""
+    def from_values(cls, values: pd.Series, *, commas: bool = False) -> "Writing | None":
+        """That of most values, none of them missing; None if they are neither numbers nor dates. `commas` says that other
+        columns of the table have decimal commas, which decides where all values are written as 1,234."""
         if pd.api.types.is_datetime64_any_dtype(values):
             return cls(date="ISO8601")
         if pd.api.types.is_numeric_dtype(values):
@@ -70,7 +76,7 @@ class Writing:
         words = values.astype(str).str.strip()
         if len(words) and values.map(lambda value: isinstance(value, date)).mean() >= MIN_SHARE:
             return cls(date="ISO8601")
-        return _date_writing(words) or _number_writing(words)
+        return _date_writing(words) or _number_writing(words, commas)
 
     def read(self, values: pd.Series) -> np.ndarray:
         """The values as numbers, dates as days since 1970; NaN where they cannot be read."""
@@ -84,13 +90,15 @@ class Writing:
             for row, cell in enumerate(cells):
                 if isinstance(cell, NUMERIC_TYPES):
                     numbers[row] = _as_float(cell)
+        if self.unit == "%":
+            numbers = np.where(_perhaps_fractions(values, numbers), np.nan, numbers)
         return np.where(np.isinf(numbers), np.nan, numbers)
 
     @property
     def note(self) -> str:
         """What was guessed, empty for plain numbers."""
         if self.date in ("", "ISO8601"):
-            parts = [f"a decimal {'comma' if self.decimal == ',' else 'point'}"] if self.guessed else []
+            parts = ["a decimal comma" if self.decimal == "," else "a decimal point (1,234 is 1234)"] * self.guessed
             parts += [f"{self.unit!r} removed"] if self.unit else []
             return "dates" if self.date else f"numbers with {', '.join(parts)}" if parts else ""
         order = "day first" if self.date.startswith("%d") else "month first" if self.date[1] in "mbB" else "year first"
@@ -137,6 +145,8 @@ class Writing:
             text = text.translate(GAPS)
         decimal, thousands = (r"\.", ",") if self.decimal == "." else (",", r"\.")
         if re.fullmatch(rf"[+-]?[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+(?:{decimal}\d*)?", text):
+            if not self.grouped and re.fullmatch(rf"[+-]?\d+{thousands}\d+", text):
+                return "x"
             text = text.replace(thousands[-1], "")
         elif self.decimal == "," and "." in text:
             return "x"  # a decimal point where commas are expected
@@ -172,24 +182,43 @@ def without_fraction(text: str) -> str:
     return WHOLE.sub(r"\1", text)
 
 
-def _number_writing(words: pd.Series) -> Writing | None:
+def uses_decimal_commas(frame: pd.DataFrame) -> bool:
+    """Whether a column of texts has decimal commas beyond doubt."""
+    for _, column in frame.items():
+        if not (_numeric(column) or column.dtype.kind in "mM"):
+            texts = [cell.strip() for cell in column.head(MAX_LOOKED_AT).tolist() if isinstance(cell, str)]
+            found = sum(bool(re.fullmatch(DECIMAL_COMMA, text)) for text in texts)
+            if found and sum(text[:1].isdigit() or text[1:2].isdigit() for text in texts) >= MIN_SHARE * len(texts):
+                return True
+    return False
+
+
+def _perhaps_fractions(values: pd.Series, numbers: np.ndarray) -> np.ndarray:
+    """Which values of a column of percentages have no sign and lie within -1 and 1: 0.13 may be 0.13 % or 13 %."""
+    signed = [isinstance(cell, str) and "%" in cell for cell in values.tolist()]
+    return ~np.array(signed, bool) & (numbers != 0) & (np.abs(numbers) <= 1)
+
+
+def _number_writing(words: pd.Series, commas: bool) -> Writing | None:
     units = {unit for text in words for unit in UNIT.findall(text)}
     if len(units) > 1:  # different currencies are not one number
         return None
-    return _written(words, next(iter(units))) if units else _written(words, "") or _with_measure(words)
+    if units:
+        return _written(words, next(iter(units)), commas)
+    return _written(words, "", commas) or _with_measure(words, commas)
 
 
-def _with_measure(words: pd.Series) -> Writing | None:
+def _with_measure(words: pd.Series, commas: bool) -> Writing | None:
     """Numbers that most values write with one and the same unit; different units are not one number."""
     measures = words.str.extract(MEASURE, expand=False).dropna()
     return (
-        _written(words, measures.iloc[0])
+        _written(words, measures.iloc[0], commas)
         if measures.nunique() == 1 and len(measures) >= MIN_SHARE * len(words)
         else None
     )
 
 
-def _written(words: pd.Series, unit: str) -> Writing | None:
+def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
     """The writing of numbers with this unit, None if less than most values can be read."""
     bare = words.str.replace(unit, "", regex=False).str.strip() if unit else words
     comma, point = (
@@ -200,7 +229,10 @@ def _written(words: pd.Series, unit: str) -> Writing | None:
     )
     thirds = r"|\.\d{3}$" if comma == point == 0 else ""  # 1.200 may be more than a thousand
     grouped = bare.str.contains(rf"\d,\d|\d[ \u00a0\u2009\u202f'’]\d{{3}}|\.\d{{3}}\.{thirds}", regex=True).any()
-    writing = Writing("," if comma > point else ".", unit, guessed=bool(grouped))
+    same = commas and comma == point == 0 and bool(bare.str.fullmatch(ONE_GROUP).all())
+    decimal, mark = (",", r"\.") if comma > point or same else (".", ",")
+    seen = bare.str.contains(rf"\d{mark}\d{{3}}(?:\D|$)", regex=True).any()
+    writing = Writing(decimal, unit, guessed=bool(grouped), grouped=bool(seen))
     return writing if np.mean(~np.isnan(writing.read(words))) >= MIN_SHARE else None
 
 
@@ -223,13 +255,19 @@ def _date_writing(words: pd.Series) -> Writing | None:
 
 def _dates(values: pd.Series, form: str) -> pd.Series:
     if form != "ISO8601" and not pd.api.types.is_datetime64_any_dtype(values):
-        values = values.map(lambda value: value.strftime(form) if isinstance(value, date) else str(value).strip())
+        values = values.map(lambda value: value.strftime(form) if isinstance(value, date) else _dated(value))
     elif not pd.api.types.is_datetime64_any_dtype(values):
-        values = values.map(lambda value: None if isinstance(value, NUMERIC_TYPES) else str(value).strip())
+        values = values.map(lambda value: None if isinstance(value, NUMERIC_TYPES) else _dated(value))
     dates = pd.to_datetime(values, errors="coerce", utc=True, format=form)
     if form == "ISO8601" or pd.api.types.is_datetime64_any_dtype(values):
         return dates
     return dates.fillna(_dates(values.where(values.str.match(ISO)), "ISO8601"))  # these mean the same everywhere
+
+
+def _dated(value: Any) -> str:
+    """The text, if it has a digit: pandas would read "now" and "today" as the moment of reading."""
+    text = str(value).strip()
+    return text if re.search(r"\d", text) else ""
 
 
 def _numeric(values: pd.Series) -> bool:

@@ -38,7 +38,7 @@ from gauge.tabular.table.columns import (
     missing,
     pick_kind,
 )
-from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.numbers import plain, uses_decimal_commas
 from gauge.types import Batch
 
 
@@ -102,6 +102,7 @@ class Schema:
             pick_kind(kind)
         for name in encoders:
             pick(names, name, "column to encode")
+        commas = uses_decimal_commas(frame)
         columns: list[Column] = []
         ignored: dict[str, str] = {}
         for label in frame.columns:
@@ -113,7 +114,8 @@ class Schema:
                 ignored[name] = reason if kind == IGNORE else "it is empty"
             else:
                 encoder = str(encoders[name]) if name in encoders else None
-                columns.append(COLUMNS.get(kind).from_column(values, ReadOptions(encoder, image_size, files)))
+                options = ReadOptions(encoder, image_size, files, commas)
+                columns.append(COLUMNS.get(kind).from_column(values, options))
         if not columns:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
             raise ValueError(f"no column can be used ({reasons}); give one that varies, or set kinds with columns=")

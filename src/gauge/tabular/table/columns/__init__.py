@@ -81,12 +81,13 @@ ANYWHERE = ImageFiles()
 
 
 class ReadOptions(NamedTuple):
-    """How a training column is read: the name or path of a pretrained encoder, the height and width of images, and where
-    files are."""
+    """How a training column is read: the name or path of a pretrained encoder, the height and width of images, where files
+    are, and whether other columns have decimal commas."""
 
     encoder: str | None = None
     image_size: int = IMAGE_SIDE
     files: ImageFiles = ANYWHERE
+    decimal_commas: bool = False
 
 
 DEFAULT_OPTIONS = ReadOptions()

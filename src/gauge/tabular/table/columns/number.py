@@ -61,6 +61,7 @@ class Number(Cell):
     unit: str = ""
     date_format: str = "ISO8601"
     guessed: bool = False
+    grouped: bool = True
     kind: ClassVar[str] = "number"
     order: ClassVar[int] = 0
     precedence: ClassVar[int] = 1
@@ -79,13 +80,20 @@ class Number(Cell):
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Number":
         values = column[~missing(column)]
-        writing = Writing.from_values(values) or Writing()
+        writing = Writing.from_values(values, commas=options.decimal_commas) or Writing()
         numbers = writing.read(values)
         if np.isnan(numbers).all():
             report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
         levels = np.linspace(0, 1, NUM_QUANTILES)
         quantiles = pd.Series(levels).groupby(np.quantile(numbers[~np.isnan(numbers)], levels)).mean()
-        form = (bool(writing.date), writing.decimal, writing.unit, writing.date or "ISO8601", writing.guessed)
+        form = (
+            bool(writing.date),
+            writing.decimal,
+            writing.unit,
+            writing.date or "ISO8601",
+            writing.guessed,
+            writing.grouped,
+        )
         return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), *form)
 
     @classmethod
@@ -116,7 +124,7 @@ class Number(Cell):
             return math.nan
         if self.date:
             value = self.writing.plain_day(value) if isinstance(value, str) else None
-        elif type(value) not in (float, int) or not abs(value) <= MAX_PLAIN:
+        elif type(value) not in (float, int) or self.unit == "%" or not abs(value) <= MAX_PLAIN:
             return None
         if value is None:
             return None
@@ -143,7 +151,7 @@ class Number(Cell):
 
     @cached_property
     def writing(self) -> Writing:
-        return Writing(self.decimal, self.unit, self.date_format if self.date else "", self.guessed)
+        return Writing(self.decimal, self.unit, self.date_format if self.date else "", self.guessed, self.grouped)
 
     @property
     def note(self) -> str:
@@ -188,7 +196,7 @@ class Number(Cell):
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
-        if not self.date and isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        if not self.date and self.unit != "%" and isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
             numbers = column.to_numpy(np.float64)
             if not np.isinf(numbers).any():
                 return numbers

@@ -1,0 +1,179 @@
+"""A value that another program has written reads the same, or counts as missing: never as another value without a word."""
+
+import contextlib
+import os
+import re
+import struct
+from datetime import date, timedelta
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from gauge.data.images import open_image
+from gauge.tabular.table.columns.number import Number
+from gauge.tabular.table.files import read_rows, read_table_file
+from gauge.tabular.table.numbers import Writing
+from gauge.tabular.table.schema import Schema
+
+EXAMPLES = {"few": 60, "many": 20_000}[os.environ.get("HYPOTHESIS_PROFILE", "few")]
+RANDOM = settings(
+    max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES < 1000, suppress_health_check=list(HealthCheck)
+)
+STYLES = [
+    ("", "."),
+    (",", "."),
+    ("'", "."),
+    ("’", "."),
+    ("", ","),
+    (".", ","),
+    (" ", ","),
+    ("\u00a0", ","),
+    ("\u202f", ","),
+]
+UNITS = ["{}", "{} €", "€{}", "$ {}", "{} kg", "{}%", "{} %", "EUR {}"]
+
+
+def written(value: Decimal, style: tuple[str, str], unit: str, minus: str) -> str:
+    thousands, decimal = style
+    text = f"{abs(value):,}".translate(str.maketrans({",": thousands, ".": decimal}))
+    return (
+        (minus if value < 0 else "") + unit.format(text) if unit[0] == "{" else unit.format(minus * (value < 0) + text)
+    )
+
+
+numbers = st.integers(0, 4).flatmap(
+    lambda places: st.lists(
+        st.integers(-(10**8), 10**8).map(lambda value: Decimal(value).scaleb(-places)), min_size=8, max_size=30
+    )
+)
+styles = st.tuples(st.sampled_from(STYLES), st.sampled_from(UNITS), st.sampled_from("-−"))
+
+
+@RANDOM
+@given(numbers, styles)
+def test_a_column_reads_as_it_was_meant_or_says_that_it_guessed(values, style):
+    texts = pd.Series([written(value, *style) for value in values])
+    writing = Writing.from_values(texts)
+    if writing is None:
+        return  # categories or texts: no number is wrong
+    read, meant = writing.read(texts), np.array(values, float)
+    wrong = ~np.isnan(read) & ~np.isclose(read, meant, rtol=1e-12)
+    unclear = texts.str.fullmatch(r"\D*\d{1,3}(?:[.,]\d{3})?\D*").all()  # 1,234 and 1.234 mean what their country means
+    assert not wrong.any() or (unclear and writing.note), (texts[wrong].tolist(), read[wrong])
+
+
+@RANDOM
+@given(numbers, styles, styles)
+def test_a_value_in_another_style_than_that_of_training_reads_the_same_or_is_missing(values, style, other):
+    texts = pd.Series([written(value, *style) for value in values])
+    writing = Writing.from_values(texts)
+    if writing is None or not np.allclose(writing.read(texts), np.array(values, float), rtol=1e-12):
+        return
+    again = pd.Series([written(value, other[0], style[1], other[2]) for value in values])
+    read, meant = writing.read(again), np.array(values, float)
+    wrong = ~np.isnan(read) & ~np.isclose(read, meant, rtol=1e-12)
+    mark = re.escape(writing.decimal)
+    groups = r"\d{1,3}(?:[.,]\d{3})*" if writing.grouped else r"\d+"
+    own = again.str.fullmatch(rf"\D*{groups}(?:{mark}\d+)?\D*")  # nobody can tell them from those of training
+    assert not (wrong & ~own.to_numpy()).any(), (writing, again[wrong].tolist(), read[wrong])
+
+
+DATES = ["%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d %b %Y", "%B %d, %Y"]
+dates = st.lists(st.integers(0, 40_000).map(lambda days: date(1930, 1, 1) + timedelta(days)), min_size=8, max_size=30)
+
+
+@RANDOM
+@given(dates, st.sampled_from(DATES))
+def test_dates_read_as_they_were_meant_or_are_reported_as_a_guess(days, form):
+    texts = pd.Series([day.strftime(form) for day in days])
+    writing = Writing.from_values(texts)
+    meant = np.array(days, "datetime64[D]").astype(float)
+    assert np.array_equal(writing.read(texts), meant) or "a guess" in writing.note
+
+
+@pytest.mark.parametrize("word", ["now", "today", "NOW", "Today", "tomorrow", "never"])
+@pytest.mark.parametrize("form", ["ISO8601", "%d.%m.%Y"])
+def test_a_word_is_no_date(word, form):
+    assert np.isnan(Writing(date=form).read(pd.Series([word, "2020-01-02"]))).tolist() == [True, False]
+
+
+def test_commas_before_three_digits_are_decimal_where_another_column_has_decimal_commas():
+    weights = [f"{3 + row / 7:.3f}".replace(".", ",") for row in range(30)]
+    prices = [f"{row},5" for row in range(30)]
+    alone, beside = (Schema.from_frame(pd.DataFrame(each)) for each in ({"w": weights}, {"w": weights, "p": prices}))
+    assert alone.columns[0].values[0] == 3000
+    assert alone.columns[0].note == "numbers with a decimal point (1,234 is 1234)"
+    assert beside.columns[0].values[0] == 3
+    assert beside.columns[0].note == "numbers with a decimal comma"
+
+
+def test_a_thousands_separator_that_training_did_not_have_counts_as_missing(caplog):
+    plain, grouped = (
+        Number.from_column(pd.Series(values, name="x")) for values in (["7.5", "8.25"], ["7.5", "1,208.25"])
+    )
+    cells = pd.Series(["1,234", "1,234.5", "1,234,567"], name="x")
+    assert np.isnan(plain.numbers(cells)).tolist() == [True, False, False]
+    assert "'1,234' is not a number; counted as missing" in caplog.text
+    assert not np.isnan(grouped.numbers(cells)).any()
+
+
+def test_a_fraction_in_a_column_of_percentages_counts_as_missing(caplog):
+    column = Number.from_column(pd.Series([f"{value}%" for value in range(40)], name="share"))
+    assert column.writing.read(pd.Series(["13%", "13", "0.5%", "0", 13])).tolist() == [13, 13, 0.5, 0, 13]
+    for cells in (["0.13", "1"], [0.13, 1.0]):
+        assert np.isnan(column.numbers(pd.Series(cells, name="share"))).all()
+    assert "row 0: '0.13' is not a number, and 1 more cannot be read; counted as missing" in caplog.text
+    assert np.isnan(column.number(0.13))
+    assert column.number(13.0) == pytest.approx(column.numbers(pd.Series([13.0]))[0])
+
+
+@pytest.mark.parametrize("end", ["4,5\n", "4,5"])
+def test_a_line_with_fewer_fields_than_the_header_is_refused(tmp_path, end):
+    (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n\n7,8,\n" + end)
+    with pytest.raises(
+        ValueError, match=r"line 5 has 2 fields, but the header has 3; if the file is complete, write a"
+    ):
+        list(read_rows(tmp_path / "t.csv"))
+    (tmp_path / "t.csv").write_text('a,b,c\n1,2,3\n4,"5')
+    with pytest.raises(ValueError, match="its last row has a quote that is not closed; the file may have been cut off"):
+        list(read_rows(tmp_path / "t.csv"))
+    (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n\n7,8,\n,,\n")
+    assert read_table_file(tmp_path / "t.csv").isna().sum().tolist() == [1, 1, 2]
+
+
+def test_a_repeated_key_of_a_line_of_json_is_refused(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"a": 1}\n{"a": 1, "b": 2, "a": 3}\n')
+    with pytest.raises(ValueError, match="line 2 has the key 'a' twice; remove one"):
+        list(read_rows(tmp_path / "t.jsonl"))
+
+
+def test_an_eps_file_is_no_image_whatever_its_name(tmp_path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "drawing.eps")
+    (tmp_path / "drawing.eps").rename(tmp_path / "photo.png")
+    with pytest.raises(
+        ValueError, match=r"photo.png cannot be read as an image \(it holds EPS, whatever its name; save it"
+    ):
+        open_image(tmp_path / "photo.png")
+
+
+def test_a_damaged_parquet_file_is_refused(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "t.parquet"
+    frame = pd.DataFrame({"x": np.arange(500) * 1.5, "text": [f"row {row}" for row in range(500)]})
+    frame.to_parquet(path, write_page_checksum=True, compression="none")
+    content, draw = path.read_bytes(), np.random.default_rng(0)
+    assert read_table_file(path).equals(frame)
+    body = struct.unpack("<I", content[-8:-4])[0] + 8  # what follows the pages
+    for place in draw.integers(4, len(content) - body, 40):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
+        with contextlib.suppress(ValueError):  # some bytes, such as the statistics of a page, change no value
+            assert read_table_file(path).equals(frame)
+    for cut in (content[:-1], content[: len(content) // 2], b""):
+        path.write_bytes(cut)
+        with pytest.raises(ValueError, match="t.parquet cannot be read as a table"):
+            read_table_file(path)
