@@ -182,7 +182,7 @@ def pipeline_cost() -> str:
             if "recorded" in row:
                 speed = f"{row['samples_per_second']:,.0f}" if "samples_per_second" in row else "–"
                 shares = f"{100 * row['launch_share']:.0f} % | {speed} | {row['peak_gib']:.1f}"
-                benchmark = path.stem.split("-")[1]
+                benchmark = ", ".join(path.stem.split("-")[1:-1])
                 lines.append(f"| {benchmark} | {name} | {row['eager']:.2f} | {row['recorded']:.2f} | {shares} |")
     return "\n".join(lines) + "\n"
 
