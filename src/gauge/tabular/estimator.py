@@ -29,8 +29,8 @@ from gauge.tabular.fitted import Fitted, Forwarded, local_folder
 from gauge.tabular.options import check_options
 from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
-from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles, missing
-from gauge.tabular.table.inspection import leak_problems
+from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
+from gauge.tabular.table.inspection import report_leaks
 from gauge.tabular.table.labelled import Labelled, rows_to_use, unlabelled_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
@@ -298,7 +298,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         data = self._labelled(X, y, sample_weight, seed)
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = self._recipe(seed, len(data.classes))
-        frame, schema = data.every_row, self._schema(data)
+        frame = data.every_row
+        schema = data.schema(self.columns, self.encoders, self.image_size)
         names = choose_experts(self.experts, schema)
         self._report(schema, names, frame)
         encoded = schema.encode(frame, self._image_files(), training=True)
@@ -309,9 +310,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         used = rows_to_use(encoded, data)
         every = np.concatenate([used, unlabelled_to_use(encoded, data)])
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
-        if len(every) > len(used):
-            task = replace(task, every=Rows.from_frame(schema, frame, encoded).take(every))
-        _report_leaks(task)
+        task = task.beside(Rows.from_frame(schema, frame, encoded), every)
+        report_leaks(task.rows, task.labels)
         prior = data.prior(used)
         with self._progress() as show, self._threads(schema):
             task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
@@ -328,11 +328,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             trust=trust,
             leaderboard=result.leaderboard,
             training=training,
-            n_rows={
-                "train": training.rows - training.taught,
-                "val": result.held_out,
-                "empty": int(encoded.empty.sum()),
-            },
+            n_rows={"train": training.labelled, "val": result.held_out, "empty": int(encoded.empty.sum())},
             missing_rates={name: max(0.0, rate - rare_rates[name]) for name, rate in unread_rates.items()},
             largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
             donor_rows=[str(name) for name in frame.index[every[list(training.donors)]]],
@@ -340,8 +336,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             files=self._image_files(),
             unlabelled=result.unlabelled,
         )
-        lines = [self.verdict_] if self.unlabelled_ is None else [self.verdict_, str(self.unlabelled_)]
-        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), *lines)
+        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_, *self.fitted_.notes())
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -473,24 +468,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             logger.warning("y and the table have the same index in different orders; labels are matched by position")
         return X, y
 
-    def _schema(self, data: Labelled) -> Schema:
-        """The columns of all rows, but for those that no row with a label has: nothing tells what they mean."""
-        frame = data.every_row
-        schema = Schema.from_frame(frame, self.columns, self.encoders, self.image_size)
-        blank = [column.name for column in schema.columns if missing(data.frame[column.name]).all()]
-        if not blank:
-            return schema
-        logger.warning(
-            "column %r (first of %d) has no value in any row with a label and is ignored; label rows that have one",
-            *(blank[0], len(blank)),
-        )
-        schema = Schema.from_frame(frame.drop(columns=blank), self.columns, self.encoders, self.image_size)
-        return replace(
-            schema,
-            ignored={**schema.ignored, **dict.fromkeys(blank, "it is empty in all rows with a label")},
-            names=tuple(map(str, frame.columns)),
-        )
-
     def _recipe(self, seed: int, classes: int) -> Recipe:
         pick(SIZES, self.size, "size")
         if isinstance(self.imputer, str):
@@ -580,13 +557,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _report_leaks(task: Task) -> None:
-    """Log which columns alone tell the label."""
-    for column, cells in zip(task.rows.schema.table, task.rows.cells.T, strict=True):
-        for problem in leak_problems(cells, task.labels):
-            logger.warning("column %r %s", column.name, problem)
 
 
 def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:

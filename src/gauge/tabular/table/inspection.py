@@ -1,5 +1,6 @@
 """inspect_table(): the kinds, missing values and problems of a table, before anything is trained on it."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from gauge.registry import COLUMNS
 from gauge.tabular.table.columns import ANYWHERE, IGNORE, Cell, ImageFiles, infer_kind, missing, pick_kind
 from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
 from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.rows import Rows
+
+logger = logging.getLogger(__name__)
 
 MAX_MISSING_RATE = 0.95  # of a column without a problem
 MIN_ROWS_PER_CLASS = 10
@@ -159,3 +163,10 @@ def _target_problems(labels: pd.Series) -> Iterator[str]:
         yield f"{labels.name}: fractions are not classes; divide them into classes (--classes 4, pd.qcut)"
     else:
         yield from (f"{labels.name} {problem}" for problem in target_problems(values))
+
+
+def report_leaks(rows: Rows, labels: np.ndarray) -> None:
+    """Log which columns alone tell the label."""
+    for column, cells in zip(rows.schema.table, rows.cells.T, strict=True):
+        for problem in leak_problems(cells, labels):
+            logger.warning("column %r %s", column.name, problem)
