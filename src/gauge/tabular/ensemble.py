@@ -259,7 +259,7 @@ def _teach(task: Task, folds: Folds, experts: Experts, held_out: Experts) -> tup
     ]
     losses = [calibrated_losses(each, labels) for each in (taught, without)]
     means = [float(each.mean()) for each in losses]
-    record = Unlabelled(count, (), len(losses[0]), *means, shifted=shifted)
+    record = Unlabelled(count, (), len(losses[0]), means[0], means[1], shifted=shifted)
     if not broadcast(pays(losses[1] - losses[0])):
         return experts, held_out, record
     every = np.arange(len(task.rows)), np.arange(0)

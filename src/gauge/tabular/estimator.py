@@ -33,7 +33,7 @@ from gauge.tabular.options import check_options
 from gauge.tabular.prediction_sets import COVERAGE, PredictionSets, calibrate
 from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
-from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles, missing
+from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
 from gauge.tabular.table.inspection import report_leaks
 from gauge.tabular.table.labelled import Labelled, rows_to_use, unlabelled_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
@@ -321,7 +321,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = self._recipe(seed, len(data.classes))
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
-        frame, schema = data.every_row, self._schema(data, kinds)
+        frame = data.every_row
+        schema = data.schema(kinds, self.encoders, self.image_size, self._image_files())
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema)
         self._report(schema, names, frame)
@@ -333,9 +334,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         used = rows_to_use(encoded, data)
         every = np.concatenate([used, unlabelled_to_use(encoded, data)])
         task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
-        if len(every) > len(used):
-            task = replace(task, every=Rows.from_frame(schema, frame, encoded).take(every))
-        report_leaks(schema.table, task.rows.cells, task.labels)
+        task = task.beside(Rows.from_frame(schema, frame, encoded), every)
+        report_leaks(task.rows, task.labels)
         prior = data.prior(used)
         with self._progress() as show, self._threads(schema):
             task = replace(task, on_epoch=show if on_epoch is None else both(show, on_epoch))
@@ -355,11 +355,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             advice=advice,
             leaderboard=result.leaderboard,
             training=training,
-            n_rows={
-                "train": training.rows - training.taught,
-                "val": result.held_out,
-                "empty": int(encoded.empty.sum()),
-            },
+            n_rows={"train": training.labelled, "val": result.held_out, "empty": int(encoded.empty.sum())},
             missing_rates={name: max(0.0, rate - rare_rates[name]) for name, rate in unread_rates.items()},
             largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
             donor_rows=[str(name) for name in frame.index[every[list(training.donors)]]],
@@ -371,8 +367,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             files=self._image_files(),
             unlabelled=result.unlabelled,
         )
-        lines = [] if self.unlabelled_ is None else [str(self.unlabelled_)]
-        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_, *lines)
+        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_, *self.fitted_.notes())
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -564,25 +559,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(y, pd.Series) and not y.index.equals(X.index) and set(y.index) == set(X.index):
             logger.warning("y and the table have the same index in different orders; labels are matched by position")
         return X, y
-
-    def _schema(self, data: Labelled, kinds: Mapping[str, str]) -> Schema:
-        """The columns of all rows, but for those that no row with a label has: nothing tells what they mean."""
-        frame = data.every_row
-        files = self._image_files()
-        schema = Schema.from_frame(frame, kinds, self.encoders, self.image_size, files)
-        blank = [column.name for column in schema.columns if missing(data.frame[column.name]).all()]
-        if not blank:
-            return schema
-        logger.warning(
-            "column %r (first of %d) has no value in any row with a label and is ignored; label rows that have one",
-            *(blank[0], len(blank)),
-        )
-        schema = Schema.from_frame(frame.drop(columns=blank), kinds, self.encoders, self.image_size, files)
-        return replace(
-            schema,
-            ignored={**schema.ignored, **dict.fromkeys(blank, "it is empty in all rows with a label")},
-            names=tuple(map(str, frame.columns)),
-        )
 
     def _recipe(self, seed: int, classes: int) -> Recipe:
         pick(SIZES, self.size, "size")

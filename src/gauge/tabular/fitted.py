@@ -281,6 +281,10 @@ class Fitted(TableClassifier):
             text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
         return f"strategy {training.strategy!r}; the network alone, with values hidden: {training.metric} {text}"
 
+    def notes(self) -> list[str]:
+        """What rows without a label brought, if there were any."""
+        return [] if self.unlabelled is None else [str(self.unlabelled)]
+
     def facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""
         weights = expert_weights(self.leaderboard)

@@ -51,6 +51,10 @@ class Task:
     every: Rows | None = None
     started: float = field(default_factory=time.monotonic)
 
+    def beside(self, rows: Rows, every: np.ndarray) -> Self:
+        """The task with these of the given rows as `every`, unless all of them have a label."""
+        return replace(self, every=rows.take(every)) if len(every) > len(self.rows) else self
+
     @property
     def all_rows(self) -> Rows:
         """The rows that say which values there are, with or without a label."""
@@ -102,6 +106,11 @@ class Training:
     history: Sequence[dict[str, Any]] = ()
     donors: Sequence[int] = ()
     taught: int = 0
+
+    @property
+    def labelled(self) -> int:
+        """How many of the rows have a label."""
+        return self.rows - self.taught
 
     @property
     def strategy_scores(self) -> str:

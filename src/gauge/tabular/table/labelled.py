@@ -1,13 +1,16 @@
 """Labelled: the rows of a table to learn from, with the numbers of their classes and their weights."""
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gauge.tabular.table import inputs
-from gauge.tabular.table.schema import Encoded
+from gauge.tabular.table.columns import ImageFiles, missing
+from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
 
@@ -38,6 +41,29 @@ class Labelled:
     @property
     def class_shares(self) -> np.ndarray:
         return np.bincount(self.every_label, minlength=len(self.classes)) / len(self.every_label)
+
+    def schema(
+        self,
+        specified: Mapping[str, str] | None,
+        encoders: Mapping[str, str | Path] | None,
+        image_size: int,
+        files: ImageFiles,
+    ) -> Schema:
+        """The columns of all rows, but for those that no row with a label has: nothing tells what they mean."""
+        frame = self.every_row
+        schema = Schema.from_frame(frame, specified, encoders, image_size, files)
+        blank = [column.name for column in schema.columns if missing(self.frame[column.name]).all()]
+        if not blank:
+            return schema
+        logger.warning(
+            "column %r (first of %d) has no value in any row with a label and is ignored; label rows that have one",
+            *(blank[0], len(blank)),
+        )
+        ignored = dict(schema.ignored) | dict.fromkeys(blank, "it is empty in all rows with a label")
+        columns = tuple(column for column in schema.columns if column.name not in blank)
+        if not columns:
+            raise ValueError("no column has a value in a row with a label; label rows that have values")
+        return replace(schema, columns=columns, ignored=ignored)
 
     def prior(self, used: np.ndarray) -> np.ndarray:
         """The shares of the classes by weight, in the rows that are used; by count, in a table in files."""
