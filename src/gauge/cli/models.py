@@ -89,7 +89,8 @@ def _evaluate_classifier(
     classifier = _loaded(model, table, command="evaluate", **files)
     other = None if against is None else _loaded(against, table, command="evaluate", **files)
     rows, answers = _rows(table), []
-    for protocol in protocols or [None]:
+    hidden: list[str | None] = [*protocols] or [None]
+    for protocol in hidden:
         answers.append(classifier.evaluate(rows, against=other, protocol=protocol, **chosen))
         if not as_json:
             print(*([f"with further values hidden: {protocol}\n"] if protocol else []), answers[-1], "", sep="\n")
@@ -161,8 +162,9 @@ def audit(
             raise ValueError(
                 "--protocol is for benchmarks; the audit of a classifier hides and swaps known cells by itself: leave it out"
             )
-        files = {"device": device, "outside_images": outside_images, "trusted": trusted}
-        classifier = _loaded(model, table, command="audit", **files)
+        classifier = _loaded(
+            model, table, device=device, outside_images=outside_images, trusted=trusted, command="audit"
+        )
         rows = _rows(table)
         _print_answer(classifier.audit(rows if samples is None else rows[:samples]), as_json)
         return
@@ -235,8 +237,9 @@ def gates(
             raise ValueError(
                 "--protocol is for benchmarks; blank the cells of the table to see a classifier without them"
             )
-        files = {"device": device, "outside_images": outside_images, "trusted": trusted}
-        classifier = _loaded(model, table, command="show", **files)
+        classifier = _loaded(
+            model, table, device=device, outside_images=outside_images, trusted=trusted, command="show"
+        )
         _print_gates(_gates_of_rows(classifier, _rows(table), sample or [0]), as_json)
         return
     import torch

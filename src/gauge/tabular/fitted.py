@@ -145,9 +145,9 @@ class Fitted(TableClassifier):
         evidence = reader.rows(frame, rows, labels=labels, ids=ids, exact=exact)
         if self.prediction_sets is not None:
             sets = self.sets(self.ensemble.predict(rows), rows.observed(), COVERAGE)
-            names = self.classes.astype(str)
+            words = self.classes.astype(str)
             pairs = zip(evidence, sets, strict=True)
-            evidence = tuple(replace(row, plausible=tuple(names[held].tolist())) for row, held in pairs)
+            evidence = tuple(replace(row, plausible=tuple(words[held].tolist())) for row, held in pairs)
         gains = {} if self.advice is None else self.advice.column_gains()
         return Explanation(evidence, self.facts(), gains)
 

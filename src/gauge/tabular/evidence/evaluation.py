@@ -629,7 +629,7 @@ def _parts(lines: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 def _records(frame: pd.DataFrame) -> list[Any]:
     """The lines of a table, with a name for each cell."""
-    return [SimpleNamespace(**line) for line in frame.to_dict("records")]
+    return [SimpleNamespace(**{str(name): value for name, value in line.items()}) for line in frame.to_dict("records")]
 
 
 def _cell(value: Any) -> str:
