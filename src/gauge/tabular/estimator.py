@@ -36,10 +36,9 @@ from gauge.tabular.table.rows import Rows, unread_contents
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
-from gauge.training.loop import Epoch
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import stage_progress
-from gauge.training.stages import OnEpoch
+from gauge.training.stages import OnEpoch, both
 from gauge.types import SupportsComplete
 
 if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
@@ -314,7 +313,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         report_leaks(task.rows, task.labels)
         prior = data.prior(used)
         with self._progress() as show, self._threads(schema):
-            task = replace(task, on_epoch=show if on_epoch is None else _both(show, on_epoch))
+            task = replace(task, on_epoch=show if on_epoch is None else both(show, on_epoch))
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             trust = CellTrust.fit(task.all_rows, seed) if self.trust else None
         shares, training = data.class_shares, result.training
@@ -557,11 +556,3 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _both(first: OnEpoch, second: OnEpoch) -> OnEpoch:
-    def on_epoch(stage: str, epoch: Epoch) -> None:
-        first(stage, epoch)
-        second(stage, epoch)
-
-    return on_epoch
