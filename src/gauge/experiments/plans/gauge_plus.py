@@ -112,7 +112,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         "corrupt": settings.corrupt,
     }
     needs: tuple[Stage, ...] = ()
-    make = make_gauge_plus
+    make: Callable[..., GaugePlus] = make_gauge_plus
     if chosen.pretrained:
         needs, make = (pretraining_stage(benchmark, seed),), make_from_pretrained
     else:

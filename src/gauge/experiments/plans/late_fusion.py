@@ -34,7 +34,8 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     if variant in VOTERS:
         settings = seeded_with(benchmark.settings.plus, seed)
         arguments: dict[str, Any] = {"corrupt": settings.corrupt}
-        make, needs = make_voters, ()
+        make: Callable[..., WeightedVote] = make_voters
+        needs: tuple[Stage, ...] = ()
         name, student = VOTERS[variant]
         if name == "pretrained-vote":
             make, needs = make_from_pretrained, (pretraining_stage(benchmark, seed),)
