@@ -26,12 +26,11 @@ from gauge.data.signature import signature_path
 from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.exported import load_classifier
-from gauge.deploy.requests import Cells, Limits, RefusedError, RequestReader, note_problems, notes
+from gauge.deploy.requests import Cells, Limits, RefusedError, RequestReader, note_problems, notes, read_coverage
 from gauge.deploy.scoring import set_names
 from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
-from gauge.tabular.prediction_sets import check_coverage
 
 logger = logging.getLogger(__name__)
 
@@ -245,7 +244,8 @@ class Api:
         self.service = service
 
     async def predict(self, request: Request) -> Response:
-        return await _respond(self.service, request, lambda body: self.service.predict(body, _coverage(request)))
+        coverage = request.query_params.get("coverage")
+        return await _respond(self.service, request, lambda body: self.service.predict(body, read_coverage(coverage)))
 
     async def explain(self, request: Request) -> Response:
         return await _respond(self.service, request, self.service.explain)
@@ -390,19 +390,6 @@ def _strict(request: Request) -> bool:
     if value not in SWITCHES:
         raise RefusedError(422, f"strict is {value[:20]!r}; use one of {', '.join(SWITCHES)}")
     return SWITCHES[value]
-
-
-def _coverage(request: Request) -> float | None:
-    """The coverage of prediction sets, if they are asked for."""
-    text = request.query_params.get("coverage")
-    if text is None:
-        return None
-    try:
-        coverage = float(text)
-        check_coverage(coverage)
-    except ValueError as error:
-        raise RefusedError(422, f"coverage is {text[:20]!r}; give a share between 0 and 1, for example 0.9") from error
-    return coverage
 
 
 def _refuse_notes(content: Answer) -> None:

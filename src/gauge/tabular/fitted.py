@@ -199,12 +199,7 @@ class Fitted(TableClassifier):
     def drift(self, X: Any) -> Drift:
         """See `GaugeClassifier.drift`."""
         frame, rows = self.read(X)
-        if self.profile is None:
-            raise ValueError("fewer than 50 training rows say too little to compare others with; fit on more rows")
-        if not len(frame):
-            raise ValueError("the table has no rows; give some to compare with the training rows")
-        training_rows = self.n_rows["train"] + self.n_rows["val"]
-        return measure_drift(self.profile, frame, rows, self.missing_rates, training_rows)
+        return measure_drift(self.profile, frame, rows, self.missing_rates, self.n_rows["train"] + self.n_rows["val"])
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """See `GaugeClassifier.audit`."""
