@@ -90,9 +90,8 @@ class Loaded:
         ]
         for coverage in {share for _, share in requested if share is not None}:
             sets = set_names(self.classifier, self.classifier.sets(probabilities, observed, coverage))
-            for answer, (_, share), held in zip(answers, requested, sets, strict=True):
-                if share == coverage:
-                    answer["set"] = held
+            for row, held in enumerate(sets):
+                answers[row] |= {"set": held} if requested[row][1] == coverage else {}
         return answers
 
     def explanations(self, rows: Sequence[Cells]) -> list[dict[str, Any]]:
@@ -414,8 +413,7 @@ def _openapi(model: str, rows: type[BaseModel]) -> dict[str, Any]:
     text = "Refuse rows with values that would count as missing."
     strict = {"name": "strict", "in": "query", "description": text, "schema": switch}
     text = "Add the classes that each row may have, the right one among them this often."
-    share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-    coverage = {"name": "coverage", "in": "query", "description": text, "schema": share}
+    coverage = {"name": "coverage", "in": "query", "description": text, "schema": {"type": "number"}}
     paths: dict[str, Any] = {}
     for route, summary in ROUTES.items():
         method, path = route.lower().split()
