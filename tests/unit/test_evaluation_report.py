@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from gauge import GaugeClassifier
 from gauge.cli.main import app
 from gauge.reports.evaluation import Chart, Line
-from gauge.tabular.evidence.evaluation import average_precision, share_interval
+from gauge.tabular.evidence.measures import average_precision, share_interval
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.training import metrics
 

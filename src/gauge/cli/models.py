@@ -51,7 +51,8 @@ def evaluate(
     With `--protocol gamma=0.3` and a table, that share of its cells is hidden before the classifier answers.
     """
     if _is_classifier(model, table):
-        chosen = {"threshold": threshold, "positive": positive, "by": by or (), "groups": groups}
+        chosen: dict[str, Any] = {"threshold": threshold, "positive": positive, "by": by or ()}
+        chosen |= {} if groups is None else {"groups": groups}
         files = {"device": device, "outside_images": outside_images, "trusted": trusted}
         _evaluate_classifier(model, table, out, against, protocol or [], chosen, files, as_json)
         return

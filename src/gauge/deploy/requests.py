@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
+from gauge.tabular.prediction_sets import check_coverage
 from gauge.tabular.table.columns import MISSING, Cell, Column
 
 MAX_LISTED_PROBLEMS = 10  # in an answer
@@ -153,6 +154,17 @@ class RequestReader:
 
     def _refuse_cells(self) -> NoReturn:
         raise RefusedError(413, f"the request has more than {self.limits.cells} cells; send fewer rows")
+
+
+def read_coverage(text: str | None) -> float | None:
+    """The coverage of prediction sets, if a request asks for them."""
+    if text is None:
+        return None
+    try:
+        check_coverage(float(text))
+    except ValueError as error:
+        raise RefusedError(422, f"coverage is {text[:20]!r}; give a share between 0 and 1, for example 0.9") from error
+    return float(text)
 
 
 def _value_type(column: Column, limits: Limits) -> Any:

@@ -26,12 +26,11 @@ from gauge.data.signature import signature_path
 from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.exported import load_classifier
-from gauge.deploy.requests import Cells, Limits, RefusedError, RequestReader, note_problems, notes
+from gauge.deploy.requests import Cells, Limits, RefusedError, RequestReader, note_problems, notes, read_coverage
 from gauge.deploy.scoring import set_names
 from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
-from gauge.tabular.prediction_sets import check_coverage
 
 logger = logging.getLogger(__name__)
 
@@ -91,9 +90,8 @@ class Loaded:
         ]
         for coverage in {share for _, share in requested if share is not None}:
             sets = set_names(self.classifier, self.classifier.sets(probabilities, observed, coverage))
-            for answer, (_, share), held in zip(answers, requested, sets, strict=True):
-                if share == coverage:
-                    answer["set"] = held
+            for row, held in enumerate(sets):
+                answers[row] |= {"set": held} if requested[row][1] == coverage else {}
         return answers
 
     def explanations(self, rows: Sequence[Cells]) -> list[dict[str, Any]]:
@@ -245,7 +243,8 @@ class Api:
         self.service = service
 
     async def predict(self, request: Request) -> Response:
-        return await _respond(self.service, request, lambda body: self.service.predict(body, _coverage(request)))
+        coverage = request.query_params.get("coverage")
+        return await _respond(self.service, request, lambda body: self.service.predict(body, read_coverage(coverage)))
 
     async def explain(self, request: Request) -> Response:
         return await _respond(self.service, request, self.service.explain)
@@ -392,19 +391,6 @@ def _strict(request: Request) -> bool:
     return SWITCHES[value]
 
 
-def _coverage(request: Request) -> float | None:
-    """The coverage of prediction sets, if they are asked for."""
-    text = request.query_params.get("coverage")
-    if text is None:
-        return None
-    try:
-        coverage = float(text)
-        check_coverage(coverage)
-    except ValueError as error:
-        raise RefusedError(422, f"coverage is {text[:20]!r}; give a share between 0 and 1, for example 0.9") from error
-    return coverage
-
-
 def _refuse_notes(content: Answer) -> None:
     """An error if values of a request count as missing although they were given."""
     if found := note_problems([row["notes"] for rows in content.values() for row in rows]):
@@ -427,8 +413,7 @@ def _openapi(model: str, rows: type[BaseModel]) -> dict[str, Any]:
     text = "Refuse rows with values that would count as missing."
     strict = {"name": "strict", "in": "query", "description": text, "schema": switch}
     text = "Add the classes that each row may have, the right one among them this often."
-    share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-    coverage = {"name": "coverage", "in": "query", "description": text, "schema": share}
+    coverage = {"name": "coverage", "in": "query", "description": text, "schema": {"type": "number"}}
     paths: dict[str, Any] = {}
     for route, summary in ROUTES.items():
         method, path = route.lower().split()

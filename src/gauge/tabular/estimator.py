@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,20 +17,20 @@ from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.registry import IMPUTERS
 from gauge.tabular.classifier import image_files
-from gauge.tabular.ensemble import Ensemble, choose_experts, fit_ensemble
+from gauge.tabular.ensemble import choose_experts, fit_ensemble
 from gauge.tabular.evidence.advice import Advice
 from gauge.tabular.evidence.audit import CellAudit
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.drift import Drift, Profile
-from gauge.tabular.evidence.evaluation import Evaluation
+from gauge.tabular.evidence.evaluation import Choices, Evaluation
 from gauge.tabular.evidence.explanation import Explanation
-from gauge.tabular.evidence.thresholds import HeldOut
+from gauge.tabular.evidence.thresholds import from_held_out
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._architecture import SIZES, tuned_columns
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.fitted import Fitted, Forwarded, local_folder
 from gauge.tabular.options import check_options
-from gauge.tabular.prediction_sets import COVERAGE, PredictionSets, calibrate
+from gauge.tabular.prediction_sets import COVERAGE
 from gauge.tabular.saved import usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
@@ -317,7 +317,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         check_options(type(self).__name__, self.get_params(deep=False))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         data = self._labelled(X, y, sample_weight, seed)
-        data = replace(data, splits=_splits(X, y, groups, time))
+        data = replace(data, splits=Splits.from_table(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = self._recipe(seed, len(data.classes))
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
@@ -342,7 +342,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             result = fit_ensemble(task, names, prior=prior, validation=self.validation)
             trust = CellTrust.fit(task.all_rows, seed) if self.trust else None
             advice = Advice.fit(*result.validated, trust, seed=seed)
-            sets, held_out = _held_out(*result.validated, seed)
+            sets, held_out = from_held_out(*result.validated, seed)
         shares, training = data.class_shares, result.training
         self.fitted_ = Fitted(
             schema=schema,
@@ -432,18 +432,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         with self._ready(X) as (fitted, X):
             return fitted.advise(X, costs=costs, worth=worth)
 
-    def evaluate(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        threshold: str | float | None = None,
-        positive: Any = None,
-        by: Sequence[str] = (),
-        groups: Any = None,
-        against: "GaugeClassifier | None" = None,
-        protocol: str | None = None,
-    ) -> Evaluation:
+    def evaluate(self, X: Any, y: Any = None, **choices: Unpack[Choices]) -> Evaluation:
         """Accuracy, log loss, AUC and calibration error on labelled rows, with 95 % intervals, and the confusion matrix;
         beside them the class shares of the training rows and, where they are among the experts, the boosted trees alone.
         `to_html` of the result writes a page with curves. Rows without a label are left out.
@@ -467,16 +456,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             Further values to hide: "gamma=0.3", "gamma-per-sample=0.3" or "up-to=0.5".
         """
         with self._ready(X) as (fitted, X):
-            return fitted.evaluate(
-                X,
-                y,
-                threshold=threshold,
-                positive=positive,
-                by=by,
-                groups=groups,
-                against=None if against is None else against.fitted_,
-                protocol=protocol,
-            )
+            if isinstance(other := choices.get("against"), GaugeClassifier):
+                choices["against"] = other.fitted_
+            return fitted.evaluate(X, y, **choices)
 
     def drift(self, X: Any) -> Drift:
         """Which columns of new rows moved since training, in values or missing rates, and which rows are unlike anything
@@ -652,24 +634,3 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _print(self, *lines: str) -> None:
         if self.verbose:
             print(*lines, sep="\n", file=sys.stderr)
-
-
-def _splits(X: Any, y: Any, groups: Any, time: Any) -> Splits | None:
-    """Which labelled rows stay together, if that was asked for."""
-    if groups is None and time is None:
-        return None
-    if isinstance(X, str | Path):
-        raise ValueError("groups and time need all rows in memory; read the table first, or fit without them")
-    splits = Splits.from_table(X, groups, time)
-    assert splits is not None
-    labels = inputs.labels_of(X, y, len(X))
-    return splits.take(np.flatnonzero(inputs.has_label(labels)))
-
-
-def _held_out(
-    ensemble: Ensemble, rows: Rows, labels: np.ndarray, seed: int
-) -> tuple[PredictionSets | None, HeldOut | None]:
-    """Prediction sets and answers from experts that have not learned from these rows."""
-    if not len(rows):
-        return None, None
-    return calibrate(ensemble.predict, rows, labels, seed=seed), HeldOut(ensemble.predict(rows), labels).first()

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar, overload, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, overload, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -28,15 +28,17 @@ from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.drift import Drift, Profile, measure_drift
 from gauge.tabular.evidence.effects import importance
 from gauge.tabular.evidence.evaluation import (
-    Answered,
+    Choices,
     Evaluation,
     evaluate,
     hide,
     label_numbers,
+    others,
     positive_class,
     shown_labels,
 )
 from gauge.tabular.evidence.explanation import Explanation
+from gauge.tabular.evidence.measures import Answered
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, Training, with_prefix
@@ -172,65 +174,32 @@ class Fitted(TableClassifier):
         gains = self.advice.gains(self.ensemble, self.trust, rows, absent(frame, rows))
         return advice_table(gains, names, frame.index, prices, worth)
 
-    def evaluate(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        threshold: str | float | None = None,
-        positive: Any = None,
-        by: Sequence[str] = (),
-        groups: Any = None,
-        against: TableClassifier | None = None,
-        protocol: str | None = None,
-    ) -> Evaluation:
+    def evaluate(self, X: Any, y: Any = None, **choices: Unpack[Choices]) -> Evaluation:
         """See `GaugeClassifier.evaluate`."""
         _, rows = self.read(X)
-        y = self.target if y is None else y
         known = as_pandas(X) if is_frame(X) else pd.DataFrame(index=range(len(rows)))
-        columns = {str(name): name for name in known}
-        subgroups = known[[pick(columns, name, "column for subgroups") for name in by]].reset_index(drop=True)
-        groups = self.groups if groups is None and self.groups in known else groups
+        chosen, labels = self._known_labels(X, self.target if y is None else y, rows)
+        groups = choices.get("groups", self.groups if self.groups in known else None)
         numbers = group_numbers(known, groups, len(rows))
-        chosen, labels = self._known_labels(X, y, rows)
-        rows = rows.take(chosen) if protocol is None else hide(rows.take(chosen), protocol)
+        columns, classes = {str(name): name for name in known}, self.classes.tolist()
+        by = [pick(columns, name, "column for subgroups") for name in choices.get("by", ())]
+        positive = positive_class(classes, choices.get("positive"), choices.get("threshold"))
+        rows = hide(rows.take(chosen), choices.get("protocol"))
         probabilities = self.ensemble.predict(rows)
         models = {"classifier": probabilities, "class shares": np.tile(self.ensemble.prior, (len(rows), 1))}
         if "trees" in self.experts:
             models["boosted trees"] = self.ensemble.alone("trees").predict(rows)
-        number = positive_class(self.classes.tolist(), positive)
-        answered = Answered(
-            models,
-            labels,
-            self.class_numbers(probabilities),
-            self.classes.tolist(),
-            rows.observed(),
-            groups=None if numbers is None else numbers[chosen],
-            positive=number,
-        )
-        if threshold is not None and number is None:
-            raise ValueError(f"a threshold needs one class to look for; choose one of {self.classes.tolist()[:20]}")
-        rule = None if threshold is None else choose_threshold(threshold, self.held_out, number or 0)
-        other = None if against is None else self._others(against, X, chosen, protocol)
+        grouped = None if numbers is None else numbers[chosen]
+        decided = self.class_numbers(probabilities)
+        rule, other = choices.get("threshold"), choices.get("against")
         return evaluate(
-            answered,
-            threshold=rule,
+            Answered(models, labels, decided, classes, rows.observed(), groups=grouped, positive=positive),
+            threshold=None if rule is None else choose_threshold(rule, self.held_out, positive or 0),
             sets=self.prediction_sets,
-            by=subgroups.iloc[chosen],
-            other=other,
+            by=known.reset_index(drop=True)[by].iloc[chosen],
+            other=None if other is None else others(other, X, classes, choices.get("protocol"))[chosen],
             facts=self.facts(),
         )
-
-    def _others(self, other: TableClassifier, X: Any, chosen: np.ndarray, protocol: str | None) -> np.ndarray:
-        """What another model answers for the same rows, in the order of this one's classes."""
-        if protocol is not None:
-            raise ValueError("the same cells cannot be hidden from both models; compare them without --protocol")
-        names, own = other.classes.astype(str).tolist(), self.classes.astype(str).tolist()
-        if sorted(names) != sorted(own):
-            raise ValueError(
-                f"the other model has the classes {names[:20]}, this one {own[:20]}; give one with the same"
-            )
-        return other.predict_proba(X)[chosen][:, [names.index(name) for name in own]]
 
     def _labelled(self, X: Any, y: Any, rows: Rows) -> tuple[Rows, np.ndarray]:
         """The rows that have a label, and the numbers of their classes."""
@@ -248,12 +217,7 @@ class Fitted(TableClassifier):
     def drift(self, X: Any) -> Drift:
         """See `GaugeClassifier.drift`."""
         frame, rows = self.read(X)
-        if self.profile is None:
-            raise ValueError("fewer than 50 training rows say too little to compare others with; fit on more rows")
-        if not len(frame):
-            raise ValueError("the table has no rows; give some to compare with the training rows")
-        training_rows = self.n_rows["train"] + self.n_rows["val"]
-        return measure_drift(self.profile, frame, rows, self.missing_rates, training_rows)
+        return measure_drift(self.profile, frame, rows, self.missing_rates, self.n_rows["train"] + self.n_rows["val"])
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """See `GaugeClassifier.audit`."""

@@ -125,9 +125,13 @@ class Drift:
 
 
 def measure_drift(
-    profile: Profile, frame: pd.DataFrame, rows: Rows, missing_rates: Mapping[str, float], training_rows: int
+    profile: Profile | None, frame: pd.DataFrame, rows: Rows, missing_rates: Mapping[str, float], training_rows: int
 ) -> Drift:
     """New rows, as given and as they are read, beside a profile of the training rows."""
+    if profile is None:
+        raise ValueError("fewer than 50 training rows say too little to compare others with; fit on more rows")
+    if not len(frame):
+        raise ValueError("the table has no rows; give some to compare with the training rows")
     schema, observed = rows.schema, rows.observed()
     cells = {column.name: values for column, values in zip(schema.table, rows.cells.T, strict=True)}
     positions = {column.name: number for number, column in enumerate(schema.table)}

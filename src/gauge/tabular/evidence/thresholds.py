@@ -8,6 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gauge.tabular.ensemble import Ensemble
+from gauge.tabular.prediction_sets import PredictionSets, calibrate
+from gauge.tabular.table.rows import Rows
+
 MAX_ROWS = 2000  # held out that a model keeps the answers for
 RULES = "a number from 0 to 1, sensitivity=0.95, specificity=0.9, or cost=5 (a missed case costs five false alarms)"
 
@@ -38,6 +42,15 @@ class HeldOut:
         if probabilities.shape != (*labels.shape, classes) or labels.min() < 0 or labels.max() >= classes:
             raise ValueError(f"the rows held out are not answers for {classes} classes")
         return cls(probabilities.astype(float), labels)
+
+
+def from_held_out(
+    ensemble: Ensemble, rows: Rows, labels: np.ndarray, seed: int
+) -> tuple[PredictionSets | None, HeldOut | None]:
+    """Prediction sets and answers from experts that have not learned from these rows; None without rows."""
+    if not len(rows):
+        return None, None
+    return calibrate(ensemble.predict, rows, labels, seed=seed), HeldOut(ensemble.predict(rows), labels).first()
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 import logging
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
-from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame
+from gauge.tabular.table.inputs import as_pandas, group_numbers, has_label, is_frame, labels_of
 from gauge.tabular.table.numbers import Writing
 
 logger = logging.getLogger(__name__)
@@ -24,15 +25,18 @@ class Splits:
     times: np.ndarray | None = None
 
     @classmethod
-    def from_table(cls, rows: Any, groups: Any, time: Any) -> "Splits | None":
-        """From columns of a table or a value for each row; None if neither is given."""
+    def from_table(cls, rows: Any, y: Any, groups: Any, time: Any) -> "Splits | None":
+        """Those of the rows that have a label, from columns of a table or a value for each row; None if neither is given."""
         if groups is None and time is None:
             return None
+        if isinstance(rows, str | Path):
+            raise ValueError("groups and time need all rows in memory; read the table first, or fit without them")
         frame = as_pandas(rows) if is_frame(rows) else pd.DataFrame(index=range(len(rows)))
         numbers = group_numbers(frame, groups, len(frame))
         if numbers is not None and len(np.unique(numbers)) < 2:
             raise ValueError("all rows belong to one group, and none could be held out; give groups of fewer rows")
-        return cls(numbers, None if time is None else _times(frame, time))
+        labelled = np.flatnonzero(has_label(labels_of(rows, y, len(frame))))
+        return cls(numbers, None if time is None else _times(frame, time)).take(labelled)
 
     def take(self, index: np.ndarray) -> "Splits":
         def chosen(values: np.ndarray | None) -> np.ndarray | None:
