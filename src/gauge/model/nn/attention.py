@@ -195,6 +195,8 @@ class Block(nn.Module):
         state = sequence[:, :reached] + gathered
         state_normed, mlp_norm_back = _norm(self.mlp_norm, state)
         widen, activate, narrow = self.mlp
+        assert isinstance(widen, nn.Linear)
+        assert isinstance(narrow, nn.Linear)
         wide = widen(state_normed)
 
         def pull_back(gradient: Tensor) -> Tensor:

@@ -83,6 +83,7 @@ class DeepTrunk(nn.Sequential):
         layers = iter(self)
         for layer in layers:
             if isinstance(layer, nn.Conv2d):
+                assert not isinstance(layer.padding, str)
                 weight, shift = folded(layer, next(layers))
                 next(layers)
                 x = torch.cudnn_convolution_relu(
