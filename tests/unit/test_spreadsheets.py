@@ -107,7 +107,7 @@ def test_commas_before_three_digits_are_decimal_where_another_column_has_decimal
     prices = [f"{row},5" for row in range(30)]
     alone, beside = (Schema.from_frame(pd.DataFrame(each)) for each in ({"w": weights}, {"w": weights, "p": prices}))
     assert alone.columns[0].values[0] == 3000
-    assert alone.columns[0].note == "numbers with a decimal point (1,234 is 1234)"
+    assert alone.columns[0].note == "numbers with a decimal point"
     assert beside.columns[0].values[0] == 3
     assert beside.columns[0].note == "numbers with a decimal comma"
 

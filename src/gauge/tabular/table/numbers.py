@@ -98,7 +98,7 @@ class Writing:
     def note(self) -> str:
         """What was guessed, empty for plain numbers."""
         if self.date in ("", "ISO8601"):
-            parts = ["a decimal comma" if self.decimal == "," else "a decimal point (1,234 is 1234)"] * self.guessed
+            parts = ["a decimal comma" if self.decimal == "," else "a decimal point"] * self.guessed
             parts += [f"{self.unit!r} removed"] if self.unit else []
             return "dates" if self.date else f"numbers with {', '.join(parts)}" if parts else ""
         order = "day first" if self.date.startswith("%d") else "month first" if self.date[1] in "mbB" else "year first"
