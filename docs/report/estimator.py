@@ -318,10 +318,10 @@ def coverage() -> str:
     lines = [f"| {counts} | cells blank | fits | {' | '.join(heads)} | within chance at 90 % | classes at 90 % |"]
     lines.append("|---" * (len(promised) + 5) + "|")
     for (kind, rate), group in pd.DataFrame(records).groupby(["kind", "blank"], sort=True):
-        part = group.to_dict("records")
+        part: list[Any] = group.to_dict("records")
         means = [100 * mean(each[key]["covered"] / each["test"] for each in part) for key in promised]
         sizes = mean(each["0.9"]["size"] for each in part)
-        cells = [f"{100 * rate:.0f} %", str(len(part)), *(f"{value:.1f} %" for value in means)]
+        cells = [f"{100 * float(str(rate)):.0f} %", str(len(part)), *(f"{value:.1f} %" for value in means)]
         within = sum(_within_chance(each, 0.9) for each in part)
         lines.append(f"| {kinds[str(kind)]} | {' | '.join(cells)} | {within} of {len(part)} | {sizes:.2f} |")
     return "\n".join(lines) + "\n\n" + _coverage_by_share([each for each in records if each["kind"] != "fixed"])

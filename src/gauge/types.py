@@ -398,8 +398,7 @@ class Trainable(nn.Module):
     looks_across_batch: ClassVar[bool] = False
     """Whether a sample's prediction depends on the rest of its batch."""
 
-    needs_labels: ClassVar[bool] = False
-    """Whether every training sample must have a label."""
+    needs_labels: ClassVar[bool] = False  # whether every training sample must have one
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms whose sum training minimises."""
@@ -446,13 +445,8 @@ class Method(Trainable):
 
 
 class Pretrainer(Trainable):
-    """Trains an encoder and a network before they learn a task, and never reads a label: `from_parts(encoder, network,
-    **options)` makes one for a `UnitEncoder` and a `Network`."""
-
-    @classmethod
-    def from_parts(cls, *args: Any, **options: Any) -> Self:
-        """The pre-trainer of an encoder and a network; each class declares its own options."""
-        raise NotImplementedError(f"{cls.__name__} has no from_parts(encoder, network)")
+    """Trains an encoder and a network before they learn a task, and never reads a label. Experiments build it as
+    `Pretrainer(encoder, network, tables=...)`, with the number of categories of each column of every table."""
 
     def release(self) -> tuple[Any, Any]:
         """The trained encoder and network, all of whose parameters can be trained."""

@@ -9,7 +9,7 @@ sample. These are TIP's three terms (Du et al. 2024) for any number of modalitie
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -84,10 +84,6 @@ class SelfSupervised(Pretrainer):
         self.content = nn.Linear(dim, dim)
         self.contrast = PairContrast(dim, modalities, projection)
         self.match = nn.Linear(dim, 2)
-
-    @classmethod
-    def from_parts(cls, encoder: UnitEncoder, network: Network, **options: Any) -> Self:
-        return cls(encoder, network, **options)
 
     def release(self) -> tuple[UnitEncoder, Network]:
         self.network.head.requires_grad_(True)

@@ -13,9 +13,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.registry import IMPUTERS
 from gauge.tabular.classifier import image_files
 from gauge.tabular.ensemble import choose_experts, fit_ensemble
 from gauge.tabular.evidence.advice import Advice
@@ -25,23 +23,22 @@ from gauge.tabular.evidence.drift import Drift, Profile
 from gauge.tabular.evidence.evaluation import Choices, Evaluation
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.thresholds import from_held_out
-from gauge.tabular.experts import Task
-from gauge.tabular.experts._architecture import SIZES, tuned_columns
-from gauge.tabular.experts._recipe import Recipe, Strategy
-from gauge.tabular.fitted import Fitted, Forwarded, local_folder
+from gauge.tabular.experts._architecture import tuned_columns
+from gauge.tabular.fitted import Fitted
+from gauge.tabular.forwarded import Forwarded
 from gauge.tabular.options import check_options
 from gauge.tabular.prediction_sets import COVERAGE
-from gauge.tabular.saved import usable
+from gauge.tabular.preparation import MAX_HIDDEN_RATE, MIN_HIDDEN_RATE, make_recipe, make_task
+from gauge.tabular.saved import local_folder, usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
 from gauge.tabular.table.inspection import report_leaks
 from gauge.tabular.table.labelled import Labelled, rows_to_use, unlabelled_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
-from gauge.tabular.table.schema import Encoded, Schema
+from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
-from gauge.training.metrics import ACCURACY, AUC, METRICS
 from gauge.training.progress import stage_progress
 from gauge.training.stages import OnEpoch, both
 from gauge.types import SupportsComplete
@@ -64,9 +61,6 @@ else:
 
 File = str | Path | None
 logger = logging.getLogger(__name__)
-
-MIN_HIDDEN_RATE, MAX_HIDDEN_RATE = 0.5, 0.9  # limits of the share of values that training hides
-STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask": ("mask",), "impute": ("impute",)}
 
 
 class GaugeClassifier(ClassifierMixin, BaseEstimator):
@@ -319,7 +313,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         data = self._labelled(X, y, sample_weight, seed)
         data = replace(data, splits=Splits.from_table(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
-        recipe = self._recipe(seed, len(data.classes))
+        recipe = make_recipe(self.get_params(deep=False), seed, len(data.classes))
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
         frame = data.every_row
         schema = data.schema(kinds, self.encoders, self.image_size, self._image_files())
@@ -333,7 +327,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             recipe = replace(recipe, rate=round(rate, 2))
         used = rows_to_use(encoded, data)
         every = np.concatenate([used, unlabelled_to_use(encoded, data)])
-        task = self._task(data, schema, encoded, used, recipe, None if folder is None else Path(folder))
+        place = pick_device(self.device), None if folder is None else Path(folder), self._image_files()
+        task = make_task(data, schema, encoded, used, recipe, *place)
         task = task.beside(Rows.from_frame(schema, frame, encoded), every)
         report_leaks(task.rows, task.labels)
         prior = data.prior(used)
@@ -542,62 +537,12 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             logger.warning("y and the table have the same index in different orders; labels are matched by position")
         return X, y
 
-    def _recipe(self, seed: int, classes: int) -> Recipe:
-        pick(SIZES, self.size, "size")
-        if isinstance(self.imputer, str):
-            kinds = {name: IMPUTERS.get(name) for name in IMPUTERS.names()}
-            general = {name: kind for name, kind in kinds.items() if not (kind.needs_image or kind.reads_hidden_values)}
-            pick(general, self.imputer, "imputer")
-        automatic = {"auto": AUC if classes == 2 else ACCURACY}
-        return Recipe(
-            size=self.size,
-            strategies=pick(STRATEGIES, self.strategy, "strategy"),
-            imputer=self.imputer,
-            gates=self.gates,
-            rate=MIN_HIDDEN_RATE if self.missing_rate is None else self.missing_rate,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            tune_rate=self.tune_rate,
-            tune_decay=self.tune_decay,
-            metric=pick(METRICS | automatic, self.metric, "metric"),
-            donors=self.donors,
-            seed=seed,
-            seconds=self.time_limit,
-        )
-
     def _report(self, schema: Schema, experts: Sequence[str], frame: pd.DataFrame) -> None:
         """Print the columns, and log what the network does not read of them."""
         self._print(*schema.summary())
         cut = unread_contents(schema, frame) if "network" in experts else []
         for problem in (*inputs.width_problems(len(schema.table)), *cut):
             logger.warning(problem)
-
-    def _task(
-        self,
-        data: Labelled,
-        schema: Schema,
-        encoded: Encoded,
-        used: np.ndarray,
-        recipe: Recipe,
-        folder: Path | None,
-    ) -> Task:
-        """What the experts learn from the rows that are used."""
-        device, streamed = pick_device(self.device), None
-        if data.stream is not None:
-            given = schema, data.every_label, data.frame.index[used], self._image_files()
-            streamed = data.stream.encoded(*given, folder=folder, device=device)
-        return Task(
-            rows=Rows.from_frame(schema, data.every_row, encoded).take(used),
-            labels=data.labels[used],
-            weights=inputs.scale_weights(data.weights[used]),
-            classes=len(data.classes),
-            recipe=recipe,
-            device=device,
-            folder=folder,
-            streamed=streamed,
-            splits=None if data.splits is None else data.splits.take(used),
-        )
 
     @contextmanager
     def _ready(self, X: Any) -> Iterator[tuple[Fitted, Any]]:

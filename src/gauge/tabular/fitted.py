@@ -5,10 +5,10 @@ The folder has weights (safetensors), everything else (JSON), the losses of trai
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, overload, runtime_checkable
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,6 @@ from torch import nn
 
 from gauge import __version__
 from gauge.choices import pick
-from gauge.data.signature import SUFFIX
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
@@ -409,53 +408,6 @@ class Fitted(TableClassifier):
             judged = self.trust.observed(rows.cells), self.trust.imputed(missing, self.trust.guesses(missing))
             if not all(np.isfinite(each).all() for each in judged):
                 raise ValueError("the trust in its cells is NaN")
-
-
-@runtime_checkable
-class HasFitted(Protocol):
-    """An estimator with a fitted value."""
-
-    fitted_: Fitted
-
-
-class Forwarded(Generic[T]):
-    """An attribute of the estimator that is one of the fitted value."""
-
-    def __init__(self, read: Callable[[Fitted], T]) -> None:
-        self.read = read
-
-    @overload
-    def __get__(self, estimator: None, owner: type) -> Self: ...
-
-    @overload
-    def __get__(self, estimator: HasFitted, owner: type) -> T: ...
-
-    def __get__(self, estimator: HasFitted | None, owner: type) -> Self | T:
-        return self if estimator is None else self.read(estimator.fitted_)
-
-    def __set__(self, estimator: HasFitted, value: T) -> None:
-        raise AttributeError("a fitted attribute cannot be set; replace `fitted_`")
-
-
-def local_folder(name: str, revision: str | None) -> Path:
-    """The folder of that name or, if there is none, the files of the Hub's repository of that name, which are downloaded."""
-    if Path(name).is_dir():
-        return Path(name)
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    except ImportError as error:
-        raise ValueError(
-            f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
-        ) from error
-    patterns = [METADATA, METADATA + SUFFIX, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
-    try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"there is no folder {name}, and no such repository on the Hub ({reason}); check name and token"
-        ) from error
 
 
 def _json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from gauge.data.signature import check_signature
+from gauge.data.signature import SUFFIX, check_signature
 
 FORMAT = "gauge-classifier-7"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
@@ -249,3 +249,24 @@ def file_checksums(folder: Path) -> dict[str, str]:
 def checksum(metadata: Mapping[str, Any]) -> str:
     """That of all other values of `model.json`."""
     return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
+
+
+def local_folder(name: str, revision: str | None) -> Path:
+    """The folder of that name or, if there is none, the files of the Hub's repository of that name, which are downloaded."""
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise ValueError(
+            f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
+        ) from error
+    patterns = [METADATA, METADATA + SUFFIX, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"there is no folder {name}, and no such repository on the Hub ({reason}); check name and token"
+        ) from error

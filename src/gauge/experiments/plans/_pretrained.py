@@ -1,6 +1,6 @@
 """The stage in which the encoders and the network of GAUGE+ are trained on all training samples, without labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from gauge.data import Dataset
@@ -22,6 +22,6 @@ def pretraining_stage(benchmark: Benchmark, seed: int) -> Stage:
 
 
 def make_pretraining(
-    train: Dataset, *, pretrainer: type[Pretrainer], parts: Parts, tables: Mapping[str, Sequence[int]]
+    train: Dataset, *, pretrainer: Callable[..., Pretrainer], parts: Parts, tables: Mapping[str, Sequence[int]]
 ) -> Pretrainer:
-    return pretrainer.from_parts(*parts.unit_network(), tables=tables)
+    return pretrainer(*parts.unit_network(), tables=tables)
