@@ -29,12 +29,12 @@ from .model.gates import pool_by_modality as pool_by_modality
 from .model.gauge import Gating as Gating
 from .model.gauge import Gauge as Gauge
 from .model.network import Network as Network
+from .model.pretrainers.self_supervised import SelfSupervised as SelfSupervised
 from .model.scoring.exact import exact_effects as exact_effects
 from .model.scoring.taylor import taylor_evidence as taylor_evidence
 from .model.units import UnitEncoder as UnitEncoder
 from .model.wrap import Wrapped as Wrapped
 from .model.wrap import wrap as wrap
-from .pretrainers.self_supervised import SelfSupervised as SelfSupervised
 from .tabular.estimator import GaugeClassifier as GaugeClassifier
 from .tabular.evidence.explanation import Explanation as Explanation
 from .training.audit import audit as audit

@@ -83,7 +83,7 @@ def _built_in(folder: Path) -> frozenset[str]:
 
 METHODS: "Kind[type[Method]]" = Kind("method", "gauge.methods")
 IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
-PRETRAINERS: "Kind[Callable[..., Pretrainer]]" = Kind("pre-trainer", "gauge.pretrainers")
+PRETRAINERS: "Kind[Callable[..., Pretrainer]]" = Kind("pre-trainer", "gauge.model.pretrainers")
 ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.model.encoders")
 SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.model.scoring")
 COLUMNS: Kind[Any] = Kind("kind of column", "gauge.tabular.table.columns")

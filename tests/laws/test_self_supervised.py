@@ -9,7 +9,7 @@ from helpers import CLASSES, DIM, dataset, incomplete_batch, noise, plus, rows_o
 from gauge import Batch, Network, Transformer, UnitEncoder, fit
 from gauge.model.encoders.mlp import Mlp
 from gauge.model.nn.contrast import PairContrast
-from gauge.pretrainers.self_supervised import SelfSupervised
+from gauge.model.pretrainers.self_supervised import SelfSupervised
 from gauge.randomness import seeded
 from gauge.training.settings import TrainSettings
 from gauge.types import UnsupportedError

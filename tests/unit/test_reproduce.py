@@ -188,8 +188,10 @@ def test_the_ages_of_results_are_counted_by_run(two_of_three, monkeypatch):
     records[1]["trained"] = {"commit": "a" * 40}
     (folder / "polymnist5k" / "made" / "results.json").write_text(json.dumps(records))
     monkeypatch.syspath_prepend(ROOT / "docs")
+    from report import ages as page
     from report.ages import ages, write_ages
 
+    monkeypatch.setattr(page, "FILE", folder / "ages.json")
     write_ages(folder)
     shown = ages(folder).splitlines()
     assert shown[2:5] == [

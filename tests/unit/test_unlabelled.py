@@ -15,6 +15,7 @@ from gauge.cli.main import app
 from gauge.tabular.ensemble import _unaware, make_folds
 from gauge.tabular.experts import Lesson, Task
 from gauge.tabular.experts.network import NetworkExpert
+from gauge.tabular.preparation import make_recipe
 from gauge.tabular.saved import checksum
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -48,7 +49,7 @@ def task_of(frame, labels):
     schema = Schema.from_frame(frame)
     rows = Rows.from_frame(schema, frame, schema.encode(frame))
     count = len(labels)
-    recipe = replace(GaugeClassifier(epochs=3)._recipe(0, 2), rate=0.5)
+    recipe = replace(make_recipe(GaugeClassifier(epochs=3).get_params(deep=False), 0, 2), rate=0.5)
     return Task(rows.take(np.arange(count)), labels, np.ones(count), 2, recipe, torch.device("cpu"), every=rows)
 
 
@@ -218,4 +219,4 @@ def test_gauge_fit_says_what_they_brought(tmp_path):
     with unchecked():
         result = CliRunner().invoke(app, ["fit", str(tmp_path / "table.csv"), "--target", "target", *options])
     assert result.exit_code == 0, result.output
-    assert "20 rows without a label: " in result.stdout
+    assert "20 rows without a label: " in result.stderr

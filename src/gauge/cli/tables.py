@@ -268,7 +268,7 @@ def _counted(count: "Count", coverage: float | None, more: str) -> Iterator[str]
             f"coverage {coverage:g}: {count.one_class} of {count.rows} rows have one class, {count.several} several, "
             f"{none} none; on the latter two the model abstains"
         )
-    if count.labelled:
+    if count.known:
         share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"
         unknown = count.labelled - count.known
         if unknown:

@@ -51,8 +51,10 @@ MAX_WEIGHT_ROWS = 4096  # rows held out that weights are learned from
 MIN_PRIOR = 1e-6  # of a class
 MIN_ROWS = 50  # of a smaller table none are held out for validation
 MAX_ROWS_OF_ALL_FOLDS = 5000  # up to here trees and linear models are validated in every fold
+MIN_TAUGHT = 0.1  # rows without a label, over those with one, from which on learning from them is tried
 INNER_FOLDS = 4  # that choose the settings of a teacher
 TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
+FEW_MORE = "they are too few beside the labelled rows to bring anything, so they are not used for it"
 NO_TIME = "the time limit left no time to learn from them"
 
 
@@ -236,6 +238,8 @@ def _teach(task: Task, folds: Folds, experts: Experts, held_out: Experts) -> tup
     count = len(task.all_rows) - len(task.rows)
     if not folds:
         return experts, held_out, Unlabelled(count, reason=TOO_FEW)
+    if count < MIN_TAUGHT * len(task.rows):
+        return experts, held_out, Unlabelled(count, reason=FEW_MORE)
     left = task.seconds_left
     if not broadcast(left is None or left > time.monotonic() - task.started):
         return experts, held_out, Unlabelled(count, reason=NO_TIME)

@@ -330,7 +330,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         place = pick_device(self.device), None if folder is None else Path(folder), self._image_files()
         task = make_task(data, schema, encoded, used, recipe, *place)
         task = task.beside(Rows.from_frame(schema, frame, encoded), every)
-        report_leaks(task.rows, task.labels)
+        report_leaks(schema.table, task.rows.cells, task.labels)
         prior = data.prior(used)
         with self._progress() as show, self._threads(schema):
             task = replace(task, on_epoch=show if on_epoch is None else both(show, on_epoch))

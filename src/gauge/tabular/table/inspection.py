@@ -1,7 +1,7 @@
 """inspect_table(): the kinds, missing values and problems of a table, before anything is trained on it."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,6 @@ from gauge.registry import COLUMNS
 from gauge.tabular.table.columns import ANYWHERE, IGNORE, Cell, ImageFiles, infer_kind, missing, pick_kind
 from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
 from gauge.tabular.table.numbers import plain
-from gauge.tabular.table.rows import Rows
 
 logger = logging.getLogger(__name__)
 
@@ -165,8 +164,8 @@ def _target_problems(labels: pd.Series) -> Iterator[str]:
         yield from (f"{labels.name} {problem}" for problem in target_problems(values))
 
 
-def report_leaks(rows: Rows, labels: np.ndarray) -> None:
-    """Log which columns alone tell the label."""
-    for column, cells in zip(rows.schema.table, rows.cells.T, strict=True):
-        for problem in leak_problems(cells, labels):
+def report_leaks(columns: Sequence[Cell], cells: np.ndarray, labels: np.ndarray) -> None:
+    """Log which of the columns alone tell the label; `cells` are [rows, columns]."""
+    for column, values in zip(columns, cells.T, strict=True):
+        for problem in leak_problems(values, labels):
             logger.warning("column %r %s", column.name, problem)

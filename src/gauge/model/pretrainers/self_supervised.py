@@ -50,8 +50,8 @@ class SelfSupervised(Pretrainer):
     >>> from gauge.model.encoders.mlp import Mlp
     >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
     >>> pretrainer = SelfSupervised(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
-    >>> batch = Dataset("train", {"scan": torch.rand(4, 3), "blood": torch.rand(4, 5)}, torch.zeros(4).long())
-    >>> list(pretrainer.loss(batch.batch(torch.arange(4))))
+    >>> flags = {name: torch.ones(4, dtype=torch.bool) for name in ("scan", "blood")}
+    >>> list(pretrainer.loss(Batch({"scan": torch.rand(4, 3), "blood": torch.rand(4, 5)}, flags)))
     ['masked', 'contrast', 'matching']
     """
 
