@@ -86,7 +86,6 @@ class DeepTrunk(nn.Sequential):
                 assert not isinstance(layer.padding, str)
                 weight, shift = folded(layer, next(layers))
                 next(layers)
-                assert not isinstance(layer.padding, str)
                 x = torch.cudnn_convolution_relu(
                     x, weight, shift, layer.stride, layer.padding, layer.dilation, layer.groups
                 )
