@@ -40,9 +40,7 @@ class Stacking(Method):
 
     def answers(self, batch: Batch) -> Answers:
         """The answer of every member, divided by the number of those that are used."""
-        logits = [member.predict(batch).logits.log_softmax(-1) for member in self._members()]
-        share = head_answers(torch.stack(logits, 1), batch).share
-        return _of(self.used, torch.stack(logits, 1).float(), share)
+        return _of(self.used, *self._answers_and_share(batch))
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
@@ -53,8 +51,7 @@ class Stacking(Method):
         rows = validation_rows(train, val)
         parts = []
         for batch in masked_samples(val, rows):
-            logits = torch.stack([member.predict(batch).logits.log_softmax(-1) for member in self._members()], 1)
-            parts.append((logits.float(), head_answers(logits, batch).share, batch.labels, batch.index))
+            parts.append((*self._answers_and_share(batch), batch.labels, batch.index))
         logits, share, labels, index = map(torch.cat, zip(*parts, strict=True))
         sets = [self._set(chosen) for chosen in _sets(len(self.members))]
         losses = [self._held_out_loss(used, logits, share, labels, index) for used in sets]
@@ -63,6 +60,12 @@ class Stacking(Method):
         self._report(losses[best], losses[0])
         with torch.enable_grad():
             _learn(self.combination, _of(self.used, logits, share), labels, len(rows))
+
+    def _answers_and_share(self, batch: Batch) -> tuple[Float[Tensor, "b j k"], Float[Tensor, "b m"]]:
+        """The log-probabilities of all members, and the observed share of each modality."""
+        answers = torch.stack([member.predict(batch).logits.log_softmax(-1) for member in self._members()], 1)
+        logits, _, share, _ = head_answers(answers, batch)
+        return logits, share
 
     def _members(self) -> list[Method]:
         return [member for member in self.members.values() if isinstance(member, Method)]
