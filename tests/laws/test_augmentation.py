@@ -176,10 +176,29 @@ def test_corrupted_cells_hold_values_of_their_column_and_are_three_in_ten(sample
     assert torch.equal(augment(samples, "cars-tip").inputs["data"], table)  # TIP corrupts it itself
 
 
-def test_only_images_of_three_channels_and_tables_with_flags_for_cells_are_touched(samples, only):
-    inputs = {"scan": noise(40, 1, 8, 8), "text": noise(40, 3, 8), "signal": samples.inputs["signal"]}
+def test_only_images_and_tables_with_flags_for_cells_are_touched(samples):
+    inputs = {"film": noise(40, 2, 8, 8), "text": noise(40, 3, 8), "signal": samples.inputs["signal"]}
     batch = Batch(inputs, dict.fromkeys(inputs, torch.ones(40).bool()), key=samples.key)
     assert_equal(augment(batch, "hearts").inputs, inputs)
+
+
+def _first_channel(samples: Batch) -> Batch:
+    return Batch({"photo": samples.inputs["photo"][:, :1]}, {"photo": samples.observed["photo"]}, key=samples.key)
+
+
+@pytest.mark.parametrize("changes", [{"rotate": 90.0, "rotated": 1.0, "crop": (0.5, 1.0), "flip": 0.5}, {"blur": 1.0}])
+def test_an_image_of_one_channel_moves_and_blurs_as_each_channel_of_a_gray_one(samples, only, changes):
+    scan = _first_channel(samples)
+    one = only(scan, **changes).inputs["photo"].expand(-1, 3, -1, -1)
+    gray = replace(scan, inputs={"photo": scan.inputs["photo"].expand(-1, 3, -1, -1)})
+    three = only(gray, **changes).inputs["photo"]
+    torch.testing.assert_close(one, three)
+    assert not torch.equal(three, gray.inputs["photo"])
+
+
+def test_an_image_of_one_channel_has_no_colour_to_change(samples, only):
+    scan = _first_channel(samples)
+    assert_equal(only(scan, jitter=0.5, hue=0.2, jittered=1.0, grayscale=1.0).inputs, scan.inputs)
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)

@@ -45,6 +45,7 @@ HEARTS = Augmentation(jitter=0.5, hue=0.2, jittered=0.5, rotate=45.0, rotated=0.
 LESIONS = Augmentation(jitter=0.2, jittered=1.0, rotate=180.0, rotated=1.0, crop=(0.7, 1.0), flip=0.5, upend=0.5)
 LEAVES = Augmentation(rotate=180.0, rotated=1.0, crop=(0.8, 1.0), flip=0.5, upend=0.5)
 FACES = Augmentation(crop=(0.8, 1.0), flip=0.5, corrupt=0.0)  # no cell changes: each is part of the question
+DIGITS = Augmentation(rotate=12.0, rotated=1.0, crop=(0.75, 1.0), corrupt=0.0)
 
 AUGMENTATIONS = {
     "cars": CARS,
@@ -52,6 +53,7 @@ AUGMENTATIONS = {
     "lesions": LESIONS,
     "leaves": LEAVES,
     "faces": FACES,
+    "digits": DIGITS,
     # TIP corrupts tables itself, and is published with smaller crops than the classifiers
     "cars-tip": replace(CARS, crop=(0.08, 1.0), corrupt=0.0),
     "hearts-tip": replace(HEARTS, crop=(0.2, 1.0), corrupt=0.0),
@@ -61,8 +63,8 @@ AUGMENTATIONS = {
 
 
 def augment(batch: Batch, name: str) -> Batch:
-    """The batch with random changes of images (three channels, values from 0 to 1) and of tables with a flag for each cell.
-    Missing values stay unchanged.
+    """The batch with random changes of images (values from 0 to 1) and of tables with a flag for each cell. Images of one
+    channel have no colour that could change. Missing values stay unchanged.
 
     >>> batch = Batch({"photo": torch.rand(4, 3, 8, 8)}, {"photo": torch.tensor([True, True, True, False])})
     >>> same = augment(batch, "cars").inputs["photo"] == batch.inputs["photo"]
@@ -75,7 +77,7 @@ def augment(batch: Batch, name: str) -> Batch:
     inputs = dict(batch.inputs)
     for modality, values in inputs.items():
         observed, own = batch.observed[modality], derive(key, modality)
-        if values.ndim == 4 and values.shape[1] == 3 and observed.ndim == 1:
+        if values.ndim == 4 and values.shape[1] in (1, 3) and observed.ndim == 1:
             changed = _change(values.float(), how, own).to(values.dtype)
             inputs[modality] = torch.where(over_values(applied & observed, values), changed, values)
         elif values.ndim == 2 and observed.ndim == 2 and how.corrupt:
@@ -98,13 +100,14 @@ def corrupt(
     return torch.where(chosen, table.gather(0, donors.gather(0, position)), table)
 
 
-def _change(image: Float[Tensor, "b 3 h w"], how: Augmentation, key: Int[Tensor, "b"]) -> Float[Tensor, "b 3 h w"]:
+def _change(image: Float[Tensor, "b c h w"], how: Augmentation, key: Int[Tensor, "b"]) -> Float[Tensor, "b c h w"]:
     """NOTE[PAPER] augmentation-order: the library of the published code draws the order of brightness, contrast, saturation
     and hue for each image, and rotates hearts before changing their colours; here the order is fixed."""
-    if how.jittered:
+    coloured = image.shape[1] == 3
+    if how.jittered and coloured:
         whether, *draws = _draws(key, "colour", 5)
         image = torch.where(whether < how.jittered, _jitter(image, how, draws), image)
-    if how.grayscale:
+    if how.grayscale and coloured:
         (whether,) = _draws(key, "grayscale", 1)
         image = torch.where(whether < how.grayscale, _gray(image), image)
     if how.blur:
@@ -140,7 +143,7 @@ def _blur(image: Tensor, sigma: Tensor) -> Tensor:
     """A separate Gaussian for each image, first across, then down."""
     reach = min(KERNEL // 2, *(side - 1 for side in image.shape[2:]))
     distance = torch.arange(-reach, reach + 1, device=image.device)
-    kernel = (-0.5 * (distance / sigma).square()).softmax(-1).repeat_interleave(3, 0)
+    kernel = (-0.5 * (distance / sigma).square()).softmax(-1).repeat_interleave(image.shape[1], 0)
     flat = F.pad(image, (reach,) * 4, mode="reflect").flatten(0, 1)[None]
     for weight in (kernel, kernel.mT):
         flat = F.conv2d(flat, weight, groups=len(kernel))

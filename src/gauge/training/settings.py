@@ -65,7 +65,7 @@ ProtocolField = Annotated[Protocol, _text_form(parse_protocol), PlainSerializer(
 CorruptionField = Annotated[Corruption, _text_form(parse_corruption), PlainSerializer(str)]
 MetricField = Annotated[Metric, _text_form(lambda name: pick(METRICS, name, "metric")), PlainSerializer(str)]
 Augment = Literal[
-    "", "cars", "hearts", "lesions", "leaves", "faces", "cars-tip", "hearts-tip", "lesions-tip", "leaves-tip"
+    "", "cars", "hearts", "lesions", "leaves", "faces", "digits", "cars-tip", "hearts-tip", "lesions-tip", "leaves-tip"
 ]
 
 

@@ -1,12 +1,14 @@
 """The stage in which the encoders and the network of GAUGE+ are trained on all training samples, without labels."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, seeded_with
 from gauge.experiments.plans._trunks import columns_of_units, plus_parts
+from gauge.model.pretrainers.self_supervised import TERMS
 from gauge.registry import PRETRAINERS
 from gauge.training.stages import Stage
 from gauge.types import Pretrainer
@@ -14,14 +16,17 @@ from gauge.types import Pretrainer
 PRETRAINER = "self_supervised"
 
 
-def pretraining_stage(benchmark: Benchmark, seed: int) -> Stage:
-    arguments = {"parts": plus_parts(benchmark), "tables": columns_of_units(benchmark)}
+def pretraining_stage(benchmark: Benchmark, seed: int, without: str = "") -> Stage:
+    """`without` is a term of the loss that is left out."""
+    arguments: dict[str, Any] = {"parts": plus_parts(benchmark), "tables": columns_of_units(benchmark)}
+    if without:
+        arguments["terms"] = tuple(term for term in TERMS if term != without)
     settings = seeded_with(benchmark.settings.pretrain, seed)
     make = partial(make_pretraining, pretrainer=PRETRAINERS.get(PRETRAINER))
-    return Stage(f"pretrained-s{seed}", make, arguments, settings, split="imputer")
+    return Stage(f"pretrained{without and f'-no-{without}'}-s{seed}", make, arguments, settings, split="imputer")
 
 
 def make_pretraining(
-    train: Dataset, *, pretrainer: Callable[..., Pretrainer], parts: Parts, tables: Mapping[str, Sequence[int]]
+    train: Dataset, *, pretrainer: Callable[..., Pretrainer], parts: Parts, **options: Any
 ) -> Pretrainer:
-    return pretrainer(*parts.unit_network(), tables=tables)
+    return pretrainer(*parts.unit_network(), **options)

@@ -29,7 +29,8 @@ __all__ = ["PLAN", "PlusVariant"]
 @dataclass(frozen=True)
 class PlusVariant:
     """One row of a table: GAUGE+ itself, with gates, or without one of its parts. `answers` is what makes the row of a
-    trained GAUGE+ that answers with some of its parts. A row that is `pretrained` starts from self-supervised training."""
+    trained GAUGE+ that answers with some of its parts. A row that is `pretrained` starts from self-supervised training,
+    `without` one term of its loss."""
 
     note: str
     gating: Gating = UNGATED
@@ -40,6 +41,7 @@ class PlusVariant:
     corrupts: bool = False
     imputes: bool = False
     pretrained: bool = False
+    without: Literal["", "masked", "contrast", "matching"] = ""
     teacher: Literal["", "gauge_plus", "gauge_plus-pretrained", "late_fusion"] = ""
     stacked: bool = False
 
@@ -78,8 +80,17 @@ VARIANTS = {
     "gauge_plus-pretrained": PlusVariant(
         "started from self-supervised training on all training samples, with and without labels", pretrained=True
     ),
+    "gauge_plus-pretrained-no-masked": PlusVariant(
+        "the same, nothing is hidden and reconstructed in pre-training", pretrained=True, without="masked"
+    ),
+    "gauge_plus-pretrained-no-contrast": PlusVariant(
+        "the same, modalities do not look for each other in pre-training", pretrained=True, without="contrast"
+    ),
+    "gauge_plus-pretrained-no-matching": PlusVariant(
+        "the same, modalities of other samples are not looked for in pre-training", pretrained=True, without="matching"
+    ),
     "gauge_plus-student": PlusVariant(
-        "the same, distilled from it on all training samples", pretrained=True, teacher="gauge_plus-pretrained"
+        "distilled from gauge_plus-pretrained on all training samples", pretrained=True, teacher="gauge_plus-pretrained"
     ),
     "gauge_plus-every-row": PlusVariant(
         "pre-trained teacher, its student and classifiers of the cells, combined as far as validation says so",
@@ -114,7 +125,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     needs: tuple[Stage, ...] = ()
     make: Callable[..., GaugePlus] = make_gauge_plus
     if chosen.pretrained:
-        needs, make = (pretraining_stage(benchmark, seed),), make_from_pretrained
+        needs, make = (pretraining_stage(benchmark, seed, chosen.without),), make_from_pretrained
     else:
         arguments["parts"] = plus_parts(benchmark, whole=chosen.whole, deep=chosen.deep)
     if chosen.imputes:
