@@ -27,7 +27,8 @@ class Outcomes:
 
 def main(marker: str) -> int:
     outcomes = Outcomes()
-    code = pytest.main(["-m", marker, "-p", "no:cacheprovider", str(ROOT.parent / "tests")], plugins=[outcomes])
+    files = [str(path) for path in (ROOT.parent / "tests").rglob("test_*.py") if f"mark.{marker}" in path.read_text()]
+    code = pytest.main(["-m", marker, "-p", "no:cacheprovider", *files], plugins=[outcomes])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     write_record(ROOT / "results" / f"{marker}-tests.json", origin(device=device) | {"tests": outcomes.tests})
     return int(code)

@@ -1,13 +1,18 @@
 """Learning from every row: pre-training, students and what answers together, beside the rows of the fair trial."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from statistics import mean
 
-from report.results import ETA, beside, measured
+from report.results import ETA, FACES, beside, is_measured, measured, seeds
 
 EVERY, STUDENT, PRETRAINED = (f"gauge_plus:gauge_plus-{name}" for name in ("every-row", "student", "pretrained"))
 OURS = (STUDENT, EVERY, PRETRAINED)
 VOTERS = ("late_fusion:student", "late_fusion:pretrained")
+SCRATCH = ("gauge_plus", "late_fusion")
+V2 = "gauge:v2"
+CELLS = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")
 SVHN_ALONE = ("complete", "missing=text", "missing=svhn+text", "missing=mnist+text")
 VIEWS = ("complete", "views=2", "views=1", "eta=0.5")
 
@@ -21,14 +26,14 @@ def digits(folder: str, *others: tuple[str, str]) -> str:
 def faces() -> str:
     """Necklaces on five divisions: the combination minus each other row."""
     fair = dict.fromkeys(("gauge_plus", "late_fusion", "logistic_cells", "boosted_cells"), "celeba_table/fair")
-    rows = dict.fromkeys((EVERY, STUDENT, PRETRAINED), "celeba_table/every_row")
-    return beside(measured(rows | fair), ("complete", "gamma=0.5", "gamma=0.9", "gamma=1"))
+    rows = dict.fromkeys((EVERY, STUDENT, PRETRAINED), "celeba_table/every_row") | {V2: "celeba_table/divisions"}
+    return beside(measured(rows | fair), CELLS)
 
 
 def crops() -> str:
-    """MST with a quarter of the crops labelled, beside rows with all of them labelled."""
-    fair = dict.fromkeys(("gauge_plus", "late_fusion"), "mst/fair")
-    return beside(measured(dict.fromkeys(OURS, "mst/every_row") | fair), SVHN_ALONE)
+    """MST with a quarter of the crops labelled, beside rows from scratch with all of them labelled."""
+    rows = dict.fromkeys((*OURS, *VOTERS), "mst/every_row")
+    return beside(measured(rows | dict.fromkeys(SCRATCH, "mst/augmented")), SVHN_ALONE)
 
 
 def sums() -> str:
@@ -36,10 +41,90 @@ def sums() -> str:
     return beside(measured(dict.fromkeys(OURS, "polysum/every_row2000")), VIEWS)
 
 
-def labelled(benchmark: str, fair: str, protocols: tuple[str, ...]) -> str:
-    """All samples labelled: started from pre-training, minus the same from scratch and voters."""
-    rows = {PRETRAINED: f"{benchmark}/pretrained"} | dict.fromkeys(("gauge_plus", "late_fusion"), f"{benchmark}/{fair}")
+def labelled(benchmark: str, protocols: tuple[str, ...], scratch: str, **others: str) -> str:
+    """All samples labelled: started from pre-training, minus voters that start there and rows from scratch. `others` are
+    rows of GAUGE+ from scratch that are in another run."""
+    rows = dict.fromkeys((PRETRAINED, VOTERS[1]), f"{benchmark}/pretrained")
+    rows |= {row: f"{benchmark}/{others.get(row, scratch)}" for row in SCRATCH}
     return beside(measured(rows), protocols)
+
+
+def terms() -> str:
+    """PolyMNIST with 256 labels: the whole loss of pre-training, and without one term."""
+    rows = {PRETRAINED: "polymnist/every_row256"}
+    rows |= {f"{PRETRAINED}-no-{term}": "polymnist/terms256" for term in ("masked", "contrast", "matching")}
+    return beside(measured(rows | {"gauge_plus": "polymnist/fair256"}), ETA)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a row was to reach under a condition, in percent; with `over`, the difference to a row of another run."""
+
+    what: str
+    row: str
+    run: str
+    protocol: str
+    least: float
+    over: tuple[str, str] | None = None
+
+    def line(self) -> str:
+        own = seeds(self.run, self.row, self.protocol) if is_measured(self.run) else {}
+        if not own or (self.over is not None and not is_measured(self.over[1])):
+            return f"| {self.what} | {self._goal()} | not measured | |"
+        value = 100 * mean(result.value for result, _ in own.values())
+        shown = f"{value:.2f}"
+        if self.over is not None:
+            row, run = self.over
+            reference = 100 * mean(result.value for result, _ in seeds(run, row, self.protocol).values())
+            value -= reference
+            shown = f"{value:+.2f} ({shown} and {reference:.2f})"
+        verdict = "reached" if round(value, 2) >= self.least else "**missed**"
+        return f"| {self.what} | {self._goal()} | {shown}, {self.row.rpartition(':')[2]}, n = {len(own)} | {verdict} |"
+
+    def _goal(self) -> str:
+        return f"{self.least:g}" if self.over is None else f"{self.least:+g} over {self.over[0].rpartition(':')[2]}"
+
+
+ONE_VIEW, PHOTO = "eta=0.8", "missing=mnist+text"
+GOALS = (
+    Goal("PolyMNIST, one view of five, 64 labels", STUDENT, "polymnist/every_row64", ONE_VIEW, 97),
+    Goal("the same, 256 labels", STUDENT, "polymnist/every_row256", ONE_VIEW, 98.9),
+    Goal("the same, half of the views missing in training", STUDENT, "polymnist/every_row256_half", ONE_VIEW, 97),
+    Goal("the same, 60,000 labels", PRETRAINED, "polymnist/pretrained", ONE_VIEW, 99.25),
+    Goal(
+        "MST, only the photo, a quarter of the crops labelled, beside all of them",
+        STUDENT,
+        "mst/every_row",
+        PHOTO,
+        -2,
+        ("gauge_plus", "mst/augmented"),
+    ),
+    Goal("sums modulo 10, one view of each digit, 2,000 labels", STUDENT, "polysum/every_row2000", "views=1", 95),
+    Goal("the same, all labels", PRETRAINED, "polysum/pretrained", "views=1", 98),
+    Goal("plain sums, all labels", PRETRAINED, "polysum_plain/pretrained", "views=1", 98),
+    Goal("CelebA without text", PRETRAINED, "celeba/pretrained", "missing=text", 94.5),
+    Goal("leaf99 without cells", PRETRAINED, "leaf99/pretrained", "gamma=1", 90),
+    Goal("ham10000 complete, AUC", PRETRAINED, "ham10000/pretrained", "complete", 91.5),
+    Goal("ham10000 without cells, AUC", PRETRAINED, "ham10000/pretrained", "gamma=1", 90.7),
+    Goal(
+        "celeba_table complete, AUC",
+        EVERY,
+        "celeba_table/every_row",
+        "complete",
+        0.1,
+        ("logistic_cells", "celeba_table/fair"),
+    ),
+    *(
+        Goal(f"celeba_table {at}, AUC", EVERY, "celeba_table/every_row", at, least, (V2, "celeba_table/divisions"))
+        for at, least in (("complete", 0.0), ("gamma=0.5", 0.2), ("gamma=0.9", 1.0), ("gamma=1", 2.4))
+    ),
+)
+
+
+def goals() -> str:
+    """What was to be reached, from the same result files."""
+    lines = ["| | goal | mean over seeds or divisions | |", "|---|---|---|---|"]
+    return "\n".join([*lines, *(goal.line() for goal in GOALS)]) + "\n"
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -55,6 +140,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "every-row-celeba-table": faces,
     "every-row-mst": crops,
     "every-row-polysum": sums,
-    "pretrained-polysum": partial(labelled, "polysum", "plus", VIEWS),
-    "pretrained-celeba": partial(labelled, "celeba", "fair", ("complete", "missing=img", "missing=text")),
+    "pretrained-polysum": partial(labelled, "polysum", VIEWS, "plus"),
+    "pretrained-polysum-plain": partial(labelled, "polysum_plain", VIEWS, "plus"),
+    "pretrained-celeba": partial(labelled, "celeba", FACES, "augmented"),
+    "pretrained-polymnist": partial(labelled, "polymnist", ETA, "fair"),
+    "pretrained-leaf99": partial(labelled, "leaf99", CELLS, "fair"),
+    "pretrained-ham10000": partial(labelled, "ham10000", CELLS, "fair", gauge_plus="plus"),
+    "pretraining-terms": terms,
+    "every-row-goals": goals,
 }
