@@ -12,7 +12,8 @@ from PIL import Image
 
 from gauge import GaugeClassifier
 from gauge.tabular.table.columns import ImageFiles, infer_kind, missing
-from gauge.tabular.table.columns.category import MAX_CATEGORIES, Category
+from gauge.tabular.table.columns import MAX_CATEGORIES
+from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file
 from gauge.tabular.table.inspection import inspect_table
