@@ -3,8 +3,8 @@
 score = the logits of a model of one column alone: logistic regression on the TF-IDF of a text or the components of an image,
         log((n_lc + m p_c) / (n_l + m)) - log p_c for level l of a category, with n counts, p the shares of the classes
 
-A row that a model was learned from gets the score of one that was learned without it: scores that a model has memorised would
-look far better in training than in prediction.
+A row that a model was learned from gets the score of one that was learned without it: scores that a model has memorised
+would look far better in training than in prediction.
 """
 
 from abc import ABC, abstractmethod

@@ -58,7 +58,7 @@ class Terms:
         return rows.shared[key]
 
     def export(self, rows: GraphRows, name: str, weights: np.ndarray) -> str:
-        """The products of the vectors of a column and weights, [terms, outputs], from the terms that a reader has counted."""
+        """The vectors of a column times weights, [terms, outputs], in a graph, from the terms that a reader has counted."""
         graph, vectorizer = rows.graph, self.vectorizers[name]
         last, after_last = (graph.constant(np.array([axis])) for axis in (1, 2))
         terms, counts = rows.terms(name, vectorizer.get_feature_names_out().tolist())

@@ -1,5 +1,5 @@
-"""Logistic regression on numbers, components of images, squares, scores of categories of many levels, indicators of categories
-and missing cells, and TF-IDF."""
+"""Logistic regression on numbers, components of images, scores of categories of many levels, squares, indicators of
+categories and missing cells, and TF-IDF."""
 
 from typing import Any, Self
 

@@ -52,9 +52,7 @@ class Trees(Expert):
 
     @classmethod
     def reads(cls, schema: Schema) -> bool:
-        return any(column.read_by_trees for column in schema.columns) or any(
-            content.has_texts for content in schema.contents.values()
-        )
+        return any(column.read_by_trees for column in schema.columns)  # scores of texts alone are no more than linear
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:

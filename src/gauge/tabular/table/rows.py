@@ -48,8 +48,8 @@ class Rows:
         return np.where(flags, values, np.float32(np.nan))
 
     def levels(self, column: Cell, codes: np.ndarray) -> np.ndarray:
-        """The categories of a column of `cells`, with numbers of their own for rare ones that are told apart; -1 where a cell
-        is missing."""
+        """The categories of a column of `cells`, with numbers of their own for rare ones that are told apart; -1 where they
+        are missing."""
         levels = np.where(np.isnan(codes), -1, codes).astype(np.int64)
         return (
             np.where(levels == column.rare_code, self.rare[column.name], levels) if column.name in self.rare else levels

@@ -188,12 +188,6 @@ class Schema:
             rates |= zip((column.name for column in columns), (1 - flags.mean(0)).tolist(), strict=True)
         return {column.name: rates[column.name] for column in self.columns}
 
-    def rare_rates(self, cells: np.ndarray) -> dict[str, float]:
-        """The share of rows in which a column has a rare value, for columns that have any; `cells` as those of `Rows`."""
-        shares = [(values == column.rare_code).mean() for column, values in zip(self.table, cells.T, strict=True)]
-        columns = zip(self.table, shares, strict=True)
-        return {column.name: float(share) for column, share in columns if column.rare_code is not None}
-
     def to_json(self) -> dict[str, Any]:
         columns = [column.to_json() for column in self.columns]
         return {"columns": columns, "ignored": dict(self.ignored), "names": list(self.names)}

@@ -286,11 +286,6 @@ class Content(Column):
         """The cells as texts, "" where they are missing, if trees and the linear expert read them as texts."""
         return None
 
-    @property
-    def has_texts(self) -> bool:
-        """Whether it has `texts`."""
-        return type(self).texts is not Content.texts
-
     def vectors(self, values: "Tensor") -> np.ndarray:
         """Encoded rows as vectors that trees and the linear expert read, see `by_components`: [rows, features]."""
         return values.float().flatten(1).numpy()
