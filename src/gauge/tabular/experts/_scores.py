@@ -1,6 +1,6 @@
 """Scores: what each text, image and category of many levels says about the classes, as columns of numbers.
 
-score = the logits of a model of one column alone: logistic regression on the TF-IDF of a text or the components of an image,
+score = a model of one column alone: ridge regression of the classes on the TF-IDF of a text or the components of an image,
         log((n_lc + m p_c) / (n_l + m)) - log p_c for level l of a category, with n counts, p the shares of the classes
 
 A row that a model was learned from gets the score of one that was learned without it: scores that a model has memorised
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._graph import GraphRows
-from gauge.tabular.experts._logistic import fit_logistic
 from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.columns import Cell
@@ -26,11 +25,11 @@ from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import fold_numbers
 
-MIN_LEVELS = 20  # of a category that has scores; trees and linear models learn fewer levels as they are
+MIN_LEVELS = 20  # of a category that has scores for trees, which learn fewer levels as they are
 SMOOTHING = 10.0  # rows of the mean of all levels that count beside those of a level
 FOLDS = 4
-TEXT_PENALTY, IMAGE_PENALTY = 10.0, 0.3  # C of scikit-learn: larger is weaker
-TOLERANCE = 1e-2  # trees read the order of scores alone
+TEXT_PENALTY, IMAGE_PENALTY = 0.3, 10.0  # alpha of scikit-learn
+TOLERANCE = 1e-2
 MIN_SHARE = 1e-6  # of a class
 
 
@@ -80,7 +79,7 @@ class OfTexts(Source):
         return self.terms.vectors(rows, self.name), rows.encoded.observed[self.modality].numpy()
 
     def learn(self, features: Any, labels: np.ndarray, weights: np.ndarray, classes: int) -> Learned:
-        return _logistic(features, labels, weights, classes, TEXT_PENALTY)
+        return _ridge(features, labels, weights, classes, TEXT_PENALTY, "sparse_cg")
 
     def export(self, rows: GraphRows, learned: Learned) -> tuple[str, str]:
         graph = rows.graph
@@ -103,7 +102,7 @@ class OfImages(Source):
         return np.where(observed[:, None], components, 0.0).astype(np.float64), observed
 
     def learn(self, features: Any, labels: np.ndarray, weights: np.ndarray, classes: int) -> Learned:
-        return _logistic(features, labels, weights, classes, IMAGE_PENALTY)
+        return _ridge(features, labels, weights, classes, IMAGE_PENALTY, "cholesky")
 
     def export(self, rows: GraphRows, learned: Learned) -> tuple[str, str]:
         graph = rows.graph
@@ -140,18 +139,19 @@ class OfLevels(Source):
         return rows.graph.gather(rows.graph.constant(learned.coefficients), levels, 0), observed
 
 
-def level_sources(schema: Schema) -> dict[str, Source]:
-    """The categories that have scores, by column."""
-    return {
+def rare_sources(schema: Schema) -> dict[str, Source]:
+    """The categories of which some are rare and told apart, by column: what indicators of categories do not say."""
+    columns = enumerate(schema.table)
+    return {column.name: OfLevels(column, position) for position, column in columns if column.tells_rare_apart}
+
+
+def every_source(schema: Schema, terms: Terms, pixels: Pixels) -> dict[str, Source]:
+    """All texts, images and other contents, and the categories of many levels, by column."""
+    sources: dict[str, Source] = {
         column.name: OfLevels(column, position)
         for position, column in enumerate(schema.table)
         if column.categorical and column.level_count >= MIN_LEVELS
     }
-
-
-def content_sources(schema: Schema, terms: Terms, pixels: Pixels) -> dict[str, Source]:
-    """The texts, images and other contents that have scores, by column."""
-    sources: dict[str, Source] = {}
     for modality, column in schema.contents.items():
         if column.name in terms:
             sources[column.name] = OfTexts(column.name, modality, terms)
@@ -217,8 +217,7 @@ class CrossFit:
     def __init__(self, task: Task, sources: Mapping[str, Source]) -> None:
         self.task, self.sources = task, sources
         self.read = {name: source.features(task.rows) for name, source in sources.items()}
-        groups = None if task.splits is None else task.splits.groups
-        self.fold = fold_numbers(task.labels, FOLDS, task.recipe.seed, groups) if sources else np.arange(0)
+        self.groups = None if task.splits is None else task.splits.groups
 
     def __call__(self, train: np.ndarray) -> tuple[Scores, np.ndarray]:
         """The scores learned from some of the rows, and their columns for all rows of the task: those of the others are by
@@ -226,7 +225,8 @@ class CrossFit:
         whole, count = self._learn(train), len(self.task.rows)
         columns = np.full((count, whole.count), np.nan, np.float32)
         if self.sources:
-            others, fold = np.setdiff1d(np.arange(count), train), self.fold[train]
+            others, groups = np.setdiff1d(np.arange(count), train), None if self.groups is None else self.groups[train]
+            fold = fold_numbers(self.task.labels[train], FOLDS, self.task.recipe.seed, groups)
             columns[others] = whole.apply(self.read, others)
             for number in np.unique(fold):
                 held_out = train[fold == number]
@@ -243,11 +243,18 @@ class CrossFit:
         return Scores(self.sources, learned)
 
 
-def _logistic(features: Any, labels: np.ndarray, weights: np.ndarray, classes: int, penalty: float) -> Learned:
-    coefficients, offsets = fit_logistic(
-        features, labels, weights, classes=classes, penalty=penalty, tolerance=TOLERANCE
-    )
-    return _of_two(Learned(coefficients.T, offsets))
+def _ridge(
+    features: Any, labels: np.ndarray, weights: np.ndarray, classes: int, penalty: float, solver: str
+) -> Learned:
+    """Ten times as fast as logistic regression; trees read the order of scores alone."""
+    from sklearn.linear_model import Ridge  # scikit-learn takes longer to import than to predict
+
+    outputs = 1 if classes == 2 else classes
+    if not len(labels):
+        return Learned(np.zeros((features.shape[1], outputs)), np.zeros(outputs))
+    targets = np.eye(classes)[labels][:, -outputs:]
+    model = Ridge(penalty, solver=solver, tol=TOLERANCE).fit(features, targets, weights)
+    return Learned(model.coef_.reshape(outputs, -1).T, np.broadcast_to(model.intercept_, outputs).copy())
 
 
 def _of_two(learned: Learned) -> Learned:

@@ -1,4 +1,4 @@
-"""Logistic regression on numbers, components of images, scores of categories of many levels, squares, indicators of
+"""Logistic regression on numbers, components of images, scores of rare categories, squares, indicators of
 categories and missing cells, and TF-IDF."""
 
 from typing import Any, Self
@@ -12,7 +12,7 @@ from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._logistic import fit_logistic
 from gauge.tabular.experts._pixels import Pixels
-from gauge.tabular.experts._scores import CrossFit, Scores, level_sources
+from gauge.tabular.experts._scores import CrossFit, Scores, rare_sources
 from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -49,7 +49,7 @@ class Linear(Expert):
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
-        cross_fit = CrossFit(task, level_sources(task.rows.schema))
+        cross_fit = CrossFit(task, rare_sources(task.rows.schema))
         every = np.arange(len(task.rows))
         features: Any = None
         read: list[tuple[np.ndarray, Any, Any]] = []
@@ -150,5 +150,5 @@ class Linear(Expert):
     def load(cls, saved: Saved, schema: Schema) -> Self:
         terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), Pixels.load(saved.tensors)
         coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
-        levels = Scores.load(saved.tensors, level_sources(schema), len(offsets))
+        levels = Scores.load(saved.tensors, rare_sources(schema), len(offsets))
         return cls(terms, pixels, levels, schema.cardinalities, coefficients, offsets)

@@ -17,7 +17,7 @@ from gauge.tabular.experts._forest_graph import export_forest
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._leaf_tables import ForestScores
 from gauge.tabular.experts._pixels import Pixels
-from gauge.tabular.experts._scores import CrossFit, Scores, Source, content_sources, level_sources
+from gauge.tabular.experts._scores import CrossFit, Scores, every_source
 from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -67,7 +67,7 @@ class Trees(Expert):
             "seed": task.recipe.seed % 2**31,
         }
         terms, pixels = task.terms, task.pixels
-        cross_fit = CrossFit(task, sources(task.rows.schema, terms, pixels))
+        cross_fit = CrossFit(task, every_source(task.rows.schema, terms, pixels))
         every = np.arange(len(task.rows))
 
         def data(rows: np.ndarray, columns: np.ndarray, train: "lightgbm.Dataset | None" = None) -> "lightgbm.Dataset":
@@ -126,7 +126,7 @@ class Trees(Expert):
     def load(cls, saved: Saved, schema: Schema) -> Self:
         forest = Forest.load("forest.", saved.tensors, saved.metadata["forest"])
         terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), Pixels.load(saved.tensors)
-        scores = Scores.load(saved.tensors, sources(schema, terms, pixels), forest.classes)
+        scores = Scores.load(saved.tensors, every_source(schema, terms, pixels), forest.classes)
         columns = max(1, len(schema.table) + pixels.count + scores.count)
         if forest.features != columns or forest.objective == "regression":
             raise ValueError(
@@ -134,11 +134,6 @@ class Trees(Expert):
                 "fit the classifier again"
             )
         return cls(forest, terms, pixels, scores)
-
-
-def sources(schema: Schema, terms: Terms, pixels: Pixels) -> dict[str, Source]:
-    """The columns that have scores, by name."""
-    return level_sources(schema) | content_sources(schema, terms, pixels)
 
 
 def _cells(rows: Rows, pixels: Pixels, scores: np.ndarray) -> np.ndarray:
