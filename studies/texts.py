@@ -4,7 +4,7 @@
 
 The rivals are a stack (the out-of-fold score of TF-IDF and logistic regression for every text, of pixels for every image, as
 columns of a small LightGBM), TF-IDF with logistic regression on all columns, and LightGBM on the components of texts and
-pixels. `quick` has trees and the linear model alone; `quick without scores` is the same with trees that do not read texts, nor
+pixels. `quick` has trees and the linear model alone; `quick without scores` is the same with trees that read no texts and no
 scores of images and categories of many levels. Cells are blanked at random in training and test rows alike. What is in
 build/texts is not computed again, and with --minutes the run ends early and the same command continues.
 studies/results/texts.json has one record for each fit.
