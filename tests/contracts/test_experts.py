@@ -13,15 +13,16 @@ from gauge import GaugeClassifier
 from gauge.registry import EXPERTS
 from gauge.tabular.experts import Expert, Saved
 
-QUICK = {"epochs": 1, "random_state": 0, "trust": False, "verbose": False, "device": "cpu"}
+QUICK = {"epochs": 1, "max_categories": 6, "random_state": 0, "trust": False, "verbose": False, "device": "cpu"}
 
 
 def rows_of(count, seed):
-    """Numbers, categories and texts, some of them missing, and the label that they tell."""
+    """Numbers, categories, also rare ones, and texts, some of them missing, and the label that they tell."""
     draw = np.random.default_rng(seed)
     x = draw.normal(size=count)
     frame = pd.DataFrame({"x": x, "noise": draw.normal(size=count), "hue": np.where(x > 0, "red", "blue")})
     frame["notes"] = [f"{'well' if each > 0 else 'ill'} on day {day}" for day, each in enumerate(x)]
+    frame["place"] = [f"place {each}" for each in draw.integers(0, 25, count)]
     return frame.mask(draw.random(frame.shape) < 0.2), np.where(x > 0, "up", "down")
 
 
@@ -31,6 +32,7 @@ def fitted(request):
     with unchecked():
         model = GaugeClassifier(experts=[request.param], columns={"notes": "text"}, **QUICK).fit(frame, labels)
     assert list(model.ensemble_.experts) == [request.param]
+    assert model.schema_.table[-1].tells_rare_apart
     return model.fitted_
 
 

@@ -316,12 +316,19 @@ def classifier(tmp_path_factory):
     folder = tmp_path_factory.mktemp("visits")
     with unchecked():
         model = GaugeClassifier(
-            experts=EXPERTS.names(), epochs=1, random_state=0, image_size=20, image_folder=folder, verbose=False
+            experts=EXPERTS.names(),
+            epochs=1,
+            random_state=0,
+            image_size=20,
+            image_folder=folder,
+            verbose=False,
+            max_categories=20,
         ).fit(visits(200, folder), "diagnosis")
     kinds = {column.kind for column in model.schema_.columns}
     assert kinds == set(COLUMNS.names()) - {"signal"}, (
         "signals of all experts are refused, and have a test of their own"
     )
+    assert any(column.tells_rare_apart for column in model.schema_.table), "some wards are rare"
     new = visits(1000, folder, seed=1).drop(columns="diagnosis")
     new.loc[::9, "site"] = "ear"  # not in training
     new.loc[::11, "photo"] = "gone.png"

@@ -11,8 +11,8 @@ from helpers import unchecked
 from PIL import Image
 
 from gauge import GaugeClassifier
-from gauge.tabular.table.columns import ImageFiles, infer_kind, missing
-from gauge.tabular.table.columns.category import MAX_CATEGORIES, Category
+from gauge.tabular.table.columns import MAX_CATEGORIES, ImageFiles, infer_kind, missing
+from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file
 from gauge.tabular.table.inspection import inspect_table
@@ -86,7 +86,7 @@ def test_integers_as_categories_are_the_same_where_missing_cells_make_them_float
     assert column.numbers(pd.Series([2, 1], name="ward")).tolist() == [1, 0]
 
 
-def test_rare_categories_beyond_the_limit_count_as_missing(caplog):
+def test_rare_categories_beyond_the_limit_are_one_more_category(caplog):
     values = [f"c{i}" for i in range(MAX_CATEGORIES + 10)] + ["c0", "c1"]
     column = Category.from_column(pd.Series(values, name="city"))
     assert len(column.words) == MAX_CATEGORIES
@@ -108,7 +108,7 @@ def test_rare_categories_are_called_rare_and_not_missing(caplog):
     model.fit(frame, np.arange(len(frame)) % 2)
     assert f"column 'city': {expected}" in caplog.text
     assert model.missing_rates_ == pytest.approx({"city": 50 / 505, "x": 0})
-    assert model.schema_.missing_rates(model.schema_.encode(frame, training=True))["city"] == pytest.approx(95 / 505)
+    assert model.fitted_.rare_rates == pytest.approx({"city": 45 / 455})
 
 
 def test_text_in_a_column_of_numbers_is_refused_with_column_row_and_cure():

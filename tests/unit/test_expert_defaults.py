@@ -58,17 +58,17 @@ def losses(name, expert, plain):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_linear_expert_is_as_good_as_logistic_regression_with_its_penalty(name, monkeypatch):
-    coefficients, penalties = linear._coefficients, []
+    fit_logistic, penalties = linear.fit_logistic, []
 
-    def recorded(model, *given):
-        penalties.append(model.C)
-        return coefficients(model, *given)
+    def recorded(*given, penalty, **others):
+        penalties.append(penalty)
+        return fit_logistic(*given, penalty=penalty, **others)
 
     def plain(expert, rows, train, labels):
         features = expert.features(rows)
         return LogisticRegression(C=penalties[-1]).fit(features[train], labels[train]), features
 
-    monkeypatch.setattr(linear, "_coefficients", recorded)
+    monkeypatch.setattr(linear, "fit_logistic", recorded)
     own, default = losses(name, "linear", plain)
     assert own < default + MAX_DIFFERENCE
 

@@ -116,6 +116,9 @@ def fit(
         int | None, typer.Option(min=2, help="Divide a quantity into this many classes of equally many rows.")
     ] = None,
     image_size: Annotated[int, typer.Option(min=16, help="Height and width that images are resized to.")] = 64,
+    max_categories: Annotated[
+        int, typer.Option(min=2, max=4096, help="Categories that a column keeps; the others are rare.")
+    ] = 255,
     groups: Annotated[
         str | None, typer.Option(help="A column, such as patient, whose rows stay together where some are held out.")
     ] = None,
@@ -162,6 +165,7 @@ def fit(
         "donors": donors,
         "epochs": epochs,
         "image_size": image_size,
+        "max_categories": max_categories,
         "outside_images": outside_images,
         "unlabelled": unlabelled,
         "time_limit": None if time_limit is None else seconds(time_limit),

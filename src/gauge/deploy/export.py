@@ -72,12 +72,13 @@ def export(
 ) -> Exported:
     """Write the model as ONNX (`.onnx`) or for `torch.export.load` (`.pt2`), by the ending of `path` unless `to` says.
 
-    The graph takes any number of samples. Its inputs are `inputs.NAME` and `observed.NAME` for each modality, and for texts
-    whose words are counted `terms.NAME` and `counts.NAME`. Its outputs are `probabilities`, and the `scores` and `gates` of
-    a network with gates; those of a network alone also `logits`. A network needs an `example` batch for the shapes of its
-    inputs. The columns of a classifier travel along as JSON in the metadata, so that `gauge predict model.onnx` needs no
-    torch. All of a classifier is exported, or only the `experts` that are named, which then answer without the others; a
-    part that cannot be exported is an error. The written file is compared with the model before this returns.
+    The graph takes any number of samples. Its inputs are `inputs.NAME` and `observed.NAME` for each modality, for texts
+    whose words are counted `terms.NAME` and `counts.NAME`, and `rare` for columns that tell rare categories apart. Its
+    outputs are `probabilities`, and the `scores` and `gates` of a network with gates; those of a network alone also
+    `logits`. A network needs an `example` batch for the shapes of its inputs. The columns of a classifier travel along as
+    JSON in the metadata, so that `gauge predict model.onnx` needs no torch. All of a classifier is exported, or only the
+    `experts` that are named, which then answer without the others; a part that cannot be exported is an error. The written
+    file is compared with the model before this returns.
     """
     path = Path(path)
     kind = export_format(path, to)
@@ -249,7 +250,9 @@ def _example_rows(schema: Schema, vocabularies: Mapping[str, Sequence[str]]) -> 
         observed = encoded.observed[modality].tolist()
         lines = [" ".join(each) if given else "" for each, given in zip(chosen.tolist(), observed, strict=True)]
         texts[schema.contents[modality].name] = np.array(lines, object)
-    return Rows(schema, encoded, texts)
+    told_apart = [column for column in schema.table if column.tells_rare_apart]
+    rare = {column.name: draw.integers(column.cardinality - 1, column.level_count, EXAMPLE) for column in told_apart}
+    return Rows(schema, encoded, texts, rare)
 
 
 def _apart(ensemble: Ensemble, session: Any, graph_rows: GraphRows, rows: Rows) -> float:
@@ -257,7 +260,7 @@ def _apart(ensemble: Ensemble, session: Any, graph_rows: GraphRows, rows: Rows) 
     encoded = rows.encoded
     arrays = {name: (values.numpy(), encoded.observed[name].numpy()) for name, values in encoded.inputs.items()}
     texts = {modality: rows.texts[rows.schema.contents[modality].name].tolist() for modality in graph_rows.vocabularies}
-    feed = graph_inputs(arrays, texts, numbered(graph_rows.vocabularies))
+    feed = graph_inputs(arrays, texts, numbered(graph_rows.vocabularies), list(rows.rare.values()))
     feed = {name: values for name, values in feed.items() if name in graph_rows.graph.inputs}
     return float(np.abs(session.run(["probabilities"], feed)[0] - ensemble.predict(rows)).max())
 

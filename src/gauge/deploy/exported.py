@@ -20,6 +20,7 @@ from gauge.data.signature import check_signature
 from gauge.tabular.classifier import TableClassifier, image_files
 from gauge.tabular.prediction_sets import PredictionSets
 from gauge.tabular.table.arrays import (
+    cells,
     column_of,
     columns_from_json,
     contents,
@@ -41,6 +42,9 @@ MODALITIES = "inputs", "observed"  # kinds of inputs that every modality has
 
 Vocabularies = Mapping[str, Mapping[str, int]]
 """The numbers of the terms that are counted in texts, by modality."""
+
+Values = Callable[[str], Sequence[Any]]
+"""The values of a column by its name."""
 
 
 def seal(content: bytes) -> bytes:
@@ -171,17 +175,17 @@ class ExportedClassifier(TableClassifier):
                 return self._predict_row(row)
         encoded = encode_rows(self.columns, frame, self.files)
         nothing = [None] * len(frame)
-        return self._answers(encoded, self._texts(lambda name: frame[name].tolist() if name in frame else nothing))
+        return self._answers(encoded, lambda name: frame[name].tolist() if name in frame else nothing)
 
     def _plain(self, row: Mapping[str, Any]) -> bool:
         """Whether a row has all columns, and none that the model does not know."""
         return self._required <= row.keys() <= self._known
 
     def _predict_row(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-        return self._answers(encode_row(self.columns, row, self.files), self._texts(lambda name: [row[name]]))
+        return self._answers(encode_row(self.columns, row, self.files), lambda name: [row[name]])
 
-    def _texts(self, values: Callable[[str], Sequence[Any]]) -> dict[str, Iterable[str]]:
-        """The whole texts of the columns whose terms are counted, from the values of each column."""
+    def _texts(self, values: Values) -> dict[str, Iterable[str]]:
+        """The whole texts of the columns whose terms are counted."""
         texts: dict[str, Iterable[str]] = {}
         for modality, column in self._counted.items():
             cells = column.texts(column_of(column, values(column.name)))
@@ -189,15 +193,22 @@ class ExportedClassifier(TableClassifier):
             texts[modality] = cells
         return texts
 
+    def _rare(self, values: Values) -> list[np.ndarray]:
+        """The rare categories of the columns that tell them apart."""
+        if "rare" not in self._inputs:
+            return []
+        told_apart = [cell for cell in cells(self.columns) if cell.tells_rare_apart]
+        return [cell.rare_levels(column_of(cell, values(cell.name))) for cell in told_apart]
+
     def _answers(
-        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Iterable[str]]
+        self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The probabilities of encoded rows, and which columns they have."""
+        """The probabilities of encoded rows, and which columns they have; `values` are those of a column by its name."""
         flags = np.concatenate([each if each.ndim == 2 else each[:, None] for _, each in encoded.values()], 1)
         empty = int((~flags.any(1)).sum())
         if empty:
             logger.warning("%d rows have no values and get the class prior", empty)
-        feed = graph_inputs(encoded, texts, self.vocabularies)
+        feed = graph_inputs(encoded, self._texts(values), self.vocabularies, self._rare(values))
         feed = {name: values for name, values in feed.items() if name in self._inputs}
         parts = [
             self.session.run(
@@ -213,9 +224,13 @@ def numbered(vocabularies: Mapping[str, Sequence[str]]) -> Vocabularies:
 
 
 def graph_inputs(
-    encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], texts: Mapping[str, Iterable[str]], vocabularies: Vocabularies
+    encoded: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    texts: Mapping[str, Iterable[str]],
+    vocabularies: Vocabularies,
+    rare: Sequence[np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """The inputs of an exported graph, from encoded modalities and whole texts."""
+    """The inputs of an exported graph, from encoded modalities, whole texts, and the rare categories of columns that tell
+    them apart."""
     feed = {
         f"{kind}.{name}": values
         for name, pair in encoded.items()
@@ -223,7 +238,7 @@ def graph_inputs(
     }
     for name, vocabulary in vocabularies.items():
         feed[f"terms.{name}"], feed[f"counts.{name}"] = count_terms(texts[name], vocabulary)
-    return feed
+    return feed | ({"rare": np.stack(rare, 1)} if rare else {})
 
 
 def count_terms(texts: Iterable[str], vocabulary: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:

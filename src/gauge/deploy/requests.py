@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, NoReturn
@@ -21,7 +21,8 @@ MAX_CELL_CHARACTERS = 1000  # of a number or category; other kinds of columns ha
 TOKEN = re.compile(rb'[^",\[{]{0,65536}+([",\[{])?', re.DOTALL)
 TEXT = re.compile(rb'(?:[^"\\]{1,1000}+|\\.){0,1000}+(")?', re.DOTALL)
 
-Cells = list[Any]  # of a row, in the order of the columns
+EXTRA = "is not a column of the model, and ignored; /openapi.json lists them"
+
 Note = dict[str, str]
 Problem = dict[str, str]
 
@@ -32,6 +33,17 @@ class RefusedError(Exception):
     def __init__(self, status: int, detail: Any) -> None:
         super().__init__(detail)
         self.status, self.detail = status, detail
+
+
+class Cells(list[Any]):
+    """The values of a row in the order of the columns; `extra` are those of columns that training did not have, which are
+    ignored, by name."""
+
+    extra: dict[str, str]
+
+    def __init__(self, values: Iterable[Any] = (), extra: Mapping[str, str] | None = None) -> None:
+        super().__init__(values)
+        self.extra = dict(extra or {})
 
 
 @dataclass(frozen=True)
@@ -91,17 +103,18 @@ class Pixels:
 
 
 class RequestReader:
-    """Reads `{"rows": [{COLUMN: value, ...}, ...]}` for these columns. Values may be null or left out, other columns not.
-    `model` describes such a request for OpenAPI."""
+    """Reads `{"rows": [{COLUMN: value, ...}, ...]}` for these columns. Values may be null or left out. Other columns are
+    ignored, and noted unless they are `unused` columns of training. `model` describes such a request for OpenAPI."""
 
-    def __init__(self, columns: Sequence[Column], limits: Limits) -> None:
+    def __init__(self, columns: Sequence[Column], limits: Limits, unused: Iterable[str] = ()) -> None:
         self.limits = limits
         self.names = dict.fromkeys(column.name for column in columns)
+        self.known = {*self.names, *unused}
         fields: dict[str, Any] = {
             f"column{index}": (_value_type(column, limits), Field(None, alias=column.name, description=column.kind))
             for index, column in enumerate(columns)
         }
-        self.row = create_model("Row", __config__=ConfigDict(extra="forbid"), **fields)
+        self.row = create_model("Row", **fields)
         rows = Annotated[list[self.row], Field(min_length=1, max_length=limits.rows)]  # type: ignore[name-defined]
         self.model = create_model("Rows", __config__=ConfigDict(extra="forbid"), rows=(rows, ...))
 
@@ -143,14 +156,14 @@ class RequestReader:
     def _values(self, row: Any, pixels: Pixels) -> tuple[Cells, list[Problem]]:
         """The values of a row in the order of the columns, and what is wrong with them."""
         if not isinstance(row, dict):
-            return [], [_problem("", "should be an object with the values of a row by column")]
-        unknown = islice((name for name in row if name not in self.names), MAX_LISTED_PROBLEMS)
-        wrong = [_problem(shown(name), "is not a column of the model; /openapi.json lists them") for name in unknown]
+            return Cells(), [_problem("", "should be an object with the values of a row by column")]
+        known = {name: value for name, value in row.items() if name in self.names}
+        extra = islice((item for item in row.items() if item[0] not in self.known), MAX_LISTED_PROBLEMS)
         try:
-            known = {name: value for name, value in row.items() if name in self.names}
-            return list(vars(self.row.model_validate(known, context=pixels)).values()), wrong
+            values = vars(self.row.model_validate(known, context=pixels)).values()
         except ValidationError as error:
-            return [], wrong + problems(error)
+            return Cells(), problems(error)
+        return Cells(values, {shown(name): shown(value) for name, value in extra}), []
 
     def _refuse_cells(self) -> NoReturn:
         raise RefusedError(413, f"the request has more than {self.limits.cells} cells; send fewer rows")
@@ -223,8 +236,11 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def notes(columns: Sequence[Column], rows: Sequence[Cells], observed: np.ndarray) -> list[list[Note]]:
-    """For each row, the values that were given but count as missing: those that are not `observed`, [rows, columns]."""
-    found: list[list[Note]] = [[] for _ in rows]
+    """For each row, the values that were given but count as missing, those that are not `observed`, [rows, columns]; and
+    those of columns that training did not have."""
+    found: list[list[Note]] = [
+        [{"column": name, "value": value, "note": EXTRA} for name, value in row.extra.items()] for row in rows
+    ]
     for row, index in np.argwhere(~observed).tolist():
         value, column = rows[row][index], columns[index]
         if value is not None and not (isinstance(value, str) and value.strip().lower() in MISSING):

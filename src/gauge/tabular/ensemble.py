@@ -26,7 +26,7 @@ from gauge.tabular.experts import Expert, Folds, Lesson, Saved, Task, Training, 
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
-from gauge.tabular.table.splits import Splits
+from gauge.tabular.table.splits import Splits, fold_numbers
 from gauge.tabular.teaching import (
     Unlabelled,
     calibrated_losses,
@@ -76,10 +76,7 @@ def make_folds(labels: np.ndarray, count: int, seed: int, splits: Splits | None 
     together or are held out."""
     if splits is not None:
         return splits.folds(labels, count, seed)
-    order = np.random.default_rng(seed).permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    number = np.empty(len(labels), int)
-    number[order] = np.arange(len(labels)) % count
+    number = fold_numbers(labels, count, seed)
     number[np.bincount(labels)[labels] == 1] = -1
     folds = [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in range(count)]
     return [(train, held_out) for train, held_out in folds if len(held_out)]

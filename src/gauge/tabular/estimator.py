@@ -31,7 +31,7 @@ from gauge.tabular.prediction_sets import COVERAGE
 from gauge.tabular.preparation import MAX_HIDDEN_RATE, MIN_HIDDEN_RATE, make_recipe, make_task
 from gauge.tabular.saved import local_folder, usable
 from gauge.tabular.table import inputs
-from gauge.tabular.table.columns import IMAGE_SIDE, ImageFiles
+from gauge.tabular.table.columns import IMAGE_SIDE, MAX_CATEGORIES, ImageFiles
 from gauge.tabular.table.inspection import report_leaks
 from gauge.tabular.table.labelled import Labelled, rows_to_use, unlabelled_to_use
 from gauge.tabular.table.rows import Rows, unread_contents
@@ -115,6 +115,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         Whether image paths may lead out of `image_folder`; otherwise such images count as missing.
     image_size : int, default=64
         The height and width in pixels that images are resized to.
+    max_categories : int, default=255
+        How many categories a column keeps, the most frequent ones. The others are rare: one category for the network, and
+        told apart by trees and the linear expert where they have several rows. A rare value is not a missing one.
     unlabelled : {"use", "ignore"}, default="use"
         What is done with rows whose label is missing (NaN, None, a blank text; -1 is a class like any other). "use":
         columns and trust learn from them, and so do the experts where that pays on labelled rows held out; `unlabelled_`
@@ -171,7 +174,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     n_rows_ : dict
         The number of rows in training ("train") and validation ("val"), and of those without values ("empty").
     missing_rates_ : dict
-        The share of missing values of every column; categories that are too rare to be kept are not among them.
+        The share of missing values of every column; rare categories are not among them.
     largest_class_ : tuple
         The most frequent class and its share.
     unlabelled_ : Unlabelled or None
@@ -240,6 +243,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         image_folder: str | Path | None = None,
         outside_images: bool = False,
         image_size: int = IMAGE_SIDE,
+        max_categories: int = MAX_CATEGORIES,
         unlabelled: Literal["use", "ignore"] = "use",
         time_limit: float | None = None,
         random_state: Any = None,
@@ -269,6 +273,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.image_folder = image_folder
         self.outside_images = outside_images
         self.image_size = image_size
+        self.max_categories = max_categories
         self.unlabelled = unlabelled
         self.time_limit = time_limit
         self.random_state = random_state
@@ -316,14 +321,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         recipe = make_recipe(self.get_params(deep=False), seed, len(data.classes))
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
         frame = data.every_row
-        schema = data.schema(kinds, self.encoders, self.image_size, self._image_files())
+        schema = data.schema(kinds, self.encoders, self.image_size, self._image_files(), self.max_categories)
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema)
         self._report(schema, names, frame)
         encoded = schema.encode(frame, self._image_files(), training=True)
-        unread_rates, rare_rates = schema.missing_rates(encoded), schema.rare_rates(frame)
+        missing_rates = schema.missing_rates(encoded)
         if self.missing_rate is None:
-            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(unread_rates.values())))
+            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))
         used = rows_to_use(encoded, data)
         every = np.concatenate([used, unlabelled_to_use(encoded, data)])
@@ -351,7 +356,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             leaderboard=result.leaderboard,
             training=training,
             n_rows={"train": training.labelled, "val": result.held_out, "empty": int(encoded.empty.sum())},
-            missing_rates={name: max(0.0, rate - rare_rates[name]) for name, rate in unread_rates.items()},
+            missing_rates=missing_rates,
             largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
             donor_rows=[str(name) for name in frame.index[every[list(training.donors)]]],
             prediction_sets=sets,

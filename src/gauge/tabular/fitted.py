@@ -244,9 +244,23 @@ class Fitted(TableClassifier):
             text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
         return f"strategy {training.strategy!r}; the network alone, with values hidden: {training.metric} {text}"
 
+    @property
+    def rare_rates(self) -> dict[str, float]:
+        """The share of rare values among those of training, for columns that have any."""
+        if self.profile is None:
+            return {}
+        counts = {
+            cell.name: (own, cell.rare_code) for cell, own in zip(self.schema.table, self.profile.counts, strict=True)
+        }
+        return {name: float(own[rare] / own.sum()) for name, (own, rare) in counts.items() if rare is not None}
+
     def notes(self) -> list[str]:
-        """What rows without a label brought, if there were any."""
-        return [] if self.unlabelled is None else [str(self.unlabelled)]
+        """What rows without a label brought, if there were any, and which columns have rare values."""
+        rare = [
+            f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
+            for name, share in self.rare_rates.items()
+        ]
+        return rare if self.unlabelled is None else [str(self.unlabelled), *rare]
 
     def facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""
@@ -265,6 +279,7 @@ class Fitted(TableClassifier):
             "On rows held out": self._held_out(),
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
+            **({"Rare in training": _shares(self.rare_rates)} if self.rare_rates else {}),
             **({} if self.unlabelled is None else {"Rows without a label": str(self.unlabelled)}),
         } | ({"Pretrained encoders": encoders} if encoders else {})
 
@@ -408,6 +423,10 @@ class Fitted(TableClassifier):
             judged = self.trust.observed(rows.cells), self.trust.imputed(missing, self.trust.guesses(missing))
             if not all(np.isfinite(each).all() for each in judged):
                 raise ValueError("the trust in its cells is NaN")
+
+
+def _shares(rates: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {100 * rate:.0f} %" for name, rate in rates.items()) + " of the values"
 
 
 def _json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -113,8 +113,8 @@ def helpful(gains: np.ndarray, names: Sequence[str]) -> list[dict[str, Gain]]:
 
 
 def absent(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
-    """Which values are missing and were not given: a number or a category that is there but cannot be read, or is too rare,
-    need not be asked for: [rows, columns]."""
+    """Which values are missing and were not given: a number or a category that is there but cannot be read, or is new, need
+    not be asked for: [rows, columns]."""
     given = np.zeros((len(rows), len(rows.schema.columns)), bool)
     for index, column in enumerate(rows.schema.columns):
         if isinstance(column, Cell) and column.name in frame:

@@ -202,7 +202,8 @@ def _value_words(column: Column, old: np.ndarray, values: np.ndarray) -> str:
     assert isinstance(column, Category)
     shares = [each / each.sum() for each in (_counts(values, len(old)), old)]
     most = int(np.abs(shares[0] - shares[1]).argmax())
-    return f"{column.words[most]!r} in {100 * shares[0][most]:.0f} % of the values instead of {100 * shares[1][most]:.0f} %"
+    now, then = (f"{100 * each[most]:.0f} %" for each in shares)
+    return f"{column.decode(float(most))!r} in {now} of the values instead of {then}"
 
 
 def _middle(counts: np.ndarray) -> float:

@@ -171,6 +171,7 @@ class Reader:
         if self.schema.table:
             for cell, value, flag in zip(self.schema.table, inputs["table"], observed["table"], strict=True):
                 text = _shown(row[cell.name]) if flag else cell.decode(float(value))
+                text += " (rare)" if flag and value == cell.rare_code else ""
                 parts.append(ColumnPart(cell, Part(cell.name, text), bool(flag)))
             parts += self._padding("table", len(self.schema.table))
         for modality, column in self.schema.contents.items():

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,7 +18,9 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.tabular.experts._graph import GraphRows
+from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.experts._recipe import Recipe, Strategy
+from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
@@ -55,6 +58,16 @@ class Task:
         """The task with these of the given rows as `every`, unless all of them have a label."""
         return replace(self, every=rows.take(every)) if len(every) > len(self.rows) else self
 
+    @cached_property
+    def terms(self) -> Terms:
+        """The words of all texts, with or without a label, and how frequent they are."""
+        return Terms.fit(self.all_rows)
+
+    @cached_property
+    def pixels(self) -> Pixels:
+        """The components of all images, with or without a label."""
+        return Pixels.fit(self.all_rows)
+
     @property
     def all_rows(self) -> Rows:
         """The rows that say which values there are, with or without a label."""
@@ -81,12 +94,16 @@ class Lesson:
         that is possible."""
         ranks = np.argsort(np.argsort(-self.targets, axis=1, kind="stable"), axis=1)
         number, classes = np.nonzero((self.targets > MIN_TARGET) & (ranks < MAX_TARGETS))
+        groups = np.arange(len(task.rows))
+        if task.splits is not None and task.splits.groups is not None:
+            groups = task.splits.groups
         amounts = self.targets[number, classes] * self.weights[number]
         return replace(
             task,
             rows=task.all_rows.take(np.concatenate([train, self.rows[number]])),
             labels=np.concatenate([task.labels[train], classes]),
             weights=np.concatenate([task.weights[train], amounts]),
+            splits=Splits(np.concatenate([groups[train], groups.max() + 1 + number])),
         )
 
 

@@ -13,7 +13,8 @@ from gauge.types import Batch
 class GraphRows:
     """What `Rows` is to prediction. Inputs of the graph are declared where an expert reads them: `inputs.MODALITY` and
     `observed.MODALITY`; for an expert that counts words also `terms.MODALITY`, the numbers of all terms of a text in a
-    vocabulary, and `counts.MODALITY`, how often each occurs, 0 after the last one."""
+    vocabulary, and `counts.MODALITY`, how often each occurs, 0 after the last one; and for one that tells rare categories
+    apart `rare`, the `rare_levels` of the columns that have them."""
 
     def __init__(self, graph: Graph, schema: Schema) -> None:
         self.graph, self.schema = graph, schema
@@ -51,6 +52,24 @@ class GraphRows:
             return None
         missing = self.graph.constant(np.float32(np.nan))
         return self.graph.node("Where", self.observed("table"), self.values("table"), missing)
+
+    def levels(self, position: int) -> tuple[str, str]:
+        """As `Rows.levels`, 0 where a cell is missing, for a column of the table; and where it is observed: [rows, 1]."""
+        graph, column = self.graph, self.schema.table[position]
+        observed = graph.gather(self.observed("table"), np.array([position]), 1)
+        codes = graph.gather(self.values("table"), np.array([position]), 1)
+        levels = graph.cast(graph.node("Where", observed, codes, graph.constant(np.float32(0))), np.int64)
+        told_apart = [each.name for each in self.schema.table if each.tells_rare_apart]
+        if column.name in told_apart:
+            rare = graph.input("rare", np.int64, [len(told_apart)])
+            rare = graph.gather(rare, np.array([told_apart.index(column.name)]), 1)
+            levels = graph.node("Where", graph.node("Equal", levels, graph.constant(column.rare_code)), rare, levels)
+        return graph.node("Squeeze", levels, graph.constant(np.array([1]))), observed
+
+    @property
+    def table(self) -> list[str]:
+        """The `cells`, if there are any."""
+        return [] if self.cells is None else [self.cells]
 
     def terms(self, column: str, vocabulary: Sequence[str]) -> tuple[str, str]:
         """The terms of the texts of a column and their counts, both [rows, terms]."""

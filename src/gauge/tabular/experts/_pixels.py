@@ -1,6 +1,8 @@
 """Images and other contents as columns of numbers: the principal components of their pixels, for trees and linear models."""
 
+import hashlib
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -51,9 +53,32 @@ class Pixels:
                 means[modality], directions[modality] = components.mean_, components.components_ / scale[:, None]
         return cls(means, directions)
 
+    @cached_property
+    def _digest(self) -> str:
+        """Equal for equal means and directions, also after loading."""
+        arrays = [*self.means.values(), *self.directions.values()]
+        return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
     def columns(self, rows: Rows) -> np.ndarray:
-        """The components of all columns, NaN where a cell is missing: [rows, components]. They are computed in double
-        precision and then rounded, so that another program decides alike where trees compare them with a threshold."""
+        """The components of all columns, NaN where a cell is missing, computed once for rows that several experts read:
+        [rows, components]."""
+        key = "pixels", self._digest
+        if key not in rows.shared:
+            rows.shared[key] = self._columns(rows)
+        return rows.shared[key]
+
+    def position(self, modality: str) -> slice:
+        """Which of the components are those of a column."""
+        start = 0
+        for name, directions in self.directions.items():
+            if name == modality:
+                return slice(start, start + len(directions))
+            start += len(directions)
+        raise KeyError(modality)
+
+    def _columns(self, rows: Rows) -> np.ndarray:
+        """They are computed in double precision and then rounded, so that another program decides alike where trees compare
+        them with a threshold."""
         parts = [np.zeros((len(rows), 0), np.float32)]
         for modality, directions in self.directions.items():
             column = rows.schema.contents[modality]
@@ -63,19 +88,23 @@ class Pixels:
             parts.append(np.where(observed, np.concatenate(values).clip(-MAX_DEVIATION, MAX_DEVIATION), np.nan))
         return np.concatenate(parts, 1, dtype=np.float32)
 
-    def export(self, rows: GraphRows) -> str | None:
-        """The cells of rows and these components side by side in a graph; None where there are neither."""
-        graph = rows.graph
-        parts = [] if rows.cells is None else [rows.cells]
-        for modality, directions in self.directions.items():
-            vectors = rows.schema.contents[modality].export_vectors(graph, rows.values(modality))
-            centred = graph.node("Sub", vectors, graph.constant(self.means[modality]))
-            values = graph.node("MatMul", centred, graph.constant(directions.T))
-            values = graph.node("Clip", values, *(graph.constant(each) for each in (-MAX_DEVIATION, MAX_DEVIATION)))
+    def export(self, rows: GraphRows) -> list[str]:
+        """The `columns` in a graph, some at a time."""
+        graph, missing = rows.graph, rows.graph.constant(np.float32(np.nan))
+        parts = []
+        for modality in self.directions:
             observed = graph.node("Unsqueeze", rows.observed(modality), graph.constant(np.array([1])))
-            missing = graph.constant(np.float32(np.nan))
-            parts.append(graph.node("Where", observed, graph.cast(values, np.float32), missing))
-        return graph.node("Concat", *parts, axis=1) if parts else None
+            parts.append(graph.node("Where", observed, self.export_components(rows, modality), missing))
+        return parts
+
+    def export_components(self, rows: GraphRows, modality: str) -> str:
+        """The components of a column in a graph, whatever they are where it is missing."""
+        graph = rows.graph
+        vectors = rows.schema.contents[modality].export_vectors(graph, rows.values(modality))
+        centred = graph.node("Sub", vectors, graph.constant(self.means[modality]))
+        values = graph.node("MatMul", centred, graph.constant(self.directions[modality].T))
+        values = graph.node("Clip", values, *(graph.constant(each) for each in (-MAX_DEVIATION, MAX_DEVIATION)))
+        return graph.cast(values, np.float32)
 
     def tensors(self) -> dict[str, Tensor]:
         return {

@@ -1,4 +1,5 @@
-"""Boosted trees on numbers, categories and components of images; a missing cell is read as missing.
+"""Boosted trees on numbers, categories, components of images, and scores of texts, images and categories of many levels;
+a missing cell is read as missing.
 
 LightGBM, because its models are open by public API: they are saved without pickle and read by other versions and machines. A
 saved HistGradientBoosting of scikit-learn consists of private classes; it also takes four times as long.
@@ -16,6 +17,8 @@ from gauge.tabular.experts._forest_graph import export_forest
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._leaf_tables import ForestScores
 from gauge.tabular.experts._pixels import Pixels
+from gauge.tabular.experts._scores import CrossFit, Scores, every_source
+from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
@@ -43,12 +46,13 @@ OPTIONS: dict[str, Any] = {
 class Trees(Expert):
     """The number of rounds is the one with the least loss on the rows held out, over all folds."""
 
-    def __init__(self, forest: Forest, pixels: Pixels) -> None:
-        self.forest, self.scores, self.pixels = forest, ForestScores(forest), pixels
+    def __init__(self, forest: Forest, terms: Terms, pixels: Pixels, scores: Scores) -> None:
+        self.forest, self.raw_scores = forest, ForestScores(forest)
+        self.terms, self.pixels, self.scores = terms, pixels, scores
 
     @classmethod
     def reads(cls, schema: Schema) -> bool:
-        return any(column.read_by_trees for column in schema.columns)
+        return any(column.read_by_trees for column in schema.columns)  # scores of texts alone are no more than linear
 
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
@@ -62,64 +66,91 @@ class Trees(Expert):
             "num_threads": torch.get_num_threads(),
             "seed": task.recipe.seed % 2**31,
         }
-        pixels = Pixels.fit(task.all_rows)
-        cells = _cells(task.rows, pixels)
-        rounds = DEFAULT_ROUNDS
+        terms, pixels = task.terms, task.pixels
+        cross_fit = CrossFit(task, every_source(task.rows.schema, terms, pixels))
+        every = np.arange(len(task.rows))
+
+        def data(rows: np.ndarray, columns: np.ndarray, train: "lightgbm.Dataset | None" = None) -> "lightgbm.Dataset":
+            return _data(task, rows, _cells(task.rows, pixels, columns), train)
+
+        rounds, scores, columns = DEFAULT_ROUNDS, *cross_fit(every)
         if folds:
+            fitted = [cross_fit(train) for train, _ in folds]
+            remaining = iter(zip(folds, fitted, strict=True))
+
+            def own_scores(train: Any, test: Any, params: Any) -> tuple[Any, Any, Any]:
+                """The rows of a fold with scores that were not learned from those held out."""
+                (kept, held_out), (_, columns) = next(remaining)
+                first = data(kept, columns)
+                return first, data(held_out, columns, first), params
+
             stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
             history: Any = lightgbm.cv(
-                options, _data(task, cells), MAX_ROUNDS, folds, callbacks=[stopping], return_cvbooster=True
+                options,
+                data(every, columns),
+                MAX_ROUNDS,
+                folds,
+                callbacks=[stopping],
+                return_cvbooster=True,
+                fpreproc=own_scores if scores.count else None,
             )
             boosters, rounds = history["cvbooster"].boosters, history["cvbooster"].best_iteration
-        whole = lightgbm.train(options, _data(task, cells), rounds)
-        first = boosters[0] if folds else whole
-        return cls(Forest.from_booster(whole), pixels), cls(Forest.from_booster(first, rounds), pixels)
+        whole = cls(Forest.from_booster(lightgbm.train(options, data(every, columns), rounds)), terms, pixels, scores)
+        if not folds:
+            return whole, whole
+        return whole, cls(Forest.from_booster(boosters[0], rounds), terms, pixels, fitted[0][0])
 
     def predict(self, rows: Rows) -> np.ndarray:
         if not len(rows):
             return np.zeros((0, self.forest.classes))
-        scores = self.scores(_cells(rows, self.pixels), threads=torch.get_num_threads())
+        cells = _cells(rows, self.pixels, self.scores.columns(rows))
+        scores = self.raw_scores(cells, threads=torch.get_num_threads())
         return log_softmax(np.pad(scores, ((0, 0), (1, 0))) if self.forest.outputs == 1 else scores, axis=1)
 
     def export(self, rows: GraphRows) -> str:
-        graph, cells = rows.graph, self.pixels.export(rows)
-        if cells is None:  # trees without splits
+        graph, parts = rows.graph, [*rows.table, *self.pixels.export(rows), *self.scores.export(rows)]
+        if not parts:  # trees without splits
             scores = graph.constant(self.forest.value.reshape(-1, self.forest.outputs).sum(0, keepdims=True))
         else:
-            scores = graph.cast(export_forest(self.forest, graph, graph.cast(cells, np.float64)), np.float64)
+            cells = graph.cast(graph.node("Concat", *parts, axis=1), np.float64)
+            scores = graph.cast(export_forest(self.forest, graph, cells), np.float64)
         if self.forest.outputs == 1:
             scores = graph.node("MatMul", scores, graph.constant(np.array([[0.0, 1.0]])))
         return graph.node("LogSoftmax", scores, axis=1)
 
     def save(self) -> Saved:
-        return Saved(self.forest.tensors("forest.") | self.pixels.tensors(), self.forest.metadata())
+        tensors = self.forest.tensors("forest.") | self.pixels.tensors() | self.terms.tensors() | self.scores.tensors()
+        return Saved(tensors, {"forest": self.forest.metadata(), "vocabularies": self.terms.vocabularies()})
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
-        forest = Forest.load("forest.", saved.tensors, saved.metadata)
-        pixels = Pixels.load(saved.tensors)
-        columns = max(1, len(schema.table) + pixels.count)
+        forest = Forest.load("forest.", saved.tensors, saved.metadata["forest"])
+        terms, pixels = Terms.load(saved.tensors, saved.metadata["vocabularies"]), Pixels.load(saved.tensors)
+        scores = Scores.load(saved.tensors, every_source(schema, terms, pixels), forest.classes)
+        columns = max(1, len(schema.table) + pixels.count + scores.count)
         if forest.features != columns or forest.objective == "regression":
             raise ValueError(
                 f"{saved.source} has trees for {forest.features} columns ({forest.objective}), the table has {columns}; "
                 "fit the classifier again"
             )
-        return cls(forest, pixels)
+        return cls(forest, terms, pixels, scores)
 
 
-def _cells(rows: Rows, pixels: Pixels) -> np.ndarray:
-    cells = np.concatenate([rows.cells, pixels.columns(rows)], 1)
+def _cells(rows: Rows, pixels: Pixels, scores: np.ndarray) -> np.ndarray:
+    cells = np.concatenate([rows.cells, pixels.columns(rows), scores], 1)
     return cells if cells.shape[1] else np.zeros((len(rows), 1))  # no image of training could be read
 
 
-def _data(task: Task, cells: np.ndarray) -> "lightgbm.Dataset":
+def _data(task: Task, rows: np.ndarray, cells: np.ndarray, train: "lightgbm.Dataset | None") -> "lightgbm.Dataset":
+    """Some rows of a task, divided into bins as those that they validate."""
     import lightgbm
 
     categorical = [index for index, size in enumerate(task.rows.schema.cardinalities) if size > 1]
     return lightgbm.Dataset(
-        cells,
-        task.labels,
-        weight=task.weights,
+        cells[rows],
+        task.labels[rows],
+        train,
+        weight=task.weights[rows],
         categorical_feature=categorical,
         free_raw_data=False,
         params={"verbosity": -1, "min_data_in_bin": 1, "feature_pre_filter": False},

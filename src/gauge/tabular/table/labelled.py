@@ -48,10 +48,11 @@ class Labelled:
         encoders: Mapping[str, str | Path] | None,
         image_size: int,
         files: ImageFiles,
+        max_categories: int,
     ) -> Schema:
         """The columns of all rows, but for those that no row with a label has: nothing tells what they mean."""
         frame = self.every_row
-        schema = Schema.from_frame(frame, specified, encoders, image_size, files)
+        schema = Schema.from_frame(frame, specified, encoders, image_size, files, max_categories)
         blank = [column.name for column in schema.columns if missing(self.frame[column.name]).all()]
         if not blank:
             return schema

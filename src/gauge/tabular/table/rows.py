@@ -1,7 +1,8 @@
 """Rows: what the experts read of a table, with any of its columns made missing."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,23 +11,30 @@ from torch import Tensor
 
 from gauge.masks import Protocol
 from gauge.randomness import sample_keys
+from gauge.tabular.table.columns import Cell
 from gauge.tabular.table.schema import Encoded, Schema, per_column
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a table as modalities of the network (`encoded`), and the whole texts of each column that has them, "" where
-    they are missing."""
+    """Rows of a table as modalities of the network (`encoded`), the whole texts of each column that has them, "" where they
+    are missing, and the `rare_levels` of each column that has them. `shared` is what experts have read of these rows, for
+    others that read the same."""
 
     schema: Schema
     encoded: Encoded
     texts: Mapping[str, np.ndarray]
+    rare: Mapping[str, np.ndarray] = field(default_factory=dict)
+    shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def from_frame(cls, schema: Schema, frame: pd.DataFrame, encoded: Encoded) -> "Rows":
         nothing = pd.Series(index=frame.index, dtype=object)
         texts = {column.name: column.texts(frame.get(column.name, nothing)) for column in schema.contents.values()}
-        return cls(schema, encoded, {name: cells for name, cells in texts.items() if cells is not None})
+        texts = {name: cells for name, cells in texts.items() if cells is not None}
+        told_apart = [column for column in schema.table if column.tells_rare_apart]
+        rare = {column.name: column.rare_levels(frame.get(column.name, nothing)) for column in told_apart}
+        return cls(schema, encoded, texts, rare)
 
     def __len__(self) -> int:
         return len(self.encoded.empty)
@@ -39,6 +47,14 @@ class Rows:
         values, flags = self.encoded.inputs["table"].numpy(), self.encoded.observed["table"].numpy()
         return np.where(flags, values, np.float32(np.nan))
 
+    def levels(self, column: Cell, codes: np.ndarray) -> np.ndarray:
+        """The categories of a column of `cells`, with numbers of their own for rare ones that are told apart; -1 where they
+        are missing."""
+        levels = np.where(np.isnan(codes), -1, codes).astype(np.int64)
+        return (
+            np.where(levels == column.rare_code, self.rare[column.name], levels) if column.name in self.rare else levels
+        )
+
     def observed(self) -> np.ndarray:
         """Which columns of the schema each row has: [rows, columns]."""
         flags = [per_column(flags).numpy() for flags in self.encoded.observed.values()]
@@ -47,7 +63,8 @@ class Rows:
     def take(self, index: np.ndarray) -> "Rows":
         inputs, observed = self.encoded._rows(index)
         encoded = Encoded(inputs, observed, self.encoded.empty[index])
-        return replace(self, encoded=encoded, texts={name: texts[index] for name, texts in self.texts.items()})
+        texts, rare = ({name: each[index] for name, each in own.items()} for own in (self.texts, self.rare))
+        return replace(self, encoded=encoded, texts=texts, rare=rare)
 
     def without(self, name: str) -> "Rows":
         """The same rows with one column missing everywhere."""
@@ -69,10 +86,11 @@ class Rows:
             values[:, position] = chosen[:, position]
         else:
             values = chosen
-        texts = {key: own[index] if key == name else own for key, own in self.texts.items()}
-        return replace(
-            self, encoded=replace(self.encoded, inputs={**self.encoded.inputs, modality: values}), texts=texts
+        texts, rare = (
+            {key: each[index] if key == name else each for key, each in own.items()} for own in (self.texts, self.rare)
         )
+        encoded = replace(self.encoded, inputs={**self.encoded.inputs, modality: values})
+        return replace(self, encoded=encoded, texts=texts, rare=rare)
 
     def keep(self, columns: np.ndarray) -> "Rows":
         """The same rows with all but these columns missing; those that were missing still are: [rows, columns]."""

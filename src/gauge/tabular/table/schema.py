@@ -28,6 +28,7 @@ from gauge.tabular.table.columns import (
     ANYWHERE,
     IGNORE,
     IMAGE_SIDE,
+    MAX_CATEGORIES,
     Cell,
     Column,
     Content,
@@ -92,9 +93,11 @@ class Schema:
         encoders: Mapping[str, str | Path] | None = None,
         image_size: int = IMAGE_SIDE,
         files: ImageFiles = ANYWHERE,
+        max_categories: int = MAX_CATEGORIES,
     ) -> "Schema":
         """Inferred from the training rows; `specified` are kinds that override inferred ones, `encoders` pretrained models
-        by column, `image_size` is the height and width of images without one, `files` are those of images and signals."""
+        by column, `image_size` is the height and width of images without one, `files` are those of images and signals;
+        `max_categories` of a column are kept, the others are rare."""
         specified, encoders = dict(specified or {}), dict(encoders or {})
         names = dict.fromkeys(map(str, frame.columns))
         for name, kind in specified.items():
@@ -114,7 +117,7 @@ class Schema:
                 ignored[name] = reason if kind == IGNORE else "it is empty"
             else:
                 encoder = str(encoders[name]) if name in encoders else None
-                options = ReadOptions(encoder, image_size, files, commas)
+                options = ReadOptions(encoder, image_size, files, commas, max_categories)
                 columns.append(COLUMNS.get(kind).from_column(values, options))
         if not columns:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in ignored.items())
@@ -184,10 +187,6 @@ class Schema:
             flags = per_column(encoded.observed[modality]).float()
             rates |= zip((column.name for column in columns), (1 - flags.mean(0)).tolist(), strict=True)
         return {column.name: rates[column.name] for column in self.columns}
-
-    def rare_rates(self, frame: pd.DataFrame) -> dict[str, float]:
-        """The share of training rows in which each column has a value that is too rare to be kept."""
-        return {column.name: float(column.rare(frame[column.name]).mean()) for column in self.columns}
 
     def to_json(self) -> dict[str, Any]:
         columns = [column.to_json() for column in self.columns]

@@ -51,7 +51,7 @@ class Splits:
         if self.times is not None:
             return self._latest(alone, 1 / count)
         assert self.groups is not None
-        number = _grouped(self.groups, labels, min(count, len(np.unique(self.groups))), seed)
+        number = fold_numbers(labels, count, seed, self.groups)
         number[alone] = -1
         folds = [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in range(count)]
         return [(train, held_out) for train, held_out in folds if len(held_out) and len(train)]
@@ -72,6 +72,17 @@ class Splits:
                 "the latest rows are all rows, or share their groups with all others; validate without time"
             )
         return [(np.flatnonzero(early), np.flatnonzero(late))]
+
+
+def fold_numbers(labels: np.ndarray, count: int, seed: int, groups: np.ndarray | None = None) -> np.ndarray:
+    """The fold of each row, from 0 to `count` - 1, with about the same shares of all classes; rows of a group share one."""
+    if groups is not None:
+        return _grouped(groups, labels, min(count, len(np.unique(groups))), seed)
+    order = np.random.default_rng(seed).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    number = np.empty(len(labels), int)
+    number[order] = np.arange(len(labels)) % count
+    return number
 
 
 def _grouped(groups: np.ndarray, labels: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -35,6 +35,7 @@ IMAGE_SIDE = 64  # pixels
 MAX_UNREADABLE = 0.1  # share of unreadable values in a training column that count as missing; more are an error
 MAX_CHARACTERS = 100_000  # of a value in a request
 MIN_IDENTIFIERS = 20  # values; with fewer, that all are different means little
+MAX_CATEGORIES = 255  # that a column keeps; the others are rare
 FINE_COLUMNS = 500  # numbers and categories that have a unit each; more are one unit in all, as attention is quadratic
 
 
@@ -82,12 +83,13 @@ ANYWHERE = ImageFiles()
 
 class ReadOptions(NamedTuple):
     """How a training column is read: the name or path of a pretrained encoder, the height and width of images, where files
-    are, and whether other columns have decimal commas."""
+    are, whether other columns have decimal commas, and how many categories are kept."""
 
     encoder: str | None = None
     image_size: int = IMAGE_SIDE
     files: ImageFiles = ANYWHERE
     decimal_commas: bool = False
+    max_categories: int = MAX_CATEGORIES
 
 
 DEFAULT_OPTIONS = ReadOptions()
@@ -156,10 +158,6 @@ class Column(ABC):
         """The cells as numbers, one entry for each row, and which rows have a value. In training many unreadable values are
         an error; afterwards they all count as missing."""
 
-    def rare(self, column: pd.Series) -> np.ndarray:
-        """Which cells of the training column have a value too rare to be kept, which is encoded as a missing one is."""
-        return np.zeros(len(column), bool)
-
     @property
     def note(self) -> str:
         """What was guessed about the way its values are written."""
@@ -225,8 +223,18 @@ class Cell(Column):
 
     @property
     def cardinality(self) -> int:
-        """The number of categories, 1 for numbers."""
+        """The number of categories, that of rare values included, 1 for numbers."""
         return 1
+
+    @property
+    def rare_code(self) -> int | None:
+        """The code of the category that stands for all rare ones; None if there are none."""
+        return None
+
+    @property
+    def level_count(self) -> int:
+        """The number of categories with the rare ones that are told apart, see `rare_levels`."""
+        return self.cardinality
 
     @property
     def categorical(self) -> bool:
@@ -235,6 +243,16 @@ class Cell(Column):
     @abstractmethod
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
         """Numbers of about normal distribution, or the codes of categories; NaN where they are missing."""
+
+    @property
+    def tells_rare_apart(self) -> bool:
+        """Whether it has `rare_levels`."""
+        return False
+
+    def rare_levels(self, column: pd.Series) -> np.ndarray:
+        """Which rare category each cell has: a number above the `rare_code`, or that for one which is not told apart. What
+        other cells get has no meaning."""
+        raise NotImplementedError
 
     def quick_number(self, value: Any) -> float | None:
         """One cell as `encode` encodes it, NaN where it is missing; None for values that kinds have no faster way for."""
@@ -265,7 +283,7 @@ class Content(Column):
         one is read with its weights, without them these are loaded later."""
 
     def texts(self, column: pd.Series) -> np.ndarray | None:
-        """The cells as texts, "" where they are missing, if the linear expert reads them as texts."""
+        """The cells as texts, "" where they are missing, if trees and the linear expert read them as texts."""
         return None
 
     def vectors(self, values: "Tensor") -> np.ndarray:

@@ -1,4 +1,5 @@
-"""One of the categories seen in training; any other counts as missing."""
+"""One of the categories seen in training. A column of many keeps the most frequent ones, the others are rare; what training
+has not seen counts as rare where a column has rare values, and as missing elsewhere."""
 
 import logging
 import math
@@ -29,20 +30,25 @@ __all__ = ["Category"]
 
 logger = logging.getLogger(__name__)
 
-MAX_CATEGORIES = 255  # per column; rarer ones are encoded as missing ones are
+LARGEST_MAX_CATEGORIES = 4096  # every category has weights of its own in the network and the linear expert
+MAX_RARE_WORDS = 10_000  # rare categories that trees and the linear expert tell apart, per column
+MIN_RARE_ROWS = 2  # of such a category; nothing can be learned from one row, and be tried on another
 MAX_CHARACTERS = 1000  # of a category in a request
 
 
 @dataclass(frozen=True)
 class Category(Cell):
-    """`words` are the categories in order, as text."""
+    """`words` are the categories that are kept, in order, as text. If there are others, one more category, the last, stands
+    for all of them, and `rare_words` are those that occur more than once, which trees and the linear expert tell apart."""
 
     name: str
     words: tuple[str, ...]
+    has_rare: bool = False
+    rare_words: tuple[str, ...] = ()
     kind: ClassVar[str] = "category"
     order: ClassVar[int] = 1
     precedence: ClassVar[int] = 4
-    unread_reason: ClassVar[str] = "was not seen in training, or too rare there"
+    unread_reason: ClassVar[str] = "was not seen in training"
     display: ClassVar[Any] = "category"
 
     @classmethod
@@ -56,26 +62,40 @@ class Category(Cell):
 
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Category":
-        counts = _counts(column[~missing(column)])
-        if rare := _rare(counts):
+        counts, limit = _counts(column[~missing(column)]), options.max_categories
+        if rare := _rare(counts, limit):
             logger.warning("column %r: %s", column.name, rare)
-        return cls(str(column.name), tuple(word for word, _ in sorted(counts.most_common(MAX_CATEGORIES))))
+        ranked = counts.most_common()
+        known = [word for word, count in ranked[limit : limit + MAX_RARE_WORDS] if count >= MIN_RARE_ROWS]
+        kept = sorted(word for word, _ in ranked[:limit])
+        return cls(str(column.name), tuple(kept), bool(rare), tuple(sorted(known)))
 
     @classmethod
     def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, files)
-        if rare := _rare(_counts(values)):
+        if rare := _rare(_counts(values), DEFAULT_OPTIONS.max_categories):
             problems.append(rare)
         return absent, problems
 
     @property
     def saved_problem(self) -> str:
-        fine = 1 <= len(self.words) <= MAX_CATEGORIES and len(set(self.words)) == len(self.words)
-        return "" if fine else f"it has no categories, more than {MAX_CATEGORIES}, or one twice"
+        words = (*self.words, *self.rare_words)
+        fine = 1 <= len(self.words) <= LARGEST_MAX_CATEGORIES and len(self.rare_words) <= MAX_RARE_WORDS
+        if not fine or len(set(words)) < len(words):
+            return f"it has no categories, more than {LARGEST_MAX_CATEGORIES}, or one twice"
+        return "" if self.has_rare or not self.rare_words else "it has rare categories, and none is rare"
 
     @property
     def cardinality(self) -> int:
-        return max(2, len(self.words))
+        return max(2, len(self.words) + self.has_rare)
+
+    @property
+    def rare_code(self) -> int | None:
+        return len(self.words) if self.has_rare else None
+
+    @property
+    def level_count(self) -> int:
+        return self.cardinality + len(self.rare_words)
 
     @cached_property
     def codes(self) -> dict[str, float]:
@@ -92,10 +112,11 @@ class Category(Cell):
         codes = np.full(len(column), np.nan)
         codes[available] = [self.codes.get(_word(cells[row]), np.nan) for row in np.flatnonzero(available)]
         unknown = np.flatnonzero(available & np.isnan(codes))
-        if len(unknown) and not training:  # in training `from_column` has reported rare ones
+        if self.has_rare:
+            codes[unknown] = self.rare_code
+        elif len(unknown):
             logger.warning(
-                "column %r: %d values were not seen in training, or too rare there, and count as missing, "
-                "first %.100r (row %s)",
+                "column %r: %d values were not seen in training, and count as missing, first %.100r (row %s)",
                 *(self.name, len(unknown), str(column.iloc[unknown[0]]), column.index[unknown[0]]),
             )
         return codes
@@ -105,14 +126,22 @@ class Category(Cell):
             return math.nan
         return self.codes.get(_word(value)) if type(value) in (str, int, float) else None
 
-    def rare(self, column: pd.Series) -> np.ndarray:
-        if len(self.words) < MAX_CATEGORIES:  # all were kept
-            return super().rare(column)
-        column = self.clean(column)
-        return ~missing_cells(column) & np.isnan(self.numbers(column, training=True))
+    @property
+    def tells_rare_apart(self) -> bool:
+        return bool(self.rare_words)
+
+    def rare_levels(self, column: pd.Series) -> np.ndarray:
+        cells = self.clean(column).tolist()
+        return np.array([self.rare_numbers.get(_word(cell), len(self.words)) for cell in cells], np.int64)
+
+    @cached_property
+    def rare_numbers(self) -> dict[str, int]:
+        """The level of every rare category that is told apart."""
+        return {word: number for number, word in enumerate(self.rare_words, len(self.words) + 1)}
 
     def decode(self, value: float) -> str:
-        return self.words[min(max(round(value), 0), len(self.words) - 1)]
+        code = max(round(value), 0)
+        return "a rare value" if code == self.rare_code else self.words[min(code, len(self.words) - 1)]
 
     def request_type(self, *, max_pixels: int) -> Any:
         return Annotated[str, Field(max_length=MAX_CHARACTERS)] | bool | int | float | None
@@ -130,14 +159,14 @@ def _counts(values: pd.Series) -> Counter[str]:
     return counts
 
 
-def _rare(counts: Counter[str]) -> str:
+def _rare(counts: Counter[str], limit: int) -> str:
     """How many values are of categories that are not kept, a sentence; empty if all are kept."""
-    if len(counts) <= MAX_CATEGORIES:
+    if len(counts) <= limit:
         return ""
-    rare = counts.total() - sum(count for _, count in counts.most_common(MAX_CATEGORIES))
+    rare = counts.total() - sum(count for _, count in counts.most_common(limit))
     return (
-        f"{rare} of {counts.total()} values are rare: the {MAX_CATEGORIES} most frequent of {len(counts)} categories are "
-        "kept, and nothing is learned from the others"
+        f"{rare} of {counts.total()} values are rare: the {limit} most frequent of {len(counts)} categories are kept, the "
+        "others are one for the network; max_categories= (--max-categories) keeps more"
     )
 
 
