@@ -55,12 +55,15 @@ PATCH = 24  # pixels along a side of a piece of a texture
 
 
 class Table(NamedTuple):
-    """A table of a package: its file there, the labels, and columns that give them away or name the rows."""
+    """A table of a package: its file there, the labels, columns that give them away, repeat others or name the rows, the
+    columns that are texts, and how many of the most frequent classes are kept (0: all)."""
 
     package: str
     file: str
     target: str
     drop: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    classes: int = 0
 
 
 TABLES = {
