@@ -19,11 +19,12 @@ import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
+from rivals import with_categories
 from rtdl_num_embeddings import PiecewiseLinearEmbeddings, compute_bins
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import QuantileTransformer
-from tables import RATES, TABLES, blanked, read, with_categories
+from tables import RATES, TABLES, blanked, read
 from tabm import TabM
 from torch import Tensor
 

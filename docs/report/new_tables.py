@@ -1,0 +1,162 @@
+"""`GaugeClassifier` beside AutoGluon and single rivals, on tables that no development looked at."""
+
+import json
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t, wilcoxon
+
+from report.results import STUDIES
+
+OURS = ("default", "best")
+SINGLE = ("LightGBM", "HistGradientBoosting", "CatBoost", "logistic regression")
+AUTOGLUON = ("AutoGluon medium", "AutoGluon best")
+SHOWN = ("best", "default", "fast", "AutoGluon best", "AutoGluon medium", *SINGLE, "text stack")
+HIGHER = {"auc": 1, "accuracy": 1, "log_loss": -1}  # sign of what is better
+
+
+def _records() -> pd.DataFrame:
+    """A row for each fit; `kind` is the share of blank cells, or that a table is one text or image."""
+    records = pd.DataFrame(json.loads((STUDIES / "new_tables.json").read_text(encoding="utf-8")))
+    for name in HIGHER:
+        records[name] = [plain[name] for plain in records["plain"]]
+    kinds = [f"{100 * rate:.0f} % blank" for rate in records["missing"]]
+    return records.assign(kind=np.where(records["columns"] == 1, "a text or an image", kinds))
+
+
+def _scores(records: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The score of each model, by table, rate and seed."""
+    return records.pivot_table(index=["table", "missing", "seed"], columns="model", values=metric)
+
+
+def means() -> str:
+    """Means over tables with the first seed, which every method has, by the share of blank cells."""
+    records = _records()
+    first = records[(records["seed"] == 0) & (records["model"] != "text stack")]
+    pair = ["table", "missing"]
+    whole = first.groupby(pair)["model"].transform("nunique") == first["model"].nunique()
+    blocks = []
+    for kind, part in first[whole].groupby("kind"):
+        heads = ("AUC, %", "log loss", "accuracy, %", "CPU s to fit, median", "of 1,000 rows, median")
+        lines = [f"| {kind}, {part['table'].nunique()} tables | {' | '.join(heads)} |", "|---" * 6 + "|"]
+        for model in (name for name in SHOWN if name in set(part["model"])):
+            own = part[part["model"] == model]
+            rows = pd.Series([test for _, test in own["rows"]], own.index)
+            cells = [
+                f"{100 * own['auc'].mean():.2f}",
+                f"{own['log_loss'].mean():.3f}",
+                f"{100 * own['accuracy'].mean():.2f}",
+            ]
+            cells += [f"{own['cpu_seconds'].median():.1f}", f"{(1000 * own['answering_seconds'] / rows).median():.2f}"]
+            lines.append(f"| {model} | {' | '.join(cells)} |")
+        blocks.append("\n".join([*lines, ""]))
+    return "\n".join(blocks)
+
+
+def _compared(own: pd.Series, other: pd.Series) -> tuple[float, float, float, int, int]:
+    """Of differences whose unit is the table: mean, half of the 95 % interval, Wilcoxon's p-value, positive ones, tables."""
+    each = (own - other).dropna().groupby("table").mean()
+    if len(each) < 2:
+        return float("nan"), float("nan"), float("nan"), 0, len(each)
+    half = t.ppf(0.975, len(each) - 1) * each.sem()
+    p = wilcoxon(each).pvalue if (each != 0).any() else 1.0
+    return each.mean(), half, p, int((each > 0).sum()), len(each)
+
+
+def _holm(values: list[float]) -> list[float]:
+    """p-values, corrected for their number."""
+    corrected, largest = [float("nan")] * len(values), 0.0
+    known = [index for index in np.argsort(values) if np.isfinite(values[index])]
+    for rank, index in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * values[index]))
+        corrected[index] = largest
+    return corrected
+
+
+def differences() -> str:
+    """Ours minus theirs by table, on the seeds that both have, with tests that are corrected over the whole table."""
+    records = _records()
+    records = records[records["kind"] != "a text or an image"]
+    lines, tests = [], []
+    for metric, unit in (("auc", "AUC, points"), ("log_loss", "log loss")):
+        scores = _scores(records, metric)
+        for own in OURS:
+            for rival in (name for name in (*AUTOGLUON, *SINGLE) if {own, name} <= set(scores)):
+                for rate, part in scores.groupby("missing"):
+                    result = _compared(part[own], part[rival])
+                    lines.append((unit, own, rival, rate, result, HIGHER[metric]))
+                    tests.append(result[2])
+    shown: dict[tuple[str, str, str], list[str]] = {}
+    for (unit, own, rival, _, (mean, half, _, positive, count), sign), p in zip(lines, _holm(tests), strict=True):
+        better = positive if sign > 0 else count - positive
+        scale, digits = (100, 2) if unit.startswith("AUC") else (1, 3)
+        cell = f"{scale * mean:+.{digits}f} ± {scale * half:.{digits}f}, {better} of {count}, p {p:.3f}"
+        shown.setdefault((unit, own, rival), []).append(cell if count > 1 else "")
+    rates = " | ".join(f"{100 * rate:.0f} % blank" for rate in sorted(records["missing"].unique()))
+    head = f"| | ours | minus | {rates} |"
+    body = [f"| {unit} | {own} | {rival} | {' | '.join(cells)} |" for (unit, own, rival), cells in shown.items()]
+    return "\n".join([head, "|---" * (3 + records["missing"].nunique()) + "|", *body, ""])
+
+
+def best_single() -> str:
+    """In how many pairs of table and rate each of ours is above the best of the single rivals of that pair."""
+    records = _records()
+    parts = []
+    for own in OURS:
+        counts = []
+        for metric, name in (("auc", "AUC"), ("accuracy", "accuracy"), ("log_loss", "log loss")):
+            scores = HIGHER[metric] * _scores(records, metric)
+            scores = scores[[own, *(rival for rival in SINGLE if rival in scores)]].dropna()
+            pairs = scores.groupby(["table", "missing"]).mean()
+            above = (pairs[own] > pairs.drop(columns=own).max(axis=1)).sum()
+            counts.append(f"{above} of {len(pairs)} pairs in {name}")
+        parts.append(f"`{own}`: {', '.join(counts)}")
+    return f"Better than the best single rival of the pair of table and rate, over the seeds: {'; '.join(parts)}.\n"
+
+
+def contents() -> str:
+    """Tables with texts or images: ours against the stack, TF-IDF with a linear model, and LightGBM."""
+    records = _records()
+    contents = records[records["auc_minus"].notna()] if "auc_minus" in records else records[:0]
+    lines = [
+        "| tables with texts or images | AUC minus it, points | log loss minus it | behind it beyond chance |",
+        "|---" * 4 + "|",
+    ]
+    names = set(contents["table"])
+    loss = _scores(records[records["table"].isin(names)], "log_loss")
+    for own in (name for name in OURS if name in set(contents["model"])):
+        mine = contents[contents["model"] == own]
+        rivals = dict.fromkeys(rival for each in mine["auc_minus"] for rival in each)
+        for rival in rivals:
+            means, behind = {}, []
+            for key, part in mine.groupby(["table", "missing"]):
+                table, rate = cast("tuple[str, float]", key)
+                found = [each[rival] for each in part["auc_minus"] if rival in each]
+                if found:
+                    difference, errors = np.array(found).T
+                    mean, error = difference.mean(), np.square(errors).sum() ** 0.5 / len(errors)
+                    means[table, rate] = mean
+                    if mean + 1.96 * error < 0:
+                        behind.append(f"{table} at {100 * rate:.0f} % ({100 * mean:+.1f} ± {196 * error:.1f})")
+            each = pd.Series(means).groupby(level=0).mean()
+            half = t.ppf(0.975, max(1, len(each) - 1)) * each.sem()
+            mean, error, *_ = _compared(loss[own], loss[rival])
+            cells = [
+                f"{100 * each.mean():+.2f} ± {100 * half:.2f}",
+                f"{mean:+.3f} ± {error:.3f}",
+                ", ".join(behind) or "nowhere",
+            ]
+            lines.append(f"| `{own}` minus {rival}, {len(each)} tables | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def new_tables() -> str:
+    """All of it, or how to get it."""
+    if not (STUDIES / "new_tables.json").exists():
+        return "`python studies/new_tables.py` has not been run.\n"
+    return "\n".join([means(), differences(), best_single(), contents()])
+
+
+TABLES: dict[str, Callable[[], str]] = {"new-tables": new_tables}
