@@ -6,16 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
-# jaxtyping checks functions one by one, where typing.Self means nothing to beartype
-CHECKER = (
-    "beartype.beartype(conf=beartype.BeartypeConf("
-    "hint_overrides=beartype.FrozenDict({__import__('typing').Self: object})))"
-)
-
-install_import_hook("gauge", CHECKER)
 sys.path.insert(0, str(Path(__file__).parent))  # for helpers.py
+import checks  # noqa: E402
+
+checks.install()
 torch.set_num_threads(1)
 collect_ignore = ["digits.py"]  # a plugin: importing it registers a benchmark
 
