@@ -63,4 +63,4 @@ def _names_axes(hint: Any) -> bool:
         return any(map(_names_axes, hint))
     if isinstance(hint, typing.TypeVar):
         return _names_axes((hint.__bound__, *hint.__constraints__))
-    return isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray) or _names_axes(typing.get_args(hint))
+    return (isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray)) or _names_axes(typing.get_args(hint))
