@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 INSTALL ?= $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 # Another build of torch: make TORCH_INDEX=https://download.pytorch.org/whl/cpu ...
 TORCH_INDEX ?=
+# Tests start many processes: without bytecode, each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := pytest -n 2 --dist loadscope --no-loadscope-reorder src tests
 
 .PHONY: help demo test lint wheel lowest newest gpu-test slow-test fuzz tables gallery docs notebooks audit sbom release lock clean

@@ -32,7 +32,7 @@ BENCHMARK = ["benchmark", "digits", *PLUGIN, *QUICK]
 def runs(tmp_path_factory) -> Path:
     """A folder in which one GAUGE model was trained for an epoch."""
     folder = tmp_path_factory.mktemp("runs")
-    gauge(*BENCHMARK, "--method", "gauge", "--protocol", "eta=0.8", cwd=folder)
+    invoke(*BENCHMARK, "--method", "gauge", "--protocol", "eta=0.8", cwd=folder)
     return folder
 
 

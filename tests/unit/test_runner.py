@@ -18,6 +18,7 @@ from gauge.training import checkpoint
 from gauge.training.stages import StageStore
 from gauge.types import UnsupportedError
 
+DIGITS = Path(__file__).parents[1] / "digits.py"
 QUICK = {stage: {"epochs": 1} for stage in ("imputer", "backbone", "finetune")}
 
 
@@ -67,7 +68,8 @@ def test_a_failure_is_raised_and_nothing_new_is_started():
 
 
 def test_a_runner_stops_at_its_deadline_and_loses_no_epoch(tmp_path):
-    chosen = [experiments("v1")[0].model_copy(update={"overrides": Overrides(imputer={"epochs": 3})})]
+    load_plugin(DIGITS)
+    chosen = [Experiment(benchmark="digits", variant="v1", overrides=Overrides(imputer={"epochs": 3}))]
     heard = []
     runner = Runner(tmp_path, "cpu", deadline=time.time() - 1, on_epoch=lambda stage, epoch: heard.append(stage))
     with pytest.raises(TimeIsUpError):
@@ -112,7 +114,7 @@ def test_any_other_failure_ends_the_run_with_its_message(tmp_path, monkeypatch, 
 
 def test_predictions_that_are_not_finite_are_no_row_of_a_table(tmp_path):
     """The weights of a trained stage break between two runs; the error reaches the user."""
-    load_plugin(Path(__file__).parents[1] / "digits.py")
+    load_plugin(DIGITS)
     untrained = {stage: {"epochs": 0} for stage in QUICK}
     experiment = Experiment(benchmark="digits", variant="masked", overrides=untrained)
     workspace = Workspace(tmp_path, "cpu")

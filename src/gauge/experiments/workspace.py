@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,12 @@ from gauge.types import Method, UnsupportedError
 # of a stage, in its results; `steps` and `sum_of_rates` are those until the epoch that was kept
 DETAILS = ("config", "settings", "epochs", "best", "steps", "sum_of_rates", "scalars", "train_seconds", "train_rows")
 MAX_UNMEASURED_STEPS = 1000  # whose cost is not worth measuring
-EVALUATION = source.digest(source.code(evaluate, predict_split))  # the code that evaluates trained stages
+
+
+@cache
+def evaluation_code() -> str:
+    """The hash of the code that evaluates trained stages."""
+    return source.digest(source.code(evaluate, predict_split))
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,11 @@ class Workspace:
         waiting = [protocol for protocol in chosen if str(protocol) not in results]
         if waiting:
             method, metadata = self.method(job)
-            details = {"stage": job.key, "evaluation": EVALUATION, **{name: metadata.get(name) for name in DETAILS}}
+            details = {
+                "stage": job.key,
+                "evaluation": evaluation_code(),
+                **{name: metadata.get(name) for name in DETAILS},
+            }
             metric, trained = job.benchmark.metric, metadata["trained"]
             for protocol in waiting:
                 result, predictions = evaluate(
@@ -119,7 +128,7 @@ class Workspace:
             return []
         names = [result_name(job.experiment, str(protocol), job.key) for protocol in job.checked(protocols)]
         paths = [path for path in (self.folder / "results" / name for name in names) if path.exists()]
-        expected = (job.key, EVALUATION, metadata["trained"]["code"], job.test.fingerprint)
+        expected = (job.key, evaluation_code(), metadata["trained"]["code"], job.test.fingerprint)
         return [(result, path) for path in paths if _origin(result := Result.load(path)) == expected]
 
     def cost(self, experiments: Sequence[Experiment]) -> dict[str, float]:
