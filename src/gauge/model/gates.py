@@ -117,5 +117,6 @@ class Biased:
         return self.classifier.attention(tokens, self._bias(tokens, attn_bias))
 
     def _bias(self, tokens: Tensor, attn_bias: Tensor | None) -> Tensor:
-        fixed = self.fixed.repeat(tokens.shape[0] // self.fixed.shape[0], 1, 1, 1)  # exact effects stack replacements
+        times = tokens.shape[0] // self.fixed.shape[0]  # exact effects stack replacements
+        fixed = self.fixed if times == 1 else self.fixed.repeat(times, 1, 1, 1)
         return fixed if attn_bias is None else fixed + attn_bias

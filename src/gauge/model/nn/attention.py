@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-MIN_SAMPLES, MAX_KEYS = 32, 16  # for which plain products are faster than torch's attention on a CPU
+MIN_SAMPLES, MAX_KEYS = 8, 16  # for which plain products are faster than torch's attention on a CPU
+MIN_EXPONENT = -32.0  # e to its power is nothing beside 1; results far below underflow, which takes ten times as long
 
 MAX_WRITTEN_OUT = 64  # positions of a sequence whose attention is held in memory
 
@@ -75,10 +76,12 @@ class Attention(nn.Module):
         single = len(entry) == 2
         query, key, value = (*entry, sequence) if single else entry
         scale = (dim // heads) ** -0.5
-        logits = query @ key.transpose(-2, -1) * (1.0 if single else scale)
+        logits = query @ key.transpose(-2, -1)
+        if not single:
+            logits *= scale
         if attn_bias is not None:
             bias = attn_bias[..., : 1 if single else query.shape[2], :].to(logits.dtype)
-            logits = logits + (bias[..., 0, :] if single else bias)
+            logits += bias[..., 0, :] if single else bias
         weights = _short_softmax(logits) if _is_short(query, logits.shape[-1]) else logits.softmax(-1)
         gathered = weights @ value
         if single:
@@ -93,11 +96,12 @@ class Attention(nn.Module):
                 at_gathered = (at_values @ by_head[2]).transpose(0, 1)
             else:
                 at_gathered = gradient.unflatten(-1, (heads, -1)).transpose(1, 2)
-            at_weights = at_gathered @ value.transpose(-2, -1)
-            at_logits = weights * (at_weights - (at_weights * weights).sum(-1, keepdim=True))
+            at_logits = at_gathered @ value.transpose(-2, -1)
+            at_logits -= (at_logits * weights).sum(-1, keepdim=True)
+            at_logits *= weights
             if not single:
-                at_query, at_key = at_logits @ key, at_logits.transpose(-2, -1) @ query
-                parts = (at_query * scale, at_key * scale, weights.transpose(-2, -1) @ at_gathered)
+                at_logits *= scale
+                parts = (at_logits @ key, at_logits.transpose(-2, -1) @ query, weights.transpose(-2, -1) @ at_gathered)
                 return torch.stack([part.transpose(1, 2) for part in parts], 2).flatten(2) @ weight
             at_sequence = torch.cat([weights, at_logits], 1).transpose(1, 2) @ torch.cat([at_gathered, query], 1)
             at_query = (at_logits @ key).transpose(0, 1) @ by_head[1].transpose(1, 2)
@@ -112,7 +116,7 @@ class Attention(nn.Module):
         """The values that a single query gathers, as those of a mean of the sequence: softmax(q W_k xᵀ + bias) x W_vᵀ."""
         logits = query @ sequence.transpose(1, 2)
         if attn_bias is not None:
-            logits = logits + attn_bias[..., 0, :].to(logits.dtype)
+            logits += attn_bias[..., 0, :].to(logits.dtype)
         weights = _short_softmax(logits) if _is_short(query, logits.shape[-1]) else logits.softmax(-1)
         mean = weights @ sequence
         value_weights = self.qkv.weight[2 * sequence.shape[-1] :].unflatten(0, (self.heads, -1))
@@ -126,9 +130,11 @@ def pays_off(sequence: Tensor) -> bool:
 
 
 def _is_short(query: Tensor, keys: int) -> bool:
-    """Whether plain operations are faster than torch's attention and softmax on a CPU, which are slow over few keys."""
+    """Whether plain operations are faster than torch's attention and softmax on a CPU, which are slow over few keys. Graphs
+    have a softmax of their own: what is traced is no plain tensor."""
     return (
-        query.device.type == "cpu"
+        type(query) is Tensor
+        and query.device.type == "cpu"
         and not torch.compiler.is_compiling()
         and query.shape[0] >= MIN_SAMPLES
         and keys <= MAX_KEYS
@@ -137,14 +143,17 @@ def _is_short(query: Tensor, keys: int) -> bool:
 
 def _short_attention(query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None) -> Tensor:
     """softmax(query · key / √c + bias) · value."""
-    logits = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    logits = query @ key.transpose(-2, -1)
+    logits *= query.shape[-1] ** -0.5
     if attn_bias is not None:
-        logits = logits + attn_bias
+        logits += attn_bias
     return _short_softmax(logits) @ value
 
 
 def _short_softmax(logits: Tensor) -> Tensor:
-    weights = (logits - logits.detach().amax(-1, keepdim=True)).exp()
+    """softmax(logits), whose memory is used again."""
+    logits -= logits.detach().amax(-1, keepdim=True)
+    weights = logits.clamp_min_(MIN_EXPONENT).exp_()
     return weights / weights.sum(-1, keepdim=True)
 
 

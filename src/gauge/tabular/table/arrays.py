@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def encode_rows(
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The values and flags of each modality; `training` as in `Schema.encode`."""
     if not training and (row := _only_row(columns, frame)) is not None:
-        return _encode_row(columns, row, frame, files)
+        return _encode_row(columns, row, lambda column: frame[column.name], files)
     series = _series(columns, frame)
     encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if table := cells(columns):
@@ -80,11 +80,11 @@ def encode_row(
     columns: Sequence[Column], row: Mapping[str, Any], files: ImageFiles = ANYWHERE
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """What `encode_rows` gives for a table of this one row, whose values are objects."""
-    return _encode_row(columns, row, {column.name: column_of(column, [row[column.name]]) for column in columns}, files)
+    return _encode_row(columns, row, lambda column: column_of(column, [row[column.name]]), files)
 
 
 def _encode_row(
-    columns: Sequence[Column], row: Mapping[str, Any], series: Mapping[str, pd.Series] | pd.DataFrame, files: ImageFiles
+    columns: Sequence[Column], row: Mapping[str, Any], series: Callable[[Column], pd.Series], files: ImageFiles
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """One row, as values and as columns of one cell, which pandas is slow for: values that can be read without are."""
     encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -93,13 +93,13 @@ def _encode_row(
         for index, cell in enumerate(table):
             quick = cell.quick_number(row[cell.name])
             if quick is None:
-                values, flags = cell.encode(cell.clean(series[cell.name]), files)
+                values, flags = cell.encode(cell.clean(series(cell)), files)
                 quick = float(values[0]) if flags[0] else np.nan
             numbers[0, index] = quick
         known = ~np.isnan(numbers)
         encoded["table"] = np.where(known, numbers, 0.0).astype(np.float32), known
     for modality, column in contents(columns).items():
-        encoded[modality] = column.encode(column.clean(series[column.name]), files)
+        encoded[modality] = column.encode(column.clean(series(column)), files)
     return encoded
 
 

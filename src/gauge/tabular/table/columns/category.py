@@ -110,7 +110,7 @@ class Category(Cell):
         available = ~missing_cells(column)
         cells = column.tolist()
         codes = np.full(len(column), np.nan)
-        codes[available] = [self.codes.get(_word(cells[row]), np.nan) for row in np.flatnonzero(available)]
+        codes[available] = [self._code(cells[row]) for row in np.flatnonzero(available)]
         unknown = np.flatnonzero(available & np.isnan(codes))
         if self.has_rare:
             codes[unknown] = self.rare_code
@@ -121,9 +121,16 @@ class Category(Cell):
             )
         return codes
 
+    def _code(self, value: Any) -> float:
+        """The number of a category, NaN if there is none; most values are written as in training."""
+        code = self.codes.get(value) if type(value) is str else None
+        return self.codes.get(_word(value), math.nan) if code is None else code
+
     def quick_number(self, value: Any) -> float | None:
         if value is None or (type(value) is float and math.isnan(value)):
             return math.nan
+        if type(value) is str and value in self.codes:
+            return self.codes[value]
         return self.codes.get(_word(value)) if type(value) in (str, int, float) else None
 
     @property
