@@ -79,7 +79,8 @@ class Fitted(TableClassifier):
     without values; `missing_rates` are the shares of missing values by column, `unlabelled` says what rows without a label
     brought, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the training rows
     that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of its answers. `groups` is the
-    column whose rows were kept together, if any, and `profile` is what the training rows looked like."""
+    column whose rows were kept together, if any, `profile` is what the training rows looked like, and `left_out` says what
+    the time limit was too short for."""
 
     schema: Schema
     ensemble: Ensemble
@@ -102,6 +103,7 @@ class Fitted(TableClassifier):
     options: Mapping[str, Any]
     files: ImageFiles
     unlabelled: Unlabelled | None = None
+    left_out: Sequence[str] = ()
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -245,8 +247,9 @@ class Fitted(TableClassifier):
         return f"strategy {training.strategy!r}; the network alone, with values hidden: {training.metric} {text}"
 
     def notes(self) -> list[str]:
-        """What rows without a label brought, if there were any."""
-        return [] if self.unlabelled is None else [str(self.unlabelled)]
+        """What rows without a label brought, if there were any, and what the time limit was too short for."""
+        notes = [] if self.unlabelled is None else [str(self.unlabelled)]
+        return [*notes, f"the time limit left out: {', '.join(self.left_out)}"] if self.left_out else notes
 
     def facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""
@@ -266,6 +269,7 @@ class Fitted(TableClassifier):
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} more to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
             **({} if self.unlabelled is None else {"Rows without a label": str(self.unlabelled)}),
+            **({"Left out for the time limit": ", ".join(self.left_out)} if self.left_out else {}),
         } | ({"Pretrained encoders": encoders} if encoders else {})
 
     def _held_out(self) -> str:
@@ -331,6 +335,7 @@ class Fitted(TableClassifier):
             "groups": self.groups,
             "prediction_sets": None if self.prediction_sets is None else self.prediction_sets.to_json(),
             "unlabelled": None if self.unlabelled is None else self.unlabelled.to_json(),
+            "left_out": list(self.left_out),
             "options": dict(_json_options(self.options)) | {"encoders": self.schema.encoders or None},
         }
         checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
@@ -388,6 +393,7 @@ class Fitted(TableClassifier):
                 options=saved.options,
                 files=files or ImageFiles(),
                 unlabelled=None if saved.unlabelled is None else Unlabelled.from_json(saved.unlabelled.model_dump()),
+                left_out=saved.left_out,
             )
             fitted._try()
         for expert in fitted.ensemble.experts.values():

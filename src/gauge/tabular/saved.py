@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from gauge.data.signature import SUFFIX, check_signature
 
-FORMAT = "gauge-classifier-7"
+FORMAT = "gauge-classifier-8"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
 MAX_JSON_BYTES = 64 * 2**20  # of one file
@@ -119,7 +119,7 @@ class Epoch(_Strict):
 class Description(_Strict):
     """What `model.json` holds."""
 
-    format: Literal["gauge-classifier-7"]
+    format: Literal["gauge-classifier-8"]
     version: str
     table: Annotated[SavedSchema, Field(alias="schema")]
     ensemble: SavedEnsemble
@@ -138,6 +138,7 @@ class Description(_Strict):
     groups: str | None = None
     prediction_sets: SavedSets | None = None
     unlabelled: SavedUnlabelled | None = None
+    left_out: list[str] = []
     options: dict[str, Any]
     files: dict[str, str]
 

@@ -51,7 +51,7 @@ class Linear(Expert):
         return True
 
     @classmethod
-    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
+    def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
         from sklearn.linear_model import LogisticRegression  # scikit-learn takes longer to import than to predict
 
         terms = {name: _terms(texts) for name, texts in task.all_rows.texts.items() if _has_words(texts)}
@@ -76,7 +76,7 @@ class Linear(Expert):
         }
         penalty = min(tried, key=lambda each: loss(tried[each]), default=DEFAULT_PENALTY)
         whole = learn(np.arange(len(task.rows)), penalty)
-        return whole, learn(folds[0][0], penalty) if folds else whole
+        return whole, [learn(train, penalty) for train, _ in folds]
 
     def scores(self, features: Any) -> np.ndarray:
         return np.asarray(features @ self.coefficients.T + self.offsets)

@@ -1,5 +1,6 @@
 """The network: GAUGE+ on every cell, word and part of an image, with gates, on masked or on imputed input."""
 
+import time
 from copy import deepcopy
 from dataclasses import asdict, replace
 from typing import Self
@@ -12,6 +13,7 @@ from gauge.data.dataset import UNLABELLED
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.tabular.experts import Expert, Folds, Lesson, Saved, Task, Training, with_prefix
 from gauge.tabular.experts._architecture import Architecture
+from gauge.tabular.experts._bag import bag
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._training import train_network
 from gauge.tabular.table.rows import Rows
@@ -28,10 +30,10 @@ BATCH_ROWS_ELSEWHERE = 4096
 
 
 class NetworkExpert(Expert):
-    """It learns from the rows that the first fold does not hold out, and is never trained again."""
+    """A network learns from the rows that each fold does not hold out; several of them are a bag."""
 
     network: GaugePlus
-    cross_fitted = False
+    cross_fitted, seeded = False, True
 
     def __init__(self, network: GaugePlus, architecture: Architecture, training: Training | None = None) -> None:
         self.network, self.architecture, self.training = network, architecture, training
@@ -42,10 +44,16 @@ class NetworkExpert(Expert):
         return True
 
     @classmethod
-    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
-        fold = folds[0] if folds else (np.arange(len(task.rows)), np.arange(0))
-        expert = cls._learn(task, fold, None)
-        return expert, expert
+    def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
+        if not folds:
+            return cls._learn(task, (np.arange(len(task.rows)), np.arange(0)), None), []
+        members: list[Expert] = []
+        for fold in folds:
+            started = time.monotonic()
+            members.append(cls._learn(task, fold, None))
+            if not task.has_time_for(time.monotonic() - started):
+                break
+        return bag(members), members
 
     @classmethod
     def learn_again(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson) -> Self:

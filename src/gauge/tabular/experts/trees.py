@@ -43,6 +43,8 @@ OPTIONS: dict[str, Any] = {
 class Trees(Expert):
     """The number of rounds is the one with the least loss on the rows held out, over all folds."""
 
+    seeded = True
+
     def __init__(self, forest: Forest, pixels: Pixels) -> None:
         self.forest, self.scores, self.pixels = forest, ForestScores(forest), pixels
 
@@ -51,7 +53,7 @@ class Trees(Expert):
         return any(column.read_by_trees for column in schema.columns)
 
     @classmethod
-    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
+    def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
         import lightgbm  # it imports scikit-learn, which takes longer than most predictions
 
         binary = task.classes == 2
@@ -64,7 +66,7 @@ class Trees(Expert):
         }
         pixels = Pixels.fit(task.all_rows)
         cells = _cells(task.rows, pixels)
-        rounds = DEFAULT_ROUNDS
+        rounds, boosters = DEFAULT_ROUNDS, []
         if folds:
             stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
             history: Any = lightgbm.cv(
@@ -72,8 +74,9 @@ class Trees(Expert):
             )
             boosters, rounds = history["cvbooster"].boosters, history["cvbooster"].best_iteration
         whole = lightgbm.train(options, _data(task, cells), rounds)
-        first = boosters[0] if folds else whole
-        return cls(Forest.from_booster(whole), pixels), cls(Forest.from_booster(first, rounds), pixels)
+        return cls(Forest.from_booster(whole), pixels), [
+            cls(Forest.from_booster(each, rounds), pixels) for each in boosters
+        ]
 
     def predict(self, rows: Rows) -> np.ndarray:
         if not len(rows):

@@ -16,11 +16,12 @@ from gauge.tabular.table.schema import Encoded, Schema, per_column
 @dataclass(frozen=True)
 class Rows:
     """Rows of a table as modalities of the network (`encoded`), and the whole texts of each column that has them, "" where
-    they are missing."""
+    they are missing. `fold` is the number of the fold that holds each row out, where that matters."""
 
     schema: Schema
     encoded: Encoded
     texts: Mapping[str, np.ndarray]
+    fold: np.ndarray | None = None
 
     @classmethod
     def from_frame(cls, schema: Schema, frame: pd.DataFrame, encoded: Encoded) -> "Rows":
@@ -47,7 +48,8 @@ class Rows:
     def take(self, index: np.ndarray) -> "Rows":
         inputs, observed = self.encoded._rows(index)
         encoded = Encoded(inputs, observed, self.encoded.empty[index])
-        return replace(self, encoded=encoded, texts={name: texts[index] for name, texts in self.texts.items()})
+        texts = {name: texts[index] for name, texts in self.texts.items()}
+        return replace(self, encoded=encoded, texts=texts, fold=None if self.fold is None else self.fold[index])
 
     def without(self, name: str) -> "Rows":
         """The same rows with one column missing everywhere."""
