@@ -50,7 +50,7 @@ def test_fast_has_no_network_and_named_experts_go_before_a_preset():
     ],
 )
 def test_a_preset_that_contradicts_other_parameters_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
+    with unchecked(), pytest.raises(ValueError, match=message):
         GaugeClassifier(**options).fit(*table(60))
 
 

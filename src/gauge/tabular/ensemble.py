@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from gauge.choices import pick
-from gauge.masks import UpTo
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.combination import Combination
 from gauge.registry import EXPERTS
@@ -26,12 +25,9 @@ from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
-from gauge.training.metrics import scores
 
 AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their answers
-SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
-HIDDEN_COPIES = 2  # of each row held out, with further values hidden
-MAX_WEIGHT_ROWS = 4096  # rows held out that weights are learned from
+UNUSED = -1000.0  # u of an expert without weight, which is never asked
 MIN_PRIOR = 1e-6  # of a class
 
 
@@ -91,8 +87,16 @@ class Ensemble:
         return probabilities
 
     def answers(self, rows: Rows) -> np.ndarray:
-        """The log-probabilities of each expert for rows that have values: [rows, experts, classes]."""
-        return self.smooth(np.stack([expert.predict(rows) for expert in self.experts.values()], 1))
+        """The log-probabilities of each expert for rows that have values: [rows, experts, classes]. Experts without weight
+        are not asked."""
+        nothing = np.full((len(rows), len(self.prior)), -np.log(len(self.prior)))
+        asked = zip(self.experts.values(), self.used, strict=True)
+        return self.smooth(np.stack([expert.predict(rows) if used else nothing for expert, used in asked], 1))
+
+    @property
+    def used(self) -> list[bool]:
+        """Which experts have a weight."""
+        return (self.combination.offset > UNUSED).tolist()
 
     def smooth(self, answers: np.ndarray) -> np.ndarray:
         """Log-probabilities none of which is far below what the prior leaves possible."""
@@ -101,7 +105,7 @@ class Ensemble:
 
     def combine(self, answers: np.ndarray, rows: Rows) -> np.ndarray:
         """One probability from the log-probabilities of all experts."""
-        logits = self.combination(*_inputs(answers, rows))
+        logits = self.combination(*combination_inputs(answers, rows))
         return logits.softmax(1).numpy()
 
     def export(self, rows: GraphRows) -> str:
@@ -111,12 +115,15 @@ class Ensemble:
         flags = graph.cast(rows.flags, np.float64)
         share = graph.node("ReduceMean", flags, axis)
         logits = graph.constant(np.zeros((1, len(self.prior))))
-        for expert, offset, slope in zip(
+        for expert, used, offset, slope in zip(
             self.experts.values(),
+            self.used,
             self.combination.offset.double().tolist(),
             self.combination.slope.double().sum(1).tolist(),
             strict=True,
         ):
+            if not used:
+                continue
             shares = graph.node("Exp", expert.export(rows))
             smooth = graph.node(
                 "Div", graph.node("Add", shares, graph.constant(floor)), graph.constant(1 + floor.sum())
@@ -139,7 +146,7 @@ class Ensemble:
 
     def weights(self, rows: Rows) -> np.ndarray:
         """The mean share of each expert in the answers for these rows; together one."""
-        _, present, share = _inputs(np.zeros((len(rows), len(self.experts), 1)), rows)
+        _, present, share = combination_inputs(np.zeros((len(rows), len(self.experts), 1)), rows)
         weights = self.combination.weights(present, share)
         return (weights / weights.sum(1, keepdim=True)).mean(0).numpy()
 
@@ -165,51 +172,13 @@ class Ensemble:
         return cls(experts, combination, np.array(saved.metadata["prior"]), saved.metadata["smoothing"])
 
 
-def learn_combination(ensemble: Ensemble, rows: Rows, labels: np.ndarray, *, rate: float) -> None:
-    """The weights that are best on rows held out: as they are, and with up to `rate` of their values hidden."""
-    if len(rows) > MAX_WEIGHT_ROWS:
-        chosen = np.linspace(0, len(rows) - 1, MAX_WEIGHT_ROWS).astype(int)
-        rows, labels = rows.take(chosen), labels[chosen]
-    seen = [_inputs(ensemble.answers(rows), rows)] * HIDDEN_COPIES
-    truth = [torch.from_numpy(labels)] * HIDDEN_COPIES
-    for number in range(HIDDEN_COPIES):
-        hidden = rows.hide(UpTo(rate), number)
-        left = np.flatnonzero(~hidden.encoded.empty)
-        hidden = hidden.take(left)
-        seen.append(_inputs(ensemble.answers(hidden), hidden))
-        truth.append(torch.from_numpy(labels[left]))
-    answers, present, share = (torch.cat(parts) for parts in zip(*seen, strict=True))
-    ensemble.combination.learn(answers, present, share, torch.cat(truth), rows=len(rows), spread=SPREAD)
-
-
-def leaderboard(ensemble: Ensemble, rows: Rows, labels: np.ndarray) -> pd.DataFrame:
-    """What each expert scores alone on these rows and what it weighs, the least log loss first; `combined` is all."""
-    answers = ensemble.answers(rows)
-    each = dict(zip(ensemble.experts, np.exp(answers).swapaxes(0, 1), strict=True))
-    each["combined"] = ensemble.combine(answers, rows)
-    weights = [*ensemble.weights(rows).tolist(), 1.0]
-    lines = [
-        {"expert": name, **scores(probabilities, labels), "weight": weight}
-        for (name, probabilities), weight in zip(each.items(), weights, strict=True)
-    ]
-    return pd.DataFrame(lines).sort_values("log_loss", kind="stable", ignore_index=True)
-
-
 def expert_weights(board: pd.DataFrame) -> dict[str, float]:
     """What each expert of a leaderboard weighs in the answers for rows held out."""
     lines = board[board["expert"] != "combined"]
     return dict(zip(lines["expert"], lines["weight"], strict=True))
 
 
-def unscored(ensemble: Ensemble) -> pd.DataFrame:
-    """The leaderboard where no rows were held out: equal weights."""
-    names = list(ensemble.experts)
-    return pd.DataFrame(
-        {"expert": names, "accuracy": np.nan, "log_loss": np.nan, "auc": np.nan, "weight": 1 / len(names)}
-    )
-
-
-def _inputs(answers: np.ndarray, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+def combination_inputs(answers: np.ndarray, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     """What `Combination` reads: the answers, that all are present, and the share of columns that each row has."""
     logits = torch.from_numpy(answers / answers.shape[1])
     share = torch.from_numpy(rows.observed().mean(1, keepdims=True))

@@ -174,7 +174,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     history_ : list of dict
         The losses of every epoch.
     n_rows_ : dict
-        The number of rows in training ("train") and validation ("val"), and of those without values ("empty").
+        The number of rows in training ("train"), of those among them that some experts had not seen when they were
+        validated ("val"), and of those without values ("empty").
     missing_rates_ : dict
         The share of missing values of every column; categories that are too rare to be kept are not among them.
     largest_class_ : tuple
@@ -324,7 +325,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         data = self._labelled(X, y, sample_weight, seed)
         data = replace(data, splits=Splits.from_table(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
-        recipe = make_recipe(options, seed, len(data.classes))
+        recipe = make_recipe(options, preset, seed, len(data.classes))
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
         schema = data.schema(kinds, self.encoders, self.image_size, self._image_files())
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
@@ -349,7 +350,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             advice=learned.advice,
             leaderboard=result.leaderboard,
             training=training,
-            n_rows={"train": training.labelled, "val": result.held_out, "empty": empty},
+            n_rows={"train": result.labelled, "val": result.held_out, "empty": empty},
             donor_rows=prepared.row_names(training.donors),
             prediction_sets=learned.sets,
             held_out=learned.answers,

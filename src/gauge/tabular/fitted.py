@@ -75,12 +75,12 @@ UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbos
 class Fitted(TableClassifier):
     """All that training has left: the `schema` of the table, the `ensemble` of experts, the `trust` in cells if it was
     learned, the `advice` on missing values if rows were held out, the `leaderboard` of experts on them, the record of the
-    network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, validation, and those
-    without values; `missing_rates` are the shares of missing values by column, `unlabelled` says what rows without a label
-    brought, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the training rows
-    that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of its answers. `groups` is the
-    column whose rows were kept together, if any, `profile` is what the training rows looked like, and `left_out` says what
-    the time limit was too short for."""
+    network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, those of them that were
+    held out to validate, and those without values; `missing_rates` are the shares of missing values by column, `unlabelled`
+    says what rows without a label brought, `largest_class` is the most frequent one and its share, and `donor_rows` are the
+    names of the training rows that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of
+    its answers. `groups` is the column whose rows were kept together, if any, `profile` is what the training rows looked
+    like, and `left_out` says what the time limit was too short for."""
 
     schema: Schema
     ensemble: Ensemble
@@ -218,7 +218,7 @@ class Fitted(TableClassifier):
     def drift(self, X: Any) -> Drift:
         """See `GaugeClassifier.drift`."""
         frame, rows = self.read(X)
-        return measure_drift(self.profile, frame, rows, self.missing_rates, self.n_rows["train"] + self.n_rows["val"])
+        return measure_drift(self.profile, frame, rows, self.missing_rates, self.n_rows["train"])
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """See `GaugeClassifier.audit`."""
@@ -266,7 +266,7 @@ class Fitted(TableClassifier):
             "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
             "Strategy": self.verdict,
             "On rows held out": self._held_out(),
-            "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} more to validate",
+            "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} of them held out to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
             **({} if self.unlabelled is None else {"Rows without a label": str(self.unlabelled)}),
             **({"Left out for the time limit": ", ".join(self.left_out)} if self.left_out else {}),

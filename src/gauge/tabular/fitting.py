@@ -9,11 +9,12 @@ import pandas as pd
 
 from gauge.model.combination import Combination
 from gauge.registry import EXPERTS
-from gauge.tabular.ensemble import Ensemble, leaderboard, learn_combination, make_folds, unscored
+from gauge.tabular.ensemble import Ensemble, make_folds
 from gauge.tabular.experts import Expert, Folds, Lesson, Task, Training
-from gauge.tabular.experts._bag import OutOfFold, bag
+from gauge.tabular.experts._bag import Bag, OutOfFold, bag
 from gauge.tabular.options import Preset
 from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.splits import Splits
 from gauge.tabular.teaching import (
     Unlabelled,
     calibrated_losses,
@@ -25,11 +26,14 @@ from gauge.tabular.teaching import (
     temperatures,
     tempered,
 )
+from gauge.tabular.weighing import unscored, weigh
 from gauge.training.distributed import broadcast
 
 logger = logging.getLogger(__name__)
 
 MIN_ROWS = 50  # of a smaller table none are held out for validation
+REFIT_SHARE = 0.25  # of the time that training took
+PARTS = 5  # of the rows of a single fold
 MIN_TAUGHT = 0.1  # rows without a label, over those with one, from which on learning from them is tried
 INNER_FOLDS = 4  # that choose the settings of a teacher
 TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
@@ -42,12 +46,14 @@ Cross = dict[str, list[Expert]]
 
 @dataclass(frozen=True)
 class FittedEnsemble:
-    """All experts, what each scores and weighs, and the record of the network's training, or of none. `validated` has
-    experts each of which answers rows that it did not learn from, these rows, and their labels. `unlabelled` is what rows
-    without a label brought, if there were any, and `left_out` says what the time limit was too short for."""
+    """All experts, what each scores and weighs, the number of `labelled` rows that they learned from, and the record of the
+    network's training, or of none. `validated` has experts each of which answers rows that it did not learn from, these
+    rows, and their labels. `unlabelled` is what rows without a label brought, if there were any, and `left_out` says what
+    the time limit was too short for."""
 
     ensemble: Ensemble
     leaderboard: pd.DataFrame
+    labelled: int
     training: Training
     validated: tuple[Ensemble, Rows, np.ndarray]
     unlabelled: Unlabelled | None
@@ -77,13 +83,29 @@ def fit_ensemble(
     if task.every is not None:
         experts, cross, unlabelled = _teach(task, tried, experts, cross)
     ensemble = Ensemble(experts, Combination(len(experts), 1).double(), prior, 1 / len(task.rows))
-    board, validated = unscored(ensemble), _validated(task, tried, ensemble, cross)
-    if len(validated[2]):
-        learn_combination(*validated, rate=task.recipe.rate)
-        board = leaderboard(*validated)
-    records = [expert.training for expert in experts.values() if expert.training is not None]
+    board, validated, part = unscored(ensemble), *_validated(task, tried, ensemble, cross)
+    if len(part):
+        slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
+        board = weigh(*validated, part, rate=task.recipe.rate, slow=slow)
+    ensemble, more = _refit(task, ensemble)
+    records = [expert.training for expert in ensemble.experts.values() if expert.training is not None]
     training = records[0] if records else Training(rows=len(task.rows))
-    return FittedEnsemble(ensemble, board, training, validated, unlabelled, left_out)
+    labelled = training.labelled + len(part) if task.streamed is not None and records else len(task.rows)
+    return FittedEnsemble(ensemble, board, labelled, training, validated, unlabelled, [*left_out, *more])
+
+
+def _refit(task: Task, ensemble: Ensemble) -> tuple[Ensemble, list[str]]:
+    """Experts that have a weight, after they learned from the rows that were held out from them, too, if there is time."""
+    experts, left_out = dict(ensemble.experts), []
+    for (name, expert), used in zip(ensemble.experts.items(), ensemble.used, strict=True):
+        if isinstance(expert, Bag):  # every row is one that most of its members have seen
+            continue
+        taken = 0.0 if expert.training is None else sum(epoch["seconds"] for epoch in expert.training.history)
+        if used and task.has_time_for(REFIT_SHARE * taken):
+            experts[name] = expert.refit(task)
+        elif used:
+            left_out.append(f"learning of {name!r} from the rows held out")
+    return replace(ensemble, experts=experts), left_out
 
 
 def _fit_experts(
@@ -120,14 +142,27 @@ def _fit_experts(
     return experts, {name: [bag(each) for each in fitted[name][1]] for name in experts}, left_out
 
 
-def _validated(task: Task, folds: Folds, ensemble: Ensemble, cross: Cross) -> tuple[Ensemble, Rows, np.ndarray]:
-    """Experts that answer the rows of the folds which all of them have, each row by those that have not seen it."""
+def _validated(
+    task: Task, folds: Folds, ensemble: Ensemble, cross: Cross
+) -> tuple[tuple[Ensemble, Rows, np.ndarray], np.ndarray]:
+    """Experts that answer the rows of the folds which all of them have, each row by those that have not seen it; then the
+    part of these rows that each belongs to, with those that stay together."""
     count = min(len(each) for each in cross.values())
     held_out = [rows for _, rows in folds[:count]]
     rows = np.concatenate([np.arange(0), *held_out])
     number = np.repeat(np.arange(count), [len(each) for each in held_out])
-    experts = {name: OutOfFold(each[:count]) for name, each in cross.items()} if count else dict(ensemble.experts)
-    return replace(ensemble, experts=experts), replace(task.rows.take(rows), fold=number), task.labels[rows]
+    labels, part = task.labels[rows], number
+    experts: dict[str, Expert] = dict(ensemble.experts)
+    if count:
+        experts = {name: OutOfFold(each[:count]) for name, each in cross.items()}
+    if count == 1:
+        groups = None if task.splits is None else task.splits.groups
+        splits = None if groups is None else Splits(groups[rows])
+        part = np.full(len(rows), -1)
+        for index, (_, own) in enumerate(make_folds(labels, PARTS, task.recipe.seed, splits)):
+            part[own] = index
+    validated = replace(ensemble, experts=experts), replace(task.rows.take(rows), fold=number), labels
+    return validated, part
 
 
 def _teach(

@@ -13,18 +13,19 @@ from gauge.choices import pick
 @dataclass(frozen=True)
 class Preset:
     """The experts that "auto" stands for, with how many seeds each is fitted where seeds matter, in how many folds the
-    network learns, and up to how many rows the others learn in all folds."""
+    network learns and, on a CPU, from at most how many rows; up to `max_rows` the others learn in all folds."""
 
     experts: tuple[str, ...] = ("network", "trees", "linear")
     seeds: int = 1
     network_folds: int = 1
+    network_rows: int = 25_000
     max_rows: int = 5000
 
 
 PRESETS = {
     "fast": Preset(experts=("trees", "linear")),
     "default": Preset(),
-    "best": Preset(seeds=2, network_folds=5, max_rows=20_000),
+    "best": Preset(seeds=2, network_folds=5, network_rows=100_000, max_rows=20_000),
 }
 OF_NETWORK = ("encoders", "tune", "strategy", "imputer", "gates", "size", "epochs", "batch_size", "learning_rate")
 

@@ -14,6 +14,7 @@ from gauge.tabular.evidence.drift import Profile
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._architecture import SIZES
 from gauge.tabular.experts._recipe import Recipe, Strategy
+from gauge.tabular.options import Preset
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.inspection import report_leaks
@@ -28,8 +29,8 @@ STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask
 COPIED = ("size", "imputer", "gates", "epochs", "batch_size", "learning_rate", "tune_rate", "tune_decay", "donors")
 
 
-def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
-    """How networks are trained, by the options of the estimator."""
+def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: int) -> Recipe:
+    """How networks are trained, by the options of the estimator; where it says how many epochs, from all rows."""
     pick(SIZES, options["size"], "size")
     if isinstance(options["imputer"], str):
         kinds = {name: IMPUTERS.get(name) for name in IMPUTERS.names()}
@@ -43,6 +44,7 @@ def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
         metric=pick(METRICS | automatic, options["metric"], "metric"),
         seed=seed,
         seconds=options["time_limit"],
+        max_rows=preset.network_rows if options["epochs"] is None else None,
     )
 
 

@@ -176,6 +176,11 @@ class Expert(ABC):
         settings: many rows have soft targets, so that there is little to overfit."""
         return cls.fit(lesson.as_task(task, fold[0]), [])[0]
 
+    def refit(self, task: Task) -> "Expert":
+        """The expert after it learned from the rows that were held out from it as well, if there are any; called only where
+        it has a weight, and time is left."""
+        return self
+
     @abstractmethod
     def predict(self, rows: Rows) -> np.ndarray:
         """The log-probability of every class: [rows, classes]."""

@@ -15,7 +15,7 @@ from gauge.tabular.experts import Expert, Folds, Lesson, Saved, Task, Training, 
 from gauge.tabular.experts._architecture import Architecture
 from gauge.tabular.experts._bag import bag
 from gauge.tabular.experts._graph import GraphRows
-from gauge.tabular.experts._training import train_network
+from gauge.tabular.experts._training import refit_network, train_network
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training.checkpoint import load_into
@@ -30,7 +30,8 @@ BATCH_ROWS_ELSEWHERE = 4096
 
 
 class NetworkExpert(Expert):
-    """A network learns from the rows that each fold does not hold out; several of them are a bag."""
+    """A network learns from the rows that each fold does not hold out; several of them are a bag. A single one learns from
+    the rows held out as well, shortly and with a low rate, once it is known what it weighs."""
 
     network: GaugePlus
     cross_fitted, seeded = False, True
@@ -61,7 +62,7 @@ class NetworkExpert(Expert):
 
     @classmethod
     def _learn(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson | None) -> Self:
-        train, val = fold
+        train, val = _some(task, fold[0]), fold[1]
         recipe, encoded = task.recipe, task.all_rows.encoded
         if len(val) and len(np.unique(task.labels[val])) < task.classes:  # an AUC needs every class
             recipe = replace(recipe, metric=ACCURACY)
@@ -107,6 +108,17 @@ class NetworkExpert(Expert):
             rows=training.rows if every is None else len(every),
         )
         return cls(network, architecture, training)
+
+    def refit(self, task: Task) -> Expert:
+        training, whole = self.training, len(task.rows)
+        simple = task.streamed is None and not task.recipe.tune and isinstance(self.architecture.imputer, str)
+        many = len(_some(task, np.arange(whole))) < whole  # a few more would not matter
+        if training is None or training.taught or training.rows == whole or many or not simple:
+            return self
+        split = task.rows.encoded.dataset("train", np.arange(whole), task.labels).to(task.device)
+        weights = torch.from_numpy(task.weights).float().to(task.device)
+        network, training = refit_network(task, self.network, training, train=split, weights=weights)
+        return type(self)(network, self.architecture, training)
 
     @property
     def device(self) -> torch.device:
@@ -162,3 +174,11 @@ class NetworkExpert(Expert):
             load_into(imputer, of_imputer, saved.source)
         load_into(network, own, saved.source)
         return cls(network.eval(), architecture)
+
+
+def _some(task: Task, train: np.ndarray) -> np.ndarray:
+    """Those of the rows that a network learns from: on a CPU no more than the recipe allows, evenly drawn."""
+    limit = task.recipe.max_rows
+    if limit is None or len(train) <= limit or task.device.type != "cpu" or task.streamed is not None:
+        return train
+    return np.sort(np.random.default_rng(task.recipe.seed).choice(train, limit, replace=False))
