@@ -90,13 +90,18 @@ class TimeLimit:
     started: float = field(default_factory=time.monotonic)
     cut_short: dict[str, tuple[int, int]] = field(default_factory=dict)
 
+    def share(self, needed: float) -> float:
+        """How much of a training that takes so many seconds there is time for."""
+        assert self.seconds is not None
+        return SHARES["mask"] * self.seconds / max(needed, 1e-9)
+
     def __call__(self, stage: str, epoch: Epoch) -> bool:
         self.on_epoch(stage, epoch)
         if self.seconds is None:
             return False
         enough = time.monotonic() + epoch.seconds > self.started + SHARES[stage] * self.seconds
         if enough and epoch.number < epoch.of:
-            self.cut_short[stage] = (epoch.number, epoch.of)
+            self.cut_short[stage] = epoch.number, self.cut_short.get(stage, (0, epoch.of))[1]
         return enough
 
 
@@ -117,6 +122,10 @@ def train_network(
     store = StageStore(train, val, task.folder, limit, imputer=every)
     settings = recipe.settings(len(train))
     stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
+    if limit.seconds is not None and (share := limit.share(seconds_left(store, stages.values()))) < 1:
+        limit.cut_short["backbone"] = max(1, int(share * settings.epochs)), settings.epochs
+        settings = settings.model_copy(update={"epochs": limit.cut_short["backbone"][0]})
+        stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
     if len(train) >= MIN_ROWS_ESTIMATED:
         logger.warning(
             "training the network on %d rows takes about %.0f min here; time_limit= (--time-limit) ends it earlier",

@@ -27,6 +27,10 @@ __all__ = ["NetworkExpert"]
 
 BATCH_ROWS = {"cpu": 512}  # a CPU is fastest where activations stay in its cache
 BATCH_ROWS_ELSEWHERE = 4096
+CELLS_PER_SECOND, MIN_ROWS_IN_TIME = (
+    5000,
+    500,
+)  # rows times columns that each stage can learn from once, under a time limit
 
 
 class NetworkExpert(Expert):
@@ -177,8 +181,14 @@ class NetworkExpert(Expert):
 
 
 def _some(task: Task, train: np.ndarray) -> np.ndarray:
-    """Those of the rows that a network learns from: on a CPU no more than the recipe allows, evenly drawn."""
-    limit = task.recipe.max_rows
-    if limit is None or len(train) <= limit or task.device.type != "cpu" or task.streamed is not None:
+    """Those of the rows that a network learns from: on a CPU no more than the recipe and the time allow, evenly drawn."""
+    if task.device.type != "cpu" or task.streamed is not None:
         return train
-    return np.sort(np.random.default_rng(task.recipe.seed).choice(train, limit, replace=False))
+    left, limits = task.seconds_left, [len(train)]
+    if task.recipe.max_rows is not None:
+        limits.append(task.recipe.max_rows)
+    if left is not None:
+        limits.append(max(MIN_ROWS_IN_TIME, round(left * CELLS_PER_SECOND / len(task.rows.schema.columns))))
+    if min(limits) == len(train):
+        return train
+    return np.sort(np.random.default_rng(task.recipe.seed).choice(train, min(limits), replace=False))

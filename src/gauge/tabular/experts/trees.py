@@ -26,6 +26,7 @@ __all__ = ["Trees"]
 
 MAX_ROUNDS = 400
 PATIENCE = 25  # rounds without an improvement on the rows held out
+MAX_TIME_SHARE = 0.4  # of the time that is left, for one training
 DEFAULT_ROUNDS = 50  # where no rows can be held out
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.06,
@@ -70,10 +71,12 @@ class Trees(Expert):
         if folds:
             stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
             history: Any = lightgbm.cv(
-                options, _data(task, cells), MAX_ROUNDS, folds, callbacks=[stopping], return_cvbooster=True
+                *(options, _data(task, cells), MAX_ROUNDS, folds),
+                callbacks=[stopping, _in_time(task)],
+                return_cvbooster=True,
             )
             boosters, rounds = history["cvbooster"].boosters, history["cvbooster"].best_iteration
-        whole = lightgbm.train(options, _data(task, cells), rounds)
+        whole = lightgbm.train(options, _data(task, cells), rounds, callbacks=[_in_time(task)])
         return cls(Forest.from_booster(whole), pixels), [
             cls(Forest.from_booster(each, rounds), pixels) for each in boosters
         ]
@@ -113,6 +116,20 @@ class Trees(Expert):
 def _cells(rows: Rows, pixels: Pixels) -> np.ndarray:
     cells = np.concatenate([rows.cells, pixels.columns(rows)], 1)
     return cells if cells.shape[1] else np.zeros((len(rows), 1))  # no image of training could be read
+
+
+def _in_time(task: Task) -> Any:
+    """Ends training once a share of the time that is left is used up."""
+    import lightgbm
+
+    left = task.seconds_left
+    end = float("inf") if left is None else task.seconds_used + MAX_TIME_SHARE * left
+
+    def stop(state: Any) -> None:
+        if task.seconds_used > end:
+            raise lightgbm.EarlyStopException(state.iteration, state.evaluation_result_list or [])
+
+    return stop
 
 
 def _data(task: Task, cells: np.ndarray) -> "lightgbm.Dataset":
