@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
 from gauge.cli.main import app
-from gauge.tabular.ensemble import _unaware, make_folds
+from gauge.tabular.ensemble import make_folds
 from gauge.tabular.experts import Lesson, Task
 from gauge.tabular.experts.network import NetworkExpert
+from gauge.tabular.fitting import _unaware
+from gauge.tabular.options import PRESETS
 from gauge.tabular.preparation import make_recipe
 from gauge.tabular.saved import checksum
 from gauge.tabular.table.rows import Rows
@@ -49,7 +51,8 @@ def task_of(frame, labels):
     schema = Schema.from_frame(frame)
     rows = Rows.from_frame(schema, frame, schema.encode(frame))
     count = len(labels)
-    recipe = replace(make_recipe(GaugeClassifier(epochs=3).get_params(deep=False), 0, 2), rate=0.5)
+    options = GaugeClassifier(epochs=3).get_params(deep=False)
+    recipe = replace(make_recipe(options, PRESETS["default"], 0, 2), rate=0.5)
     return Task(rows.take(np.arange(count)), labels, np.ones(count), 2, recipe, torch.device("cpu"), every=rows)
 
 

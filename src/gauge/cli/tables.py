@@ -103,6 +103,9 @@ def fit(
     column: Kinds = None,
     encoder: Encoders = None,
     tune: Annotated[list[str] | None, typer.Option(help=TUNE)] = None,
+    preset: Annotated[
+        str, typer.Option(help="fast (trees and linear), default, or best (bags of all experts).")
+    ] = "default",
     experts: Annotated[str, typer.Option(help="auto, or some of network,trees,linear and a plugin's.")] = "auto",
     strategy: Annotated[str, typer.Option(help="mask, impute or auto (the better one).")] = "mask",
     imputer: Annotated[str, typer.Option(help="masked_columns, nearest, mean or zero.")] = "masked_columns",
@@ -155,6 +158,7 @@ def fit(
         "columns": named("--column", column, KIND),
         "encoders": named("--encoder", encoder, "notes=distilbert-base-uncased"),
         "tune": named("--tune", tune, "photo=lora") if "=" in "".join(tune or ()) else (tune or ["head"])[-1],
+        "preset": preset,
         "experts": experts if experts == "auto" else experts.split(","),
         "strategy": strategy,
         "imputer": imputer,

@@ -6,8 +6,6 @@ u and v are learned from rows held out (`gauge.model.combination`), as they are 
 leave the weights near one: the geometric mean of all experts. The sum of the weights is an inverse temperature.
 """
 
-import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,50 +16,25 @@ import torch
 from torch import Tensor
 
 from gauge.choices import pick
-from gauge.masks import UpTo
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.combination import Combination
 from gauge.registry import EXPERTS
-from gauge.tabular.experts import Expert, Folds, Lesson, Saved, Task, Training, with_prefix
+from gauge.tabular.experts import Expert, Folds, Saved, with_prefix
+from gauge.tabular.experts._bag import load_expert
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits, fold_numbers
-from gauge.tabular.teaching import (
-    Unlabelled,
-    calibrated_losses,
-    log_losses,
-    pays,
-    row_weights,
-    shift,
-    taught_rows,
-    temperatures,
-    tempered,
-)
-from gauge.training.distributed import broadcast
-from gauge.training.metrics import scores
-
-Experts = dict[str, Expert]
-logger = logging.getLogger(__name__)
 
 AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their answers
-SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
-HIDDEN_COPIES = 2  # of each row held out, with further values hidden
-MAX_WEIGHT_ROWS = 4096  # rows held out that weights are learned from
+UNUSED = -1000.0  # u of an expert without weight, which is never asked
 MIN_PRIOR = 1e-6  # of a class
-MIN_ROWS = 50  # of a smaller table none are held out for validation
-MAX_ROWS_OF_ALL_FOLDS = 5000  # up to here trees and linear models are validated in every fold
-MIN_TAUGHT = 0.1  # rows without a label, over those with one, from which on learning from them is tried
-INNER_FOLDS = 4  # that choose the settings of a teacher
-TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
-FEW_MORE = "they are too few beside the labelled rows to bring anything, so they are not used for it"
-NO_TIME = "the time limit left no time to learn from them"
 
 
-def choose_experts(wanted: str | Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """The experts by name; "auto" are all of the package that read the columns of this table."""
+def choose_experts(wanted: str | Sequence[str], schema: Schema, auto: Sequence[str] = AUTO) -> tuple[str, ...]:
+    """The experts by name; "auto" are those of the preset that read the columns of this table."""
     known = (*AUTO, *(name for name in EXPERTS.names() if name not in AUTO))
-    names = AUTO if wanted == "auto" else (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    names = tuple(auto) if wanted == "auto" else (wanted,) if isinstance(wanted, str) else tuple(wanted)
     for name in names:
         pick(dict.fromkeys(known), name, "expert")
     chosen = tuple(name for name in known if name in names and EXPERTS.get(name).reads(schema))
@@ -111,8 +84,16 @@ class Ensemble:
         return probabilities
 
     def answers(self, rows: Rows) -> np.ndarray:
-        """The log-probabilities of each expert for rows that have values: [rows, experts, classes]."""
-        return self.smooth(np.stack([expert.predict(rows) for expert in self.experts.values()], 1))
+        """The log-probabilities of each expert for rows that have values: [rows, experts, classes]. Experts without weight
+        are not asked."""
+        nothing = np.full((len(rows), len(self.prior)), -np.log(len(self.prior)))
+        asked = zip(self.experts.values(), self.used, strict=True)
+        return self.smooth(np.stack([expert.predict(rows) if used else nothing for expert, used in asked], 1))
+
+    @property
+    def used(self) -> list[bool]:
+        """Which experts have a weight."""
+        return (self.combination.offset > UNUSED).tolist()
 
     def smooth(self, answers: np.ndarray) -> np.ndarray:
         """Log-probabilities none of which is far below what the prior leaves possible."""
@@ -121,7 +102,7 @@ class Ensemble:
 
     def combine(self, answers: np.ndarray, rows: Rows) -> np.ndarray:
         """One probability from the log-probabilities of all experts."""
-        logits = self.combination(*_inputs(answers, rows))
+        logits = self.combination(*combination_inputs(answers, rows))
         return logits.softmax(1).numpy()
 
     def export(self, rows: GraphRows) -> str:
@@ -131,12 +112,15 @@ class Ensemble:
         flags = graph.cast(rows.flags, np.float64)
         share = graph.node("ReduceMean", flags, axis)
         logits = graph.constant(np.zeros((1, len(self.prior))))
-        for expert, offset, slope in zip(
+        for expert, used, offset, slope in zip(
             self.experts.values(),
+            self.used,
             self.combination.offset.double().tolist(),
             self.combination.slope.double().sum(1).tolist(),
             strict=True,
         ):
+            if not used:
+                continue
             shares = graph.node("Exp", expert.export(rows))
             smooth = graph.node(
                 "Div", graph.node("Add", shares, graph.constant(floor)), graph.constant(1 + floor.sum())
@@ -159,7 +143,7 @@ class Ensemble:
 
     def weights(self, rows: Rows) -> np.ndarray:
         """The mean share of each expert in the answers for these rows; together one."""
-        _, present, share = _inputs(np.zeros((len(rows), len(self.experts), 1)), rows)
+        _, present, share = combination_inputs(np.zeros((len(rows), len(self.experts), 1)), rows)
         weights = self.combination.weights(present, share)
         return (weights / weights.sum(1, keepdim=True)).mean(0).numpy()
 
@@ -179,166 +163,10 @@ class Ensemble:
         experts: dict[str, Expert] = {}
         for name, metadata in saved.metadata["experts"].items():
             own = with_prefix(f"{name}.", saved.tensors)
-            experts[name] = EXPERTS.get(name).load(Saved(own, metadata, saved.source), schema)
+            experts[name] = load_expert(EXPERTS.get(name), Saved(own, metadata, saved.source), schema)
         combination = Combination(len(experts), 1).double()
         combination.load_state_dict(with_prefix("combination.", saved.tensors))
         return cls(experts, combination, np.array(saved.metadata["prior"]), saved.metadata["smoothing"])
-
-
-@dataclass(frozen=True)
-class FittedEnsemble:
-    """All experts, what each scores and weighs, how many rows were held out, and the record of the network's training, or
-    of none. `validated` has experts that did not learn from the rows held out, these rows, and their labels. `unlabelled` is
-    what rows without a label brought, if there were any."""
-
-    ensemble: Ensemble
-    leaderboard: pd.DataFrame
-    held_out: int
-    training: Training
-    validated: tuple[Ensemble, Rows, np.ndarray]
-    unlabelled: Unlabelled | None
-
-
-def fit_ensemble(task: Task, names: Sequence[str], *, prior: np.ndarray, validation: float) -> FittedEnsemble:
-    """Every expert, and their combination from the rows that the first fold holds out: about `validation` of them. The
-    network learns from the others, in the time that is left; trees and linear models learn from all rows in the end. Where
-    it pays, all of them learn from rows without a label as well."""
-    folds = _folds(task, validation)
-    if not folds:
-        logger.warning(
-            "%d rows of %d classes are too few to validate (it takes %d, and as many held out as there are classes): the "
-            "experts have equal weights and default settings, and no score says how good they are",
-            *(len(task.rows), task.classes, MIN_ROWS),
-        )
-    val = folds[0][1] if folds else np.arange(0)
-    tried = folds if len(task.rows) <= MAX_ROWS_OF_ALL_FOLDS else folds[:1]
-    fitted = {name: EXPERTS.get(name).fit(task, tried) for name in reversed(names)}
-    experts, held_out = ({name: fitted[name][number] for name in names} for number in (0, 1))
-    unlabelled = None
-    if task.every is not None:
-        experts, held_out, unlabelled = _teach(task, tried, experts, held_out)
-    ensemble = Ensemble(experts, Combination(len(experts), 1).double(), prior, 1 / len(task.rows))
-    board = unscored(ensemble)
-    validated = replace(ensemble, experts=held_out), task.rows.take(val), task.labels[val]
-    if len(val):
-        learn_combination(*validated, rate=task.recipe.rate)
-        board = leaderboard(*validated)
-    records = [expert.training for expert in experts.values() if expert.training is not None]
-    training = records[0] if records else Training(rows=len(task.rows) - len(val))
-    return FittedEnsemble(ensemble, board, len(val), training, validated, unlabelled)
-
-
-def _teach(task: Task, folds: Folds, experts: Experts, held_out: Experts) -> tuple[Experts, Experts, Unlabelled]:
-    """Experts that learned again, from rows without a label as well, where that pays on labelled rows that neither they nor
-    their teacher, all experts together, have seen; otherwise the given ones. Beside them the versions that have not seen the
-    first rows held out, and the record. Experts that are not cross-fitted learn again only if it pays for the others."""
-    count = len(task.all_rows) - len(task.rows)
-    if not folds:
-        return experts, held_out, Unlabelled(count, reason=TOO_FEW)
-    if count < MIN_TAUGHT * len(task.rows):
-        return experts, held_out, Unlabelled(count, reason=FEW_MORE)
-    left = task.seconds_left
-    if not broadcast(left is None or left > time.monotonic() - task.started):
-        return experts, held_out, Unlabelled(count, reason=NO_TIME)
-    slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
-    quick = [name for name in experts if name not in slow]
-    folds, quick = (folds, quick) if quick else (folds[:1], slow)
-    rows = taught_rows(len(task.rows), count)
-    new = task.all_rows.take(rows)
-    known, labels = [task.rows.take(val) for _, val in folds], [task.labels[val] for _, val in folds]
-    teachers = [_equal(task, _unaware(task, fold, quick, held_out), fold[0]) for fold in folds]
-    without = [teacher.predict(each) for teacher, each in zip(teachers, known, strict=True)]
-    betas = temperatures(without, labels)
-    answers = [tempered(each.predict(new), beta) for each, beta in zip(teachers, betas[:-1], strict=True)]
-    ratios, shifted = shift(np.mean(answers, 0), np.concatenate(without), teachers[0].prior)
-    students = [
-        {name: EXPERTS.get(name).learn_again(task, fold, _lesson(rows, each, ratios)) for name in quick}
-        for fold, each in zip(folds, answers, strict=True)
-    ]
-    taught = [
-        _equal(task, each, train).predict(own) for each, (train, _), own in zip(students, folds, known, strict=True)
-    ]
-    losses = [calibrated_losses(each, labels) for each in (taught, without)]
-    means = [float(each.mean()) for each in losses]
-    record = Unlabelled(count, (), len(losses[0]), means[0], means[1], shifted=shifted)
-    if not broadcast(pays(losses[1] - losses[0])):
-        return experts, held_out, record
-    every = np.arange(len(task.rows)), np.arange(0)
-    lesson = _lesson(rows, tempered(_equal(task, experts, every[0]).predict(new), betas[-1]), ratios)
-    whole = {name: EXPERTS.get(name).learn_again(task, every, lesson) for name in quick if name not in slow}
-    first, kept = dict(students[0]), []
-    for name in slow:
-        student = first.get(name) or EXPERTS.get(name).learn_again(task, folds[0], _lesson(rows, answers[0], ratios))
-        pair = [_equal(task, {name: each}, folds[0][0]).predict(known[0]) for each in (student, held_out[name])]
-        with_them, alone = (log_losses(each, labels[0]).mean() for each in pair)
-        if broadcast(bool(with_them < alone)):
-            whole[name] = first[name] = student
-        else:
-            kept.append(f"{name} did not gain on {len(labels[0])} of them and learned from labelled rows only")
-    record = replace(record, experts=tuple(name for name in experts if name in whole), reason="; ".join(kept))
-    return experts | whole, held_out | first, record
-
-
-def _lesson(rows: np.ndarray, answers: np.ndarray, ratios: np.ndarray) -> Lesson:
-    return Lesson(rows, answers, row_weights(answers, ratios))
-
-
-def _unaware(task: Task, fold: tuple[np.ndarray, np.ndarray], names: Sequence[str], held_out: Experts) -> Experts:
-    """Experts that have not seen the rows which a fold holds out, and whose settings were not chosen on them either. Those
-    that are not cross-fitted are the ones that have not seen the rows of the first fold."""
-    train = fold[0]
-    splits = None if task.splits is None else task.splits.take(train)
-    own = replace(
-        task, rows=task.rows.take(train), labels=task.labels[train], weights=task.weights[train], splits=splits
-    )
-    inner = make_folds(own.labels, INNER_FOLDS, task.recipe.seed, splits)
-    return {
-        name: EXPERTS.get(name).fit(own, inner)[0] if EXPERTS.get(name).cross_fitted else held_out[name]
-        for name in names
-    }
-
-
-def _equal(task: Task, experts: Mapping[str, Expert], train: np.ndarray) -> Ensemble:
-    """Experts that have learned from some of the rows, with equal weights."""
-    prior = np.bincount(task.labels[train], task.weights[train], task.classes)
-    return Ensemble(experts, Combination(len(experts), 1).double(), prior / prior.sum(), 1 / len(train))
-
-
-def _folds(task: Task, validation: float) -> Folds:
-    """None if there are too few rows, or if the rows held out would be fewer than the classes."""
-    folds = make_folds(task.labels, max(2, round(1 / validation)), task.recipe.seed, task.splits)
-    enough = len(task.labels) >= MIN_ROWS and all(len(held_out) >= task.classes for _, held_out in folds)
-    return folds if enough and len(np.unique(task.labels)) > 1 else []
-
-
-def learn_combination(ensemble: Ensemble, rows: Rows, labels: np.ndarray, *, rate: float) -> None:
-    """The weights that are best on rows held out: as they are, and with up to `rate` of their values hidden."""
-    if len(rows) > MAX_WEIGHT_ROWS:
-        chosen = np.linspace(0, len(rows) - 1, MAX_WEIGHT_ROWS).astype(int)
-        rows, labels = rows.take(chosen), labels[chosen]
-    seen = [_inputs(ensemble.answers(rows), rows)] * HIDDEN_COPIES
-    truth = [torch.from_numpy(labels)] * HIDDEN_COPIES
-    for number in range(HIDDEN_COPIES):
-        hidden = rows.hide(UpTo(rate), number)
-        left = np.flatnonzero(~hidden.encoded.empty)
-        hidden = hidden.take(left)
-        seen.append(_inputs(ensemble.answers(hidden), hidden))
-        truth.append(torch.from_numpy(labels[left]))
-    answers, present, share = (torch.cat(parts) for parts in zip(*seen, strict=True))
-    ensemble.combination.learn(answers, present, share, torch.cat(truth), rows=len(rows), spread=SPREAD)
-
-
-def leaderboard(ensemble: Ensemble, rows: Rows, labels: np.ndarray) -> pd.DataFrame:
-    """What each expert scores alone on these rows and what it weighs, the least log loss first; `combined` is all."""
-    answers = ensemble.answers(rows)
-    each = dict(zip(ensemble.experts, np.exp(answers).swapaxes(0, 1), strict=True))
-    each["combined"] = ensemble.combine(answers, rows)
-    weights = [*ensemble.weights(rows).tolist(), 1.0]
-    lines = [
-        {"expert": name, **scores(probabilities, labels), "weight": weight}
-        for (name, probabilities), weight in zip(each.items(), weights, strict=True)
-    ]
-    return pd.DataFrame(lines).sort_values("log_loss", kind="stable", ignore_index=True)
 
 
 def expert_weights(board: pd.DataFrame) -> dict[str, float]:
@@ -347,15 +175,7 @@ def expert_weights(board: pd.DataFrame) -> dict[str, float]:
     return dict(zip(lines["expert"], lines["weight"], strict=True))
 
 
-def unscored(ensemble: Ensemble) -> pd.DataFrame:
-    """The leaderboard where no rows were held out: equal weights."""
-    names = list(ensemble.experts)
-    return pd.DataFrame(
-        {"expert": names, "accuracy": np.nan, "log_loss": np.nan, "auc": np.nan, "weight": 1 / len(names)}
-    )
-
-
-def _inputs(answers: np.ndarray, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+def combination_inputs(answers: np.ndarray, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     """What `Combination` reads: the answers, that all are present, and the share of columns that each row has."""
     logits = torch.from_numpy(answers / answers.shape[1])
     share = torch.from_numpy(rows.observed().mean(1, keepdims=True))

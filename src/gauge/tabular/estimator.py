@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -15,26 +16,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.tabular.classifier import image_files
-from gauge.tabular.ensemble import choose_experts, fit_ensemble
-from gauge.tabular.evidence.advice import Advice
+from gauge.tabular.ensemble import choose_experts
 from gauge.tabular.evidence.audit import CellAudit
 from gauge.tabular.evidence.cell_trust import CellTrust
-from gauge.tabular.evidence.drift import Drift, Profile
+from gauge.tabular.evidence.drift import Drift
 from gauge.tabular.evidence.evaluation import Choices, Evaluation
 from gauge.tabular.evidence.explanation import Explanation
-from gauge.tabular.evidence.thresholds import from_held_out
+from gauge.tabular.evidence.held_out import learn_from_held_out
 from gauge.tabular.experts._architecture import tuned_columns
 from gauge.tabular.fitted import Fitted
+from gauge.tabular.fitting import fit_ensemble
 from gauge.tabular.forwarded import Forwarded
-from gauge.tabular.options import check_options
+from gauge.tabular.options import check_options, choose_preset
 from gauge.tabular.prediction_sets import COVERAGE
-from gauge.tabular.preparation import MAX_HIDDEN_RATE, MIN_HIDDEN_RATE, make_recipe, make_task
+from gauge.tabular.preparation import Prepared, make_recipe
 from gauge.tabular.saved import local_folder, usable
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import IMAGE_SIDE, MAX_CATEGORIES, ImageFiles
-from gauge.tabular.table.inspection import report_leaks
-from gauge.tabular.table.labelled import Labelled, rows_to_use, unlabelled_to_use
-from gauge.tabular.table.rows import Rows, unread_contents
+from gauge.tabular.table.labelled import Labelled
+from gauge.tabular.table.rows import unread_contents
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
@@ -79,9 +79,12 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         The learning rate of their weights, over `learning_rate`; None is 0.1 for "lora" and 0.01 for "all".
     tune_decay : float, default=0.8
         With "all", the learning rate of a layer over that of the layer above it.
+    preset : {"fast", "default", "best"}, default="default"
+        How much time is spent. "fast": trees and a linear model. "default": the network, too. "best": all of them in every
+        fold and with several seeds, as a bag. Other parameters go before what a preset stands for.
     experts : str or list of str, default="auto"
         The models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), those of
-        plugins, or "auto", the first three; `leaderboard_` says what each scores and weighs.
+        plugins, or "auto", those of the preset; `leaderboard_` says what each scores and weighs.
     strategy : {"mask", "impute", "auto"}, default="mask"
         How the network meets missing values: they are hidden, or imputed and gated; "auto" is the better one in
         validation.
@@ -123,7 +126,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         columns and trust learn from them, and so do the experts where that pays on labelled rows held out; `unlabelled_`
         says what it brought. "ignore": they are left out.
     time_limit : float, optional
-        Stop after about this many seconds.
+        Stop after about this many seconds; `left_out_` says what there was no time for.
     random_state : int or RandomState, optional
         The seed of all random numbers.
     n_jobs : int, optional
@@ -169,10 +172,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         The epochs of every stage of the network's training.
     cut_short_ : dict
         The stages that the time limit ended, with the epochs done and planned.
+    left_out_ : list of str
+        What the time limit was too short for.
     history_ : list of dict
         The losses of every epoch.
     n_rows_ : dict
-        The number of rows in training ("train") and validation ("val"), and of those without values ("empty").
+        The number of rows in training ("train"), of those among them that some experts had not seen when they were
+        validated ("val"), and of those without values ("empty").
     missing_rates_ : dict
         The share of missing values of every column; rare categories are not among them.
     largest_class_ : tuple
@@ -211,6 +217,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     verdict_ = Forwarded(lambda fitted: fitted.verdict)
     epochs_ = Forwarded(lambda fitted: fitted.training.epochs)
     cut_short_ = Forwarded(lambda fitted: fitted.training.cut_short)
+    left_out_ = Forwarded(lambda fitted: list(fitted.left_out))
     history_ = Forwarded(lambda fitted: fitted.training.history)
     n_rows_ = Forwarded(lambda fitted: fitted.n_rows)
     missing_rates_ = Forwarded(lambda fitted: fitted.missing_rates)
@@ -226,6 +233,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         tune: str | Mapping[str, str] = "head",
         tune_rate: float | None = None,
         tune_decay: float = 0.8,
+        preset: Literal["fast", "default", "best"] = "default",
         experts: str | Sequence[str] = "auto",
         strategy: Literal["auto", "mask", "impute"] = "mask",
         imputer: str | SupportsComplete = "masked_columns",
@@ -256,6 +264,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.tune = tune
         self.tune_rate = tune_rate
         self.tune_decay = tune_decay
+        self.preset = preset
         self.experts = experts
         self.strategy = strategy
         self.imputer = imputer
@@ -313,59 +322,48 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         held out. With a folder every epoch is saved, and the same call continues an interrupted training. `on_epoch` is
         called with the name of the stage after each epoch of the network; `history_` has their losses.
         """
-        check_options(type(self).__name__, self.get_params(deep=False))
+        started = clock.monotonic()
+        options = self.get_params(deep=False)
+        check_options(type(self).__name__, options)
+        preset = choose_preset(options, type(self)().get_params(deep=False))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         data = self._labelled(X, y, sample_weight, seed)
         data = replace(data, splits=Splits.from_table(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
-        recipe = make_recipe(self.get_params(deep=False), seed, len(data.classes))
+        recipe = make_recipe(options, preset, seed, len(data.classes))
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
-        frame = data.every_row
         schema = data.schema(kinds, self.encoders, self.image_size, self._image_files(), self.max_categories)
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
-        names = choose_experts(self.experts, schema)
-        self._report(schema, names, frame)
-        encoded = schema.encode(frame, self._image_files(), training=True)
-        missing_rates = schema.missing_rates(encoded)
-        if self.missing_rate is None:
-            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
-            recipe = replace(recipe, rate=round(rate, 2))
-        used = rows_to_use(encoded, data)
-        every = np.concatenate([used, unlabelled_to_use(encoded, data)])
-        place = pick_device(self.device), None if folder is None else Path(folder), self._image_files()
-        task = make_task(data, schema, encoded, used, recipe, *place)
-        task = task.beside(Rows.from_frame(schema, frame, encoded), every)
-        report_leaks(schema.table, task.rows.cells, task.labels)
-        prior = data.prior(used)
+        names = choose_experts(self.experts, schema, preset.experts)
+        self._report(schema, names, data.every_row)
+        place = {"files": self._image_files(), "device": pick_device(self.device)}
+        prepared = Prepared.from_table(data, schema, recipe, folder=None if folder is None else Path(folder), **place)
         with self._progress() as show, self._threads(schema):
-            task = replace(task, on_epoch=show if on_epoch is None else both(show, on_epoch))
-            result = fit_ensemble(task, names, prior=prior, validation=self.validation)
+            task = replace(prepared.task, on_epoch=show if on_epoch is None else both(show, on_epoch), started=started)
             trust = CellTrust.fit(task.all_rows, seed) if self.trust else None
-            advice = Advice.fit(*result.validated, trust, seed=seed)
-            sets, held_out = from_held_out(*result.validated, seed)
-        shares, training = data.class_shares, result.training
+            prior = data.prior(prepared.every[: len(task.rows)])
+            result = fit_ensemble(task, names, prior=prior, validation=self.validation, preset=preset)
+            learned = learn_from_held_out(*result.validated, trust, task=task)
+        training, empty = result.training, int(prepared.encoded.empty.sum())
         self.fitted_ = Fitted(
+            **prepared.described(),
             schema=schema,
             ensemble=result.ensemble,
-            classes=data.classes,
             class_weight=np.array(class_weight),
             named=hasattr(self, "feature_names_in_"),
-            target=data.target,
             trust=trust,
-            advice=advice,
+            advice=learned.advice,
             leaderboard=result.leaderboard,
             training=training,
-            n_rows={"train": training.labelled, "val": result.held_out, "empty": int(encoded.empty.sum())},
-            missing_rates=missing_rates,
-            largest_class=(str(data.classes[shares.argmax()]), float(shares.max())),
-            donor_rows=[str(name) for name in frame.index[every[list(training.donors)]]],
-            prediction_sets=sets,
-            held_out=held_out,
-            profile=Profile.fit(task.rows),
+            n_rows={"train": result.labelled, "val": result.held_out, "empty": empty},
+            donor_rows=prepared.row_names(training.donors),
+            prediction_sets=learned.sets,
+            held_out=learned.answers,
             groups=groups if isinstance(groups, str) else None,
-            options=self.get_params(deep=False),
+            options=options,
             files=self._image_files(),
             unlabelled=result.unlabelled,
+            left_out=(*result.left_out, *learned.left_out),
         )
         self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_, *self.fitted_.notes())
         return self

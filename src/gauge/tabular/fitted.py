@@ -75,11 +75,12 @@ UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbos
 class Fitted(TableClassifier):
     """All that training has left: the `schema` of the table, the `ensemble` of experts, the `trust` in cells if it was
     learned, the `advice` on missing values if rows were held out, the `leaderboard` of experts on them, the record of the
-    network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, validation, and those
-    without values; `missing_rates` are the shares of missing values by column, `unlabelled` says what rows without a label
-    brought, `largest_class` is the most frequent one and its share, and `donor_rows` are the names of the training rows
-    that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of its answers. `groups` is the
-    column whose rows were kept together, if any, and `profile` is what the training rows looked like."""
+    network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, those of them that were
+    held out to validate, and those without values; `missing_rates` are the shares of missing values by column, `unlabelled`
+    says what rows without a label brought, `largest_class` is the most frequent one and its share, and `donor_rows` are the
+    names of the training rows that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of
+    its answers. `groups` is the column whose rows were kept together, if any, `profile` is what the training rows looked
+    like, and `left_out` says what the time limit was too short for."""
 
     schema: Schema
     ensemble: Ensemble
@@ -102,6 +103,7 @@ class Fitted(TableClassifier):
     options: Mapping[str, Any]
     files: ImageFiles
     unlabelled: Unlabelled | None = None
+    left_out: Sequence[str] = ()
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -216,7 +218,7 @@ class Fitted(TableClassifier):
     def drift(self, X: Any) -> Drift:
         """See `GaugeClassifier.drift`."""
         frame, rows = self.read(X)
-        return measure_drift(self.profile, frame, rows, self.missing_rates, self.n_rows["train"] + self.n_rows["val"])
+        return measure_drift(self.profile, frame, rows, self.missing_rates, self.n_rows["train"])
 
     def audit(self, X: Any, *, seed: int = 0) -> CellAudit:
         """See `GaugeClassifier.audit`."""
@@ -255,12 +257,14 @@ class Fitted(TableClassifier):
         return {name: float(own[rare] / own.sum()) for name, (own, rare) in counts.items() if rare is not None}
 
     def notes(self) -> list[str]:
-        """What rows without a label brought, if there were any, and which columns have rare values."""
-        rare = [
+        """What rows without a label brought, if there were any, which columns have rare values, and what the time limit was
+        too short for."""
+        notes = [] if self.unlabelled is None else [str(self.unlabelled)]
+        notes += [
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
             for name, share in self.rare_rates.items()
         ]
-        return rare if self.unlabelled is None else [str(self.unlabelled), *rare]
+        return [*notes, f"the time limit left out: {', '.join(self.left_out)}"] if self.left_out else notes
 
     def facts(self) -> dict[str, str]:
         """How the model was trained, for reports and the card."""
@@ -277,10 +281,11 @@ class Fitted(TableClassifier):
             "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
             "Strategy": self.verdict,
             "On rows held out": self._held_out(),
-            "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} more to validate",
+            "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} of them held out to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
             **({"Rare in training": _shares(self.rare_rates)} if self.rare_rates else {}),
             **({} if self.unlabelled is None else {"Rows without a label": str(self.unlabelled)}),
+            **({"Left out for the time limit": ", ".join(self.left_out)} if self.left_out else {}),
         } | ({"Pretrained encoders": encoders} if encoders else {})
 
     def _held_out(self) -> str:
@@ -346,6 +351,7 @@ class Fitted(TableClassifier):
             "groups": self.groups,
             "prediction_sets": None if self.prediction_sets is None else self.prediction_sets.to_json(),
             "unlabelled": None if self.unlabelled is None else self.unlabelled.to_json(),
+            "left_out": list(self.left_out),
             "options": dict(_json_options(self.options)) | {"encoders": self.schema.encoders or None},
         }
         checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
@@ -403,6 +409,7 @@ class Fitted(TableClassifier):
                 options=saved.options,
                 files=files or ImageFiles(),
                 unlabelled=None if saved.unlabelled is None else Unlabelled.from_json(saved.unlabelled.model_dump()),
+                left_out=saved.left_out,
             )
             fitted._try()
         for expert in fitted.ensemble.experts.values():

@@ -1,12 +1,34 @@
-"""What the options of GaugeClassifier may be."""
+"""What the options of GaugeClassifier may be, and what its presets stand for."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from gauge.choices import pick
 from gauge.tabular.table.columns.category import LARGEST_MAX_CATEGORIES
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The experts that "auto" stands for, with how many seeds each is fitted where seeds matter, in how many folds the
+    network learns and, on a CPU, from at most how many rows; up to `max_rows` the others learn in all folds."""
+
+    experts: tuple[str, ...] = ("network", "trees", "linear")
+    seeds: int = 1
+    network_folds: int = 1
+    network_rows: int = 25_000
+    max_rows: int = 5000
+
+
+PRESETS = {
+    "fast": Preset(experts=("trees", "linear")),
+    "default": Preset(),
+    "best": Preset(seeds=2, network_folds=5, network_rows=100_000, max_rows=20_000),
+}
+OF_NETWORK = ("encoders", "tune", "strategy", "imputer", "gates", "size", "epochs", "batch_size", "learning_rate")
 
 OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
     "columns": ("a mapping or None", Mapping | None),
@@ -31,6 +53,20 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
     "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
     "verbose": ("True or False", bool | np.bool_),
 }
+
+
+def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preset:
+    """The preset of that name. An error if it leaves the network out, and an option is given that only a network has."""
+    name = options["preset"]
+    preset = pick(PRESETS, name, "preset")
+    if options["experts"] == "auto" and "network" not in preset.experts:
+        for each in OF_NETWORK:
+            if options[each] != defaults[each]:
+                raise ValueError(
+                    f"preset={name!r} fits no network, so {each}={options[each]!r} has no effect; leave one of them out, or "
+                    "name the experts with experts="
+                )
+    return preset
 
 
 def check_options(estimator: str, options: Mapping[str, Any]) -> None:

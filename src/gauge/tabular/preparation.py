@@ -1,31 +1,36 @@
 """What the experts are told: how to train, by the options of the estimator, and what to learn, by rows and labels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 from gauge.choices import pick
 from gauge.registry import IMPUTERS
+from gauge.tabular.evidence.drift import Profile
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._architecture import SIZES
 from gauge.tabular.experts._recipe import Recipe, Strategy
+from gauge.tabular.options import Preset
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import ImageFiles
-from gauge.tabular.table.labelled import Labelled
+from gauge.tabular.table.inspection import report_leaks
+from gauge.tabular.table.labelled import Labelled, rows_to_use, unlabelled_to_use
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Encoded, Schema
 from gauge.training.metrics import ACCURACY, AUC, METRICS
 
+ESTIMATED = -1.0  # a rate that is estimated from the table
 MIN_HIDDEN_RATE, MAX_HIDDEN_RATE = 0.5, 0.9  # limits of the share of values that training hides
 STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask": ("mask",), "impute": ("impute",)}
 COPIED = ("size", "imputer", "gates", "epochs", "batch_size", "learning_rate", "tune_rate", "tune_decay", "donors")
 
 
-def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
-    """How networks are trained, by the options of the estimator."""
+def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: int) -> Recipe:
+    """How networks are trained, by the options of the estimator; where it says how many epochs, from all rows."""
     pick(SIZES, options["size"], "size")
     if isinstance(options["imputer"], str):
         kinds = {name: IMPUTERS.get(name) for name in IMPUTERS.names()}
@@ -35,36 +40,76 @@ def make_recipe(options: Mapping[str, Any], seed: int, classes: int) -> Recipe:
     return Recipe(
         **{name: options[name] for name in COPIED},
         strategies=pick(STRATEGIES, options["strategy"], "strategy"),
-        rate=MIN_HIDDEN_RATE if options["missing_rate"] is None else options["missing_rate"],
+        rate=ESTIMATED if options["missing_rate"] is None else options["missing_rate"],
         metric=pick(METRICS | automatic, options["metric"], "metric"),
         seed=seed,
         seconds=options["time_limit"],
+        max_rows=preset.network_rows if options["epochs"] is None else None,
     )
 
 
-def make_task(
-    data: Labelled,
-    schema: Schema,
-    encoded: Encoded,
-    used: np.ndarray,
-    recipe: Recipe,
-    device: torch.device,
-    folder: Path | None,
-    files: ImageFiles,
-) -> Task:
-    """What the experts learn from the rows that are used."""
-    streamed = None
-    if data.stream is not None:
-        given = schema, data.every_label, data.frame.index[used], files
-        streamed = data.stream.encoded(*given, folder=folder, device=device)
-    return Task(
-        rows=Rows.from_frame(schema, data.every_row, encoded).take(used),
-        labels=data.labels[used],
-        weights=inputs.scale_weights(data.weights[used]),
-        classes=len(data.classes),
-        recipe=recipe,
-        device=device,
-        folder=folder,
-        streamed=streamed,
-        splits=None if data.splits is None else data.splits.take(used),
-    )
+@dataclass(frozen=True)
+class Prepared:
+    """What a fit starts from: the labelled table, its rows as tensors, and the task of the experts. `every` are the
+    positions of the rows that are learned from, with a label first. `unread_rates` and `rare_rates` are the shares of the
+    values of each column that are not read, and of those that are too rare."""
+
+    data: Labelled
+    encoded: Encoded
+    task: Task
+    every: np.ndarray
+    unread_rates: Mapping[str, float]
+    rare_rates: Mapping[str, float]
+
+    @classmethod
+    def from_table(
+        cls,
+        data: Labelled,
+        schema: Schema,
+        recipe: Recipe,
+        *,
+        files: ImageFiles,
+        device: torch.device,
+        folder: Path | None,
+    ) -> Self:
+        """The table with its values read, and the recipe with the rate that suits them."""
+        encoded = schema.encode(data.every_row, files, training=True)
+        unread_rates = schema.missing_rates(encoded)
+        if recipe.rate == ESTIMATED:
+            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(unread_rates.values())))
+            recipe = replace(recipe, rate=round(rate, 2))
+        used = rows_to_use(encoded, data)
+        every = np.concatenate([used, unlabelled_to_use(encoded, data)])
+        streamed = None
+        if data.stream is not None:
+            given = schema, data.every_label, data.frame.index[used], files
+            streamed = data.stream.encoded(*given, folder=folder, device=device)
+        rows = Rows.from_frame(schema, data.every_row, encoded)
+        task = Task(
+            rows=rows.take(used),
+            labels=data.labels[used],
+            weights=inputs.scale_weights(data.weights[used]),
+            classes=len(data.classes),
+            recipe=recipe,
+            device=device,
+            folder=folder,
+            streamed=streamed,
+            splits=None if data.splits is None else data.splits.take(used),
+        )
+        report_leaks(schema.table, task.rows.cells, task.labels)
+        return cls(data, encoded, task.beside(rows, every), every, unread_rates, schema.rare_rates(data.every_row))
+
+    def described(self) -> dict[str, Any]:
+        """What a fitted classifier keeps of the table."""
+        shares, missing = self.data.class_shares, self.unread_rates.items()
+        return {
+            "classes": self.data.classes,
+            "target": self.data.target,
+            "missing_rates": {name: max(0.0, rate - self.rare_rates[name]) for name, rate in missing},
+            "largest_class": (str(self.data.classes[shares.argmax()]), float(shares.max())),
+            "profile": Profile.fit(self.task.rows),
+        }
+
+    def row_names(self, rows: Sequence[int]) -> list[str]:
+        """The names of these rows of the task."""
+        return [str(name) for name in self.data.every_row.index[self.every[list(rows)]]]

@@ -138,6 +138,7 @@ class Description(_Strict):
     groups: str | None = None
     prediction_sets: SavedSets | None = None
     unlabelled: SavedUnlabelled | None = None
+    left_out: list[str] = []
     options: dict[str, Any]
     files: dict[str, str]
 

@@ -24,9 +24,11 @@ from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
+from gauge.training.distributed import broadcast
 from gauge.training.stages import OnEpoch, silent
 
 MIN_TARGET = 0.01  # probability of a class below which a row without a label is not taught as one of its rows
+MARGIN = 1.2  # how much longer things may take than before
 MAX_TARGETS = 3  # classes that such a row is taught as
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
@@ -77,7 +79,21 @@ class Task:
     def seconds_left(self) -> float | None:
         """What is left of the time limit; None if there is none."""
         limit = self.recipe.seconds
-        return None if limit is None else max(limit - (time.monotonic() - self.started), 0.0)
+        return None if limit is None else max(limit - self.seconds_used, 0.0)
+
+    @property
+    def seconds_used(self) -> float:
+        """How long the fit has taken so far."""
+        return time.monotonic() - self.started
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Whether something that takes about so long still ends within the time limit; the same for all processes."""
+        left = self.seconds_left
+        return broadcast(left is None or left > MARGIN * seconds)
+
+    def with_seed(self, number: int) -> Self:
+        """The task with the seed of that number, the first of which is its own."""
+        return replace(self, recipe=replace(self.recipe, seed=(self.recipe.seed + number) % 2**31))
 
 
 @dataclass(frozen=True)
@@ -151,11 +167,13 @@ class Saved(NamedTuple):
 
 class Expert(ABC):
     """A fitted expert. One that has a `network` with gates also has the record of its `training`. Where learning takes long,
-    `cross_fitted` is False, and rows without a label are tried in the first fold only."""
+    `cross_fitted` is False, and how many folds there are depends on the preset. `seeded` says whether another seed gives
+    another expert, which a bag may have as well."""
 
     network: GaugePlus | None = None
     training: Training | None = None
     cross_fitted: ClassVar[bool] = True
+    seeded: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -164,15 +182,21 @@ class Expert(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
-        """The expert, and one that has not seen the rows which the first fold holds out, on which all experts are compared.
-        They may be the same, and are without folds. How long or how simply to learn is chosen by the rows held out."""
+    def fit(cls, task: Task, folds: Folds) -> "tuple[Expert, list[Expert]]":
+        """The expert, and for every fold one that has not seen the rows which it holds out: on these all experts are
+        compared and weighed. If the time is over there may be fewer. How long or how simply to learn is chosen by the rows
+        held out."""
 
     @classmethod
     def learn_again(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson) -> Self:
         """The expert that learns from the rows of a fold that are not held out and from a lesson, by default with default
         settings: many rows have soft targets, so that there is little to overfit."""
         return cls.fit(lesson.as_task(task, fold[0]), [])[0]
+
+    def refit(self, task: Task) -> "Expert":
+        """The expert after it learned from the rows that were held out from it as well, if there are any; called only where
+        it has a weight, and time is left."""
+        return self
 
     @abstractmethod
     def predict(self, rows: Rows) -> np.ndarray:

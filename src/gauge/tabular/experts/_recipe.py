@@ -21,7 +21,8 @@ WARM_UP = 0.1  # of all steps, where pretrained encoders are fine-tuned
 class Recipe:
     """The options of a training run. `rate` is the largest share of values that training hides, `imputer` a registered
     name or any object with `complete(batch)`, `seconds` the time limit. `tune` says by column what is trained of pretrained
-    encoders, where that is more than the projection."""
+    encoders, where that is more than the projection. On a CPU a network learns from at most `max_rows` of a table in
+    memory."""
 
     size: str
     strategies: tuple[Strategy, ...]
@@ -38,6 +39,7 @@ class Recipe:
     tune: Mapping[str, Tune] = field(default_factory=dict)
     tune_rate: float | None = None
     tune_decay: float = 0.8
+    max_rows: int | None = None
 
     def like(self, rows: int) -> Self:
         """For a training on more rows, most of them without a label: with batches at most twice as large as for this many,

@@ -4,6 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +29,13 @@ from gauge.types import Batch, Imputer, Method, Prediction, SupportsComplete, Tr
 logger = logging.getLogger(__name__)
 
 MIN_ROWS_ESTIMATED = 20_000  # training rows from which on the duration is estimated first
-SHARES = {"imputer": 0.2, "backbone": 0.6, "mask": 0.8, "impute": 1.0}  # of the time limit, used up by each stage's end
+SHARES = {
+    "imputer": 0.2,
+    "backbone": 0.5,
+    "mask": 0.6,
+    "impute": 0.7,
+    "refit": 0.7,
+}  # of the time left, by a stage's end
 
 
 class Weighted(Method):
@@ -83,13 +90,18 @@ class TimeLimit:
     started: float = field(default_factory=time.monotonic)
     cut_short: dict[str, tuple[int, int]] = field(default_factory=dict)
 
+    def share(self, needed: float) -> float:
+        """How much of a training that takes so many seconds there is time for."""
+        assert self.seconds is not None
+        return SHARES["mask"] * self.seconds / max(needed, 1e-9)
+
     def __call__(self, stage: str, epoch: Epoch) -> bool:
         self.on_epoch(stage, epoch)
         if self.seconds is None:
             return False
         enough = time.monotonic() + epoch.seconds > self.started + SHARES[stage] * self.seconds
         if enough and epoch.number < epoch.of:
-            self.cut_short[stage] = (epoch.number, epoch.of)
+            self.cut_short[stage] = epoch.number, self.cut_short.get(stage, (0, epoch.of))[1]
         return enough
 
 
@@ -110,6 +122,10 @@ def train_network(
     store = StageStore(train, val, task.folder, limit, imputer=every)
     settings = recipe.settings(len(train))
     stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
+    if limit.seconds is not None and (share := limit.share(seconds_left(store, stages.values()))) < 1:
+        limit.cut_short["backbone"] = max(1, int(share * settings.epochs)), settings.epochs
+        settings = settings.model_copy(update={"epochs": limit.cut_short["backbone"][0]})
+        stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
     if len(train) >= MIN_ROWS_ESTIMATED:
         logger.warning(
             "training the network on %d rows takes about %.0f min here; time_limit= (--time-limit) ends it earlier",
@@ -135,6 +151,27 @@ def train_network(
         history=history(store, stages.values()),
     )
     return chosen.model.eval(), training
+
+
+def refit_network(
+    task: Task, model: GaugePlus, training: Training, *, train: Dataset, weights: Tensor
+) -> tuple[GaugePlus, Training]:
+    """The network after a short training with a low rate on all rows, those that were held out among them. What was learned
+    from these, the combination with its heads, stays as it is."""
+    limit = TimeLimit(task.seconds_left, task.on_epoch)
+    store = StageStore(train, None, task.folder, limit)
+    settings = fine_tuning(task.recipe.settings(training.rows))
+    stage = Stage("refit", make_refit, {"model": model, "weights": weights}, settings)
+    trained = store.trained(stage)
+    assert isinstance(trained.module, Weighted)
+    training = replace(
+        training,
+        rows=len(train),
+        epochs={**training.epochs, "refit": trained.metadata["epochs"]},
+        cut_short={**training.cut_short, **limit.cut_short},
+        history=[*training.history, *history(store, [stage])],
+    )
+    return trained.module.model.eval(), training
 
 
 def history(store: StageStore, stages: Iterable[Stage]) -> list[dict[str, Any]]:
@@ -182,7 +219,6 @@ def plan(
     arguments = {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed}
     complete = {"epochs": max(1, settings.epochs // 3), "masks": Complete()}
     imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete), split="imputer")
-    shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4}
     stages = {"backbone": backbone}
     for strategy in recipe.strategies:
         if strategy == "mask" and alone:
@@ -190,8 +226,14 @@ def plan(
             continue
         arguments = {"gating": gating_for(strategy, recipe.gates), **of_rows}
         needs = (backbone,) if strategy == "mask" else (backbone, imputer)
-        stages[strategy] = Stage(strategy, make_gated, arguments, settings.model_copy(update=shorter), needs)
+        stages[strategy] = Stage(strategy, make_gated, arguments, fine_tuning(settings), needs)
     return stages
+
+
+def fine_tuning(settings: TrainSettings) -> TrainSettings:
+    """Those of a network that is trained already."""
+    shorter = {"epochs": max(1, settings.epochs // 5), "learning_rate": settings.learning_rate / 4}
+    return settings.model_copy(update=shorter)
 
 
 def make_backbone(
@@ -230,6 +272,10 @@ def make_gated(
     model = GaugePlus(before.encoder, before.gauge.classifier, imputer, subsets_per_step=subsets, gating=gating)
     model.heads, model.head_gradients = before.heads, before.head_gradients
     return Weighted(model, weights, targets)
+
+
+def make_refit(train: Dataset, *, model: GaugePlus, weights: Tensor) -> Weighted:
+    return Weighted(deepcopy(model).requires_grad_(True), weights)
 
 
 def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:

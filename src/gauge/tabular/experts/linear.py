@@ -48,7 +48,7 @@ class Linear(Expert):
         return True
 
     @classmethod
-    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
+    def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
         cross_fit = CrossFit(task, rare_sources(task.rows.schema))
         every = np.arange(len(task.rows))
         features: Any = None
@@ -77,8 +77,8 @@ class Linear(Expert):
             penalty: [learn(part, penalty, SEARCH_TOLERANCE) for part in read[1:]] for penalty in penalties
         }
         penalty = min(tried, key=lambda each: loss(tried[each]), default=DEFAULT_PENALTY)
-        whole = learn(read[0], penalty)
-        return whole, learn(read[1], penalty) if folds else whole
+        whole, *others = (learn(part, penalty) for part in read)
+        return whole, others
 
     def scores(self, features: Any) -> np.ndarray:
         return np.asarray(features @ self.coefficients.T + self.offsets)

@@ -1,5 +1,6 @@
 """The network: GAUGE+ on every cell, word and part of an image, with gates, on masked or on imputed input."""
 
+import time
 from copy import deepcopy
 from dataclasses import asdict, replace
 from typing import Self
@@ -12,8 +13,9 @@ from gauge.data.dataset import UNLABELLED
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.tabular.experts import Expert, Folds, Lesson, Saved, Task, Training, with_prefix
 from gauge.tabular.experts._architecture import Architecture
+from gauge.tabular.experts._bag import bag
 from gauge.tabular.experts._graph import GraphRows
-from gauge.tabular.experts._training import train_network
+from gauge.tabular.experts._training import refit_network, train_network
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.training.checkpoint import load_into
@@ -25,13 +27,18 @@ __all__ = ["NetworkExpert"]
 
 BATCH_ROWS = {"cpu": 512}  # a CPU is fastest where activations stay in its cache
 BATCH_ROWS_ELSEWHERE = 4096
+CELLS_PER_SECOND, MIN_ROWS_IN_TIME = (
+    5000,
+    500,
+)  # rows times columns that each stage can learn from once, under a time limit
 
 
 class NetworkExpert(Expert):
-    """It learns from the rows that the first fold does not hold out, and is never trained again."""
+    """A network learns from the rows that each fold does not hold out; several of them are a bag. A single one learns from
+    the rows held out as well, shortly and with a low rate, once it is known what it weighs."""
 
     network: GaugePlus
-    cross_fitted = False
+    cross_fitted, seeded = False, True
 
     def __init__(self, network: GaugePlus, architecture: Architecture, training: Training | None = None) -> None:
         self.network, self.architecture, self.training = network, architecture, training
@@ -42,10 +49,16 @@ class NetworkExpert(Expert):
         return True
 
     @classmethod
-    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
-        fold = folds[0] if folds else (np.arange(len(task.rows)), np.arange(0))
-        expert = cls._learn(task, fold, None)
-        return expert, expert
+    def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
+        if not folds:
+            return cls._learn(task, (np.arange(len(task.rows)), np.arange(0)), None), []
+        members: list[Expert] = []
+        for fold in folds:
+            started = time.monotonic()
+            members.append(cls._learn(task, fold, None))
+            if not task.has_time_for(time.monotonic() - started):
+                break
+        return bag(members), members
 
     @classmethod
     def learn_again(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson) -> Self:
@@ -53,7 +66,7 @@ class NetworkExpert(Expert):
 
     @classmethod
     def _learn(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson | None) -> Self:
-        train, val = fold
+        train, val = _some(task, fold[0]), fold[1]
         recipe, encoded = task.recipe, task.all_rows.encoded
         if len(val) and len(np.unique(task.labels[val])) < task.classes:  # an AUC needs every class
             recipe = replace(recipe, metric=ACCURACY)
@@ -99,6 +112,17 @@ class NetworkExpert(Expert):
             rows=training.rows if every is None else len(every),
         )
         return cls(network, architecture, training)
+
+    def refit(self, task: Task) -> Expert:
+        training, whole = self.training, len(task.rows)
+        simple = task.streamed is None and not task.recipe.tune and isinstance(self.architecture.imputer, str)
+        many = len(_some(task, np.arange(whole))) < whole  # a few more would not matter
+        if training is None or training.taught or training.rows == whole or many or not simple:
+            return self
+        split = task.rows.encoded.dataset("train", np.arange(whole), task.labels).to(task.device)
+        weights = torch.from_numpy(task.weights).float().to(task.device)
+        network, training = refit_network(task, self.network, training, train=split, weights=weights)
+        return type(self)(network, self.architecture, training)
 
     @property
     def device(self) -> torch.device:
@@ -154,3 +178,17 @@ class NetworkExpert(Expert):
             load_into(imputer, of_imputer, saved.source)
         load_into(network, own, saved.source)
         return cls(network.eval(), architecture)
+
+
+def _some(task: Task, train: np.ndarray) -> np.ndarray:
+    """Those of the rows that a network learns from: on a CPU no more than the recipe and the time allow, evenly drawn."""
+    if task.device.type != "cpu" or task.streamed is not None:
+        return train
+    left, limits = task.seconds_left, [len(train)]
+    if task.recipe.max_rows is not None:
+        limits.append(task.recipe.max_rows)
+    if left is not None:
+        limits.append(max(MIN_ROWS_IN_TIME, round(left * CELLS_PER_SECOND / len(task.rows.schema.columns))))
+    if min(limits) == len(train):
+        return train
+    return np.sort(np.random.default_rng(task.recipe.seed).choice(train, min(limits), replace=False))

@@ -29,6 +29,7 @@ __all__ = ["Trees"]
 
 MAX_ROUNDS = 400
 PATIENCE = 25  # rounds without an improvement on the rows held out
+MAX_TIME_SHARE = 0.4  # of the time that is left, for one training
 DEFAULT_ROUNDS = 50  # where no rows can be held out
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.06,
@@ -46,6 +47,8 @@ OPTIONS: dict[str, Any] = {
 class Trees(Expert):
     """The number of rounds is the one with the least loss on the rows held out, over all folds."""
 
+    seeded = True
+
     def __init__(self, forest: Forest, terms: Terms, pixels: Pixels, scores: Scores) -> None:
         self.forest, self.raw_scores = forest, ForestScores(forest)
         self.terms, self.pixels, self.scores = terms, pixels, scores
@@ -55,7 +58,7 @@ class Trees(Expert):
         return any(column.read_by_trees for column in schema.columns)  # scores of texts alone are no more than linear
 
     @classmethod
-    def fit(cls, task: Task, folds: Folds) -> tuple[Self, Self]:
+    def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
         import lightgbm  # it imports scikit-learn, which takes longer than most predictions
 
         binary = task.classes == 2
@@ -74,6 +77,7 @@ class Trees(Expert):
             return _data(task, rows, _cells(task.rows, pixels, columns), train)
 
         rounds, scores, columns = DEFAULT_ROUNDS, *cross_fit(every)
+        others: list[Expert] = []
         if folds:
             fitted = [cross_fit(train) for train, _ in folds]
             remaining = iter(zip(folds, fitted, strict=True))
@@ -90,15 +94,15 @@ class Trees(Expert):
                 data(every, columns),
                 MAX_ROUNDS,
                 folds,
-                callbacks=[stopping],
+                callbacks=[stopping, _in_time(task)],
                 return_cvbooster=True,
                 fpreproc=own_scores if scores.count else None,
             )
             boosters, rounds = history["cvbooster"].boosters, history["cvbooster"].best_iteration
-        whole = cls(Forest.from_booster(lightgbm.train(options, data(every, columns), rounds)), terms, pixels, scores)
-        if not folds:
-            return whole, whole
-        return whole, cls(Forest.from_booster(boosters[0], rounds), terms, pixels, fitted[0][0])
+            for booster, (own, _) in zip(boosters, fitted, strict=True):
+                others.append(cls(Forest.from_booster(booster, rounds), terms, pixels, own))
+        whole = lightgbm.train(options, data(every, columns), rounds, callbacks=[_in_time(task)])
+        return cls(Forest.from_booster(whole), terms, pixels, scores), others
 
     def predict(self, rows: Rows) -> np.ndarray:
         if not len(rows):
@@ -139,6 +143,20 @@ class Trees(Expert):
 def _cells(rows: Rows, pixels: Pixels, scores: np.ndarray) -> np.ndarray:
     cells = np.concatenate([rows.cells, pixels.columns(rows), scores], 1)
     return cells if cells.shape[1] else np.zeros((len(rows), 1))  # no image of training could be read
+
+
+def _in_time(task: Task) -> Any:
+    """Ends training once a share of the time that is left is used up."""
+    import lightgbm
+
+    left = task.seconds_left
+    end = float("inf") if left is None else task.seconds_used + MAX_TIME_SHARE * left
+
+    def stop(state: Any) -> None:
+        if task.seconds_used > end:
+            raise lightgbm.EarlyStopException(state.iteration, state.evaluation_result_list or [])
+
+    return stop
 
 
 def _data(task: Task, rows: np.ndarray, cells: np.ndarray, train: "lightgbm.Dataset | None") -> "lightgbm.Dataset":

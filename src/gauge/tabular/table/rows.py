@@ -18,13 +18,14 @@ from gauge.tabular.table.schema import Encoded, Schema, per_column
 @dataclass(frozen=True)
 class Rows:
     """Rows of a table as modalities of the network (`encoded`), the whole texts of each column that has them, "" where they
-    are missing, and the `rare_levels` of each column that has them. `shared` is what experts have read of these rows, for
-    others that read the same."""
+    are missing, and the `rare_levels` of each column that has them. `fold` is the number of the fold that holds each row
+    out, where that matters. `shared` is what experts have read of these rows, for others that read the same."""
 
     schema: Schema
     encoded: Encoded
     texts: Mapping[str, np.ndarray]
     rare: Mapping[str, np.ndarray] = field(default_factory=dict)
+    fold: np.ndarray | None = None
     shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -64,7 +65,8 @@ class Rows:
         inputs, observed = self.encoded._rows(index)
         encoded = Encoded(inputs, observed, self.encoded.empty[index])
         texts, rare = ({name: each[index] for name, each in own.items()} for own in (self.texts, self.rare))
-        return replace(self, encoded=encoded, texts=texts, rare=rare)
+        fold = None if self.fold is None else self.fold[index]
+        return replace(self, encoded=encoded, texts=texts, rare=rare, fold=fold)
 
     def without(self, name: str) -> "Rows":
         """The same rows with one column missing everywhere."""

@@ -1,0 +1,258 @@
+"""Fitting: every expert in folds and with several seeds, and their weights from rows held out, within a time limit."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from gauge.model.combination import Combination
+from gauge.registry import EXPERTS
+from gauge.tabular.ensemble import Ensemble, make_folds
+from gauge.tabular.experts import Expert, Folds, Lesson, Task, Training
+from gauge.tabular.experts._bag import Bag, OutOfFold, bag
+from gauge.tabular.options import Preset
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.splits import Splits
+from gauge.tabular.teaching import (
+    Unlabelled,
+    calibrated_losses,
+    log_losses,
+    pays,
+    row_weights,
+    shift,
+    taught_rows,
+    temperatures,
+    tempered,
+)
+from gauge.tabular.weighing import unscored, weigh
+from gauge.training.distributed import broadcast
+
+logger = logging.getLogger(__name__)
+
+MIN_ROWS = 50  # of a smaller table none are held out for validation
+REFIT_SHARE = 0.25  # of the time that training took
+PARTS = 5  # of the rows of a single fold
+MIN_TAUGHT = 0.1  # rows without a label, over those with one, from which on learning from them is tried
+INNER_FOLDS = 4  # that choose the settings of a teacher
+TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
+FEW_MORE = "they are too few beside the labelled rows to bring anything, so they are not used for it"
+NO_TIME = "the time limit left no time to learn from them"
+
+Cross = dict[str, list[Expert]]
+"""By the name of an expert, for every fold one that has not seen the rows which it holds out."""
+
+
+@dataclass(frozen=True)
+class FittedEnsemble:
+    """All experts, what each scores and weighs, the number of `labelled` rows that they learned from, and the record of the
+    network's training, or of none. `validated` has experts each of which answers rows that it did not learn from, these
+    rows, and their labels. `unlabelled` is what rows without a label brought, if there were any, and `left_out` says what
+    the time limit was too short for."""
+
+    ensemble: Ensemble
+    leaderboard: pd.DataFrame
+    labelled: int
+    training: Training
+    validated: tuple[Ensemble, Rows, np.ndarray]
+    unlabelled: Unlabelled | None
+    left_out: Sequence[str]
+
+    @property
+    def held_out(self) -> int:
+        """The number of rows that were held out from some of the experts."""
+        return len(self.validated[2])
+
+
+def fit_ensemble(
+    task: Task, names: Sequence[str], *, prior: np.ndarray, validation: float, preset: Preset
+) -> FittedEnsemble:
+    """Every expert, and their combination from rows held out: about `validation` of them in each fold. Trees and linear
+    models learn from all rows in the end. Where it pays, all of them learn from rows without a label as well."""
+    folds = _folds(task, validation)
+    if not folds:
+        logger.warning(
+            "%d rows of %d classes are too few to validate (it takes %d, and as many held out as there are classes): the "
+            "experts have equal weights and default settings, and no score says how good they are",
+            *(len(task.rows), task.classes, MIN_ROWS),
+        )
+    tried = folds if len(task.rows) <= preset.max_rows else folds[:1]
+    experts, cross, left_out = _fit_experts(task, tried, names, preset)
+    unlabelled = None
+    if task.every is not None:
+        experts, cross, unlabelled = _teach(task, tried, experts, cross)
+    ensemble = Ensemble(experts, Combination(len(experts), 1).double(), prior, 1 / len(task.rows))
+    board, validated, part = unscored(ensemble), *_validated(task, tried, ensemble, cross)
+    if len(part):
+        slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
+        board = weigh(*validated, part, rate=task.recipe.rate, slow=slow)
+    ensemble, more = _refit(task, ensemble)
+    records = [expert.training for expert in ensemble.experts.values() if expert.training is not None]
+    training = records[0] if records else Training(rows=len(task.rows))
+    labelled = training.labelled + len(part) if task.streamed is not None and records else len(task.rows)
+    return FittedEnsemble(ensemble, board, labelled, training, validated, unlabelled, [*left_out, *more])
+
+
+def _refit(task: Task, ensemble: Ensemble) -> tuple[Ensemble, list[str]]:
+    """Experts that have a weight, after they learned from the rows that were held out from them, too, if there is time."""
+    experts, left_out = dict(ensemble.experts), []
+    for (name, expert), used in zip(ensemble.experts.items(), ensemble.used, strict=True):
+        if isinstance(expert, Bag):  # every row is one that most of its members have seen
+            continue
+        taken = 0.0 if expert.training is None else sum(epoch["seconds"] for epoch in expert.training.history)
+        if used and task.has_time_for(REFIT_SHARE * taken):
+            experts[name] = expert.refit(task)
+        elif used:
+            left_out.append(f"learning of {name!r} from the rows held out")
+    return replace(ensemble, experts=experts), left_out
+
+
+def _fit_experts(
+    task: Task, folds: Folds, names: Sequence[str], preset: Preset
+) -> tuple[dict[str, Expert], Cross, list[str]]:
+    """The experts in the order of their names, the quick ones first, each with several seeds where these matter; then those
+    of every fold, and what was left out because the time was over."""
+    fitted: dict[str, tuple[list[Expert], list[list[Expert]]]] = {}
+    left_out = []
+    for name in reversed(names):
+        kind = EXPERTS.get(name)
+        if fitted and not task.has_time_for(0.0):
+            left_out.append(f"expert {name!r}")
+            continue
+        count = 1 if task.streamed is not None else preset.network_folds
+        own = folds if kind.cross_fitted else folds[:count]
+        seeds = preset.seeds if kind.seeded else 1
+        runs = []
+        for number in range(seeds):
+            started = task.seconds_used
+            whole, cross = kind.fit(task.with_seed(number), own)
+            runs.append((whole, cross))
+            if len(cross) < len(own):
+                left_out.append(f"{len(own) - len(cross)} of {len(own)} folds of {name!r}")
+            if number + 1 < seeds and not task.has_time_for(task.seconds_used - started):
+                left_out.append(f"{seeds - number - 1} of {seeds} seeds of {name!r}")
+                break
+        runs = [run for run in runs if len(run[1]) == len(runs[0][1])]
+        fitted[name] = (
+            [whole for whole, _ in runs],
+            [list(each) for each in zip(*(cross for _, cross in runs), strict=True)],
+        )
+    experts = {name: bag(fitted[name][0]) for name in names if name in fitted}
+    return experts, {name: [bag(each) for each in fitted[name][1]] for name in experts}, left_out
+
+
+def _validated(
+    task: Task, folds: Folds, ensemble: Ensemble, cross: Cross
+) -> tuple[tuple[Ensemble, Rows, np.ndarray], np.ndarray]:
+    """Experts that answer the rows of the folds which all of them have, each row by those that have not seen it; then the
+    part of these rows that each belongs to, with those that stay together."""
+    count = min(len(each) for each in cross.values())
+    held_out = [rows for _, rows in folds[:count]]
+    rows = np.concatenate([np.arange(0), *held_out])
+    number = np.repeat(np.arange(count), [len(each) for each in held_out])
+    labels, part = task.labels[rows], number
+    experts: dict[str, Expert] = dict(ensemble.experts)
+    if count:
+        experts = {name: OutOfFold(each[:count]) for name, each in cross.items()}
+    if count == 1:
+        groups = None if task.splits is None else task.splits.groups
+        splits = None if groups is None else Splits(groups[rows])
+        part = np.full(len(rows), -1)
+        for index, (_, own) in enumerate(make_folds(labels, PARTS, task.recipe.seed, splits)):
+            part[own] = index
+    validated = replace(ensemble, experts=experts), replace(task.rows.take(rows), fold=number), labels
+    return validated, part
+
+
+def _teach(
+    task: Task, folds: Folds, experts: dict[str, Expert], cross: Cross
+) -> tuple[dict[str, Expert], Cross, Unlabelled]:
+    """Experts that learned again, from rows without a label as well, where that pays on labelled rows that neither they nor
+    their teacher, all experts together, have seen; otherwise the given ones. Beside them those of every fold, and the
+    record. Experts that are not cross-fitted learn again only if it pays for the others."""
+    count = len(task.all_rows) - len(task.rows)
+    if not folds:
+        return experts, cross, Unlabelled(count, reason=TOO_FEW)
+    if count < MIN_TAUGHT * len(task.rows):
+        return experts, cross, Unlabelled(count, reason=FEW_MORE)
+    if not task.has_time_for(task.seconds_used):
+        return experts, cross, Unlabelled(count, reason=NO_TIME)
+    slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
+    quick = [name for name in experts if name not in slow]
+    folds, quick = (folds, quick) if quick else (folds[:1], slow)
+    rows = taught_rows(len(task.rows), count)
+    new = task.all_rows.take(rows)
+    known, labels = [task.rows.take(val) for _, val in folds], [task.labels[val] for _, val in folds]
+    teachers = [_equal(task, _unaware(task, fold, quick, cross), fold[0]) for fold in folds]
+    without = [teacher.predict(each) for teacher, each in zip(teachers, known, strict=True)]
+    betas = temperatures(without, labels)
+    answers = [tempered(each.predict(new), beta) for each, beta in zip(teachers, betas[:-1], strict=True)]
+    ratios, shifted = shift(np.mean(answers, 0), np.concatenate(without), teachers[0].prior)
+    lessons = [_lesson(rows, each, ratios) for each in answers]
+    students = [
+        {name: EXPERTS.get(name).learn_again(task, fold, lesson) for name in quick}
+        for fold, lesson in zip(folds, lessons, strict=True)
+    ]
+    taught = [
+        _equal(task, each, train).predict(own) for each, (train, _), own in zip(students, folds, known, strict=True)
+    ]
+    losses = [calibrated_losses(each, labels) for each in (taught, without)]
+    means = [float(each.mean()) for each in losses]
+    record = Unlabelled(count, (), len(losses[0]), means[0], means[1], shifted=shifted)
+    if not broadcast(pays(losses[1] - losses[0])):
+        return experts, cross, record
+    every = np.arange(len(task.rows)), np.arange(0)
+    lesson = _lesson(rows, tempered(_equal(task, experts, every[0]).predict(new), betas[-1]), ratios)
+    whole: dict[str, Expert] = {}
+    again: Cross = {}
+    for name in set(quick) - set(slow):
+        whole[name] = EXPERTS.get(name).learn_again(task, every, lesson)
+        again[name] = [each[name] for each in students]
+    kept = []
+    for name in slow:
+        first = students[0].get(name) or EXPERTS.get(name).learn_again(task, folds[0], lessons[0])
+        pair = [_equal(task, {name: each}, folds[0][0]).predict(known[0]) for each in (first, cross[name][0])]
+        with_them, alone = (log_losses(each, labels[0]).mean() for each in pair)
+        if broadcast(bool(with_them < alone)):
+            others = list(zip(folds, lessons, strict=True))[1 : len(cross[name])]
+            again[name] = [first, *(EXPERTS.get(name).learn_again(task, *each) for each in others)]
+            whole[name] = bag(again[name])
+        else:
+            kept.append(f"{name} did not gain on {len(labels[0])} of them and learned from labelled rows only")
+    record = replace(record, experts=tuple(name for name in experts if name in whole), reason="; ".join(kept))
+    return experts | whole, cross | again, record
+
+
+def _lesson(rows: np.ndarray, answers: np.ndarray, ratios: np.ndarray) -> Lesson:
+    return Lesson(rows, answers, row_weights(answers, ratios))
+
+
+def _unaware(
+    task: Task, fold: tuple[np.ndarray, np.ndarray], names: Sequence[str], cross: Mapping[str, Sequence[Expert]]
+) -> dict[str, Expert]:
+    """Experts that have not seen the rows which a fold holds out, and whose settings were not chosen on them either. Those
+    that are not cross-fitted are the ones that have not seen the rows of the first fold."""
+    train = fold[0]
+    splits = None if task.splits is None else task.splits.take(train)
+    own = replace(
+        task, rows=task.rows.take(train), labels=task.labels[train], weights=task.weights[train], splits=splits
+    )
+    inner = make_folds(own.labels, INNER_FOLDS, task.recipe.seed, splits)
+    return {
+        name: EXPERTS.get(name).fit(own, inner)[0] if EXPERTS.get(name).cross_fitted else cross[name][0]
+        for name in names
+    }
+
+
+def _equal(task: Task, experts: Mapping[str, Expert], train: np.ndarray) -> Ensemble:
+    """Experts that have learned from some of the rows, with equal weights."""
+    prior = np.bincount(task.labels[train], task.weights[train], task.classes)
+    return Ensemble(experts, Combination(len(experts), 1).double(), prior / prior.sum(), 1 / len(train))
+
+
+def _folds(task: Task, validation: float) -> Folds:
+    """None if there are too few rows, or if the rows held out would be fewer than the classes."""
+    folds = make_folds(task.labels, max(2, round(1 / validation)), task.recipe.seed, task.splits)
+    enough = len(task.labels) >= MIN_ROWS and all(len(held_out) >= task.classes for _, held_out in folds)
+    return folds if enough and len(np.unique(task.labels)) > 1 else []

@@ -1,0 +1,116 @@
+"""Weighing: what each expert counts, and what all together score on rows whose labels had no part in that.
+
+The weights minimise the log loss of rows held out. So that the score of all experts together is no better than it will be
+for new rows, these rows are divided into parts, and each part is answered with weights learned from the others. In the same
+way an expert that takes long is never asked if the answers are better without it, by more than the standard error.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from gauge.masks import UpTo
+from gauge.model.combination import Combination
+from gauge.tabular.ensemble import UNUSED, Ensemble, combination_inputs
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.teaching import log_losses, pays
+from gauge.training.distributed import broadcast
+from gauge.training.metrics import scores
+
+SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
+HIDDEN_COPIES = 2  # of each row held out, with further values hidden
+MAX_ROWS = 2000  # held out that weights are learned from
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The log-probabilities of all experts for `rows` held out, first as they are, then with further values hidden; for each
+    of these the share of columns that are left, the right class, and the part that its row belongs to."""
+
+    rows: int
+    logits: Tensor
+    share: Tensor
+    labels: Tensor
+    part: np.ndarray
+
+    @classmethod
+    def collect(cls, ensemble: Ensemble, rows: Rows, labels: np.ndarray, part: np.ndarray, rate: float) -> "Answers":
+        """With up to `rate` of the values hidden."""
+        every = np.arange(len(rows))
+        asked = [(rows, every)]
+        for number in range(HIDDEN_COPIES):
+            hidden = rows.hide(UpTo(rate), number)
+            left = np.flatnonzero(~hidden.encoded.empty)
+            asked.append((hidden.take(left), left))
+        logits = torch.cat([torch.from_numpy(ensemble.answers(each)) for each, _ in asked])
+        share = torch.cat([combination_inputs(np.zeros((len(each), 1, 1)), each)[2] for each, _ in asked])
+        row = np.concatenate([left for _, left in asked])
+        return cls(len(rows), logits, share, torch.from_numpy(labels[row]), part[row])
+
+    def learn(self, experts: Sequence[int], chosen: np.ndarray) -> Combination:
+        """The weights of some of the experts that are best for the chosen answers. Rows as they are count as much as all
+        copies with hidden values."""
+        plain = np.flatnonzero(chosen[: self.rows])
+        index = torch.from_numpy(np.concatenate([*[plain] * (HIDDEN_COPIES - 1), np.flatnonzero(chosen)]))
+        combination = Combination(len(experts), 1).double()
+        if not len(plain):
+            return combination
+        logits = self.logits[index][:, list(experts)] / len(experts)
+        present = torch.ones(logits.shape[:2], dtype=torch.bool)
+        combination.learn(logits, present, self.share[index], self.labels[index], rows=len(plain), spread=SPREAD)
+        return combination
+
+    def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:
+        """The probabilities for rows as they are, each with weights that come from the other parts."""
+        probabilities = np.empty((self.rows, self.logits.shape[2]))
+        for part in np.unique(self.part):
+            own = np.flatnonzero(self.part[: self.rows] == part)
+            logits = self.logits[own][:, list(experts)] / len(experts)
+            present = torch.ones(logits.shape[:2], dtype=torch.bool)
+            combination = self.learn(experts, self.part != part)
+            probabilities[own] = combination(logits, present, self.share[own]).softmax(1).numpy()
+        return probabilities
+
+
+def weigh(
+    ensemble: Ensemble, rows: Rows, labels: np.ndarray, part: np.ndarray, *, rate: float, slow: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Learn what each expert counts from rows held out, nothing for `slow` ones that do harm, and return the leaderboard:
+    what each scores alone and what it weighs, the least log loss first; `combined` is all."""
+    if len(rows) > MAX_ROWS:
+        chosen = np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)
+        rows, labels, part = rows.take(chosen), labels[chosen], part[chosen]
+    names = list(ensemble.experts)
+    answers = Answers.collect(ensemble, rows, labels, part, rate)
+    kept = list(range(len(names)))
+    combined = answers.cross_fitted(kept)
+    for name in slow:
+        others = [index for index in kept if names[index] != name]
+        without = answers.cross_fitted(others) if others else combined
+        if broadcast(pays(log_losses(combined, labels) - log_losses(without, labels))):
+            kept, combined = others, without
+    learned, offset = answers.learn(kept, np.ones(len(answers.part), bool)), ensemble.combination.offset
+    offset.fill_(UNUSED)
+    offset[kept] = learned.offset + log(len(names) / len(kept))  # logits are divided by the number of experts
+    ensemble.combination.slope.fill_(0.0)
+    ensemble.combination.slope[kept] = learned.slope
+    each = dict(zip(names, answers.logits[: len(rows)].exp().numpy().swapaxes(0, 1), strict=True))
+    weights = [*ensemble.weights(rows).tolist(), 1.0]
+    lines = [
+        {"expert": name, **scores(probabilities, labels), "weight": weight}
+        for (name, probabilities), weight in zip({**each, "combined": combined}.items(), weights, strict=True)
+    ]
+    return pd.DataFrame(lines).sort_values("log_loss", kind="stable", ignore_index=True)
+
+
+def unscored(ensemble: Ensemble) -> pd.DataFrame:
+    """The leaderboard where no rows were held out: equal weights."""
+    names = list(ensemble.experts)
+    return pd.DataFrame(
+        {"expert": names, "accuracy": np.nan, "log_loss": np.nan, "auc": np.nan, "weight": 1 / len(names)}
+    )

@@ -1,0 +1,116 @@
+"""Weights and scores come from answers for rows that had no part in them, and an expert that does harm is not asked."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers import unchecked
+
+from gauge import GaugeClassifier
+from gauge.model.combination import Combination
+from gauge.tabular import estimator
+from gauge.tabular.weighing import Answers, weigh
+
+LINEAR = {"experts": "linear", "trust": False, "random_state": 0, "verbose": False}
+ROWS, EXPERTS = 60, 8
+
+
+def table(rows=150, seed=0):
+    draw = np.random.default_rng(seed)
+    frame = pd.DataFrame(draw.normal(size=(rows, 4)), columns=list("abcd"))
+    return frame, np.where(frame["a"] + draw.normal(size=rows) > 0, "up", "down")
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """Those of experts that know nothing."""
+    draw = np.random.default_rng(0)
+    logits = torch.from_numpy(draw.normal(size=(ROWS, EXPERTS, 2))).log_softmax(-1)
+    labels = torch.from_numpy(draw.integers(0, 2, ROWS))
+    return Answers(ROWS, logits, torch.ones(ROWS, 1, dtype=torch.float64), labels, np.arange(ROWS) % 5)
+
+
+@pytest.fixture(scope="module")
+def results():
+    """What a fit with and one without a network pass on to the estimator, by the number of experts."""
+    kept, fit_ensemble = {}, estimator.fit_ensemble
+
+    def watched(task, names, **options):
+        kept[len(names)] = task, fit_ensemble(task, names, **options)
+        return kept[len(names)][1]
+
+    with pytest.MonkeyPatch.context() as patch, unchecked():
+        patch.setattr(estimator, "fit_ensemble", watched)
+        quick = GaugeClassifier(**LINEAR | {"experts": ["trees", "linear"]}).fit(*table())
+        slow = GaugeClassifier(**LINEAR | {"experts": ["network"], "epochs": 2}).fit(*table())
+    return {"quick": (*kept[2], quick), "slow": (*kept[1], slow)}
+
+
+def loss(probabilities, labels):
+    return -np.log(probabilities[np.arange(len(labels)), labels]).mean()
+
+
+def test_the_answers_for_a_part_do_not_depend_on_its_labels(answers):
+    part = answers.part == 2
+    other = replace(answers, labels=torch.where(torch.from_numpy(part), 1 - answers.labels, answers.labels))
+    every = list(range(EXPERTS))
+    before, after = answers.cross_fitted(every), other.cross_fitted(every)
+    assert np.array_equal(before[part], after[part])
+    assert not np.allclose(before[~part], after[~part])
+
+
+def test_experts_that_know_nothing_do_not_look_better_than_chance(answers):
+    every, labels = list(range(EXPERTS)), answers.labels.numpy()
+    weights = answers.learn(every, np.ones(ROWS, bool))
+    present = torch.ones(ROWS, EXPERTS, dtype=torch.bool)
+    own = weights(answers.logits / EXPERTS, present, answers.share).softmax(1).numpy()
+    assert loss(own, labels) < np.log(2) < loss(answers.cross_fitted(every), labels)
+
+
+def test_every_row_is_answered_by_experts_that_have_not_seen_it(results):
+    task, result, model = results["quick"]
+    ensemble, rows, labels = result.validated
+    assert sorted(rows.cells[:, 0]) == sorted(task.rows.cells[:, 0])
+    assert model.n_rows_ == {"train": 150, "val": 150, "empty": 0}
+    assert len(model.fitted_.held_out.labels) == 150
+    for name, expert in ensemble.experts.items():
+        answers = expert.predict(rows)
+        for number, member in enumerate(expert.members):
+            own = np.flatnonzero(rows.fold == number)
+            assert np.allclose(answers[own], member.predict(rows.take(own)))
+        seen = result.ensemble.experts[name].predict(rows)
+        assert loss(np.exp(seen), labels) < loss(np.exp(answers), labels)  # the one that answers has learned from them
+
+
+def test_a_network_learns_from_the_rows_held_out_in_the_end_and_is_validated_before(results):
+    _, result, model = results["slow"]
+    ensemble, rows, _ = result.validated
+    assert (result.training.rows, len(rows)) == (150, 30)
+    assert model.epochs_["refit"] == 1
+    assert [each["stage"] for each in model.history_][-1] == "refit"
+    before, after = (each.experts["network"].predict(rows) for each in (ensemble, result.ensemble))
+    assert not np.allclose(before, after)
+
+
+def test_a_slow_expert_that_does_harm_is_not_asked_and_a_useful_one_is():
+    frame, labels = table(300)
+    shuffled = np.random.default_rng(1).permutation(labels)
+    with unchecked():
+        good, bad = (GaugeClassifier(**LINEAR).fit(frame[:150], each[:150]).fitted_ for each in (labels, shuffled))
+    experts = {"good": good.ensemble.experts["linear"], "bad": bad.ensemble.experts["linear"]}
+    rows = good.read(frame[150:])[1]
+    numbers, part = (labels[150:] == "up").astype(int), np.arange(150) % 5
+    used = {}
+    for slow in experts:
+        both = replace(good.ensemble, experts=experts, combination=Combination(2, 1).double())
+        board = weigh(both, rows, numbers, part, rate=0.5, slow=[slow]).set_index("expert")
+        used[slow] = dict(zip(experts, both.used, strict=True))
+        if slow == "bad":
+            assert board.loc["bad", "weight"] == 0
+            alone = replace(good.ensemble, combination=Combination(1, 1).double())
+            weigh(alone, rows, numbers, part, rate=0.5)
+            experts["bad"].predict = None  # an answer of it would be an error
+            assert np.allclose(both.predict(rows), alone.predict(rows))
+    assert used == {"good": {"good": True, "bad": True}, "bad": {"good": True, "bad": False}}
