@@ -41,7 +41,8 @@ WRONG = {"complete": "none wrong", "swapped=0.2": "one in five wrong", "swapped=
 MISSING_TITLES = {"complete": "nothing missing", "eta=0.6": "3 of 5 missing", "eta=0.8": "4 of 5 missing"}
 SHOWN = 3  # samples of each section
 
-# 2,000 of the 3,500 training digits are enough for a few minutes. Real images from another sample are recognisable after a minute of training; those of the benchmark's imputer are not.
+# 2,000 of the 3,500 training digits are enough for a few minutes. Images of another sample, which the imputer borrows, are
+# recognisable after a minute of training; those of the benchmark's own imputer are not.
 SETTINGS = Overrides.parse(
     {
         "labels": 2000,
@@ -50,7 +51,7 @@ SETTINGS = Overrides.parse(
         "imputer": {"epochs": 5},
         "backbone": {"epochs": 8},
         "finetune": {"epochs": 2},
-        "plus": {"epochs": 4, "corrupt": "swapped=0.2"},
+        "plus": {"epochs": 4, "batch_size": 32, "corrupt": "swapped=0.2"},
     },
     "the demo",
 )
