@@ -1,12 +1,9 @@
-"""Write examples/*.ipynb from the tutorials, so that nothing is written twice: `python docs/notebooks.py`.
-
-With `--execute FOLDER` the notebooks are also run, and the results go to that folder: `make notebooks`.
-"""
+"""Write examples/*.ipynb from the tutorials, so that nothing is written twice, and run them for their outputs: `make notebooks`."""
 
 import json
 import posixpath
 import re
-import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = ("own-data", "own-tensors", "own-transformer")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)")
+SHOWN = ("text/plain", "text/html", "image/png")
 
 
 def cell(number: int, source: str) -> dict[str, Any]:
@@ -24,34 +22,57 @@ def cell(number: int, source: str) -> dict[str, Any]:
     return {"cell_type": "markdown", **common}
 
 
-def notebook(page: str) -> str:
-    """The tutorial as a notebook without results; its links start from examples/."""
+def cells(page: str) -> list[dict[str, Any]]:
+    """The tutorial as cells without outputs; its links start from examples/."""
     parts = BLOCK.split((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
     parts[::2] = [
         LINK.sub(lambda link: posixpath.relpath(posixpath.join("docs", link[1]), "examples"), prose)
         for prose in parts[::2]
     ]
-    cells = [cell(number, part) for number, part in enumerate(parts) if part.strip()]
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    content = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+    return [cell(number, part) for number, part in enumerate(parts) if part.strip()]
 
 
 def path(page: str) -> Path:
     return ROOT / "examples" / f"{page.replace('-', '_')}.ipynb"
 
 
-def execute(source: Path, folder: Path) -> None:
+def output(given: dict[str, Any]) -> dict[str, Any]:
+    """An output as it is kept: long texts as lines, and only what a reader of the file can show."""
+    kept = dict(given)
+    if "text" in kept:
+        kept["text"] = kept["text"].splitlines(keepends=True)
+    if "data" in kept:
+        kept["data"] = {
+            kind: value if kind == "image/png" else value.splitlines(keepends=True)
+            for kind, value in kept["data"].items()
+            if kind in SHOWN
+        }
+    return kept
+
+
+def executed(page: str) -> str:
+    """The notebook with its outputs. Progress, which goes to stderr, is left out."""
     import nbformat
     from nbclient import NotebookClient
 
-    content = nbformat.read(source, as_version=4)
-    NotebookClient(content, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
-    nbformat.write(content, folder / source.name)
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    content: dict[str, Any] = {
+        "cells": cells(page),
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = nbformat.reads(json.dumps(content), as_version=4)
+        options: dict[str, Any] = {"timeout": 1200, "record_timing": False, "resources": {"metadata": {"path": folder}}}
+        NotebookClient(notebook, **options).execute()
+    for written, ran in zip(content["cells"], notebook.cells, strict=True):
+        if written["cell_type"] == "code":
+            written["execution_count"] = ran.execution_count
+            written["outputs"] = [output(each) for each in ran.outputs if each.get("name") != "stderr"]
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 if __name__ == "__main__":
     for page in PAGES:
-        path(page).write_text(notebook(page), encoding="utf-8")
-        if sys.argv[1:2] == ["--execute"]:
-            execute(path(page), Path(sys.argv[2]))
+        path(page).write_text(executed(page), encoding="utf-8")
