@@ -1,8 +1,12 @@
-"""Write examples/*.ipynb from the tutorials, so that nothing is written twice, and run them for their outputs: `make notebooks`."""
+"""Write examples/*.ipynb from the tutorials, so that nothing is written twice, with their outputs: `make notebooks`.
+
+With `--prose` only the prose is written anew and outputs are kept.
+"""
 
 import json
 import posixpath
 import re
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -50,29 +54,44 @@ def output(given: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def executed(page: str) -> str:
-    """The notebook with its outputs. Progress, which goes to stderr, is left out."""
+def with_outputs(page: str) -> list[dict[str, Any]]:
+    """The cells after running them. Progress, which goes to stderr, is left out."""
     import nbformat
     from nbclient import NotebookClient
 
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    content: dict[str, Any] = {
-        "cells": cells(page),
-        "metadata": {"kernelspec": kernel},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    written = cells(page)
     with tempfile.TemporaryDirectory() as folder:
-        notebook = nbformat.reads(json.dumps(content), as_version=4)
+        notebook = nbformat.reads(notebook_of(written), as_version=4)
         options: dict[str, Any] = {"timeout": 1200, "record_timing": False, "resources": {"metadata": {"path": folder}}}
         NotebookClient(notebook, **options).execute()
-    for written, ran in zip(content["cells"], notebook.cells, strict=True):
-        if written["cell_type"] == "code":
-            written["execution_count"] = ran.execution_count
-            written["outputs"] = [output(each) for each in ran.outputs if each.get("name") != "stderr"]
+    for each, ran in zip(written, notebook.cells, strict=True):
+        if each["cell_type"] == "code":
+            each["execution_count"] = ran.execution_count
+            each["outputs"] = [output(given) for given in ran.outputs if given.get("name") != "stderr"]
+    return written
+
+
+def with_new_prose(page: str) -> list[dict[str, Any]]:
+    """The cells with the outputs that the notebook has, if its code is still that of the tutorial."""
+    written = cells(page)
+    code, before = (
+        [each for each in all_cells if each["cell_type"] == "code"]
+        for all_cells in (written, json.loads(path(page).read_text(encoding="utf-8"))["cells"])
+    )
+    if [each["source"] for each in code] != [each["source"] for each in before]:
+        sys.exit(f"the code of docs/{page}.md has changed; run make notebooks")
+    for each, old in zip(code, before, strict=True):
+        each |= {name: old[name] for name in ("execution_count", "outputs")}
+    return written
+
+
+def notebook_of(written: list[dict[str, Any]]) -> str:
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    content = {"cells": written, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 if __name__ == "__main__":
+    make = with_new_prose if sys.argv[1:] == ["--prose"] else with_outputs
     for page in PAGES:
-        path(page).write_text(executed(page), encoding="utf-8")
+        path(page).write_text(notebook_of(make(page)), encoding="utf-8")

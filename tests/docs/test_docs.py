@@ -150,7 +150,7 @@ def test_the_notebooks_are_those_of_the_tutorials():
     for page, path in paths.items():
         written, tutorial = json.loads(path.read_text(encoding="utf-8"))["cells"], notebooks["cells"](page)
         sources = [[(each["cell_type"], each["source"]) for each in cells] for cells in (written, tutorial)]
-        assert sources[0] == sources[1], f"{path.name} is old; run make notebooks"
+        assert sources[0] == sources[1], f"{path.name} is old; run make notebooks, or docs/notebooks.py --prose"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.name)
