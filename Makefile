@@ -11,7 +11,7 @@ TORCH_INDEX ?=
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := pytest -n 2 --dist loadscope --no-loadscope-reorder src tests
 
-.PHONY: help demo test lint wheel lowest newest gpu-test slow-test fuzz tables gallery docs notebooks audit sbom release lock clean
+.PHONY: help demo test lint wheel lowest newest gpu-test slow-test fuzz tables gallery pictures docs notebooks audit sbom release lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,8 +26,9 @@ help:
 	@echo "make audit  look for known vulnerabilities in the pinned packages"
 	@echo "make sbom   write build/sbom.json, the packages of .venv in CycloneDX"
 	@echo "make tables write the tables of README and docs from the result files"
-	@echo "make docs   build the documentation as a site, open site/index.html"
-	@echo "make notebooks write examples/*.ipynb from the tutorials, run them in build/notebooks"
+	@echo "make gallery  the demo and five real cases with their evidence pages, in build/gallery"
+	@echo "make docs   the same, the pictures of the README, and the documentation as a site; open site/index.html"
+	@echo "make notebooks write examples/*.ipynb from the tutorials, with their outputs"
 	@echo "make release build the distributions, check them, tag the commit"
 
 # requirements.lock pins everything but torch, with hashes; torch's builds differ by machine, so its hash is not pinned.
@@ -87,18 +88,20 @@ $(DOCS)/.installed: pyproject.toml
 	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-compile -r $(DOCS)/requirements.txt
 	touch $@
 
-# Stages that are trained already are used again.
+# Pages that exist and stages that are trained already are used again; `make clean` removes them.
 gallery: $(VENV)/.installed
-	$(BIN)/gauge demo --out build/gallery/digits
-	test -f build/gallery/cars/evidence.html || $(BIN)/gauge demo --table --out build/gallery/cars
+	$(BIN)/python docs/gallery.py
 
-docs: $(DOCS)/.installed gallery
+pictures: gallery
+	$(BIN)/python docs/pictures.py
+
+docs: $(DOCS)/.installed pictures
 	NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" mkdocs build --strict --quiet
+	$(BIN)/pytest tests/docs/test_site.py
 
 notebooks: $(VENV)/.installed
-	mkdir -p build/notebooks
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target build/jupyter ipykernel nbclient
-	PYTHONPATH=$(CURDIR)/build/jupyter $(BIN)/python docs/notebooks.py --execute build/notebooks
+	PYTHONPATH=$(CURDIR)/build/jupyter $(BIN)/python docs/notebooks.py
 
 # Nothing is uploaded: push the tag and upload build/release/* yourself.
 release: $(VENV)/.installed

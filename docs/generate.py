@@ -3,32 +3,21 @@
 A table stands between `<!-- table: name -->` and `<!-- end -->`; what is between is replaced.
 """
 
+import pkgutil
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
 
+import report
 from gauge.experiments.published import PUBLISHED
 from gauge.reports.figures import draw_lines
 from gauge.reports.tables import Table
-from report import (
-    ages,
-    audits,
-    claims,
-    comparisons,
-    costs,
-    estimator,
-    every_row,
-    families,
-    handwritten,
-    new_tables,
-    plus,
-    ranks,
-    trust,
-)
+from report.ages import write_ages
 from report.comparisons import polymnist_methods
 from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, named, table_of
 from report.trust import draw_trust
@@ -40,22 +29,8 @@ DRAWN = ("any_subset", "gauge:masked", "dymo", "gauge:v1", "gauge:v2", "gauge:v3
 
 TABLES = {
     name: make
-    for part in (
-        ages,
-        audits,
-        claims,
-        comparisons,
-        costs,
-        estimator,
-        every_row,
-        families,
-        handwritten,
-        new_tables,
-        plus,
-        ranks,
-        trust,
-    )
-    for name, make in part.TABLES.items()
+    for module in pkgutil.iter_modules(report.__path__)
+    for name, make in getattr(import_module(f"report.{module.name}"), "TABLES", {}).items()
 }
 
 
@@ -93,7 +68,7 @@ def generated(text: str) -> str:
 
 
 def main() -> None:
-    ages.write_ages(ROOT / "results")
+    write_ages(ROOT / "results")
     for name in PAGES:
         page = ROOT / name
         page.write_text(generated(page.read_text(encoding="utf-8")), encoding="utf-8")

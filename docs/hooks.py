@@ -1,7 +1,7 @@
 """What `make docs` does to the pages, so that the same Markdown is read here and on the site.
 
 Links out of docs/ lead to copies on the site, ```math becomes MathML, docs/api.md gets a page of signatures for each of its
-sections, and docs/gallery.md the reports that `make docs` has built. Nothing is fetched when a page is viewed, no file is
+sections, and the gallery the pages that `make docs` has built. Nothing is fetched when a page is viewed, no file is
 larger than 2 MB and no report larger than 300 kB: `on_post_build` checks all three.
 """
 
@@ -21,12 +21,13 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)")
 NAME = re.compile(r"^- `([A-Za-z]\w*)`(?=: )", re.MULTILINE)
 FETCHED = re.compile(r"""<(?:script|img|iframe|source|link)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//""")
 LARGEST, LARGEST_REPORT = 2_000_000, 300_000  # bytes
-GALLERY = {  # on the site -> in build/, and what it is
-    "gallery/demo.html": ("gallery/digits/report.html", "The demo: five views of a digit, most of them missing"),
-    "gallery/cars.html": (
-        "gallery/cars/evidence.html",
-        "A table: where cars were built, with 30 % of the cells blank",
-    ),
+GALLERY = {  # on the site -> in build/gallery/, and what it is
+    "gallery/demo.html": ("demo/report.html", "The demo"),
+    "gallery/table.html": ("demo/cars/evidence.html", "A table with gaps"),
+    "gallery/texts.html": ("texts/evidence.html", "Texts"),
+    "gallery/photos.html": ("photos/evidence.html", "Photos"),
+    "gallery/faces.html": ("faces/evidence.html", "A face and a table"),
+    "gallery/digits.html": ("digits/evidence.html", "Digits from five views"),
 }
 
 
@@ -61,9 +62,12 @@ def module_page(path: str) -> str:
 
 
 def on_config(config: Any) -> None:
-    """The nav gets the pages of the reference after docs/api.md."""
-    (section,) = (item["Reference"] for item in config.nav if "Reference" in item)
-    section.extend(reference_pages())
+    """The nav gets the pages of the reference after docs/api.md, and those of the gallery after docs/gallery.md."""
+    more = {"Reference": [*reference_pages()], "Gallery": [{title: path} for path, (_, title) in GALLERY.items()]}
+    for item in config.nav:
+        for name, pages in more.items():
+            if name in item:
+                item[name].extend(pages)
 
 
 def on_files(files: Any, config: Any) -> None:
@@ -74,9 +78,10 @@ def on_files(files: Any, config: Any) -> None:
     for path, (title, names) in reference_pages().items():
         add(path, content=reference(title, names))
     for path, (built, _) in GALLERY.items():
-        if not (ROOT / "build" / built).is_file():
-            raise PluginError(f"build/{built} does not exist; `make docs` builds it, or `make gallery` alone")
-        add(path, abs_src_path=str(ROOT / "build" / built), inclusion=InclusionLevel.NOT_IN_NAV)
+        source = ROOT / "build" / "gallery" / built
+        if not source.is_file():
+            raise PluginError(f"build/gallery/{built} does not exist; `make docs` builds it, or `make gallery` alone")
+        add(path, abs_src_path=str(source), inclusion=InclusionLevel.NOT_IN_NAV)
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         add(name, content=(ROOT / name).read_text(encoding="utf-8"))
     for page in ROOT.glob("docs/*.md"):
@@ -96,7 +101,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return markdown
     if path == "api.md":
         markdown = NAME.sub(r"- [`\1`][gauge.\1]", markdown)
-    markdown = markdown.replace("<!-- gallery -->", "\n".join(f"- [{GALLERY[page][1]}]({page})" for page in GALLERY))
+    markdown = re.sub(r"<!-- page: (\w+) -->", r" ([page](gallery/\1.html))", markdown)
     here = path if (ROOT / path).is_file() else f"docs/{path}"
     markdown = LINK.sub(lambda link: site_path(here, link[1]), markdown)
     markdown = re.sub(r"^```python file=(\S+)$", r'```python title="\1"', markdown, flags=re.MULTILINE)

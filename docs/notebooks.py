@@ -1,12 +1,13 @@
-"""Write examples/*.ipynb from the tutorials, so that nothing is written twice: `python docs/notebooks.py`.
+"""Write examples/*.ipynb from the tutorials, so that nothing is written twice, with their outputs: `make notebooks`.
 
-With `--execute FOLDER` the notebooks are also run, and the results go to that folder: `make notebooks`.
+With `--prose` only the prose is written anew and outputs are kept.
 """
 
 import json
 import posixpath
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = ("own-data", "own-tensors", "own-transformer")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)")
+SHOWN = ("text/plain", "text/html", "image/png")
 
 
 def cell(number: int, source: str) -> dict[str, Any]:
@@ -24,34 +26,72 @@ def cell(number: int, source: str) -> dict[str, Any]:
     return {"cell_type": "markdown", **common}
 
 
-def notebook(page: str) -> str:
-    """The tutorial as a notebook without results; its links start from examples/."""
+def cells(page: str) -> list[dict[str, Any]]:
+    """The tutorial as cells without outputs; its links start from examples/."""
     parts = BLOCK.split((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
     parts[::2] = [
         LINK.sub(lambda link: posixpath.relpath(posixpath.join("docs", link[1]), "examples"), prose)
         for prose in parts[::2]
     ]
-    cells = [cell(number, part) for number, part in enumerate(parts) if part.strip()]
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    content = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+    return [cell(number, part) for number, part in enumerate(parts) if part.strip()]
 
 
 def path(page: str) -> Path:
     return ROOT / "examples" / f"{page.replace('-', '_')}.ipynb"
 
 
-def execute(source: Path, folder: Path) -> None:
+def output(given: dict[str, Any]) -> dict[str, Any]:
+    """An output as it is kept: long texts as lines, and only what a reader of the file can show."""
+    kept = dict(given)
+    if "text" in kept:
+        kept["text"] = kept["text"].splitlines(keepends=True)
+    if "data" in kept:
+        kept["data"] = {
+            kind: value if kind == "image/png" else value.splitlines(keepends=True)
+            for kind, value in kept["data"].items()
+            if kind in SHOWN
+        }
+    return kept
+
+
+def with_outputs(page: str) -> list[dict[str, Any]]:
+    """The cells after running them. Progress, which goes to stderr, is left out."""
     import nbformat
     from nbclient import NotebookClient
 
-    content = nbformat.read(source, as_version=4)
-    NotebookClient(content, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
-    nbformat.write(content, folder / source.name)
+    written = cells(page)
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = nbformat.reads(notebook_of(written), as_version=4)
+        options: dict[str, Any] = {"timeout": 1200, "record_timing": False, "resources": {"metadata": {"path": folder}}}
+        NotebookClient(notebook, **options).execute()
+    for each, ran in zip(written, notebook.cells, strict=True):
+        if each["cell_type"] == "code":
+            each["execution_count"] = ran.execution_count
+            each["outputs"] = [output(given) for given in ran.outputs if given.get("name") != "stderr"]
+    return written
+
+
+def with_new_prose(page: str) -> list[dict[str, Any]]:
+    """The cells with the outputs that the notebook has, if its code is still that of the tutorial."""
+    written = cells(page)
+    code, before = (
+        [each for each in all_cells if each["cell_type"] == "code"]
+        for all_cells in (written, json.loads(path(page).read_text(encoding="utf-8"))["cells"])
+    )
+    if [each["source"] for each in code] != [each["source"] for each in before]:
+        sys.exit(f"the code of docs/{page}.md has changed; run make notebooks")
+    for each, old in zip(code, before, strict=True):
+        each |= {name: old[name] for name in ("execution_count", "outputs")}
+    return written
+
+
+def notebook_of(written: list[dict[str, Any]]) -> str:
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    content = {"cells": written, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 if __name__ == "__main__":
+    make = with_new_prose if sys.argv[1:] == ["--prose"] else with_outputs
     for page in PAGES:
-        path(page).write_text(notebook(page), encoding="utf-8")
-        if sys.argv[1:2] == ["--execute"]:
-            execute(path(page), Path(sys.argv[2]))
+        path(page).write_text(notebook_of(make(page)), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -264,19 +265,23 @@ def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, 
     assert all(bool((weights[0][name] == weights[1][name]).all()) for name in weights[0])
 
 
-def test_the_demo_writes_a_report_with_table_and_gates(runs, tmp_path):
+def test_the_demo_asks_about_missing_and_about_wrong_views(runs, tmp_path):
     """Stands on the stages that are trained already: a copied workspace is as good as the original."""
     load_plugin(DIGITS)
     (tmp_path / "demo").symlink_to(runs / "runs" / "digits")
     with unchecked():
-        table, verdict, report = demo.run(tmp_path / "demo", "digits", overrides=Overrides().with_epochs(1))
-    assert "| gauge_plus |" in table
-    assert "At η = 0.8, GAUGE minus Masked only" in verdict[0]
-    assert not any("`" in sentence or " -" in sentence.replace(" --", "") for sentence in verdict)
-    page = report.read_text(encoding="utf-8")
-    assert page.count("Test sample") >= 5
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    assert "https://" not in page
+        sections, facts = demo.run(tmp_path / "demo", "digits", overrides=Overrides().with_epochs(1))
+    missing, wrong = sections
+    assert [[row.name for row in section.rows] for section in sections] == [["GAUGE+", "Vote", "GAUGE"]] * 2
+    assert missing.findings[0].startswith("With four of five views missing, ")
+    assert wrong.findings[0].startswith("A right view is trusted more than a wrong one in ")
+    views = [view for sample in missing.samples for view in sample.views]
+    assert [view.image is None for view in views].count(False) == len(missing.samples) == demo.SHOWN
+    assert all(view.trust is None for view in views)
+    doubted = [view for sample in wrong.samples for view in sample.views]
+    assert [view.wrong for view in doubted].count(True) == 2 * len(wrong.samples)
+    assert all(0 <= view.trust <= 1 for view in doubted)
+    assert re.fullmatch("[0-9a-f]{40}", facts["commit"])
 
 
 def test_the_demo_runs_the_benchmark_that_comes_with_the_package(tmp_path):

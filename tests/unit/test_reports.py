@@ -6,39 +6,45 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from browser import browser, needs_browser
 from pages import Page, contrast, luminance
 
 from gauge.reports import figures
-from gauge.reports.page import Curves, ModalityEvidence, Report, Row, SampleEvidence, render_report
+from gauge.reports.page import Curves, Report, Row, Sample, Section, View, ranked, render_report
+from gauge.training.metrics import ACCURACY
 
 HOSTILE = "</title><script>alert('$x')</script>"
 
 
-def modality(
-    name: str = "view", *, observed: bool = True, grid: tuple[int, int] = (2, 3), seed: int = 0
-) -> ModalityEvidence:
-    draw, units = np.random.default_rng(seed), grid[0] * grid[1]
-    image = draw.integers(0, 256, (6, 9, 3), dtype=np.uint8)
-    truth = None if observed else 255 - image
-    scores, gates, before, after = draw.uniform(0.01, 0.99, (4, units))
-    return ModalityEvidence(name, observed, image, truth, grid, scores, gates, before / units, after / units)
+def view(name: str = "view", seed: int = 0) -> View:
+    return View(name, np.random.default_rng(seed).integers(0, 256, (6, 9, 3), dtype=np.uint8), trust=0.25)
+
+
+def section(text: str = "plain") -> Section:
+    point = (90.0, 88.0, 92.0)
+    sample = Sample(
+        text,
+        "7",
+        (view(text), replace(view("b", 1), wrong=True), View("c", None)),
+        {text: ("7", 0.9), "vote": (text, 0.4)},
+    )
+    return Section(
+        title=text,
+        asked=text,
+        missing=text,
+        best=text,
+        text=text,
+        columns=(text, "half"),
+        rows=(Row(text, text, (point,) * 2, featured=True), Row("vote", "votes", ((80.0, 70.0, 85.0),) * 2)),
+        curves=Curves(text, (0.0, 0.5), {text: (point, point)}),
+        samples=(sample,),
+        findings=(text,),
+    )
 
 
 def example(text: str = "plain") -> Report:
-    point = (90.0, 88.0, 92.0)
-    sample = SampleEvidence(
-        text, text, (text, 0.4), ("seven", 0.9), (modality(text), modality("b", observed=False, seed=1))
-    )
-    return Report(
-        title=text,
-        lead=text,
-        columns=(text,),
-        rows=(Row(text, text, (point,), featured=True), Row("baseline", "ungated", ((80.0, 70.0, 85.0),))),
-        curves=Curves(text, (0.0, 0.5), {text: (point, point)}),
-        samples=(sample,),
-        verdict=(text,),
-        facts={text: text},
-    )
+    bare = replace(section(text), curves=None, samples=(), findings=())
+    return Report(title=text, lead=text, sections=(section(text), bare), facts={text: text})
 
 
 def page(report: Report) -> Page:
@@ -58,30 +64,25 @@ def test_user_text_is_escaped():
     written = page(example(HOSTILE))
     assert not written.all("script")
     assert HOSTILE not in written.html
-    assert "".join(written.words).count(HOSTILE) >= 10  # title twice, lead, table, chart, verdict, sample, facts
+    assert "".join(written.words).count(HOSTILE) >= 15  # title, lead, cards, table, chart, finding, sample, facts
 
 
-def test_every_gate_is_printed_over_its_unit():
-    report = example()
-    written = page(report)
-    printed = re.findall(r'<span style="--gate: (#\w+); --on-gate: #\w+"><b>([\d.]+)</b></span>', written.html)
-    gates = np.concatenate([modality.gates for modality in report.samples[0].modalities])
-    assert printed == [(figures.gate_colour(gate)[0], f"{gate:.2f}") for gate in gates]
+def test_the_page_opens_with_what_was_asked_what_was_missing_and_who_answered_best():
+    report = replace(example(), sections=(replace(section(), asked="Which?", missing="Much.", best="Nobody."),))
+    head = page(report).text.partition("Right answers")[0]
+    assert re.search("What was asked Which. What was missing or wrong Much. Who answered best Nobody.", head)
+    written = page(example())
+    links = [link["href"][1:] for link in written.all("a")]
+    assert links == ["section-1", "section-2"]
+    assert set(links) <= set(written.ids)
 
 
-def test_scores_and_attention_of_every_unit_are_in_the_page():
-    report = example()
-    words = "".join(page(report).words)
-    for evidence in report.samples[0].modalities:
-        for score, before, after in zip(
-            evidence.scores, evidence.attention_before, evidence.attention_after, strict=True
-        ):
-            assert re.search(rf"{score:.3f}\s+{100 * before:.1f}\s+{100 * after:.1f}\s", words)
-
-
-def test_only_imputed_modalities_show_a_hidden_truth():
-    alts = [image["alt"] for image in page(example()).all("img")]
-    assert alts == ["plain, observed", "", "b, imputed", "b, the hidden truth", ""]
+def test_views_are_shown_as_given_missing_or_wrong_with_their_trust():
+    written = page(example())
+    assert [image["alt"] for image in written.all("img")] == ["plain", "b, wrong"]
+    assert "missing c" in written.text
+    assert written.text.count("trust 0.25") == 2
+    assert re.search(r"plain: 7 at 90 % right vote: plain at 40 % wrong", written.text)
 
 
 def test_images_come_back_bit_for_bit():
@@ -90,13 +91,13 @@ def test_images_come_back_bit_for_bit():
 
     from PIL import Image
 
-    image = modality().image
+    image = view().image
     encoded = figures.data_address(image).removeprefix("data:image/png;base64,")
     assert np.array_equal(np.asarray(Image.open(BytesIO(b64decode(encoded)))), image)
 
 
 def test_no_two_elements_share_an_id_and_every_reference_is_answered():
-    written = page(example())
+    written = page(replace(example(), sections=(section(), section("other"))))
     ids = set(written.ids)
     assert len(written.all("use")) > 4
     assert len(written.ids) == len(ids)
@@ -110,7 +111,26 @@ def test_chart_takes_every_colour_from_the_page():
     assert set(re.findall(r"(?:fill|stroke): ([^;\"]+)", chart)) - {"none"} == {
         f"var(--{name})" for name in ("ink", "muted", "rule", "ground", "series-0")
     }
-    assert set(re.findall(r"var\((--[\w-]+)\)", written.html)) <= set(re.findall(r"(--[\w-]+):", written.html))
+    maps = {"--gate", "--on-gate", "--rows", "--columns"}  # of the evidence page, which shares the style
+    defined = maps | set(re.findall(r"(--[\w-]+):", written.html))
+    assert set(re.findall(r"var\((--[\w-]+)\)", written.html)) <= defined
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_of_the_page_is_cut_on_a_phone(dark, tmp_path):
+    path = tmp_path / "report.html"
+    long = replace(example(), sections=(section("a fairly long title of a row, and of everything else"), section()))
+    path.write_text(render_report(long), encoding="utf-8")
+    with browser(tmp_path) as tab:
+        for width in (320, 390, 1280):
+            tab.open(path.as_uri(), width, dark=dark)
+            assert tab.value("document.documentElement.scrollWidth") == tab.value(
+                "document.documentElement.clientWidth"
+            )
+            rights = tab.value("[...document.querySelectorAll('.results *')].map(e => e.getBoundingClientRect().right)")
+            assert max(rights) <= width
+        assert tab.messages == []
 
 
 def test_gate_numbers_are_readable_on_every_gate_colour():
@@ -127,7 +147,7 @@ def test_names_at_the_line_ends_do_not_overlap():
 
 
 def test_optional_parts_may_be_left_out():
-    written = page(replace(example(), curves=None, samples=(), verdict=(), facts={}))
+    written = page(Report("t", "l", sections=example().sections[1:]))
     assert not written.all("figure")
     assert not written.all("article")
     assert not written.all("footer")
@@ -148,42 +168,45 @@ def test_drawing_leaves_no_global_state_behind():
     assert ("matplotlib.pyplot" in sys.modules) == pyplot
 
 
-def test_wrong_number_of_units_for_the_grid_is_an_error():
-    with pytest.raises(
-        ValueError, match=r"scores of 'view' has shape \[6\] but its grid is 2 x 2; give one value per unit, \[4\]"
-    ):
-        replace(modality(), grid=(2, 2))
-
-
-def test_scores_passed_as_gates_are_an_error():
-    with pytest.raises(ValueError, match=r"the gates of 'view' run from 0.1 to 1.7; .* pass gates, not scores"):
-        replace(modality(), gates=np.array([0.1, 0.2, 0.3, 0.4, 0.5, 1.7]))
-
-
-def test_values_that_are_not_finite_are_an_error():
-    with pytest.raises(ValueError, match="scores of 'view' holds nan; give finite values"):
-        replace(modality(), scores=np.array([0.1, np.nan, 0.3, 0.4, 0.5, 0.6]))
+def test_a_lead_within_chance_is_called_that():
+    labels = np.arange(200) % 2
+    right = np.eye(2)[labels]
+    nearly, poor = right.copy(), right.copy()
+    nearly[:2], poor[:80] = nearly[:2, ::-1], poor[:80, ::-1]
+    best, findings = ranked({"poor": poor, "nearly": nearly, "right": right}, labels, ACCURACY.compare, "Here")
+    assert best == "right: 100.0 of 100 right. nearly has 99.0: too close to call."
+    assert [sentence.endswith("too close to call.") for sentence in findings] == [True, False]
+    assert findings[1].startswith("Here, right minus poor: +40.0 right answers in 100 (95 % from +3")
+    assert findings[1].endswith("right is better.")
+    assert ranked({"poor": poor, "right": right}, labels, ACCURACY.compare, "Here")[0] == (
+        "right: 100.0 of 100 right; poor 60.0."
+    )
 
 
 def test_image_with_channels_first_is_an_error():
     with pytest.raises(ValueError, match=r"the image of 'view' is uint8 of shape \[3, 6, 9\]; give uint8 \[h, w, 3\]"):
-        replace(modality(), image=modality().image.transpose(2, 0, 1))
+        View("view", view().image.transpose(2, 0, 1))
+
+
+def test_a_trust_that_is_no_probability_is_an_error():
+    with pytest.raises(ValueError, match="the trust in 'view' is 1.7; give a probability, from 0 to 1"):
+        replace(view(), trust=1.7)
 
 
 def test_row_that_does_not_fit_its_columns_is_an_error():
-    with pytest.raises(ValueError, match="row 'plain' has 1 cells under 2 columns; give one for each"):
-        replace(example(), columns=("complete", "half"))
+    with pytest.raises(ValueError, match="row 'plain' has 2 cells under 1 columns; give one for each"):
+        replace(section(), columns=("complete",))
 
 
 def test_value_outside_its_interval_is_an_error():
     with pytest.raises(ValueError, match=r"row 'GAUGE' has 95 outside its interval \[0.9, 0.97\]"):
-        Report("t", "l", columns=("complete",), rows=(Row("GAUGE", "gated", ((95.0, 0.9, 0.97),)),))
+        replace(section(), columns=("all",), rows=(Row("GAUGE", "gated", ((95.0, 0.9, 0.97),)),), curves=None)
 
 
 def test_curve_that_belongs_to_no_row_is_an_error():
     curves = Curves("missing", (0.0,), {"gage": ((1.0, 0.0, 2.0),)})
-    with pytest.raises(ValueError, match="the curve of 'gage' belongs to no row; rows: plain, baseline"):
-        replace(example(), curves=curves)
+    with pytest.raises(ValueError, match="the curve of 'gage' belongs to no row; rows: plain, vote"):
+        replace(section(), curves=curves)
 
 
 def test_curve_with_a_point_too_few_is_an_error():
