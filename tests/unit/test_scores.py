@@ -14,6 +14,7 @@ from gauge import GaugeClassifier
 from gauge.tabular.experts import Lesson, Saved, Task
 from gauge.tabular.experts._scores import CrossFit, every_source
 from gauge.tabular.experts.trees import Trees
+from gauge.tabular.options import PRESETS
 from gauge.tabular.preparation import make_recipe
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -26,7 +27,7 @@ WORDS = np.array([f"word{number}" for number in range(60)])
 def task_of(frame, labels, splits=None, **kinds):
     schema = Schema.from_frame(frame, kinds)
     rows = Rows.from_frame(schema, frame, schema.encode(frame))
-    recipe = make_recipe(GaugeClassifier().get_params(deep=False), 0, 2)
+    recipe = make_recipe(GaugeClassifier().get_params(deep=False), PRESETS["default"], 0, 2)
     return Task(rows, labels, np.ones(len(labels)), 2, recipe, torch.device("cpu"), splits=splits)
 
 

@@ -51,15 +51,14 @@ def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: 
 @dataclass(frozen=True)
 class Prepared:
     """What a fit starts from: the labelled table, its rows as tensors, and the task of the experts. `every` are the
-    positions of the rows that are learned from, with a label first. `unread_rates` and `rare_rates` are the shares of the
-    values of each column that are not read, and of those that are too rare."""
+    positions of the rows that are learned from, with a label first. `missing_rates` are the shares of the
+    values of each column that are missing."""
 
     data: Labelled
     encoded: Encoded
     task: Task
     every: np.ndarray
-    unread_rates: Mapping[str, float]
-    rare_rates: Mapping[str, float]
+    missing_rates: Mapping[str, float]
 
     @classmethod
     def from_table(
@@ -74,9 +73,9 @@ class Prepared:
     ) -> Self:
         """The table with its values read, and the recipe with the rate that suits them."""
         encoded = schema.encode(data.every_row, files, training=True)
-        unread_rates = schema.missing_rates(encoded)
+        missing_rates = schema.missing_rates(encoded)
         if recipe.rate == ESTIMATED:
-            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(unread_rates.values())))
+            rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))
         used = rows_to_use(encoded, data)
         every = np.concatenate([used, unlabelled_to_use(encoded, data)])
@@ -97,15 +96,15 @@ class Prepared:
             splits=None if data.splits is None else data.splits.take(used),
         )
         report_leaks(schema.table, task.rows.cells, task.labels)
-        return cls(data, encoded, task.beside(rows, every), every, unread_rates, schema.rare_rates(data.every_row))
+        return cls(data, encoded, task.beside(rows, every), every, missing_rates)
 
     def described(self) -> dict[str, Any]:
         """What a fitted classifier keeps of the table."""
-        shares, missing = self.data.class_shares, self.unread_rates.items()
+        shares = self.data.class_shares
         return {
             "classes": self.data.classes,
             "target": self.data.target,
-            "missing_rates": {name: max(0.0, rate - self.rare_rates[name]) for name, rate in missing},
+            "missing_rates": self.missing_rates,
             "largest_class": (str(self.data.classes[shares.argmax()]), float(shares.max())),
             "profile": Profile.fit(self.task.rows),
         }
