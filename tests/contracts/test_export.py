@@ -323,6 +323,7 @@ def classifier(tmp_path_factory):
             image_folder=folder,
             verbose=False,
             max_categories=20,
+            columns={"ward": "category"},
         ).fit(visits(200, folder), "diagnosis")
     kinds = {column.kind for column in model.schema_.columns}
     assert kinds == set(COLUMNS.names()) - {"signal"}, (

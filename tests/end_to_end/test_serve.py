@@ -249,10 +249,10 @@ def test_a_hostile_body_gets_an_answer_and_the_server_goes_on(client, name):
 
 
 def test_only_the_first_ten_problems_are_listed(client):
-    status, answer = client.predict(*[{"age": "old", "site": [], "notes": 4}] * 20)
+    status, answer = client.predict(*[{"age": "old", "notes": 4}] * 20)
     assert status == 422
-    wheres = [f"rows.{row}.{name}" for row in range(4) for name in ("age", "site", "notes")]
-    assert [each["where"] for each in answer["detail"]] == wheres[:10]
+    wheres = [f"rows.{row}.{name}" for row in range(5) for name in ("age", "notes")]
+    assert [each["where"] for each in answer["detail"]] == wheres
 
 
 MANY = 1_000_000

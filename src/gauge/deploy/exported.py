@@ -189,7 +189,7 @@ class ExportedClassifier(TableClassifier):
         texts: dict[str, Iterable[str]] = {}
         for modality, column in self._counted.items():
             cells = column.texts(column_of(column, values(column.name)))
-            assert cells is not None  # the linear expert has read them as texts
+            assert cells is not None  # an expert has read them as texts
             texts[modality] = cells
         return texts
 

@@ -143,7 +143,7 @@ class Store:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
         if self.record:
             classifier.record()
-        return Loaded(classifier, RequestReader(classifier.columns, self.limits, _unused(classifier)), state)
+        return Loaded(classifier, RequestReader(classifier.columns, self.limits, classifier.known_names), state)
 
     def _state(self) -> State:
         """Changes whenever a file of the model is replaced."""
@@ -375,11 +375,6 @@ async def _answered(service: Service, request: Request, answer: Callable[[bytes]
     if strict:
         _refuse_notes(content)
     return content
-
-
-def _unused(classifier: TableClassifier) -> list[str]:
-    """The columns of the training table that are not read, and its labels."""
-    return [*classifier.names, *([] if classifier.target is None else [classifier.target])]
 
 
 def _check_headers(request: Request) -> None:

@@ -36,6 +36,11 @@ class TableClassifier(ABC):
     def names(self) -> Sequence[str]:
         """The names of all columns in training, in order."""
 
+    @property
+    def known_names(self) -> set[str]:
+        """The names of all columns of the training table, those that are not read and that of the labels included."""
+        return {*self.names, *([] if self.target is None else [self.target])}
+
     @abstractmethod
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities of `predict_proba`, and which of the `columns` each row has, once it is read: [rows, columns]. A

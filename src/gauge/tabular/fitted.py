@@ -249,12 +249,7 @@ class Fitted(TableClassifier):
     @property
     def rare_rates(self) -> dict[str, float]:
         """The share of rare values among those of training, for columns that have any."""
-        if self.profile is None:
-            return {}
-        counts = {
-            cell.name: (own, cell.rare_code) for cell, own in zip(self.schema.table, self.profile.counts, strict=True)
-        }
-        return {name: float(own[rare] / own.sum()) for name, (own, rare) in counts.items() if rare is not None}
+        return {} if self.profile is None else self.profile.rare_rates(self.schema)
 
     def notes(self) -> list[str]:
         """What rows without a label brought, if there were any, which columns have rare values, and what the time limit was
@@ -275,6 +270,7 @@ class Fitted(TableClassifier):
             for column, source in self.schema.encoders.items()
         )
         size, seed = self.options["size"], self.options.get("random_state")
+        rare = ", ".join(f"{100 * share:.0f} % of {name}" for name, share in self.rare_rates.items())
         return {
             "Predicts": self.target or "the label",
             "Model": f"gauge-ml {__version__}, size {size!r}, random_state {seed}",
@@ -283,7 +279,7 @@ class Fitted(TableClassifier):
             "On rows held out": self._held_out(),
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} of them held out to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
-            **({"Rare in training": _shares(self.rare_rates)} if self.rare_rates else {}),
+            **({"Rare in training": rare} if rare else {}),
             **({} if self.unlabelled is None else {"Rows without a label": str(self.unlabelled)}),
             **({"Left out for the time limit": ", ".join(self.left_out)} if self.left_out else {}),
         } | ({"Pretrained encoders": encoders} if encoders else {})
@@ -430,10 +426,6 @@ class Fitted(TableClassifier):
             judged = self.trust.observed(rows.cells), self.trust.imputed(missing, self.trust.guesses(missing))
             if not all(np.isfinite(each).all() for each in judged):
                 raise ValueError("the trust in its cells is NaN")
-
-
-def _shares(rates: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {100 * rate:.0f} %" for name, rate in rates.items()) + " of the values"
 
 
 def _json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

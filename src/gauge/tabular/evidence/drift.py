@@ -75,6 +75,12 @@ class Profile:
                 result[rows] = chdtrc(int(own.sum()), distance)
         return result
 
+    def rare_rates(self, schema: Schema) -> dict[str, float]:
+        """The share of rare values among those of each column that has any."""
+        columns = zip(schema.table, self.counts, strict=True)
+        known = {cell.name: (cell.rare_code, counts) for cell, counts in columns}
+        return {name: float(counts[rare] / counts.sum()) for name, (rare, counts) in known.items() if rare is not None}
+
     def tensors(self) -> dict[str, Tensor]:
         flat = {f"counts.{index}": torch.from_numpy(counts) for index, counts in enumerate(self.counts)}
         described = {"correlations": torch.from_numpy(self.correlations), "numbers": torch.from_numpy(self.numbers)}

@@ -32,10 +32,10 @@ class Rows:
     def from_frame(cls, schema: Schema, frame: pd.DataFrame, encoded: Encoded) -> "Rows":
         nothing = pd.Series(index=frame.index, dtype=object)
         texts = {column.name: column.texts(frame.get(column.name, nothing)) for column in schema.contents.values()}
-        texts = {name: cells for name, cells in texts.items() if cells is not None}
+        known = {name: cells for name, cells in texts.items() if cells is not None}
         told_apart = [column for column in schema.table if column.tells_rare_apart]
         rare = {column.name: column.rare_levels(frame.get(column.name, nothing)) for column in told_apart}
-        return cls(schema, encoded, texts, rare)
+        return cls(schema, encoded, known, rare)
 
     def __len__(self) -> int:
         return len(self.encoded.empty)

@@ -159,13 +159,13 @@ class Text(Words):
             return ""
         return (
             f"column {self.name!r}: the network reads the first {self.length} words; {longer:.0f} % of the texts are "
-            "longer, only the linear expert reads them whole"
+            "longer, only trees and the linear expert read them whole"
         )
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
         if cell is None or count is not None:
             return super().parts(cell, values, count)
-        return [Part(word, word) for word in WORD.findall(str(cell))]  # the linear expert reads a text whole
+        return [Part(word, word) for word in WORD.findall(str(cell))]  # trees and the linear expert read a text whole
 
     def text_without(self, text: str, index: int) -> str:
         word = list(WORD.finditer(text))[index]
