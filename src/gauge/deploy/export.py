@@ -24,8 +24,8 @@ from gauge.deploy.exported import FORMAT, KEY, graph_inputs, numbered, open_sess
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
 from gauge.tabular.ensemble import Ensemble, expert_weights
-from gauge.tabular.experts._bag import Bag
 from gauge.tabular.estimator import GaugeClassifier
+from gauge.tabular.experts._bag import Bag
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows
