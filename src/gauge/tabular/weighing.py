@@ -25,7 +25,7 @@ from gauge.training.metrics import scores
 
 SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
 HIDDEN_COPIES = 2  # of each row held out, with further values hidden
-MIN_WEIGHT = 0.02  # share of the weights below which a slow expert is not asked
+MIN_WEIGHT = 0.05  # share of the weights below which a slow expert is not asked
 MAX_ROWS = 2000  # held out that weights are learned from
 
 
