@@ -374,7 +374,7 @@ class Fitted(TableClassifier):
                 trust=trust,
                 advice=None if saved.advice is None else Advice.from_json(saved.advice),
                 leaderboard=pd.DataFrame([row.model_dump(exclude_unset=True) for row in saved.leaderboard]),
-                training=Training(**saved.training.model_dump(), history=history),
+                training=Training(**saved.training.record(), history=history),
                 n_rows={str(name): count for name, count in saved.n_rows.items()},
                 missing_rates=saved.missing_rates,
                 largest_class=(str(saved.largest_class[0]), float(saved.largest_class[1])),
