@@ -393,7 +393,8 @@ def test_options_survive_saving(model, tmp_path):
 
 
 def test_a_time_limit_ends_training_with_a_working_model(table):
-    model = fit(table[["age", "site", "sex"]], table["diagnosis"], time_limit=0.5, epochs=10_000)
+    limited = {"experts": "network", "time_limit": 0.5, "epochs": 10_000}
+    model = fit(table[["age", "site", "sex"]], table["diagnosis"], **limited)
     assert model.epochs_["backbone"] < 10_000
     assert "the time limit ended 'backbone' after" in model.verdict_
     assert model.predict(table[:3]).shape == (3,)

@@ -66,16 +66,24 @@ def test_best_is_a_bag_of_networks_and_trees_that_answers_with_their_mean(best):
         assert not np.allclose(members[0], members[1])
 
 
-def test_a_bag_is_saved_loaded_explained_and_exported_like_a_single_expert(best, tmp_path):
+def test_a_bag_is_saved_loaded_and_explained_like_a_single_expert(best, tmp_path):
     rows = table(20, seed=1)[0]
-    expected = best.predict_proba(rows)
-    best.save(tmp_path / "model")
-    again = GaugeClassifier.load(tmp_path / "model")
-    assert np.array_equal(again.predict_proba(rows), expected)
+    best.save(tmp_path)
+    again = GaugeClassifier.load(tmp_path)
+    assert np.array_equal(again.predict_proba(rows), best.predict_proba(rows))
     assert again.explain(rows[:2]).to_frame()["gate"].notna().any()
-    export(best, tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match=r"a .pt2 file holds one network, and this classifier has 4; export to ONNX"):
+        export(again, tmp_path / "model.pt2", experts=["network"])
+
+
+def test_an_exported_bag_answers_like_the_folder(tmp_path):
+    pytest.importorskip("onnxruntime")
+    model, rows = fit(*table(), preset="best", experts=["trees", "linear"], trust=False), table(20, seed=1)[0]
+    assert isinstance(model.ensemble_.experts["trees"], Bag)
+    export(model, tmp_path / "model.onnx")
     exported = load_classifier(tmp_path / "model.onnx")
-    assert np.allclose(exported.predict_proba(rows), expected, atol=1e-5)
+    assert np.allclose(exported.predict_proba(rows), model.predict_proba(rows), rtol=0, atol=1e-5)
+    assert np.array_equal(exported.predict(rows), model.predict(rows))
 
 
 def test_a_time_limit_is_kept_and_what_was_left_out_is_said_and_saved(monkeypatch, tmp_path):

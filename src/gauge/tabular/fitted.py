@@ -13,7 +13,6 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
 
 from gauge import __version__
 from gauge.choices import pick
@@ -295,9 +294,8 @@ class Fitted(TableClassifier):
 
     def card(self) -> str:
         """The README of the saved model."""
-        counts = [len(values) for name, values in self._imputer_state().items() if "observed_" in name]
-        imputer = self.options["imputer"]
-        donors = f"{counts[0]} (imputer {imputer}: values for other rows are taken from them)" if counts else "none"
+        imputer, count = self.options["imputer"], self.ensemble.donors
+        donors = f"{count} (imputer {imputer}: values for other rows are taken from them)" if count else "none"
         versions = {"Versions": f"torch {torch.__version__}, format {FORMAT}", "Training rows in the file": donors}
         columns: list[tuple[str, str, str]] = [
             (each.name, each.kind, f"{100 * self.missing_rates[each.name]:.0f} %") for each in self.columns
@@ -305,11 +303,6 @@ class Fitted(TableClassifier):
         columns += [(name, f"ignored: {reason}", "") for name, reason in self.schema.ignored.items()]
         target, history = self.target or "the label", self.training.history
         return model_card(target, self.classes.tolist(), self.facts() | versions, history, columns)
-
-    def _imputer_state(self) -> Mapping[str, torch.Tensor]:
-        network = self.ensemble.network
-        imputer = None if network is None or network.imputer is None else network.imputer.imputer
-        return imputer.state_dict() if isinstance(imputer, nn.Module) else {}
 
     def save(self, folder: Path) -> None:
         """Write the weights first and `model.json` last: a folder that has it is complete."""
@@ -393,7 +386,7 @@ class Fitted(TableClassifier):
                 trust=trust,
                 advice=None if saved.advice is None else Advice.from_json(saved.advice),
                 leaderboard=pd.DataFrame([row.model_dump(exclude_unset=True) for row in saved.leaderboard]),
-                training=Training(**saved.training.model_dump(), history=history),
+                training=Training(**saved.training.record(), history=history),
                 n_rows={str(name): count for name, count in saved.n_rows.items()},
                 missing_rates=saved.missing_rates,
                 largest_class=(str(saved.largest_class[0]), float(saved.largest_class[1])),

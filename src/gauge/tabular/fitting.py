@@ -77,7 +77,8 @@ def fit_ensemble(
             "experts have equal weights and default settings, and no score says how good they are",
             *(len(task.rows), task.classes, MIN_ROWS),
         )
-    tried = folds if len(task.rows) <= preset.max_rows else folds[:1]
+    outputs = 1 if task.classes == 2 else task.classes
+    tried = folds if len(task.rows) * outputs <= preset.max_rows else folds[:1]
     experts, cross, left_out = _fit_experts(task, tried, names, preset)
     unlabelled = None
     if task.every is not None:

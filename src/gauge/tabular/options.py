@@ -14,7 +14,8 @@ from gauge.tabular.table.columns.category import LARGEST_MAX_CATEGORIES
 @dataclass(frozen=True)
 class Preset:
     """The experts that "auto" stands for, with how many seeds each is fitted where seeds matter, in how many folds the
-    network learns and, on a CPU, from at most how many rows; up to `max_rows` the others learn in all folds."""
+    network learns and, on a CPU, from at most how many rows; up to `max_rows`, times the classes if there are more than
+    two, the others learn in all folds."""
 
     experts: tuple[str, ...] = ("network", "trees", "linear")
     seeds: int = 1

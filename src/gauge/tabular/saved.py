@@ -83,6 +83,12 @@ class SavedTraining(_Strict):
     donors: list[Count]
     taught: Count = 0
 
+    def record(self) -> dict[str, Any]:
+        """The arguments of `Training`."""
+        return self.model_dump() | {
+            "cut_short": {stage: (done, planned) for stage, (done, planned) in self.cut_short.items()}
+        }
+
 
 class SavedUnlabelled(_Strict):
     """What rows without a label brought."""

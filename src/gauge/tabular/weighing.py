@@ -2,7 +2,8 @@
 
 The weights minimise the log loss of rows held out. So that the score of all experts together is no better than it will be
 for new rows, these rows are divided into parts, and each part is answered with weights learned from the others. In the same
-way an expert that takes long is never asked if the answers are better without it, by more than the standard error.
+way an expert that takes long is never asked if the answers are better without it, by more than the standard error, or if it
+hardly has a weight.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from gauge.training.metrics import scores
 
 SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
 HIDDEN_COPIES = 2  # of each row held out, with further values hidden
+MIN_WEIGHT = 0.05  # share of the weights below which a slow expert is not asked
 MAX_ROWS = 2000  # held out that weights are learned from
 
 
@@ -89,16 +91,16 @@ def weigh(
     answers = Answers.collect(ensemble, rows, labels, part, rate)
     kept = list(range(len(names)))
     combined = answers.cross_fitted(kept)
+    _set_weights(ensemble, answers, kept)
     for name in slow:
         others = [index for index in kept if names[index] != name]
-        without = answers.cross_fitted(others) if others else combined
-        if broadcast(pays(log_losses(combined, labels) - log_losses(without, labels))):
+        if not others:
+            continue
+        without, weight = answers.cross_fitted(others), ensemble.weights(rows)[names.index(name)]
+        harms = pays(log_losses(combined, labels) - log_losses(without, labels))
+        if broadcast(bool(harms or weight < MIN_WEIGHT)):
             kept, combined = others, without
-    learned, offset = answers.learn(kept, np.ones(len(answers.part), bool)), ensemble.combination.offset
-    offset.fill_(UNUSED)
-    offset[kept] = learned.offset + log(len(names) / len(kept))  # logits are divided by the number of experts
-    ensemble.combination.slope.fill_(0.0)
-    ensemble.combination.slope[kept] = learned.slope
+            _set_weights(ensemble, answers, kept)
     each = dict(zip(names, answers.logits[: len(rows)].exp().numpy().swapaxes(0, 1), strict=True))
     weights = [*ensemble.weights(rows).tolist(), 1.0]
     lines = [
@@ -106,6 +108,16 @@ def weigh(
         for (name, probabilities), weight in zip({**each, "combined": combined}.items(), weights, strict=True)
     ]
     return pd.DataFrame(lines).sort_values("log_loss", kind="stable", ignore_index=True)
+
+
+def _set_weights(ensemble: Ensemble, answers: Answers, kept: Sequence[int]) -> None:
+    """Learn the weights of these experts; the others have none."""
+    learned, combination = answers.learn(kept, np.ones(len(answers.part), bool)), ensemble.combination
+    combination.offset.fill_(UNUSED)
+    combination.slope.fill_(0.0)
+    combination.slope[kept] = learned.slope
+    # logits are divided by the number of all experts
+    combination.offset[kept] = learned.offset + log(len(ensemble.experts) / len(kept))
 
 
 def unscored(ensemble: Ensemble) -> pd.DataFrame:

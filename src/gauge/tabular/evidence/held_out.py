@@ -13,7 +13,7 @@ from gauge.tabular.experts import Task
 from gauge.tabular.prediction_sets import MIN_SCORES, PredictionSets, number_of_groups
 from gauge.tabular.table.rows import Rows
 
-MAX_ROWS = 1000  # held out that are asked, evenly drawn
+MAX_ROWS = 2000  # held out that are asked, drawn at random
 MIN_TIMED = 100  # rows whose answers are timed
 
 

@@ -28,6 +28,7 @@ from gauge.training.distributed import broadcast
 from gauge.training.stages import OnEpoch, silent
 
 MIN_TARGET = 0.01  # probability of a class below which a row without a label is not taught as one of its rows
+UNTIMED = 0.1  # share of the time limit for what is not timed
 MARGIN = 1.2  # how much longer things may take than before
 MAX_TARGETS = 3  # classes that such a row is taught as
 
@@ -79,7 +80,7 @@ class Task:
     def seconds_left(self) -> float | None:
         """What is left of the time limit; None if there is none."""
         limit = self.recipe.seconds
-        return None if limit is None else max(limit - self.seconds_used, 0.0)
+        return None if limit is None else max((1 - UNTIMED) * limit - self.seconds_used, 0.0)
 
     @property
     def seconds_used(self) -> float:

@@ -87,7 +87,7 @@ class TimeLimit:
 
     seconds: float | None
     on_epoch: OnEpoch
-    started: float = field(default_factory=time.monotonic)
+    started: float
     cut_short: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def share(self, needed: float) -> float:
@@ -118,7 +118,7 @@ def train_network(
     """The better strategy, by validation, of those trained from one backbone, and the record of the training. `weights` are
     those of the training rows, `targets` what they learn if that is not their label, and `every` are all rows, also those
     without a label, from which the imputer learns; with a folder an interrupted training continues."""
-    limit = TimeLimit(task.seconds_left, task.on_epoch)
+    limit = TimeLimit(task.seconds_left, task.on_epoch, time.monotonic())
     store = StageStore(train, val, task.folder, limit, imputer=every)
     settings = recipe.settings(len(train))
     stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
@@ -158,7 +158,7 @@ def refit_network(
 ) -> tuple[GaugePlus, Training]:
     """The network after a short training with a low rate on all rows, those that were held out among them. What was learned
     from these, the combination with its heads, stays as it is."""
-    limit = TimeLimit(task.seconds_left, task.on_epoch)
+    limit = TimeLimit(task.seconds_left, task.on_epoch, time.monotonic())
     store = StageStore(train, None, task.folder, limit)
     settings = fine_tuning(task.recipe.settings(training.rows))
     stage = Stage("refit", make_refit, {"model": model, "weights": weights}, settings)

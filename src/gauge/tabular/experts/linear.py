@@ -77,8 +77,7 @@ class Linear(Expert):
             penalty: [learn(part, penalty, SEARCH_TOLERANCE) for part in read[1:]] for penalty in penalties
         }
         penalty = min(tried, key=lambda each: loss(tried[each]), default=DEFAULT_PENALTY)
-        whole, *others = (learn(part, penalty) for part in read)
-        return whole, others
+        return learn(read[0], penalty), tried.get(penalty, [])
 
     def scores(self, features: Any) -> np.ndarray:
         return np.asarray(features @ self.coefficients.T + self.offsets)
