@@ -193,8 +193,8 @@ def jobs(names: list[str], seeds: int, methods: list[str]) -> Iterator[Job]:
     medium = [method for method in ("AutoGluon medium",) if method in methods]
     rates = (0.3, 0.7, 0.0)
     assert set(rates) == set(RATES)
-    plan = [(range(1), [*cheap, *medium]), (range(1), best), (range(1, seeds), cheap), (range(1, seeds), medium)]
-    for numbers, chosen in [*plan, (range(1, seeds), best)]:
+    first, others = range(1), range(1, seeds)
+    for numbers, chosen in ((first, cheap + medium), (first, best), (others, cheap), (others, medium), (others, best)):
         for seed in numbers:
             for rate in rates:
                 for name in names:

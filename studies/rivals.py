@@ -36,7 +36,7 @@ def text_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def _words(frame: pd.DataFrame) -> list[str]:
-    return [name for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
+    return [str(name) for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
 
 
 def _is_image(column: pd.Series) -> bool:
