@@ -54,8 +54,13 @@ def output(given: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def is_progress(given: dict[str, Any]) -> bool:
+    """Bars and lines that training shows while it runs."""
+    return given.get("name") == "stderr" or given["output_type"] == "display_data"
+
+
 def with_outputs(page: str) -> list[dict[str, Any]]:
-    """The cells after running them. Progress, which goes to stderr, is left out."""
+    """The cells after running them."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -67,7 +72,7 @@ def with_outputs(page: str) -> list[dict[str, Any]]:
     for each, ran in zip(written, notebook.cells, strict=True):
         if each["cell_type"] == "code":
             each["execution_count"] = ran.execution_count
-            each["outputs"] = [output(given) for given in ran.outputs if given.get("name") != "stderr"]
+            each["outputs"] = [output(given) for given in ran.outputs if not is_progress(given)]
     return written
 
 

@@ -1,7 +1,9 @@
-"""A plugin for tests of commands: `digits`, the first samples of polymnist5k."""
+"""A plugin for tests of commands: `digits`, some samples of polymnist5k, of all classes."""
 
 from dataclasses import replace
 from functools import cache
+
+import torch
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import BENCHMARKS
@@ -13,8 +15,8 @@ ROWS = {"train": 320, "val": 60, "test": 100}
 @cache
 def read(split: str, data: None = None) -> Dataset:
     full = BENCHMARK.read(split)
-    inputs = {name: values[: ROWS[split]] for name, values in full.inputs.items()}
-    return Dataset(split, inputs, full.labels[: ROWS[split]])
+    rows = torch.linspace(0, len(full) - 1, ROWS[split]).long()  # splits may be ordered by class
+    return Dataset(split, {name: values[rows] for name, values in full.inputs.items()}, full.labels[rows])
 
 
-BENCHMARKS.register("digits", "Digits: the first samples of polymnist5k")(replace(BENCHMARK, name="digits", read=read))
+BENCHMARKS.register("digits", "Digits: some samples of polymnist5k")(replace(BENCHMARK, name="digits", read=read))

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from browser import browser, needs_browser
 from pages import Page, contrast, luminance
@@ -166,6 +167,11 @@ def test_drawing_leaves_no_global_state_behind():
     figures.accuracy_curve(curves, ["a"], featured=(), metric="Accuracy", width=720, prefix="chart")
     assert dict(matplotlib.rcParams) == settings
     assert ("matplotlib.pyplot" in sys.modules) == pyplot
+
+
+def test_a_figure_of_effects_is_shown_in_a_notebook_without_pyplot():
+    figure = figures.effects_figure(pd.Series({"age": 0.2, "dose": -0.1}), title="rows", label="points")
+    assert figure._repr_png_().startswith(b"\x89PNG")
 
 
 def test_a_lead_within_chance_is_called_that():

@@ -48,8 +48,8 @@ SETTINGS = Overrides.parse(
         "labels": 2000,
         "imputer_split": "train",
         "imputer_options": {"name": "contrastive"},
-        "imputer": {"epochs": 5},
-        "backbone": {"epochs": 8},
+        "imputer": {"epochs": 4},
+        "backbone": {"epochs": 8, "batch_size": 32},
         "finetune": {"epochs": 2},
         "plus": {"epochs": 4, "batch_size": 32, "corrupt": "swapped=0.2"},
     },
@@ -177,12 +177,12 @@ def _answers(finished: Finished, protocol: str) -> tuple[dict[str, np.ndarray], 
 
 
 def _chosen(answers: Mapping[str, np.ndarray], labels: np.ndarray, among: np.ndarray | None = None) -> list[int]:
-    """A few samples: the first on which the methods differ, then the first of other classes on which they agree."""
+    """A few samples of different classes: the first on which the methods differ, then such on which they agree."""
     classes = np.stack([probabilities.argmax(1) for probabilities in answers.values()])
     rows = np.arange(len(labels)) if among is None else np.flatnonzero(among)
-    differ = (classes != classes[0]).any(0)
-    chosen = rows[differ[rows]][:1].tolist()
-    for row in rows[~differ[rows]].tolist():
+    differ = (classes != classes[0]).any(0)[rows]
+    chosen: list[int] = []
+    for row in np.concatenate([rows[differ][:1], rows[~differ], rows[differ][1:]]).tolist():
         if len(chosen) < SHOWN and labels[row] not in labels[chosen]:
             chosen.append(row)
     return chosen

@@ -283,11 +283,18 @@ def draw_missingness(together: pd.DataFrame, file: BinaryIO, form: str) -> None:
 
 
 def effects_figure(effects: pd.Series, error: pd.Series | None = None, *, title: str, label: str) -> "Figure":
-    """Horizontal bars of shares in points, the largest on top, with the widths of their intervals if given."""
+    """Horizontal bars of shares in points, the largest on top, with the widths of their intervals if given. Notebooks show
+    the figure, although it is not one of pyplot's."""
     from matplotlib.figure import Figure
 
+    class Shown(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png")
+            return buffer.getvalue()
+
     order = effects.abs().sort_values(kind="stable").index[-MAX_BARS:]
-    figure = Figure(figsize=(7, 1.2 + 0.28 * len(order)), layout="constrained")
+    figure = Shown(figsize=(7, 1.2 + 0.28 * len(order)), layout="constrained")
     axes = figure.add_subplot()
     values = 100 * effects[order].to_numpy(dtype=float)
     colours = [COLOURS[0][0] if value >= 0 else COLOURS[3][0] for value in values]

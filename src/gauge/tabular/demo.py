@@ -111,6 +111,7 @@ def _section(answers: dict[float, dict[str, np.ndarray]], labels: np.ndarray) ->
     best, findings = ranked(
         answers[hardest], labels, ACCURACY.compare, f"With {100 * hardest:.0f} % of the cells blank"
     )
+    _, complete = ranked(answers[0.0], labels, ACCURACY.compare, "With no cell blank")
 
     def estimate(probabilities: np.ndarray) -> Estimate:
         low, high = ACCURACY.interval(probabilities, labels)
