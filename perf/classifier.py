@@ -4,12 +4,18 @@ python perf/classifier.py [--rows 10000] [--columns 10] [--no-gates] [--out perf
 python perf/classifier.py --latency after [--rows 10000]
 
 With `--latency NAME` the file latency-cpu.json gets a record of that name beside those it has, such as "before": CPU
-milliseconds of one row, rows per CPU second at once and in parts, and LightGBM's own `predict` on the same rows.
+milliseconds of one row, with torch, with LightGBM alone and with the exported file, CPU seconds of the export and of the
+command `gauge predict`, rows per CPU second at once and in parts, and LightGBM's own `predict` on the same rows. `load` is
+the load average of the machine at the start: other work on it slows all of this down, so that ratios mean more.
 """
 
 import argparse
 import json
+import os
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +26,7 @@ import pandas as pd
 import torch
 from sklearn.datasets import make_classification
 
-from gauge import GaugeClassifier
+from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.experiments.recording import origin, write_record
 from gauge.tabular.experts.trees import Trees
 from gauge.training.device import pick_device
@@ -31,6 +37,7 @@ MISSING = 0.2
 PARTS = (100, 1000)  # rows of a part
 CALLS = 200  # of one row
 LATENCY_COLUMNS = 15  # of one row
+COMMAND_ROWS = 600  # that the command predicts
 
 
 def table(rows: int, columns: int) -> tuple[pd.DataFrame, np.ndarray]:
@@ -64,12 +71,50 @@ def latency(rows: int) -> dict[str, Any]:
     frame, labels = table(rows, LATENCY_COLUMNS - 1)
     frame = with_date(frame)
     model = GaugeClassifier(**options).fit(frame, labels)
-    calls = [seconds(model.predict_proba, frame.iloc[[row]]) for row in range(CALLS)]
-    result: dict[str, Any] = {"one_row_ms_p50": round(1000 * float(np.median(calls)), 2)}
+    booster, cells = _booster(model), model.fitted_.read(frame[:CALLS])[1].cells
+    result: dict[str, Any] = {
+        "load": round(os.getloadavg()[0], 1),
+        "one_row_ms_p50": median_ms(model.predict_proba, [frame.iloc[[row]] for row in range(CALLS)]),
+        "one_row_lightgbm_ms_p50": median_ms(booster.predict, [cells[[row]] for row in range(CALLS)]),
+        **exported(model, frame),
+    }
     frame, labels = table(rows, 10)
     for name, gates in (("no_gates", False), ("gates", True)):
         result[name] = throughput(GaugeClassifier(**options, gates=gates).fit(frame, labels), frame)
     return result
+
+
+def median_ms(call: Callable[[Any], Any], rows: list[Any]) -> float:
+    """The median CPU milliseconds of a call, over rows."""
+    return round(1000 * float(np.median([seconds(call, row) for row in rows])), 2)
+
+
+def exported(model: GaugeClassifier, frame: pd.DataFrame) -> dict[str, Any]:
+    """What the export takes, one row with the written file, and the whole command with the folder and with the file."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, file, table_file = (Path(temporary, name) for name in ("model", "model.onnx", "table.csv"))
+        model.save(folder)
+        result: dict[str, Any] = {"export_seconds": round(seconds(export, model, file), 1)}
+        classifier = ExportedClassifier(file)
+        known = frame[:CALLS].astype(object)
+        rows = known.where(known.notna(), None).to_dict("records")
+        result["one_row_onnx_ms_p50"] = median_ms(classifier.predict_row, rows)
+        frame[:COMMAND_ROWS].to_csv(table_file, index=False)
+        for name, path in (("folder", folder), ("onnx", file)):
+            result[f"command_{name}_seconds"] = round(command_seconds(path, table_file, Path(temporary, "out.csv")), 2)
+    return result
+
+
+def command_seconds(model: Path, table_file: Path, out: Path) -> float:
+    """CPU seconds of `gauge predict` as a process of its own, the less of two."""
+    command = [sys.executable, "-m", "gauge", "predict", str(model), str(table_file), "--out", str(out)]
+    cost = []
+    for _ in range(2):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cost.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(cost)
 
 
 def _booster(model: GaugeClassifier) -> Any:

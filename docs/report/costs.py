@@ -100,21 +100,26 @@ def serving() -> str:
 
 def latency() -> str:
     """CPU time of predictions in process, of each version that was measured, beside LightGBM's own on the same rows."""
-    head = ("version", "one row, CPU ms", "gates", "rows a CPU second", "speed over LightGBM's", "in parts of 1,000")
+    head = ("version", "one row, CPU ms", "exported, CPU ms", "gates", "rows a CPU second", "speed over LightGBM's")
+    head += ("in parts of 100", "of 1,000")
     versions = json.loads((TIMINGS / "latency-cpu.json").read_text(encoding="utf-8"))
     return _table(
         head,
         (
             (
-                *(name, f"{version['one_row_ms_p50']:.1f}", "yes" if key == "gates" else "no"),
-                *(f"{row['rows_per_second']:,}", f"{row['speed_over_lightgbm']:.2f}"),
-                f"{row['speed_of_parts_over_whole']['1000']:.2f}",
+                *(name, f"{version['one_row_ms_p50']:.1f}", _milliseconds(version.get("one_row_onnx_ms_p50"))),
+                *("yes" if key == "gates" else "no", f"{row['rows_per_second']:,}"),
+                *(f"{share:.2f}" for share in (row["speed_over_lightgbm"], *row["speed_of_parts_over_whole"].values())),
             )
             for name, version in versions.items()
             for key in ("no_gates", "gates")
             for row in (version[key],)
         ),
     )
+
+
+def _milliseconds(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.1f}"
 
 
 def export_cost() -> str:

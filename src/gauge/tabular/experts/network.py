@@ -138,7 +138,8 @@ class NetworkExpert(Expert):
     def predict(self, rows: Rows) -> np.ndarray:
         predict = (self.recorded or self.network).predict
         size = BATCH_ROWS.get(self.device.type, BATCH_ROWS_ELSEWHERE)
-        answers = [predict(batch).logits for batch in rows.encoded.batches(self.device, size)]
+        with torch.inference_mode(self.recorded is None):  # recordings are read outside of it too
+            answers = [predict(batch).logits for batch in rows.encoded.batches(self.device, size)]
         if not answers:
             return np.zeros((0, self.network.gauge.classifier.head.out_features))
         return torch.cat(answers).double().log_softmax(1).cpu().numpy()

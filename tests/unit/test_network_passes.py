@@ -1,0 +1,47 @@
+"""What a prediction of the network computes: nothing that its answer does not need."""
+
+import pandas as pd
+import pytest
+import torch
+
+from gauge.model.backbones.transformer import Transformer
+from gauge.tabular.experts._architecture import SIZES, Architecture, build, gating_for
+from gauge.tabular.experts.network import NetworkExpert
+from gauge.tabular.table.rows import Rows
+from gauge.tabular.table.schema import Schema
+
+
+@pytest.fixture
+def backward_passes(monkeypatch):
+    """A list that grows with every backward pass, of autograd or written out."""
+    passes = []
+    written_out, autograd = Transformer.with_pull_back, torch.autograd.grad
+
+    def with_pull_back(self, sequence, attn_bias):
+        result = written_out(self, sequence, attn_bias)
+        return result and result._replace(
+            pull_back=lambda gradient: passes.append("written out") or result.pull_back(gradient)
+        )
+
+    def grad(*tensors, **options):
+        passes.append("autograd")
+        return autograd(*tensors, **options)
+
+    monkeypatch.setattr(Transformer, "with_pull_back", with_pull_back)
+    monkeypatch.setattr(torch.autograd, "grad", grad)
+    return passes
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(4, 1), (4, 20), (90, 3)])
+@pytest.mark.parametrize("gates", [False, True])
+def test_only_gates_take_a_backward_pass(backward_passes, gates, columns, rows):
+    frame = pd.DataFrame({f"number{index}": [0.5 * row + index for row in range(rows + 1)] for index in range(columns)})
+    schema = Schema.from_frame(frame)
+    architecture = Architecture(
+        classes=3, size="small", strategy="mask", gates=gates, imputer="mean", donors=1, seed=0, rows=len(frame)
+    )
+    network = build(schema, architecture.classes, SIZES[architecture.size], gating=gating_for("mask", gates))
+    table = frame[:rows]
+    answers = NetworkExpert(network.eval(), architecture).predict(Rows.from_frame(schema, table, schema.encode(table)))
+    assert answers.shape == (rows, 3)
+    assert len(backward_passes) == gates
