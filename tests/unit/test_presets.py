@@ -86,6 +86,7 @@ def test_an_exported_bag_answers_like_the_folder(tmp_path):
     assert np.array_equal(exported.predict(rows), model.predict(rows))
 
 
+@pytest.mark.usefixtures("best")  # libraries are imported by then
 def test_a_time_limit_is_kept_and_what_was_left_out_is_said_and_saved(monkeypatch, tmp_path):
     monkeypatch.setattr(time, "monotonic", time.process_time)  # other processes take no time from this one
     started = time.process_time()
