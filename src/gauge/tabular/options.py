@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from gauge.choices import pick
-from gauge.tabular.table.columns.category import LARGEST_MAX_CATEGORIES
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
     "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
     "donors": ("a positive integer", Integral, lambda count: count >= 1),
     "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
-    "max_categories": ("an integer from 2 to 4096", Integral, lambda count: 2 <= count <= LARGEST_MAX_CATEGORIES),
+    "max_categories": ("an integer from 2 to 4096", Integral, lambda count: 2 <= count <= 4096),
     "outside_images": ("True or False", bool | np.bool_),
     "unlabelled": ("'use' or 'ignore'", str, lambda what: what in ("use", "ignore")),
     "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
