@@ -19,6 +19,7 @@ from gauge.tabular.experts._training import choose_strategy
 
 FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
 QUICK = FAST | {"epochs": 2}
+NETWORK = {"experts": "network", "trust": False, "epochs": 1}  # the expert that imputes and draws
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +228,7 @@ def test_a_flipped_byte_and_a_changed_value_are_refused(imputing, tmp_path):
 
 def test_files_that_do_not_belong_together_are_refused(model, imputing, numbers, table, tmp_path):
     for name, seed in (("first", 0), ("second", 1)):
-        fit(numbers, table["diagnosis"], strategy="mask", epochs=1, random_state=seed).save(tmp_path / name)
+        fit(numbers, table["diagnosis"], strategy="mask", **NETWORK, random_state=seed).save(tmp_path / name)
     (tmp_path / "first" / "model.safetensors").write_bytes((tmp_path / "second" / "model.safetensors").read_bytes())
     with pytest.raises(ValueError, match="model.safetensors is damaged: its checksum does not match"):
         GaugeClassifier.load(tmp_path / "first")
@@ -275,7 +276,7 @@ class Sevens:
 
 
 def test_an_imputer_of_your_own_is_used_but_cannot_be_saved(numbers, table, tmp_path):
-    model = fit(numbers, table["diagnosis"], strategy="impute", imputer=Sevens())
+    model = fit(numbers, table["diagnosis"], strategy="impute", imputer=Sevens(), **NETWORK)
     assert model.predict(numbers).shape == (len(table),)
     with pytest.raises(ValueError, match="an imputer of your own .Sevens. cannot be saved"):
         model.save(tmp_path)
@@ -310,7 +311,7 @@ def sevens():
 @pytest.mark.parametrize("imputer", ["nearest", "mean", "zero", "sevens"])
 def test_every_registered_imputer_serves_a_table_and_survives_saving(table, tmp_path, imputer, sevens):
     rows = table[["age", "site", "notes"]]
-    model = fit(rows, table["diagnosis"], strategy="impute", imputer=imputer, epochs=1)
+    model = fit(rows, table["diagnosis"], strategy="impute", imputer=imputer, **NETWORK)
     model.save(tmp_path)
     loaded = GaugeClassifier.load(tmp_path)
     assert np.array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
