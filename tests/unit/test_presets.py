@@ -90,7 +90,7 @@ def test_an_exported_bag_answers_like_the_folder(tmp_path):
 def test_a_time_limit_is_kept_and_what_was_left_out_is_said_and_saved(monkeypatch, tmp_path):
     monkeypatch.setattr(time, "monotonic", time.process_time)  # other processes take no time from this one
     started = time.process_time()
-    model = fit(*table(), preset="best", epochs=10_000, time_limit=3)
+    model = fit(*table(), preset="best", epochs=10_000, time_limit=3.0)
     assert time.process_time() - started < 3.3
     assert "4 of 5 folds of 'network'" in model.left_out_
     model.save(tmp_path)

@@ -336,7 +336,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema, preset.experts)
         self._report(schema, names, data.every_row)
-        place = {"files": self._image_files(), "device": pick_device(self.device)}
+        place: dict[str, Any] = {"files": self._image_files(), "device": pick_device(self.device)}
         prepared = Prepared.from_table(data, schema, recipe, folder=None if folder is None else Path(folder), **place)
         with self._progress() as show, self._threads(schema):
             task = replace(prepared.task, on_epoch=show if on_epoch is None else both(show, on_epoch), started=started)

@@ -189,7 +189,7 @@ class Expert(ABC):
         held out."""
 
     @classmethod
-    def learn_again(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson) -> Self:
+    def learn_again(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson) -> "Expert":
         """The expert that learns from the rows of a fold that are not held out and from a lesson, by default with default
         settings: many rows have soft targets, so that there is little to overfit."""
         return cls.fit(lesson.as_task(task, fold[0]), [])[0]
