@@ -63,7 +63,7 @@ class Linear(Expert):
         def learn(part: tuple[np.ndarray, Any, Any], penalty: float, tolerance: float = TOLERANCE) -> Any:
             train, known, features = part
             rows = features[train], task.labels[train], task.weights[train]
-            learned = fit_logistic(*rows, classes=task.classes, penalty=penalty, tolerance=tolerance)
+            learned: Any = fit_logistic(*rows, classes=task.classes, penalty=penalty, tolerance=tolerance)
             return cls(*known, *learned)
 
         def loss(fitted: list[Any]) -> float:
