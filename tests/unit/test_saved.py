@@ -97,8 +97,8 @@ HUGE = {
     "donors": (("ensemble", "experts", "network", "donors"), 10**11),
     "rows": (("ensemble", "experts", "network", "rows"), 10**13),
     "words": (("schema", "columns", 3, "length"), 10**9),
-    "columns of trees": (("ensemble", "experts", "trees", "features"), 10**12),
-    "trees in a round": (("ensemble", "experts", "trees", "outputs"), 10**12),
+    "columns of trees": (("ensemble", "experts", "trees", "forest", "features"), 10**12),
+    "trees in a round": (("ensemble", "experts", "trees", "forest", "outputs"), 10**12),
 }
 
 

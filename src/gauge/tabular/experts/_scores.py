@@ -45,9 +45,11 @@ Read = Mapping[str, tuple[Any, np.ndarray]]
 
 
 class Source(ABC):
-    """A column that has scores."""
+    """A column that has scores; `width` is the number of its features."""
 
-    width: int
+    @property
+    @abstractmethod
+    def width(self) -> int: ...
 
     @abstractmethod
     def features(self, rows: Rows) -> tuple[Any, np.ndarray]:

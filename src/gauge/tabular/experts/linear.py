@@ -62,8 +62,9 @@ class Linear(Expert):
 
         def learn(part: tuple[np.ndarray, Any, Any], penalty: float, tolerance: float = TOLERANCE) -> Any:
             train, known, features = part
-            how = {"classes": task.classes, "penalty": penalty, "tolerance": tolerance}
-            return cls(*known, *fit_logistic(features[train], task.labels[train], task.weights[train], **how))
+            rows = features[train], task.labels[train], task.weights[train]
+            learned: Any = fit_logistic(*rows, classes=task.classes, penalty=penalty, tolerance=tolerance)
+            return cls(*known, *learned)
 
         def loss(fitted: list[Any]) -> float:
             held_out = [
