@@ -100,8 +100,10 @@ def serving() -> str:
 
 def latency() -> str:
     """CPU time of predictions in process, of each version that was measured, beside LightGBM's own on the same rows."""
-    head = ("version", "one row, CPU ms", "exported, CPU ms", "gates", "rows a CPU second", "speed over LightGBM's")
-    head += ("in parts of 100", "of 1,000")
+    head = (
+        *("version", "one row, CPU ms", "exported, CPU ms", "gates", "rows a CPU second", "speed over LightGBM's"),
+        *("in parts of 100", "of 1,000"),
+    )
     versions = json.loads((TIMINGS / "latency-cpu.json").read_text(encoding="utf-8"))
     return _table(
         head,
