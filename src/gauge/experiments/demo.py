@@ -33,8 +33,8 @@ ROWS = {  # name, and what it is in plain words
     ),
     Row("gauge", "gauge"): (
         "GAUGE",
-        "the method of the paper: missing views are imputed and every part is gated. Its three stages want longer training than a demo gives, "
-        "and it never saw wrong views in it",
+        "the method of the paper: missing views are imputed and every part is gated. Its three stages "
+        "want longer training than a demo gives, and it never saw wrong views in it",
     ),
 }
 MISSING = {"complete": 0, "eta=0.4": 2, "eta=0.6": 3, "eta=0.8": 4}  # of five views
