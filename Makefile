@@ -103,22 +103,21 @@ notebooks: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target build/jupyter ipykernel nbclient
 	PYTHONPATH=$(CURDIR)/build/jupyter $(BIN)/python docs/notebooks.py
 
-# Nothing is uploaded: push the tag and upload build/release/* yourself.
-release: $(VENV)/.installed
-	@test -z "$$(git status --porcelain)" || { echo "commit or stash your changes first"; exit 1; }
-	$(BIN)/python .ci/release.py
-	rm -rf build/release
-	$(BIN)/pip install --quiet --disable-pip-version-check build twine
-	$(BIN)/python -m build --outdir build/release
-	$(BIN)/twine check --strict build/release/*
-	git tag -a "v$$($(BIN)/python -c 'import gauge; print(gauge.__version__)')" -m "Release $$($(BIN)/python -c 'import gauge; print(gauge.__version__)')"
-
 # Tools that are not needed for anything else have a folder of their own.
 TOOLS := build/tools
 $(TOOLS)/.installed:
 	$(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check pip-audit cyclonedx-bom
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check build cyclonedx-bom pip-audit twine
 	touch $@
+
+# Nothing is uploaded: push the tag and upload build/release/* yourself.
+release: $(VENV)/.installed $(TOOLS)/.installed
+	@test -z "$$(git status --porcelain)" || { echo "commit or stash your changes first"; exit 1; }
+	$(BIN)/python .ci/release.py
+	rm -rf build/release
+	$(TOOLS)/bin/python -m build --outdir build/release
+	$(TOOLS)/bin/twine check --strict build/release/*
+	git tag -a "v$$($(BIN)/python -c 'import gauge; print(gauge.__version__)')" -m "Release $$($(BIN)/python -c 'import gauge; print(gauge.__version__)')"
 
 audit: $(TOOLS)/.installed
 	$(TOOLS)/bin/pip-audit --strict --disable-pip --no-deps -r requirements.lock -r torch.lock

@@ -123,7 +123,7 @@ def accuracy_curve(
     height, labelled = (360, True) if width > 480 else (280, False)
     names = [name for name in rows if name in curves.lines]
     labels = [textwrap.shorten(name, 30, placeholder="…") for name in names]
-    right = 24 + 6.2 * max(map(len, labels), default=0) if labelled else 12
+    right = 34 + 7 * max(map(len, labels), default=0) if labelled else 12
     span = (max(curves.x) - min(curves.x)) or 1.0
     step = span * min(0.012, 0.05 / len(names))
     ends = np.array([estimate for line in curves.lines.values() for estimate in line])
