@@ -16,7 +16,7 @@ from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file
 from gauge.tabular.table.inspection import inspect_table
-from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.numbers import as_words, plain
 from gauge.tabular.table.schema import Schema
 
 WORDS = ("fever", "cough", "rash", "pain", "none", "mild", "severe")
@@ -307,3 +307,14 @@ def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
         read_table_file(tmp_path / "x.xlsx")
     with pytest.raises(ValueError, match="there is no file"):
         read_table_file(tmp_path / "none.csv")
+
+
+def test_texts_that_arrow_stores_are_read_by_the_regular_expressions_of_python():
+    """Those of Arrow know no letters but ASCII, and no \\u."""
+    texts = [f"слово{number} ещё слова и ещё" for number in range(60)]
+    frame = pd.DataFrame({"sum": [f"{number} 234" for number in range(60)], "text": texts}).astype("str")
+    assert as_words(frame["text"]).str.strip().dtype == object
+    assert {column.name: column.kind for column in Schema.from_frame(frame).columns} == {
+        "sum": "number",
+        "text": "text",
+    }

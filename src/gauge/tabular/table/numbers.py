@@ -73,7 +73,7 @@ class Writing:
             return cls(date="ISO8601")
         if pd.api.types.is_numeric_dtype(values):
             return cls()
-        words = values.astype(str).str.strip()
+        words = as_words(values).str.strip()
         if len(words) and values.map(lambda value: isinstance(value, date)).mean() >= MIN_SHARE:
             return cls(date="ISO8601")
         return _date_writing(words) or _number_writing(words, commas)
@@ -153,11 +153,16 @@ class Writing:
         return text.replace(",", ".") if self.decimal == "," else text
 
 
+def as_words(values: pd.Series) -> pd.Series:
+    """Values as texts that Python's regular expressions read: those of Arrow know fewer escapes and no letters but ASCII."""
+    return values.astype(str).astype(object)
+
+
 def are_codes(values: pd.Series) -> bool:
     """Whether digits are codes: by the name of their column, or by leading zeros, which numbers do not have."""
     if is_named(values, CODE) and are_whole(values):
         return True
-    words = values.astype(str).str.strip()
+    words = as_words(values).str.strip()
     return bool(words.str.fullmatch(r"\d+").mean() >= MIN_SHARE and words.str.match(r"0\d").any())
 
 

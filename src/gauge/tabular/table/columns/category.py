@@ -24,7 +24,7 @@ from gauge.tabular.table.columns import (
     missing,
     missing_cells,
 )
-from gauge.tabular.table.numbers import are_codes, plain_cells, without_fraction
+from gauge.tabular.table.numbers import are_codes, as_words, plain_cells, without_fraction
 
 __all__ = ["Category"]
 
@@ -55,7 +55,7 @@ class Category(Cell):
     def recognise(cls, values: pd.Series) -> Guess | None:
         if has_category_type(values):
             return Guess()
-        words = values.astype(str)
+        words = as_words(values)
         if words.nunique() == len(words) > MIN_IDENTIFIERS and not words.str.contains(r"\s").any():
             return Guess("every value is different, as in an identifier", ignored=True)
         return Guess("digits are read as codes, not as a number" if are_codes(values) else "")

@@ -32,7 +32,7 @@ from gauge.tabular.table.columns import (
     missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.numbers import paths_or_bytes
+from gauge.tabular.table.numbers import as_words, paths_or_bytes
 from gauge.tabular.table.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Image(Content):
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
-        words = values.astype(str)
+        words = as_words(values)
         images = words.str.lower().str.endswith(SUFFIXES) | words.str.match(BYTES)
         return Guess() if images.mean() > MIN_SHARE_OF_IMAGES and not has_category_type(values) else None
 
@@ -87,7 +87,7 @@ class Image(Content):
     @classmethod
     def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
         known = values.map(lambda value: os.path.isfile(files.path(str(value)) or "")).astype(bool)
-        absent = (~known & ~values.astype(str).str.match(BYTES)).to_numpy(bool)
+        absent = (~known & ~as_words(values).str.match(BYTES)).to_numpy(bool)
         first = f", first {values[absent].iloc[0]!r}" if absent.any() else ""
         return absent, [f"{absent.sum()} image files do not exist{first}"] if absent.any() else []
 

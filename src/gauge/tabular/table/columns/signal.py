@@ -33,7 +33,7 @@ from gauge.tabular.table.columns import (
     missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.numbers import MIN_SAMPLES, paths_or_bytes
+from gauge.tabular.table.numbers import MIN_SAMPLES, as_words, paths_or_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -95,7 +95,7 @@ class Signal(Content):
         if has_category_type(values):
             return None
         arrays = values.map(lambda value: isinstance(value, np.ndarray)).to_numpy(bool)
-        words = values[~arrays].astype(str)
+        words = as_words(values[~arrays])
         lists = words.str.fullmatch(NUMBERS) & (words.str.count(",") >= MIN_SAMPLES - 1)
         known = words.str.lower().str.endswith(SUFFIXES) | words.str.match(BYTES) | lists
         return Guess() if arrays.sum() + known.sum() > MIN_SHARE_OF_SIGNALS * len(values) else None

@@ -26,7 +26,7 @@ from gauge.tabular.table.columns import (
     missing,
     missing_cells,
 )
-from gauge.tabular.table.numbers import plain_cells
+from gauge.tabular.table.numbers import as_words, plain_cells
 from gauge.tabular.table.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Text(Words):
     def recognise(cls, values: pd.Series) -> Guess | None:
         if has_category_type(values):
             return None
-        words = values.astype(str)
+        words = as_words(values)
         if words.str.fullmatch(UUID).mean() > 0.9:
             return Guess("its values are UUIDs", ignored=True)
         many = words.nunique() > MIN_TEXTS and words.str.count(r"\w+").mean() >= MIN_MEAN_WORDS
