@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.stats import t, wilcoxon
 
 from gauge.reports.tables import Cell, Table
+from report.new_tables import headline
 from report.results import ROOT, STUDIES, read_records, seeds
 
 
@@ -51,15 +52,8 @@ def _few_labels(row: str, protocol: str, folder: str) -> float:
 def when() -> str:
     """Which estimator to use for which data, with the numbers that support it."""
     records = _beside_rivals()
-    records = records[records["several"]].assign(auc=lambda frame: 100 * frame["auc"])
-    auc = records.groupby(["model", "missing"])["auc"].mean()
+    records = records[records["several"]]
     seconds = records.groupby("model")["cpu_seconds"].median()
-    others = auc.drop("gauge").unstack("model")
-    ours = " / ".join(f"{value:.1f}" for value in auc["gauge"])
-    gains = " / ".join(f"{value:.1f}" for value in auc["gauge"] - others.max(axis=1))
-    best = ", ".join(
-        f"{name} with {value:.1f}" for value, name in zip(others.max(axis=1), others.idxmax(axis=1), strict=True)
-    )
     swapped, cells = _trust_found()
     student = "gauge_plus:gauge_plus-student"
     few, some = (_few_labels(student, "eta=0.8", f"polymnist/every_row{count}") for count in (64, 256))
@@ -69,9 +63,7 @@ def when() -> str:
     rows = {
         "a table, with or without texts and images, cells blank or not": (
             "`GaugeClassifier`",
-            f"it contains boosted trees and a linear model; with 0 / 30 / 70 % of the cells blank its AUC is {ours} %, "
-            f"{gains} points above the best single rival in the mean ({best}), over {records['table'].nunique()} "
-            "[tables of development](docs/own-data.md#how-good-it-is)",
+            f"it contains boosted trees and a linear model; {headline()}",
         ),
         "a table, and every CPU second counts": (
             "boosted trees",
