@@ -26,12 +26,13 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
+from rivals import components, lightgbm, with_categories
 from scipy import sparse
 from sklearn import datasets
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict, train_test_split
-from tables import TEST, _png, blanked, components, lightgbm, with_categories
+from tables import TEST, blanked, png
 
 from gauge import GaugeClassifier
 from gauge.experiments.recording import origin, write_lines
@@ -137,7 +138,7 @@ def digits() -> tuple[pd.DataFrame, np.ndarray]:
     chosen = draw.permutation(len(pictures.target))[:ROWS]
     pixels = 255 / 16 * pictures.images[chosen] + draw.normal(0, 60, (ROWS, 8, 8))
     limit = draw.integers(1, 9, ROWS)
-    frame = pd.DataFrame({"image": [_png(each) for each in pixels], "limit": limit, "noise": draw.normal(size=ROWS)})
+    frame = pd.DataFrame({"image": [png(each) for each in pixels], "limit": limit, "noise": draw.normal(size=ROWS)})
     return frame, (pictures.target[chosen] > limit).astype(str)
 
 
@@ -206,8 +207,8 @@ def components_lightgbm(
     frame: pd.DataFrame, labels: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int
 ) -> np.ndarray:
     blank = {name: "" for name, kind in contents(frame).items() if kind == "text"}
-    grey = {name: _png(np.full((8, 8), 128.0)) for name, kind in contents(frame).items() if kind == "image"}
-    table = with_categories(components(frame.fillna(blank | grey), train, texts=True))
+    grey = {name: png(np.full((8, 8), 128.0)) for name, kind in contents(frame).items() if kind == "image"}
+    table = with_categories(components(frame.fillna(blank | grey), train, texts=blank))
     return np.asarray(lightgbm(table, seed).fit(table.iloc[train], labels[train]).predict_proba(table.iloc[test]))
 
 
