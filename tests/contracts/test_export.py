@@ -381,7 +381,7 @@ def test_a_program_of_torch_holds_a_network_alone(classifier, tmp_path):
 def test_terms_are_counted_as_the_linear_expert_counts_them(classifier):
     model, rows, _ = classifier
     texts = [*model.fitted_.read(rows)[1].texts["notes"], "", "İ ı ß ǅ d'accord naïve re-grew_fast ²"]
-    vectorizer = model.ensemble_.experts["linear"].terms["notes"]
+    vectorizer = model.ensemble_.experts["linear"].terms.vectorizers["notes"]
     names = vectorizer.get_feature_names_out().tolist()
     terms, counts = count_terms(texts, {name: number for number, name in enumerate(names)})
     expected = CountVectorizer(ngram_range=(1, 2), token_pattern=vectorizer.token_pattern, vocabulary=names)

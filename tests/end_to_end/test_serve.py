@@ -524,7 +524,7 @@ def test_a_replaced_model_is_loaded_and_a_damaged_one_is_not(fitted, tmp_path):
         state = health_until(lambda state: state["reloads"])
         assert state["problem"] is None
         assert client.predict(ROW)[1] != before
-        assert client.predict({"photo": picture()})[0] == 422
+        assert client("POST", "/predict?strict=true", {"rows": [{"photo": picture()}]})[0] == 422
 
 
 def test_a_folder_with_the_weights_of_another_save_is_refused(fitted, tmp_path):

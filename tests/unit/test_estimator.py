@@ -359,6 +359,7 @@ def test_a_fit_that_was_interrupted_keeps_its_whole_curve(numbers, table, tmp_pa
     assert [(stage, number) for stage, number, _ in curves[0]] == [
         *(("backbone", number) for number in range(1, 6)),
         ("mask", 1),
+        ("refit", 1),
     ]
 
 

@@ -77,7 +77,7 @@ def test_words_far_into_a_text_count_through_the_linear_expert(model, fresh):
 
 def test_texts_that_the_network_does_not_read_whole_are_reported_once(table, caplog):
     fit(table[["notes", "ill"]][:60], "ill", experts="network", epochs=1)
-    expected = "'notes': the network reads the first 48 words; 100 % of the texts are longer, only the linear expert"
+    expected = "'notes': the network reads the first 48 words; 100 % of the texts are longer, only trees and the linear"
     assert [expected in message for message in caplog.messages if "notes" in message] == [True]
     caplog.clear()
     fit(table[["notes", "ill"]], "ill", experts="linear")

@@ -121,7 +121,7 @@ def test_the_network_learns_from_all_rows_and_everything_else_from_a_sample(fram
     assert stream.labels.iloc[stream.codes].tolist() == frame["ill"].tolist()
     with unchecked():
         model = GaugeClassifier(**OPTIONS).fit(str(files / "part-*.parquet"), "ill", folder=files / "training")
-    assert model.n_rows_ == {"train": 108, "val": 12, "empty": 0}
+    assert model.n_rows_ == {"train": 120, "val": 12, "empty": 0}
     assert model.class_prior_.tolist() == (frame["ill"].value_counts(normalize=True).sort_index()).tolist()
     assert len(read_dataset(files / "training" / "rows")) == 108
 

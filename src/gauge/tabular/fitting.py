@@ -88,10 +88,13 @@ def fit_ensemble(
     if len(part):
         slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
         board = weigh(*validated, part, rate=task.recipe.rate, slow=slow)
+    labelled = len(task.rows)
+    if task.streamed is not None:  # a sample of those that the network learned from
+        learned = (expert.training.labelled for expert in experts.values() if expert.training is not None)
+        labelled = max([labelled, *(rows + len(part) for rows in learned)])
     ensemble, more = _refit(task, ensemble)
     records = [expert.training for expert in ensemble.experts.values() if expert.training is not None]
     training = records[0] if records else Training(rows=len(task.rows))
-    labelled = training.labelled + len(part) if task.streamed is not None and records else len(task.rows)
     return FittedEnsemble(ensemble, board, labelled, training, validated, unlabelled, [*left_out, *more])
 
 

@@ -17,9 +17,9 @@ PRETRAINER = "self_supervised"
 
 
 def pretraining_stage(benchmark: Benchmark, seed: int, without: str = "") -> Stage:
-    """`without` is a term of the loss that is left out."""
+    """`without` is a term of the loss that is left out; of a single modality there is only one."""
     arguments: dict[str, Any] = {"parts": plus_parts(benchmark), "tables": columns_of_units(benchmark)}
-    if without:
+    if without and len(benchmark.modalities) > 1:
         arguments["terms"] = tuple(term for term in TERMS if term != without)
     settings = seeded_with(benchmark.settings.pretrain, seed)
     make = partial(make_pretraining, pretrainer=PRETRAINERS.get(PRETRAINER))

@@ -275,7 +275,9 @@ def make_gated(
 
 
 def make_refit(train: Dataset, *, model: GaugePlus, weights: Tensor) -> Weighted:
-    return Weighted(deepcopy(model).requires_grad_(True), weights)
+    model = deepcopy(model).requires_grad_(True)
+    freeze(model)
+    return Weighted(model, weights)
 
 
 def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:

@@ -115,9 +115,10 @@ class NetworkExpert(Expert):
 
     def refit(self, task: Task) -> Expert:
         training, whole = self.training, len(task.rows)
-        simple = task.streamed is None and not task.recipe.tune and isinstance(self.architecture.imputer, str)
+        simple = not task.recipe.tune and isinstance(self.architecture.imputer, str)
         many = len(_some(task, np.arange(whole))) < whole  # a few more would not matter
-        if training is None or training.taught or training.rows == whole or many or not simple:
+        # of a table in files that the sample is a part of, the network has seen more rows than that
+        if training is None or training.taught or training.rows >= whole or many or not simple:
             return self
         split = task.rows.encoded.dataset("train", np.arange(whole), task.labels).to(task.device)
         weights = torch.from_numpy(task.weights).float().to(task.device)
