@@ -159,6 +159,12 @@ def contents() -> str:
     return "\n".join([*lines, ""])
 
 
+def median_seconds() -> pd.Series:
+    """CPU seconds of a fit with the first seed, by model: the median over tables and rates."""
+    records = _records()
+    return records[records["seed"] == 0].groupby("model")["cpu_seconds"].median()
+
+
 def headline() -> str:
     """The AUC of the default beside AutoGluon and the best single rival in the mean, in one sentence."""
     records = _records()
