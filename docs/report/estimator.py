@@ -65,7 +65,8 @@ def when() -> str:
         ),
         "a table, and every CPU second counts": (
             "boosted trees",
-            f'a fit takes {seconds["LightGBM"]:.1f} s instead of {seconds["default"]:.0f}, or {seconds["fast"]:.0f} with `preset="fast"`',
+            f"a fit takes {seconds['LightGBM']:.1f} s instead of {seconds['default']:.0f}, or {seconds['fast']:.0f} "
+            'with `preset="fast"`',
         ),
         "several modalities, any of them missing, in PyTorch": (
             "[GAUGE+](docs/gauge-plus.md), or a vote of single classifiers",
