@@ -139,7 +139,7 @@ def ranked(
         decided = "too close to call" if name in level else f"{first} is better"
         sentences.append(
             f"{where}, {first} minus {name}: {signed(100 * compared.difference)} right answers in 100 (95 % from {low} to "
-            f"{high}): {decided}."
+            f"{high}, p = {compared.p_value:.2f}): {decided}."
         )
     best = f"{first}: {shares[first]:.1f} of 100 right"
     if level:
