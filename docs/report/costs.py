@@ -84,16 +84,19 @@ def dymo_speed() -> str:
 
 
 def serving() -> str:
-    """Requests over HTTP: latency, throughput and CPU time of an older version and of this one."""
+    """Requests over HTTP: latency, throughput and CPU time, on a CPU and on a GPU."""
     return _table(
-        ("version", "model", "requests", "connections", "p50, ms", "p99, ms", "requests a second", "CPU ms a request"),
+        ("device", "model", "requests", "connections", "p50, ms", "p99, ms", "requests a second", "CPU ms a request"),
         (
             (
-                *(row[key] for key in ("version", "engine", "mode", "clients")),
+                record["hardware"].get("gpu", "CPU"),
+                *(row[key] for key in ("engine", "mode", "clients")),
                 *(f"{row[key]:.0f}" for key in LATENCIES),
                 f"{row['server_cpu_ms']:.1f}",
             )
-            for row in _perf("serving")["serving"]
+            for record in (_perf("serving"), _perf("serving-cuda"))
+            for row in record["serving"]
+            if row["version"] == "after"
         ),
     )
 

@@ -44,7 +44,7 @@ def sums() -> str:
 def labelled(benchmark: str, protocols: tuple[str, ...], scratch: str, **others: str) -> str:
     """All samples labelled: started from pre-training, minus voters that start there and rows from scratch. `others` are
     rows of GAUGE+ from scratch that are in another run."""
-    rows = dict.fromkeys((PRETRAINED, VOTERS[1]), f"{benchmark}/pretrained")
+    rows = dict.fromkeys((PRETRAINED, EVERY, VOTERS[1]), f"{benchmark}/pretrained")
     rows |= {row: f"{benchmark}/{others.get(row, scratch)}" for row in SCRATCH}
     return beside(measured(rows), protocols)
 
