@@ -80,6 +80,9 @@ VARIANTS = {
     "gauge_plus-pretrained": PlusVariant(
         "started from self-supervised training on all training samples, with and without labels", pretrained=True
     ),
+    "gauge_plus-pretrained-no-heads": PlusVariant(
+        "the same without heads, the network alone", pretrained=True, heads="none"
+    ),
     "gauge_plus-pretrained-no-masked": PlusVariant(
         "the same, nothing is hidden and reconstructed in pre-training", pretrained=True, without="masked"
     ),
