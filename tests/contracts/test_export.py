@@ -43,6 +43,7 @@ from gauge.imputers.oracle import Oracle
 from gauge.imputers.tip import TIP
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders.columns import Columns
+from gauge.model.gauge import UNGATED
 from gauge.model.nn.attention import Attention
 from gauge.randomness import seeded
 from gauge.registry import COLUMNS, ENCODERS, EXPERTS, IMPUTERS
@@ -264,19 +265,21 @@ def test_a_gauge_needs_an_example_and_a_known_format(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("granularity", "tolerance"),
+    ("gating", "tolerance"),
     # untrained trust is ill-conditioned: a relative change of 1e-7 in the input moves it by 1e-4 without any export
-    [("unit", 1e-5), ("trust", 5e-4), ("none", 1e-5)],
+    [(Gating(), 1e-5), (Gating(granularity="trust"), 5e-4), (UNGATED, 1e-5), (Gating(answers=False), 1e-5)],
+    ids=["unit", "trust", "none", "evidence"],
 )
-def test_a_gauge_plus_gives_the_same_in_an_exported_graph(tmp_path, granularity, tolerance):
+def test_a_gauge_plus_gives_the_same_in_an_exported_graph(tmp_path, gating, tolerance):
     with seeded(0, "plus"):
         encoder = UnitEncoder({"table": Columns((5,), DIM)}, DIM)
         network = Network(Transformer(DIM, heads=2, depth=1), DIM, CLASSES)
-        model = GaugePlus(encoder, network, gating=Gating(granularity=granularity))
+        model = GaugePlus(encoder, network, gating=gating)
     example = Batch({"table": noise(6, 5)}, {"table": noise(6, 5, seed=1) > -1})
     with unchecked():
         exported = export(model, tmp_path / "model.onnx", example=example)
     assert exported.difference < tolerance
+    assert ("gates" in exported.outputs) == (gating.gates_units and gating.answers), "they are not part of the answer"
 
 
 @pytest.mark.slow

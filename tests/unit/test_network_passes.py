@@ -33,15 +33,17 @@ def backward_passes(monkeypatch):
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(4, 1), (4, 20), (90, 3)])
-@pytest.mark.parametrize("gates", [False, True])
-def test_only_gates_take_a_backward_pass(backward_passes, gates, columns, rows):
+@pytest.mark.parametrize(("gates", "answers"), [(False, True), (True, False), (True, True)])
+def test_only_gates_that_change_the_answer_take_a_backward_pass(backward_passes, gates, answers, columns, rows):
     frame = pd.DataFrame({f"number{index}": [0.5 * row + index for row in range(rows + 1)] for index in range(columns)})
     schema = Schema.from_frame(frame)
     architecture = Architecture(
         classes=3, size="small", strategy="mask", gates=gates, imputer="mean", donors=1, seed=0, rows=len(frame)
     )
-    network = build(schema, architecture.classes, SIZES[architecture.size], gating=gating_for("mask", gates))
+    network = build(
+        schema, architecture.classes, SIZES[architecture.size], gating=gating_for("mask", gates, answers=answers)
+    )
     table = frame[:rows]
-    answers = NetworkExpert(network.eval(), architecture).predict(Rows.from_frame(schema, table, schema.encode(table)))
-    assert answers.shape == (rows, 3)
-    assert len(backward_passes) == gates
+    found = NetworkExpert(network.eval(), architecture).predict(Rows.from_frame(schema, table, schema.encode(table)))
+    assert found.shape == (rows, 3)
+    assert len(backward_passes) == (gates and answers)

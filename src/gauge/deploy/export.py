@@ -75,7 +75,7 @@ def export(
 
     The graph takes any number of samples. Its inputs are `inputs.NAME` and `observed.NAME` for each modality, for texts
     whose words are counted `terms.NAME` and `counts.NAME`, and `rare` for columns that tell rare categories apart. Its
-    outputs are `probabilities`, and the `scores` and `gates` of a network with gates; those of a network alone also
+    outputs are `probabilities`, and the `scores` and `gates` of a network whose gates answer; those of a network alone also
     `logits`. A network needs an `example` batch for the shapes of its inputs. The columns of a classifier travel along as
     JSON in the metadata, so that `gauge predict model.onnx` needs no torch. All of a classifier is exported, or only the
     `experts` that are named, which then answer without the others; a part that cannot be exported is an error. The written

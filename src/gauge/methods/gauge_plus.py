@@ -127,9 +127,9 @@ class GaugePlus(Method):
     def reference(self, units: Units) -> Tensor | None:
         return self.gauge.reference(units)
 
-    def decide(self, reading: Reading) -> Prediction:
+    def decide(self, reading: Reading, *, evidence: bool = False) -> Prediction:
         """The network's answer, or the product of all answers; evidence and gates are those of the network."""
-        prediction = self.gauge.decide(reading)
+        prediction = self.gauge.decide(reading, evidence=evidence)
         return replace(prediction, logits=self.combine(prediction, reading))
 
     def combine(self, prediction: Prediction, reading: Reading) -> Float[Tensor, "b k"]:

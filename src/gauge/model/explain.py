@@ -26,7 +26,7 @@ class Explainable(Protocol):
 
     def read(self, batch: Batch) -> Reading: ...
 
-    def decide(self, reading: Reading) -> Prediction: ...
+    def decide(self, reading: Reading, *, evidence: bool = False) -> Prediction: ...
 
     def reference(self, units: Units) -> Tensor | None: ...
 
@@ -102,7 +102,7 @@ def explain(method: Explainable, batch: Batch) -> BatchExplanation:
     NaN if the backbone does not offer it."""
     method.eval()
     reading = method.read(batch.check())
-    prediction = method.decide(reading)
+    prediction = method.decide(reading, evidence=True)
     if prediction.evidence is None or prediction.gates is None:
         raise ValueError(
             "the gates of this model do not depend on scores, so there is nothing to explain; use the granularity 'unit', "

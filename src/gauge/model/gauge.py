@@ -35,7 +35,8 @@ class Gating:
     learned probability that a unit is right (`trust`, not in the paper), or none (v1, v2). `read`: units are scored as they
     enter the backbone, or before the embeddings are added, so that a replaced unit keeps them. `reference` replaces a unit
     there (zero when None). `informed` lowers the scores of all imputed units by one learned number (not in the
-    paper), which starts at `distrust`.
+    paper), which starts at `distrust`. Unless the gated pass `answers`, the ungated one does, and gates are computed as
+    evidence alone (not in the paper).
 
     NOTE[PAPER] where-units-are-read: the paper leaves it open; the gradient is the same, the displacement is not.
     """
@@ -48,6 +49,7 @@ class Gating:
     reference: Tensor | None = None
     informed: bool = False
     distrust: float = DISTRUST
+    answers: bool = True
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES:
@@ -149,13 +151,16 @@ class Gauge(Method):
         units = self.encoder(batch)
         return Reading(batch, units, Biased(self.classifier, hiding_bias(units.observed)), units.observed)
 
-    def decide(self, reading: Reading) -> Prediction:
-        """Phases 2 and 3: score and gate, then predict."""
-        passes = Passes(reading.classifier, reading.units.tokens)
-        evidence = self.score(passes, reading)
-        gates, trust = gated = self.gate(reading, evidence)
-        logits = passes.gated(gated.bias)
-        return Prediction(logits, evidence, gates, trust)
+    def decide(self, reading: Reading, *, evidence: bool = False) -> Prediction:
+        """Phases 2 and 3: score and gate, then predict. Where gates do not change the answer, there are none unless the
+        `evidence` is asked for."""
+        answers, passes = self.gating.answers, Passes(reading.classifier, reading.units.tokens)
+        if not (answers or evidence):
+            return Prediction(passes.gated(None))
+        scored = self.score(passes, reading)
+        gates, trust = gated = self.gate(reading, scored)
+        logits = passes.gated(gated.bias if answers else None)
+        return Prediction(logits, scored, gates, trust)
 
     def score(self, passes: Passes, reading: Reading) -> Evidence | None:
         """The evidence of one ungated pass; None for gates that do not depend on any."""

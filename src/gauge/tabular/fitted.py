@@ -230,8 +230,14 @@ class Fitted(TableClassifier):
         return audit_cells(self.trust, rows, self.ensemble.network, seed=seed)
 
     @property
+    def gates_answer(self) -> bool:
+        """Whether gates change the answer of the network."""
+        network = self.ensemble.network
+        return network is not None and network.gating.gates_units and network.gating.answers
+
+    @property
     def verdict(self) -> str:
-        """The strategy that was chosen, and the validation score of each."""
+        """The strategy that was chosen, the validation score of each, and what the gates do."""
         training = self.training
         if self.ensemble.network is None:
             return f"without the network: {' and '.join(self.experts)}"
@@ -243,6 +249,7 @@ class Fitted(TableClassifier):
             text += f"; always predicting {label!r} would give {100 * share:.1f} %"
         for stage, (done, planned) in training.cut_short.items():
             text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
+        text += training.gates_in_words(self.gates_answer)
         return f"strategy {training.strategy!r}; the network alone, with values hidden: {training.metric} {text}"
 
     @property

@@ -37,7 +37,11 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
     "tune_rate": ("a positive number or None", Real | None, lambda rate: rate > 0),
     "tune_decay": ("a number above 0, at most 1", Real, lambda share: 0 < share <= 1),
     "experts": ("'auto', a name or a list of names", str | Sequence),
-    "gates": ("True or False", bool | np.bool_),
+    "gates": (
+        "'auto', True or False",
+        str | bool | np.bool_,
+        lambda gates: not isinstance(gates, str) or gates == "auto",
+    ),
     "missing_rate": ("a number from 0 to 1 or None", Real | None, lambda rate: 0 <= rate <= 1),
     "class_weight": ("'balanced', a mapping or None", object, lambda w: w == "balanced" or isinstance(w, Mapping)),
     "validation": ("a number between 0 and 1", Real, lambda share: 0 < share < 1),

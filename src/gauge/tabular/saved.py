@@ -82,6 +82,7 @@ class SavedTraining(_Strict):
     cut_short: dict[str, Annotated[list[Count], Field(min_length=2, max_length=2)]]
     donors: list[Count]
     taught: Count = 0
+    gate_losses: dict[Literal["with", "without"], FiniteFloat] = {}
 
     def record(self) -> dict[str, Any]:
         """The arguments of `Training`."""

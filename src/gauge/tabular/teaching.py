@@ -13,6 +13,8 @@ import numpy as np
 from scipy.special import softmax
 
 from gauge.tabular.table.inputs import scale_weights
+from gauge.training.metrics import log_losses as log_losses
+from gauge.training.metrics import pays as pays
 
 MAX_TAUGHT_ROWS = 2000  # rows without a label that experts learn from
 EM_STEPS = 100
@@ -89,20 +91,6 @@ def shift(answers: np.ndarray, labelled: np.ndarray, prior: np.ndarray) -> tuple
 def row_weights(answers: np.ndarray, ratios: np.ndarray) -> np.ndarray:
     """How much rows without a label count, one on average: as much as such rows occur among labelled ones."""
     return scale_weights(1 / (answers @ ratios))
-
-
-def pays(gains: np.ndarray) -> bool:
-    """Whether log losses of rows are smaller on average, by more than the standard error.
-
-    >>> pays(np.array([0.1, 0.2, 0.1])), pays(np.array([0.5, -0.4])), pays(np.zeros(5))
-    (True, False, False)
-    """
-    return len(gains) > 1 and bool(gains.mean() > gains.std(ddof=1) / len(gains) ** 0.5)
-
-
-def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The log loss of every row."""
-    return -np.log(probabilities[np.arange(len(labels)), labels].clip(np.finfo(float).tiny))
 
 
 def temperatures(answers: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[float]:

@@ -188,7 +188,7 @@ def _joined(parts: Sequence[Tensors]) -> Tensors:
 def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | None) -> tuple[Tensors, Tensors]:
     """For one batch, on the CPU: what is known of every unit, and the labels and predicted classes of every sample."""
     reading = method.read(batch.check())
-    prediction = gauge.decide(reading)
+    prediction = gauge.decide(reading, evidence=True)
     labels, observed = reading.completed.labels, reading.units.observed
     assert prediction.evidence is not None
     assert labels is not None

@@ -76,6 +76,20 @@ class Comparison:
     test: str
 
 
+def pays(gains: np.ndarray) -> bool:
+    """Whether log losses of rows are smaller on average, by more than the standard error.
+
+    >>> pays(np.array([0.1, 0.2, 0.1])), pays(np.array([0.5, -0.4])), pays(np.zeros(5))
+    (True, False, False)
+    """
+    return len(gains) > 1 and bool(gains.mean() > gains.std(ddof=1) / len(gains) ** 0.5)
+
+
+def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The log loss of every row."""
+    return -np.log(probabilities[np.arange(len(labels)), labels].clip(np.finfo(float).tiny))
+
+
 def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """All scores, by name; labels are class numbers.
 

@@ -42,7 +42,8 @@ class Flat(Graphable):
     def __init__(self, model: Gauge | GaugePlus, names: Sequence[str]) -> None:
         super().__init__()
         self.model, self.names = model, tuple(names)
-        offered = {"scores": model.gating.scores_units, "gates": model.gating.gates_units}
+        gating = model.gating
+        offered = {"scores": gating.scores_units and gating.answers, "gates": gating.gates_units and gating.answers}
         self.inputs = [f"{kind}.{name}" for kind in ("inputs", "observed") for name in self.names]
         self.outputs = ("logits", "probabilities", *(name for name, given in offered.items() if given))
 

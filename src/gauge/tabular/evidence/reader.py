@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.explain import explain
+from gauge.model.explain import BatchExplanation, explain
 from gauge.reports.evidence import Gain, GridImage, RowEvidence, State, Unit
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.advice import Advice, absent, helpful
@@ -85,7 +85,7 @@ class Reader:
             if self.network is None:
                 read |= dict(self._ungated_batch(frame, rows, batch, answers))
             else:
-                read |= dict(self._gated_batch(self.network, frame, rows, batch))
+                read |= dict(self._gated_batch(self.network, frame, rows, batch, answers))
         evidence = []
         for row in range(len(frame)):
             ungated, units, images = read[row]
@@ -129,7 +129,7 @@ class Reader:
             yield row, (answers[row], units, self._images(inputs, observed))
 
     def _gated_batch(
-        self, model: GaugePlus, frame: pd.DataFrame, rows: Rows, batch: Batch
+        self, model: GaugePlus, frame: pd.DataFrame, rows: Rows, batch: Batch, answers: Sequence[tuple[str, float]]
     ) -> Iterator[tuple[int, Read]]:
         """The prediction without gates, the units and the images of each row."""
         explained = explain(model, batch)
@@ -137,14 +137,9 @@ class Reader:
         numbers = torch.stack(measured, 2).double().cpu().numpy()
         index = batch.index.cpu().numpy()
         chosen = rows.take(index)
-        answers = self.ensemble.answers(chosen)
-        with torch.no_grad():
-            network = Prediction(explained.evidence.logits, trust=explained.trust)
-            ungated = model.combine(network, model.read(batch)).double().log_softmax(1).cpu().numpy()
-        position = [expert.network is model for expert in self.ensemble.experts.values()].index(True)
-        answers[:, position] = self.ensemble.smooth(ungated)
-        probabilities = self.ensemble.combine(answers, chosen)
-        before = self._answers(probabilities, (probabilities * self.class_weight).argmax(1))
+        before = [answers[row] for row in index.tolist()]
+        if model.gating.answers:
+            before = self._without_gates(model, batch, explained, chosen)
         values, flags = (
             {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
             for tensors in (explained.completed.inputs, batch.observed)
@@ -157,6 +152,19 @@ class Reader:
             sources = {column: names[position] for column, names in copied.items()}
             units = self._units(parts, self._per_part(numbers[position]).tolist(), believed[position], sources)
             yield row, (before[position], units, self._images(inputs, observed))
+
+    def _without_gates(
+        self, model: GaugePlus, batch: Batch, explained: BatchExplanation, rows: Rows
+    ) -> list[tuple[str, float]]:
+        """What all experts would answer if the gates of the network were open."""
+        answers = self.ensemble.answers(rows)
+        with torch.no_grad():
+            network = Prediction(explained.evidence.logits, trust=explained.trust)
+            ungated = model.combine(network, model.read(batch)).double().log_softmax(1).cpu().numpy()
+        position = [expert.network is model for expert in self.ensemble.experts.values()].index(True)
+        answers[:, position] = self.ensemble.smooth(ungated)
+        probabilities = self.ensemble.combine(answers, rows)
+        return self._answers(probabilities, (probabilities * self.class_weight).argmax(1))
 
     def _answers(self, probabilities: np.ndarray, decided: np.ndarray) -> list[tuple[str, float]]:
         chosen = probabilities[np.arange(len(decided)), decided]

@@ -129,7 +129,8 @@ class Training:
     """The record of a network's training: the strategy, the validation scores of all of them from 0 to 1 and their metric,
     the epochs of every stage, and for stages that the time limit ended the epochs done and planned. `rows` is how many it
     learned from, `taught` how many of them have no label, and `donors` are the rows of the task that its imputer copies
-    from. `history` has the losses of every epoch, also of those that were done before an interruption."""
+    from. `history` has the losses of every epoch, also of those that were done before an interruption. `gate_losses` are the
+    validation log losses "with" and "without" gates, where these decided whether gates change the answer."""
 
     rows: int
     strategy: Strategy = "mask"
@@ -140,6 +141,7 @@ class Training:
     history: Sequence[dict[str, Any]] = ()
     donors: Sequence[int] = ()
     taught: int = 0
+    gate_losses: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def labelled(self) -> int:
@@ -156,6 +158,14 @@ class Training:
             text += f" ({100 * better:+.1f} points for imputing"
             text += ", within chance)" if self.strategy == "mask" and better > 0 else ")"
         return text
+
+    def gates_in_words(self, answer: bool) -> str:
+        """What was decided about gates, and why; empty if nothing had to be."""
+        if not self.gate_losses:
+            return ""
+        what = "gates change the answer" if answer else "gates are evidence alone"
+        losses = " and ".join(f"{loss:.3f} {name}" for name, loss in self.gate_losses.items())
+        return f"; {what} (log loss {losses} them)"
 
 
 class Saved(NamedTuple):

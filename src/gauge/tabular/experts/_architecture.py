@@ -48,7 +48,7 @@ SIZES = {
 @dataclass(frozen=True)
 class Architecture:
     """What a trained network is built from again, beside the columns of the table: `rows` and `donors` are those of the
-    training split that its imputer is made for."""
+    training split that its imputer is made for. Unless `gates_answer`, gates are evidence alone."""
 
     classes: int
     size: str
@@ -58,6 +58,7 @@ class Architecture:
     donors: int
     seed: int
     rows: int
+    gates_answer: bool = True
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -70,8 +71,11 @@ class Architecture:
             "imputer": str,
             "donors": int,
             "seed": int,
+            "rows": int,
+            "gates_answer": bool,
         }
-        if {name: type(value) for name, value in content.items()} != types | {"rows": int}:
+        content = {"gates_answer": True, **content}  # that of files which do not say so
+        if {name: type(value) for name, value in content.items()} != types:
             raise ValueError("the architecture of the network is not complete, or of another form")
         architecture = cls(**content)
         pick(SIZES, architecture.size, "size")
@@ -88,7 +92,7 @@ class Architecture:
             assert isinstance(self.imputer, str)  # others are not saved
             kind, options = imputer_for(self.imputer, schema, donors=self.donors, seed=self.seed)
             imputer = kind.blank(schema.blank(min(self.rows, MAX_BLANK_ROWS)), **options)
-        gating = gating_for(self.strategy, self.gates)
+        gating = gating_for(self.strategy, self.gates, answers=self.gates_answer)
         return build(schema, self.classes, SIZES[self.size], gating=gating, imputer=imputer), imputer
 
 
@@ -159,6 +163,6 @@ def imputer_for(name: str, schema: Schema, **known: Any) -> tuple[type[Imputer],
     return kind, {name: known[name] for name in inspect.signature(kind.from_dataset).parameters if name in known}
 
 
-def gating_for(strategy: Strategy, gates: bool) -> Gating:
+def gating_for(strategy: Strategy, gates: bool, *, answers: bool = True) -> Gating:
     """A gate for every unit; with imputation the gates also know which values were imputed."""
-    return Gating(informed=strategy == "impute") if gates else UNGATED
+    return Gating(informed=strategy == "impute", answers=answers) if gates else UNGATED

@@ -22,12 +22,12 @@ class Recipe:
     """The options of a training run. `rate` is the largest share of values that training hides, `imputer` a registered
     name or any object with `complete(batch)`, `seconds` the time limit. `tune` says by column what is trained of pretrained
     encoders, where that is more than the projection. On a CPU a network learns from at most `max_rows` of a table in
-    memory."""
+    memory. With "auto" gates, validation decides whether they change the answer or are evidence alone."""
 
     size: str
     strategies: tuple[Strategy, ...]
     imputer: str | SupportsComplete
-    gates: bool
+    gates: bool | Literal["auto"]
     rate: float
     epochs: int | None
     batch_size: int | None

@@ -18,6 +18,7 @@ from gauge.model.encoders._pretrained import Tune
 from gauge.model.gauge import Gating
 from gauge.tabular.experts import Task, Training
 from gauge.tabular.experts._architecture import SIZES, Size, build, freeze, gating_for, imputer_for
+from gauge.tabular.experts._gate_choice import choose_gates
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.table.schema import Schema
 from gauge.training.inference import predict_split
@@ -139,6 +140,7 @@ def train_network(
     combination = chosen.model.combination
     if val is None and combination is not None:  # the mean of all answers, where their product would overrate
         combination.offset.fill_(-math.log(len(combination.offset)))
+    gate_losses = choose_gates(chosen.model, train, val, settings.masks) if recipe.gates == "auto" else {}
     freeze(chosen.model)
     epochs = {name: stage.metadata["epochs"] for name, stage in trained.items()}
     training = Training(
@@ -149,6 +151,7 @@ def train_network(
         epochs=epochs,
         cut_short=limit.cut_short,
         history=history(store, stages.values()),
+        gate_losses=gate_losses,
     )
     return chosen.model.eval(), training
 
@@ -224,7 +227,7 @@ def plan(
         if strategy == "mask" and alone:
             stages[strategy] = backbone
             continue
-        arguments = {"gating": gating_for(strategy, recipe.gates), **of_rows}
+        arguments = {"gating": gating_for(strategy, bool(recipe.gates)), **of_rows}
         needs = (backbone,) if strategy == "mask" else (backbone, imputer)
         stages[strategy] = Stage(strategy, make_gated, arguments, fine_tuning(settings), needs)
     return stages
@@ -276,6 +279,7 @@ def make_gated(
 
 def make_refit(train: Dataset, *, model: GaugePlus, weights: Tensor) -> Weighted:
     model = deepcopy(model).requires_grad_(True)
+    model.gauge.gate.requires_grad_(model.gating.answers)
     freeze(model)
     return Weighted(model, weights)
 

@@ -105,11 +105,12 @@ class NetworkExpert(Expert):
             classes=task.classes,
             size=recipe.size,
             strategy=training.strategy,
-            gates=recipe.gates,
+            gates=bool(recipe.gates),
             imputer=recipe.imputer,
             donors=recipe.donors,
             seed=recipe.seed,
             rows=training.rows if every is None else len(every),
+            gates_answer=network.gating.answers,
         )
         return cls(network, architecture, training)
 
