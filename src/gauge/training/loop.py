@@ -293,12 +293,15 @@ def _arithmetic(settings: TrainSettings, device: torch.device) -> Iterator[None]
     """The precision of matrix products and the determinism that the settings ask for."""
     if settings.deterministic and device.type == "cuda" and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
         raise ValueError("deterministic=True on a GPU needs the environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
-    repeatable, precision = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
-    torch.use_deterministic_algorithms(settings.deterministic or repeatable)
+    changes = settings.deterministic and not torch.are_deterministic_algorithms_enabled()
+    precision = torch.get_float32_matmul_precision()
+    if changes:  # otherwise it is not called: it imports torch's compiler
+        torch.use_deterministic_algorithms(True)
     if settings.precision == "tf32" and device.type == "cuda":
         torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(repeatable)
+        if changes:
+            torch.use_deterministic_algorithms(False)
         torch.set_float32_matmul_precision(precision)

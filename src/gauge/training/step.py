@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.data.augmentation import augment
+from gauge.model.nn.optimizers import Adam
 from gauge.model.nn.streams import join
 from gauge.training.distributed import all_reduce_mean, parallel_loss, shard, world_size
 from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 RATE_FACTOR = "factor"  # of a group of parameters: its learning rate over that of the settings
 
 
-def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> torch.optim.Adam:
+def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> Adam:
     """Adam for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step can read."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
     factors = dict.fromkeys(method.gate_parameters(), settings.gate_rate)
@@ -43,7 +44,7 @@ def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) 
         groups.append(
             {"params": parameters, "lr": torch.tensor(rate, device=device) if graph else rate, RATE_FACTOR: factor}
         )
-    return torch.optim.Adam([group for group in groups if group["params"]], fused=True, capturable=graph)
+    return Adam([group for group in groups if group["params"]], fused=True, capturable=graph)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Step:
     """
 
     def __init__(
-        self, method: Trainable, optimizer: torch.optim.Adam, train: Dataset, settings: TrainSettings, *, record: bool
+        self, method: Trainable, optimizer: Adam, train: Dataset, settings: TrainSettings, *, record: bool
     ) -> None:
         self.method, self.optimizer, self.train, self.settings = method, optimizer, train, settings
         self.loss = parallel_loss(method)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from gauge.model.nn.optimizers import LBFGS
+
 
 @torch.enable_grad()
 def minimize(objective: Callable[[], Tensor], parameters: Sequence[Tensor], *, max_iter: int) -> None:
@@ -15,7 +17,7 @@ def minimize(objective: Callable[[], Tensor], parameters: Sequence[Tensor], *, m
     >>> x.detach()
     tensor([3.])
     """
-    optimizer = torch.optim.LBFGS(parameters, max_iter=max_iter, line_search_fn="strong_wolfe")
+    optimizer = LBFGS(parameters, max_iter=max_iter, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimizer.zero_grad()

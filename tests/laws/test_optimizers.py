@@ -1,0 +1,117 @@
+"""Our optimizers take the steps of torch's, bit for bit, and leave torch's compiler unloaded."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from gauge.model.nn.optimizers import LBFGS, Adam
+
+FIT = """
+import sys
+import numpy as np
+import pandas as pd
+from gauge import GaugeClassifier
+draw = np.random.default_rng(0)
+table = pd.DataFrame(draw.normal(size=(80, 2)), columns=["a", "b"])
+GaugeClassifier(epochs=1, trust=False, verbose=False, random_state=0).fit(table, table["a"] > 0)
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def parameters():
+    draw = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=draw).requires_grad_() for shape in ((3, 4), (4,), ())]
+
+
+def step(optimizer, trained):
+    """A step down the same slope for the same values; the last parameter has no gradient at times."""
+    optimizer.zero_grad()
+    matrix, vector, scalar = trained
+    cost = (matrix @ vector).square().sum() + vector.cos().sum()
+    if optimizer.state[vector].get("step", torch.zeros(())) % 2 == 0:
+        cost = cost + (scalar - 1).square()
+    cost.backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fused": True},
+        {"foreach": True, "weight_decay": 0.1},
+        {"foreach": False, "betas": (0.8, 0.9)},
+        {"amsgrad": True, "maximize": True},
+    ],
+    ids=str,
+)
+def test_adam_is_that_of_torch_bit_for_bit(options):
+    ours, theirs = parameters(), parameters()
+    groups = [[{"params": each[:1]}, {"params": each[1:], "lr": 0.3}] for each in (ours, theirs)]
+    pair = Adam(groups[0], lr=0.05, **options), torch.optim.Adam(groups[1], lr=0.05, **options)
+    for number in range(8):
+        for optimizer, trained in zip(pair, (ours, theirs), strict=True):
+            optimizer.param_groups[0]["lr"] = 0.05 / (1 + number)
+            step(optimizer, trained)
+    for first, second in zip(ours, theirs, strict=True):
+        assert torch.equal(first, second)
+
+
+def test_either_adam_continues_from_the_state_of_the_other():
+    ours, theirs = parameters(), parameters()
+    first, second = Adam(ours, lr=0.05, fused=True), torch.optim.Adam(theirs, lr=0.05, fused=True)
+    for _ in range(3):
+        step(first, ours)
+        step(second, theirs)
+    swapped = Adam(theirs, lr=1.0), torch.optim.Adam(ours, lr=1.0)
+    swapped[0].load_state_dict(second.state_dict())
+    swapped[1].load_state_dict(first.state_dict())
+    for _ in range(3):
+        step(swapped[0], theirs)
+        step(swapped[1], ours)
+    for each, other in zip(ours, theirs, strict=True):
+        assert torch.equal(each, other)
+
+
+def test_schedulers_hooks_and_clipping_work_with_adam():
+    (matrix, *_), rates, calls = parameters(), [], []
+    optimizer = Adam([matrix], lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    optimizer.register_step_post_hook(lambda *_: calls.append(float(matrix.grad.norm())))
+    for _ in range(3):
+        optimizer.zero_grad()
+        (100 * matrix.square().sum()).backward()
+        torch.nn.utils.clip_grad_norm_([matrix], 1.0)
+        optimizer.step()
+        rates.append(scheduler.get_last_lr()[0])
+        scheduler.step()
+    assert rates == [0.1, 0.05, 0.025]
+    assert calls == pytest.approx([1.0] * 3, abs=1e-4)
+
+
+def test_steps_that_are_differentiated_are_refused():
+    with pytest.raises(ValueError, match=r"differentiable=True is not supported here; use torch\.optim\.Adam"):
+        Adam(parameters(), differentiable=True)
+
+
+def test_lbfgs_is_that_of_torch_bit_for_bit():
+    found = []
+    for kind in (LBFGS, torch.optim.LBFGS):
+        (_, vector, _) = trained = parameters()
+        optimizer = kind([vector], max_iter=20, line_search_fn="strong_wolfe")
+
+        def cost(optimizer=optimizer, trained=trained):
+            optimizer.zero_grad()
+            value = (trained[0].detach() @ trained[1] - 1).square().sum() + trained[1].pow(4).sum()
+            value.backward()
+            return value
+
+        optimizer.step(cost)
+        found.append(vector.detach())
+    assert torch.equal(*found)
+
+
+def test_a_fit_does_not_load_the_compiler_of_torch():
+    done = subprocess.run([sys.executable, "-c", FIT], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["False"], done.stderr
