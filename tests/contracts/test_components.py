@@ -27,6 +27,18 @@ def test_every_method_and_every_imputer_has_its_base_class():
     assert all(issubclass(IMPUTERS.get(name), Imputer) for name in IMPUTERS.names())
 
 
+@pytest.mark.parametrize(
+    ("kind", "verb", "given"),
+    [(Method, "predict", ["batch"]), (Imputer, "complete", ["batch"]), (Pretrainer, "release", [])],
+)
+def test_a_component_that_lacks_what_its_contract_asks_for_is_named(kind, verb, given):
+    own = type("Mine", (kind,), {})()
+    with pytest.raises(NotImplementedError, match=rf"Mine has no {verb}\({', '.join(given)}\)"):
+        getattr(own, verb)(*[incomplete_batch() for _ in given])
+    with pytest.raises(NotImplementedError, match=r"Mine has parameters to train but no loss\(batch\)"):
+        own.loss(incomplete_batch())
+
+
 @pytest.mark.parametrize("name", PRETRAINERS.names())
 def test_a_pre_trainer_reads_neither_labels_nor_missing_values_and_releases_all_weights(name):
     kind = PRETRAINERS.get(name)

@@ -88,7 +88,7 @@ class AnySubset(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy and prototype term, averaged over distinct random subsets, drawn once for the batch."""
         assert batch.labels is not None
-        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
         logits, features = self.represent(*under_subsets(self.encoder(batch), chosen))
         labels = batch.labels.repeat(len(chosen))
         return {"task": F.cross_entropy(logits, labels), "prototype": self._prototype_term(features, labels)}

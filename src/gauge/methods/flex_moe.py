@@ -117,7 +117,7 @@ class FlexMoE(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         chosen = self.subsets[-1:]
         if others := min(self.subsets_per_step, len(self.subsets)) - 1:
-            chosen = torch.cat([chosen, draw_subsets(batch.key, self.subsets[:-1], others)])
+            chosen = torch.cat([chosen, draw_subsets(batch.shared_key, self.subsets[:-1], others)])
         units, visible = under_subsets(self.encoder(batch), chosen)
         combination = self.combination(units, visible)
         key = torch.cat([derive(batch.key, index) for index in range(len(chosen))])

@@ -106,7 +106,8 @@ class GaugePlus(Method):
         if prediction.trust is not None:
             right, known = known_rightness(self.encoder, batch, reading)
             times = len(prediction.trust) // len(batch)
-            terms["trust"] = trust_term(prediction.trust, right.repeat(times, 1), known.repeat(times, 1) & under.seen)
+            known = known.repeat(times, 1) & under.seen
+            terms["trust"] = trust_term(prediction.trust, right.repeat(times, 1), known, batch.shard)
         return terms
 
     @torch.no_grad()
@@ -201,7 +202,7 @@ class GaugePlus(Method):
         return Answers(logits, F.pad(present, (1, 0), value=True), share, trust)
 
     def _under_subsets(self, reading: Reading) -> Reading:
-        chosen = draw_subsets(reading.completed.key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(reading.completed.shared_key, self.subsets, self.subsets_per_step)
         units, visible = under_subsets(reading.units, chosen)
         classifier = Biased(self.gauge.classifier, hiding_bias(visible))
         head_logits = None if reading.head_logits is None else reading.head_logits.repeat(len(chosen), 1, 1)

@@ -19,9 +19,10 @@ from gauge.methods._answers import SOUND, Answers, head_answers, learn_weights, 
 from gauge.model.combination import Combination
 from gauge.model.frozen import Frozen
 from gauge.model.heads import Heads
+from gauge.model.nn.shards import at_least_one
 from gauge.model.nn.streams import side_by_side
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Encoder, Method, Prediction, SupportsComplete
+from gauge.types import Batch, Encoder, Method, Prediction, Shard, SupportsComplete
 
 __all__ = ["LateFusion", "WeightedVote"]
 
@@ -40,15 +41,17 @@ class HeadOutputs:
         labels = batch.labels.repeat_interleave(self.logits.shape[1], 0)
         return F.cross_entropy(self.logits.flatten(0, 1), labels, reduction="none").reshape(self.available.shape)
 
-    def total(self, values: Float[Tensor, "b m"]) -> Float[Tensor, ""]:
+    def total(self, values: Float[Tensor, "b m"], shard: Shard | None = None) -> Float[Tensor, ""]:
         """The values summed over modalities, each averaged over the samples that have it."""
-        return masked_mean(values, self.available).sum()
+        return masked_mean(values, self.available, shard).sum()
 
 
-def masked_mean(values: Float[Tensor, "b m"], mask: Bool[Tensor, "b m"]) -> Float[Tensor, "m"]:
+def masked_mean(
+    values: Float[Tensor, "b m"], mask: Bool[Tensor, "b m"], shard: Shard | None = None
+) -> Float[Tensor, "m"]:
     """The mean over the masked samples of each column, zero where there are none."""
     weight = mask.to(values.dtype)
-    return (values * weight).sum(0) / weight.sum(0).clamp_min(1)
+    return (values * weight).sum(0) / at_least_one(weight.sum(0), shard)
 
 
 def head_loss(
@@ -58,7 +61,7 @@ def head_loss(
     counts `weights` times. Heads do not learn from modalities that are known to be wrong."""
     heads = HeadOutputs((), logits, _right_modalities(batch))
     losses = heads.losses(batch)
-    return heads.total(losses if weights is None else losses * weights[:, None])
+    return heads.total(losses if weights is None else losses * weights[:, None], batch.shard)
 
 
 def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
@@ -105,7 +108,7 @@ class LateFusion(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The cross-entropy of every classifier over the samples that have its modality."""
         outputs = self.read(batch)
-        return {"task": outputs.total(outputs.losses(batch))}
+        return {"task": outputs.total(outputs.losses(batch), batch.shard)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:

@@ -77,7 +77,7 @@ class M3Care(Method):
         """Cross-entropy over all observed modalities or over subsets drawn once for the batch, and the stability term."""
         if len(batch) < 2:
             raise ValueError("M3Care compares samples, but a batch holds 1; train with batches of at least 2")
-        logits, stability = self._classify(batch, draw_subsets(batch.key, self.subsets, self.subsets_per_step))
+        logits, stability = self._classify(batch, draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step))
         return {"task": batch.cross_entropy(logits), "stability": STABILITY * stability}
 
     @torch.no_grad()

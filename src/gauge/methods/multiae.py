@@ -50,7 +50,7 @@ class AutoEncoder(Trainable):
         """The errors of all modalities, averaged over distinct subsets drawn once for the batch."""
         batch = batch.blanked()
         vectors, available = self.encoder(batch)
-        visible = visible_under(available, draw_subsets(batch.key, self.subsets, self.subsets_per_step))
+        visible = visible_under(available, draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step))
         codes = self.fuse(torch.where(visible[..., None], vectors, 0.0)).flatten(0, 1)
         errors = side_by_side([partial(self._error, name, codes, batch) for name in self.decoders])
         return {"reconstruction": torch.stack(errors).sum()}
@@ -88,7 +88,7 @@ class MultiAE(Method):
         return self
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
         return {"task": batch.cross_entropy(self(batch, chosen))}
 
     @torch.no_grad()

@@ -41,7 +41,7 @@ class QMF(Method):
             self.history.index_copy_(0, batch.index, gathered.to(self.history.dtype))
         return {
             "task": batch.cross_entropy(fuse(outputs)),
-            "modalities": outputs.total(losses),
+            "modalities": outputs.total(losses, batch.shard),
             "ranking": ranking(confidence(outputs.logits), self._difficulty(batch.index), outputs.available),
         }
 

@@ -51,7 +51,7 @@ class ShaSpec(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy over random subsets, drawn once for the batch, and the two objectives for the features."""
         shared, specific, available = self.features(batch)
-        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
         logits = [self.classify(shared, specific, visible) for visible in visible_under(available, chosen)]
         return {
             "task": batch.cross_entropy(torch.stack(logits)),

@@ -126,7 +126,7 @@ class Gauge(Method):
         prediction = self.decide(reading)
         terms = {"task": batch.cross_entropy(prediction.logits)}
         if prediction.trust is not None:
-            terms["trust"] = trust_term(prediction.trust, *known_rightness(self.encoder, batch, reading))
+            terms["trust"] = trust_term(prediction.trust, *known_rightness(self.encoder, batch, reading), batch.shard)
         return terms
 
     @torch.no_grad()

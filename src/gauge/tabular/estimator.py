@@ -509,13 +509,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def _labelled(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Labelled:
         """The rows to learn from, in memory or as a sample of a table in files."""
-        stream = Stream.from_files(Path(X), y, sample_weight, seed) if isinstance(X, str | Path) else None
+        stream, use = None, self.unlabelled == "use"
+        if isinstance(X, str | Path):
+            stream = Stream.from_files(Path(X), y, sample_weight, seed, unlabelled=use)
         target = y if isinstance(y, str) else None
         frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
         weights = inputs.check_weights(sample_weight, len(frame))
-        use = self.unlabelled == "use" and stream is None
         known, y = inputs.known_labels(y, frame.index, use=use)
-        unlabelled = frame[~known & (weights > 0) & use]
+        unlabelled = frame[~known & (weights > 0) & use] if stream is None else stream.unlabelled
         frame, weights = frame[known], weights[known]
         classes, every = inputs.class_numbers(y) if stream is None else stream.class_numbers()
         labels = every if stream is None else every[frame.index].astype(int)

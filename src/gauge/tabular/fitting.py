@@ -16,6 +16,7 @@ from gauge.tabular.options import Preset
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.splits import Splits
 from gauge.tabular.teaching import (
+    MAX_TAUGHT_ROWS,
     Unlabelled,
     calibrated_losses,
     log_losses,
@@ -34,10 +35,12 @@ logger = logging.getLogger(__name__)
 MIN_ROWS = 50  # of a smaller table none are held out for validation
 REFIT_SHARE = 0.25  # of the time that training took
 PARTS = 5  # of the rows of a single fold
-MIN_TAUGHT = 0.1  # rows without a label, over those with one, from which on learning from them is tried
+MIN_TAUGHT = 0.1  # rows that are taught, over those with a label, from which on learning from them is tried
 INNER_FOLDS = 4  # that choose the settings of a teacher
 TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
-FEW_MORE = "they are too few beside the labelled rows to bring anything, so they are not used for it"
+FEW_MORE = (
+    f"those that are taught, {MAX_TAUGHT_ROWS:,} at most, would be too few beside the labelled rows to bring anything"
+)
 NO_TIME = "the time limit left no time to learn from them"
 
 Cross = dict[str, list[Expert]]
@@ -178,14 +181,14 @@ def _teach(
     count = len(task.all_rows) - len(task.rows)
     if not folds:
         return experts, cross, Unlabelled(count, reason=TOO_FEW)
-    if count < MIN_TAUGHT * len(task.rows):
+    rows = taught_rows(len(task.rows), count)
+    if len(rows) < MIN_TAUGHT * len(task.rows):
         return experts, cross, Unlabelled(count, reason=FEW_MORE)
     if not task.has_time_for(task.seconds_used):
         return experts, cross, Unlabelled(count, reason=NO_TIME)
     slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
     quick = [name for name in experts if name not in slow]
     folds, quick = (folds, quick) if quick else (folds[:1], slow)
-    rows = taught_rows(len(task.rows), count)
     new = task.all_rows.take(rows)
     known, labels = [task.rows.take(val) for _, val in folds], [task.labels[val] for _, val in folds]
     teachers = [_equal(task, _unaware(task, fold, quick, cross), fold[0]) for fold in folds]

@@ -6,13 +6,15 @@ the others. The same global batch therefore gives the same model, up to rounding
 
 import atexit
 import os
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gauge.types import Batch, Trainable
+from gauge.model.nn.shards import SharedStatistics
+from gauge.types import Batch, Shard, Trainable
 
 
 def join_group(device: torch.device) -> None:
@@ -53,6 +55,13 @@ def shard(batch: Tensor) -> Tensor:
     return batch.tensor_split(world_size())[dist.get_rank()] if 1 < world_size() <= len(batch) else batch
 
 
+def own_shard(key: Tensor) -> Shard | None:
+    """Which samples of the batch with these keys belong to this process; None if all do."""
+    if len(own := shard(torch.arange(len(key)))) == len(key):
+        return None
+    return Shard(int(own[0]), int(own[-1]) + 1, len(key), key[:1])
+
+
 def all_reduce_mean(value: Tensor, share: float) -> Tensor:
     """The mean over all processes, weighted by their shares of the batch."""
     if world_size() == 1:
@@ -70,7 +79,8 @@ class Loss(nn.Module):
         self.method = method
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        return self.method.loss(batch)
+        with nullcontext() if world_size() == 1 else SharedStatistics():
+            return self.method.loss(batch)
 
 
 def parallel_loss(method: Trainable) -> nn.Module:
@@ -78,7 +88,8 @@ def parallel_loss(method: Trainable) -> nn.Module:
     if world_size() == 1:
         return Loss(method)
     name = type(method).__name__
-    if method.looks_across_batch or type(method).end_epoch is not Trainable.end_epoch:
+    alone = method.looks_across_batch and not method.gathers_shards
+    if alone or type(method).end_epoch is not Trainable.end_epoch:
         raise ValueError(
             f"{name} compares samples of a batch or counts over an epoch, which needs all samples in one process; "
             "train it without torchrun"

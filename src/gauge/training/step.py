@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from gauge.data import Dataset
 from gauge.data.augmentation import augment
 from gauge.model.nn.optimizers import Adam
 from gauge.model.nn.streams import join
-from gauge.training.distributed import all_reduce_mean, parallel_loss, shard, world_size
+from gauge.training.distributed import all_reduce_mean, own_shard, parallel_loss, shard, world_size
 from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
 from gauge.training.settings import TrainSettings
 from gauge.types import Batch, Trainable
@@ -110,10 +110,11 @@ class Step:
 
     def batch(self, index: Tensor, key: Tensor) -> Batch:
         """The batch that this process learns from."""
-        index, key = shard(index), shard(key)
+        own, index, key = own_shard(key), shard(index), shard(key)
         keep = self.settings.masks.keep(self.train.feature_counts, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
-        return augment(batch, self.settings.augment) if self.settings.augment else batch
+        batch = augment(batch, self.settings.augment) if self.settings.augment else batch
+        return batch if own is None else replace(batch, shard=own)
 
     def _run(self, index: Tensor, key: Tensor, batch: Batch | None = None) -> dict[str, Tensor]:
         batch = self.batch(index, key) if batch is None else batch

@@ -5,7 +5,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.model.nn.shards import at_least_one, gather
 from gauge.randomness import uniform
+from gauge.types import Shard
 
 START = 0.1  # the temperature of every pair before training
 EXCLUDED = -1e9  # the likeness of a sample that lacks the modality; minus infinity has no gradient where all lack it
@@ -28,17 +30,21 @@ class PairContrast(nn.Module):
         self.log_scale = nn.Parameter(torch.full((modalities, modalities), START).log().neg())
         self.others = nn.Buffer(~torch.eye(modalities, dtype=torch.bool), persistent=False)
 
-    def forward(self, vectors: Float[Tensor, "b m c"], present: Bool[Tensor, "b m"]) -> Float[Tensor, ""]:
+    def forward(
+        self, vectors: Float[Tensor, "b m c"], present: Bool[Tensor, "b m"], shard: Shard | None = None
+    ) -> Float[Tensor, ""]:
         """The mean -log p that a modality finds its sample among all that have the other modality, over all pairs."""
+        everywhere = gather(present, shard)
         projected = torch.stack([each(v) for each, v in zip(self.projectors, vectors.unbind(1), strict=True)])
         with torch.autocast(vectors.device.type, enabled=False):
             directions = F.normalize(projected.float(), dim=-1)
             scale = (self.log_scale + self.log_scale.T) / 2
-            likeness = torch.einsum("mbc,nac->mnba", directions, directions) * scale.exp()[..., None, None]
-            candidate = present.T[None, :, None, :]
-            costs = -likeness.masked_fill(~candidate, EXCLUDED).log_softmax(-1).diagonal(dim1=-2, dim2=-1)
-        known = present.T[:, None] & present.T[None] & self.others[..., None] & (present.sum(0) > 1)[None, :, None]
-        return torch.where(known, costs, 0.0).sum() / known.sum().clamp_min(1)
+            candidates = gather(directions.transpose(0, 1), shard).transpose(0, 1)
+            likeness = torch.einsum("mbc,nac->mnba", directions, candidates) * scale.exp()[..., None, None]
+            likeness = likeness.masked_fill(~everywhere.T[None, :, None, :], EXCLUDED).log_softmax(-1)
+            costs = -likeness.diagonal(0 if shard is None else shard.start, dim1=-2, dim2=-1)
+        known = present.T[:, None] & present.T[None] & self.others[..., None] & (everywhere.sum(0) > 1)[None, :, None]
+        return torch.where(known, costs, 0.0).sum() / at_least_one(known.sum(), shard)
 
 
 def projector(inputs: int, outputs: int) -> nn.Sequential:

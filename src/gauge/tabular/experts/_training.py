@@ -16,6 +16,7 @@ from gauge.masks import Complete
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders._pretrained import Tune
 from gauge.model.gauge import Gating
+from gauge.model.nn.shards import gather
 from gauge.tabular.experts import Task, Training
 from gauge.tabular.experts._architecture import SIZES, Size, build, freeze, gating_for, imputer_for
 from gauge.tabular.experts._gate_choice import choose_gates
@@ -58,7 +59,7 @@ class Weighted(Method):
         weights = self.weights[batch.index]
         if self.targets is not None:
             batch = replace(batch, labels=self.targets[batch.index])
-        return self.model.loss(batch, weights / weights.mean().clamp_min(1e-12))
+        return self.model.loss(batch, weights / gather(weights, batch.shard).mean().clamp_min(1e-12))
 
     def predict(self, batch: Batch) -> Prediction:
         return self.model.predict(batch)

@@ -74,7 +74,7 @@ class NetworkExpert(Expert):
         unlabelled = np.arange(len(task.rows), len(task.all_rows))
         labels = np.concatenate([task.labels, np.full(len(unlabelled), UNLABELLED)])
         donors = np.concatenate([train, unlabelled])
-        if task.streamed is not None:
+        if task.streamed is not None and lesson is None:  # where teaching may pay, the sample is all labelled rows
             split = task.streamed(val)
             weights = torch.ones(len(split))
         elif lesson is None:

@@ -27,37 +27,38 @@ MAX_SAMPLE_ROWS = 100_000
 class Stream:
     """A table in files: a sample of at most `MAX_SAMPLE_ROWS` of the rows that have a label, in their order, whose index
     are their numbers, and the labels of all of these rows: `labels` are the different ones, `codes` their positions
-    there."""
+    there. `unlabelled` is such a sample of the rows without a label, if they are used."""
 
     table: Path
     target: str
     sample: pd.DataFrame
     labels: pd.Series
     codes: np.ndarray
+    unlabelled: pd.DataFrame
 
     @classmethod
-    def from_files(cls, table: Path, target: Any, weights: Any, seed: int) -> "Stream":
+    def from_files(cls, table: Path, target: Any, weights: Any, seed: int, *, unlabelled: bool = False) -> "Stream":
         """From one pass over the table. Which rows are sampled depends on their number, the seed and nothing else."""
         if not isinstance(target, str) or weights is not None:
             raise ValueError("a table in files needs the name of its column of labels as y, and takes no sample_weight")
         labels: pd.Series | None = None
-        coded, rows, draws, count = [], [], [], 0
+        coded, with_label, without = [], _Sample(seed), _Sample(seed)
         for part in read_rows(table, ROWS_AT_ONCE):
             if target not in part:
                 raise ValueError(f"there is no column {target!r} with the labels; the table has {list(part.columns)}")
             labels, codes = _different(labels, part[target])
             coded.append(codes)
-            rows.append(_labelled(part, target, count))
-            last = count + len(rows[-1])
-            draws.append(sample_keys(torch.arange(count, last), seed, "sample").numpy())
-            count = last
-            if sum(map(len, rows)) > 2 * MAX_SAMPLE_ROWS:
-                rows, draws = _sampled(rows, draws)
-        (sample,), _ = _sampled(rows, draws)
+            known = has_label(part[target])
+            with_label.add(part[known])
+            without.add(part[~known & unlabelled])
         assert labels is not None  # a table has rows
-        labels, codes = _known(with_types(table, labels.to_frame(target))[target], np.concatenate(coded))
+        different = with_types(table, labels.to_frame(target))[target]
+        labels, codes = _known(different, np.concatenate(coded), use=unlabelled)
+        sample, others = with_label.rows(), without.rows()
+        every = with_types(table, pd.concat([sample, others]) if len(others) else sample)
         drawn = labels.iloc[codes[sample.index]].set_axis(sample.index)
-        return cls(table, target, with_types(table, sample).assign(**{target: drawn}), labels, codes)
+        others = _numbered(every[len(sample) :].drop(columns=target), len(codes))
+        return cls(table, target, every[: len(sample)].assign(**{target: drawn}), labels, codes, others)
 
     def class_numbers(self) -> tuple[np.ndarray, np.ndarray]:
         """The classes in order, and the number of the class of every row, in few bytes."""
@@ -87,7 +88,7 @@ class Stream:
     def _parts(self, schema: Schema, labels: np.ndarray, held_out: pd.Index, files: ImageFiles) -> Iterator[Dataset]:
         count = 0
         for part in read_rows(self.table, rows_at_once(schema.columns)):
-            labelled = _labelled(part, self.target, count)
+            labelled = _numbered(part[has_label(part[self.target])], count)
             count += len(labelled)
             encoded = schema.encode(labelled, files)
             rows = np.flatnonzero(~encoded.empty & ~np.isin(labelled.index, held_out))
@@ -108,26 +109,41 @@ def _different(known: pd.Series | None, column: pd.Series) -> tuple[pd.Series, n
     return labels, pd.Index(labels).get_indexer(pd.Index(column)).astype(np.min_scalar_type(len(labels)))
 
 
-def _known(labels: pd.Series, codes: np.ndarray) -> tuple[pd.Series, np.ndarray]:
+def _known(labels: pd.Series, codes: np.ndarray, *, use: bool) -> tuple[pd.Series, np.ndarray]:
     """The different labels but for missing and blank ones, and the positions there of all rows that have one."""
     known = has_label(labels)
     if known.all():
         return labels, codes
-    report_unlabelled(known[codes], pd.RangeIndex(len(codes)))
+    report_unlabelled(known[codes], pd.RangeIndex(len(codes)), use=use)
     positions = np.cumsum(known) - 1
     return beside_missing(labels[known]).reset_index(drop=True), positions.astype(codes.dtype)[codes[known[codes]]]
 
 
-def _labelled(part: pd.DataFrame, target: str, before: int) -> pd.DataFrame:
-    """The rows that have a label, numbered after those `before`."""
-    rows = part[has_label(part[target])]
-    return rows.set_axis(pd.RangeIndex(before, before + len(rows)), axis=0)
+def _numbered(rows: pd.DataFrame, first: int) -> pd.DataFrame:
+    return rows.set_axis(pd.RangeIndex(first, first + len(rows)), axis=0)
 
 
-def _sampled(rows: list[pd.DataFrame], draws: list[np.ndarray]) -> tuple[list[pd.DataFrame], list[np.ndarray]]:
-    """The rows with the smallest draws, as one part."""
-    table, every = pd.concat(rows), np.concatenate(draws)
-    if len(every) <= MAX_SAMPLE_ROWS:
-        return [table], [every]
-    chosen = np.sort(np.argpartition(every, MAX_SAMPLE_ROWS)[:MAX_SAMPLE_ROWS])
-    return [table.iloc[chosen]], [every[chosen]]
+class _Sample:
+    """At most `MAX_SAMPLE_ROWS` of the rows that arrive in parts, in their order; their index are their numbers."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.count = seed, 0
+        self.parts: list[pd.DataFrame] = []
+        self.draws: list[np.ndarray] = []
+
+    def add(self, rows: pd.DataFrame) -> None:
+        last = self.count + len(rows)
+        self.parts.append(_numbered(rows, self.count))
+        self.draws.append(sample_keys(torch.arange(self.count, last), self.seed, "sample").numpy())
+        self.count = last
+        if sum(map(len, self.parts)) > 2 * MAX_SAMPLE_ROWS:
+            self.rows()
+
+    def rows(self) -> pd.DataFrame:
+        """The rows with the smallest draws; the others are dropped."""
+        table, every = pd.concat(self.parts), np.concatenate(self.draws)
+        if len(every) > MAX_SAMPLE_ROWS:
+            chosen = np.sort(np.argpartition(every, MAX_SAMPLE_ROWS)[:MAX_SAMPLE_ROWS])
+            table, every = table.iloc[chosen], every[chosen]
+        self.parts, self.draws = [table], [every]
+        return table
