@@ -43,7 +43,7 @@ class Quartet(Content):
         return cls(str(column.name), float(max(max(samples(cell)) for cell in column.dropna())))
 
     @classmethod
-    def inspect(cls, values, files):
+    def inspect(cls, values, options=DEFAULT_OPTIONS):
         return np.zeros(len(values), bool), ["some samples are zero"] if values.str.contains("/0").any() else []
 
     @property

@@ -100,6 +100,8 @@ def test_rare_categories_are_called_rare_and_not_missing(caplog):
     names = [f"c{number}" for number in range(MAX_CATEGORIES + 45)]
     cities = pd.Series([*names, *names[:155], *[None] * 50], name="city", dtype=object)
     inspection = inspect_table(cities.to_frame().assign(y=np.arange(len(cities)) % 2), kinds={"city": "category"})
+    small = inspect_table(cities.to_frame(), kinds={"city": "category"}, max_categories=300)
+    assert not any("are rare" in problem for problem in small.problems)
     expected = "45 of 455 values are rare: the 255 most frequent of 300 categories are kept"
     assert any(problem.startswith(f"city: {expected}") for problem in inspection.problems)
     assert inspection.columns.set_index("column").loc["city", "missing"] == "9.9 %"
@@ -109,6 +111,28 @@ def test_rare_categories_are_called_rare_and_not_missing(caplog):
     assert f"column 'city': {expected}" in caplog.text
     assert model.missing_rates_ == pytest.approx({"city": 50 / 505, "x": 0})
     assert model.fitted_.rare_rates == pytest.approx({"city": 45 / 455})
+
+
+def test_inspection_reads_numbers_as_training_does_and_tells_empty_rows_from_copies():
+    frame = pd.DataFrame({"weight": ["1,234", "2,345"] * 20, "price": ["1,5", "2,25"] * 20, "x": np.linspace(0, 1, 40)})
+    frame.loc[[3, 7]] = None
+    inspection = inspect_table(frame.assign(y=[*list("ppqq") * 7, *[None] * 12]), target="y")
+    notes = inspection.columns.set_index("column")["note"]
+    assert notes["weight"] == notes["price"] == "numbers with a decimal comma"
+    assert Schema.from_frame(frame).columns[0].values[0] == 1.234
+    assert inspection.problems == [
+        "y: 12 labels are missing; these rows are used where that helps (unlabelled=, --unlabelled)",
+        "2 rows have no values and are left out of training, first row 3",
+    ]
+    assert inspection.columns["example"].tolist() == ["1,234", "1,5", "0"]
+
+
+def test_a_summary_names_columns_in_lines_of_their_own_and_what_is_alike_once():
+    frame = pd.DataFrame({"age\n(years)": [1.0, 2.0, 4.0], **{f"empty {number}": None for number in range(30)}})
+    first, second = Schema.from_frame(frame).summary()
+    assert first == "number: age (years)"
+    assert second.startswith("ignored: empty 0, empty 1")
+    assert second.endswith("empty 19 ... (30 in all) (it is empty)")
 
 
 def test_text_in_a_column_of_numbers_is_refused_with_column_row_and_cure():
@@ -275,6 +299,25 @@ def test_a_folder_and_a_pattern_are_one_table_in_the_order_of_their_names(tmp_pa
             read_table_file(tmp_path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+def test_the_separator_and_the_encoding_of_a_spreadsheet_are_those_of_its_header(tmp_path, encoding, separator, ending):
+    """Spreadsheets write semicolons where commas are decimal, and Unicode with a mark."""
+    frame = pd.DataFrame(
+        {"größe": ["1,5", "2,25", None], "note; long": ["a\nb", 'said "so"', "x|y"], "y": ["p", "q", "p"]}
+    )
+    frame = frame.rename(columns={"note; long": "note\nlong"}) if separator == ";" else frame
+    path = tmp_path / f"t{ending}"
+    frame.to_csv(path, sep=separator, index=False, encoding=encoding)
+    assert pd.concat(read_rows(path, 2)).fillna("-").equals(frame.fillna("-"))
+    if encoding == "utf-16":
+        frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True, force_ascii=False)
+        lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8")
+        (tmp_path / "t.jsonl").write_text(lines, encoding="utf-16")
+        assert read_table_file(tmp_path / "t.jsonl").equals(frame.astype(object))
+
+
 def test_a_quote_that_is_not_closed_does_not_swallow_rows(tmp_path):
     rows = ["n,note,y", '1,"good",a', '2,"bad,b', "3,plain,a", '4,"good",b', '5,"said ""so""', 'twice",a']
     path = tmp_path / "notes.csv"
@@ -289,22 +332,32 @@ def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "head.csv").write_text("a,b\n")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
-    (tmp_path / "x.xlsx").write_text("")
-    (tmp_path / "semi.csv").write_text("a;b\n1;2\n")
-    (tmp_path / "german.csv").write_text("a;b\n1,5;2,5\n")
+    (tmp_path / "short.csv").write_text("a;b\n1,5\n")
     (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
     for name, reason in [
-        ("semi.csv", "separate columns by ',', not by semicolons"),
-        ("german.csv", "separate columns by ',', not by semicolons"),
-        ("latin.csv", "is not written in UTF-8"),
-        ("empty.csv", "cannot be read"),
+        (
+            "short.csv",
+            "line 2 has 1 fields, but the header has 2; if the file is complete, write a separator \\(';'\\)",
+        ),
+        (
+            "latin.csv",
+            r"is not written in UTF-8 \(byte 2\); save it in UTF-8 \(of a spreadsheet: CSV UTF-8\), or convert it",
+        ),
+        ("empty.csv", "it is empty; give a header and rows"),
         ("head.csv", "has no rows"),
         ("twice.csv", "'a' occurs twice"),
     ]:
         with pytest.raises(ValueError, match=f"{name}.*{reason}"):
             read_table_file(tmp_path / name)
-    with pytest.raises(ValueError, match="give a file that ends in .csv, .tsv"):
-        read_table_file(tmp_path / "x.xlsx")
+    for name, cure in [
+        ("x.xlsx", "save the sheet as CSV UTF-8; give a file that ends in .csv, .tsv"),
+        ("x.csv.gz", "unpack it; give"),
+        ("x.json", r"write every row as an object in a line of its own \(.jsonl\); give"),
+        ("x.pdf", "x.pdf is not a supported table; give"),
+    ]:
+        (tmp_path / name).write_text("")
+        with pytest.raises(ValueError, match=cure):
+            read_table_file(tmp_path / name)
     with pytest.raises(ValueError, match="there is no file"):
         read_table_file(tmp_path / "none.csv")
 

@@ -34,7 +34,7 @@ def best():
 
 
 def test_fast_has_no_network_and_named_experts_go_before_a_preset():
-    assert fit(*table(), preset="fast").experts_ == ["trees", "linear"]
+    assert fit(*table(), preset="fast", encoders={}).experts_ == ["trees", "linear"], "as the command line asks for it"
     assert fit(*table(60), preset="fast", experts=["network"], epochs=1).experts_ == ["network"]
 
 

@@ -86,6 +86,24 @@ def test_arrays_and_all_files_are_recognised_and_give_the_same_values(tmp_path):
         assert np.allclose(values, expected, atol=1e-6)
 
 
+def test_files_that_do_not_exist_are_missing_however_many_and_broken_ones_are_refused(tmp_path, caplog):
+    names = [f"{row}.npy" for row in range(20)]
+    for name, signal in zip(names[:10], beats(10)[0], strict=True):
+        np.save(tmp_path / name, signal)
+    place = ImageFiles(tmp_path, outside=False)
+    cells = pd.Series([*names, "../outside.npy"], name="ecg")
+    column = Signal.from_column(cells, ReadOptions(files=place))
+    assert column.encode(cells, place, training=True)[1].tolist() == [True] * 10 + [False] * 11
+    assert "column 'ecg': 10 signal files do not exist and count as missing, first 10.npy (row 10)" in caplog.text
+    assert "column 'ecg': 1 signal files lie outside" in caplog.text
+    for name in names[:2]:
+        (tmp_path / name).write_bytes(b"no signal")
+    with pytest.raises(
+        ValueError, match=r"row 0: 0.npy cannot be read as a signal .*, and 1 more cannot be read; fix them"
+    ):
+        column.encode(cells, place, training=True)
+
+
 def test_what_is_not_a_signal_is_of_another_kind():
     assert infer_kind(pd.Series([[1, 2], [3, 4], [5, 6]]))[0] == "category"
     assert infer_kind(pd.Series(["a.png", "b.png"]))[0] == "image"

@@ -45,12 +45,16 @@ Encoders = Annotated[
     list[str] | None,
     typer.Option("--encoder", help="A Hugging Face model for a text or image column, NAME=MODEL; may be repeated."),
 ]
+MaxCategories = Annotated[
+    int, typer.Option(min=2, max=4096, help="Categories that a column keeps; the others are rare.")
+]
 
 
 def inspect(
     table: Table,
     target: Annotated[str | None, typer.Option(help="The column with the labels.")] = None,
     column: Kinds = None,
+    max_categories: MaxCategories = 255,
     out: Annotated[Path | None, typer.Option(help="Where to draw what is missing together, .png or .svg.")] = None,
     against: Annotated[
         Path | None,
@@ -78,7 +82,9 @@ def inspect(
     kinds, files = named("--column", column, KIND), ImageFiles(table_folder(table), outside_images)
     if out is not None and out.suffix not in (".png", ".svg"):
         raise ValueError(f"{out} should end in .png or .svg")
-    inspection = inspect_table(read_table_file(table), target=target, kinds=kinds, files=files)
+    inspection = inspect_table(
+        read_table_file(table), target=target, kinds=kinds, files=files, max_categories=max_categories
+    )
     print(inspection.text())
     if out is not None:
         write_bytes(out, lambda file: draw_missingness(inspection.together, file, out.suffix[1:]))
@@ -119,9 +125,7 @@ def fit(
         int | None, typer.Option(min=2, help="Divide a quantity into this many classes of equally many rows.")
     ] = None,
     image_size: Annotated[int, typer.Option(min=16, help="Height and width that images are resized to.")] = 64,
-    max_categories: Annotated[
-        int, typer.Option(min=2, max=4096, help="Categories that a column keeps; the others are rare.")
-    ] = 255,
+    max_categories: MaxCategories = 255,
     groups: Annotated[
         str | None, typer.Option(help="A column, such as patient, whose rows stay together where some are held out.")
     ] = None,

@@ -65,7 +65,7 @@ def choose_preset(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> Pr
     preset = pick(PRESETS, name, "preset")
     if options["experts"] == "auto" and "network" not in preset.experts:
         for each in OF_NETWORK:
-            if options[each] != defaults[each]:
+            if options[each] != defaults[each] and options[each] != {}:  # no encoder is as good as none
                 raise ValueError(
                     f"preset={name!r} fits no network, so {each}={options[each]!r} has no effect; leave one of them out, or "
                     "name the experts with experts="

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import itertools
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,11 @@ from typing import Any
 import pandas as pd
 
 from gauge.tabular.table.paths import LINES, SEPARATORS, table_files
+
+logger = logging.getLogger(__name__)
+
+OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
 
 
 def read_rows(table: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
@@ -26,7 +32,10 @@ def read_rows(table: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
                 start += len(part)
                 yield part
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not written in UTF-8 (byte {error.start}); save it in UTF-8") from error
+            raise ValueError(
+                f"{path} is not written in UTF-8 (byte {error.start}); save it in UTF-8 (of a spreadsheet: CSV UTF-8), or "
+                f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8{path.suffix}"
+            ) from error
         except ValueError as error:  # those of pandas, too
             raise ValueError(f"{path} cannot be read as a table ({_reason(error)})") from error
     if not start:
@@ -50,29 +59,43 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
     elif suffix in LINES:
         yield from _json_lines(path, rows)
     else:
-        options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str}
+        options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str, "encoding": _encoding(path)}
+        options["sep"] = _separator(path, options)
         several = _check_header(path, options) > 1  # in a single column an empty line is a missing value
         with pd.read_csv(path, **options, index_col=False, skip_blank_lines=several, chunksize=rows) as parts:
             quotes_checked = fields_checked = not several
             for part in parts:
                 if not quotes_checked and _long_quotes(part):
-                    _check_quotes(path, options["sep"])
+                    _check_quotes(path, options)
                     quotes_checked = True
                 if not fields_checked and part.iloc[:, -1].isna().any():
-                    _check_fields(path, options["sep"])
+                    _check_fields(path, options)
                     fields_checked = True
                 yield part
 
 
+def _encoding(path: Path) -> str:
+    """UTF-8, or UTF-16 where the file begins with its mark."""
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in BYTE_ORDER_MARKS else "utf-8-sig"
+
+
+def _separator(path: Path, options: dict[str, Any]) -> str:
+    """That of the file's ending, or another one where the header has none of it: spreadsheets write semicolons where commas
+    are decimal."""
+    own = str(options["sep"])
+    names = pd.read_csv(path, **options, header=None, nrows=1).iloc[0]
+    other = max(OTHER_SEPARATORS, key=str(names.iloc[0]).count)
+    if len(names) > 1 or other not in str(names.iloc[0]) or other == own:
+        return own
+    logger.info("%s: columns are separated by %s", path, OTHER_SEPARATORS[other])
+    return other
+
+
 def _check_header(path: Path, options: dict[str, Any]) -> int:
-    """The number of columns. Pandas would rename the second of two equal names, read a file with another separator as a
-    single column, and take the first column for an index where the first row has more fields than the header."""
+    """The number of columns. Pandas would rename the second of two equal names, and take the first column for an index
+    where the first row has more fields than the header."""
     names = pd.read_csv(path, **options, header=None, nrows=1).iloc[0].dropna()
-    for other, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if len(names) == 1 and other in names.iloc[0]:
-            raise ValueError(
-                f"its only column is {names.iloc[0]!r}; separate columns by {options['sep']!r}, not by {name}"
-            )
     if names.duplicated().any():
         raise ValueError(f"column {names[names.duplicated()].iloc[0]!r} occurs twice; rename one of them")
     return pd.read_csv(path, **options, header=None, nrows=2).shape[1]
@@ -83,10 +106,10 @@ def _long_quotes(part: pd.DataFrame) -> bool:
     return any("\n" in cell and '"' in cell for name in part for cell in part[name] if isinstance(cell, str))
 
 
-def _check_quotes(path: Path, separator: str) -> None:
+def _check_quotes(path: Path, options: dict[str, Any]) -> None:
     """Pandas takes all up to the next quote for one value where a quote is not closed, and all rows between for its text."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader, last = csv.reader(file, delimiter=separator, strict=True), 0
+    with path.open(encoding=options["encoding"], newline="") as file:
+        reader, last = csv.reader(file, delimiter=options["sep"], strict=True), 0
         try:
             for _ in reader:
                 last = reader.line_num
@@ -98,10 +121,10 @@ def _check_quotes(path: Path, separator: str) -> None:
                 ) from error
 
 
-def _check_fields(path: Path, separator: str) -> None:
+def _check_fields(path: Path, options: dict[str, Any]) -> None:
     """Pandas takes the values that a line lacks for missing ones, also where the file ends within a line."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
+    with path.open(encoding=options["encoding"], newline="") as file:
+        reader = csv.reader(file, delimiter=options["sep"])
         with contextlib.suppress(csv.Error):  # of what pandas has read
             lines = (fields for fields in reader if len(fields) > 1 or "".join(fields).strip())
             header = len(next(lines))
@@ -109,12 +132,14 @@ def _check_fields(path: Path, separator: str) -> None:
                 if len(fields) < header:
                     raise ValueError(
                         f"line {reader.line_num} has {len(fields)} fields, but the header has {header}; if the file is "
-                        f"complete, write a separator ({separator!r}) for each value that is missing"
+                        f"complete, write a separator ({options['sep']!r}) for each value that is missing"
                     )
 
 
 def _reason(error: ValueError) -> str:
     text = " ".join(str(error).split())
+    if "No columns to parse" in text:
+        return "it is empty; give a header and rows"
     if "EOF inside string" in text:
         return "its last row has a quote that is not closed; the file may have been cut off"
     fields = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text)
@@ -139,7 +164,7 @@ def _typed(column: pd.Series) -> pd.Series:
 
 def _json_lines(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     """Every line an object; types are those of JSON (pandas would turn "007" into 7 and some columns into dates)."""
-    with path.open(encoding="utf-8-sig") as file:
+    with path.open(encoding=_encoding(path)) as file:
         lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while part := [_json_object(number, line) for number, line in itertools.islice(lines, rows)]:
             yield pd.DataFrame(part, dtype=object)

@@ -3,15 +3,26 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
 from gauge.registry import COLUMNS
-from gauge.tabular.table.columns import ANYWHERE, IGNORE, Cell, ImageFiles, infer_kind, missing, pick_kind
+from gauge.tabular.table.columns import (
+    ANYWHERE,
+    IGNORE,
+    MAX_CATEGORIES,
+    Cell,
+    ImageFiles,
+    ReadOptions,
+    infer_kind,
+    missing,
+    pick_kind,
+)
 from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
-from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.numbers import plain, uses_decimal_commas
 
 logger = logging.getLogger(__name__)
 
@@ -51,32 +62,42 @@ def inspect_table(
     target: str | None = None,
     kinds: Mapping[str, str] | None = None,
     files: ImageFiles = ANYWHERE,
+    max_categories: int = MAX_CATEGORIES,
 ) -> Inspection:
-    """`target` holds the labels, `kinds` overrides the inferred kinds, `files` are the images."""
+    """`target` holds the labels, `kinds` overrides the inferred kinds, `files` are the images; `max_categories` of a column
+    are kept, the others are rare."""
     frame, kinds = as_pandas(frame).apply(plain), kinds or {}
     for name in (*kinds, *([] if target is None else [target])):
         pick(dict.fromkeys(frame.columns), name, "column")
     for kind in kinds.values():
         pick_kind(kind)
     problems = [] if target is None else list(_target_problems(frame[target]))
-    if copies := int(frame.astype(str).duplicated().sum()):
+    features = frame.columns.drop(target) if target else frame.columns
+    empty = frame[features].apply(missing).all(axis=1).to_numpy(bool) if len(features) else np.zeros(len(frame), bool)
+    if empty.any():
+        problems.append(
+            f"{empty.sum()} rows have no values and are left out of training, first row {frame.index[empty][0]}"
+        )
+    if copies := int(frame[~empty].astype(str).duplicated().sum()):
         problems.append(
             f"{copies} rows are exact copies of others; if they end up in training and test, scores mislead"
         )
+    options = ReadOptions(files=files, decimal_commas=uses_decimal_commas(frame), max_categories=max_categories)
     known, labels = (np.zeros(0, int), np.zeros(0, int)) if target is None else _known_labels(frame[target])
     lines, missingness = [], {}
-    for name in frame.columns.drop(target) if target else frame.columns:
+    for name in features:
         column = frame[name]
         kind, note = (kinds[name], "as specified") if name in kinds else infer_kind(column)
-        mask, own_problems = _inspect_column(column, kind, files)
-        if len(known) and not own_problems and kind != IGNORE and issubclass(COLUMNS.get(kind), Cell):
-            cells = COLUMNS.get(kind).from_column(column).numbers(column, training=True)
-            own_problems = list(leak_problems(cells[known], labels))
+        mask, own_problems = _inspect_column(column, kind, options)
+        if not own_problems and kind != IGNORE and issubclass(COLUMNS.get(kind), Cell):
+            cell = COLUMNS.get(kind).from_column(column, options)
+            note = cell.note or note
+            own_problems = list(leak_problems(cell.numbers(column, training=True)[known], labels)) if len(known) else []
         problems += [f"{name}: {problem}" for problem in own_problems]
         if words := sorted(set(column[missing(column) & column.notna()].astype(str).str.strip()) - {""}):
             note = f"{note}; " * bool(note) + f"{', '.join(map(repr, words[:3]))} counts as missing"
         values = column[~mask]
-        example = str(values.iloc[0])[:40] if len(values) else ""
+        example = _example(values.iloc[0]) if len(values) else ""
         lines.append((name, kind, f"{100 * mask.mean():.1f} %", values.astype(str).nunique(), example, note))
         missingness[name] = mask.astype(float)
     varied = pd.DataFrame({name: flags for name, flags in missingness.items() if 0 < flags.mean() < 1})
@@ -86,11 +107,15 @@ def inspect_table(
     return Inspection(table, varied.corr(), problems, len(frame))
 
 
-def _inspect_column(column: pd.Series, kind: str, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
+def _example(value: Any) -> str:
+    return " ".join((f"{value:.6g}" if isinstance(value, float) else str(value)).split())[:40]
+
+
+def _inspect_column(column: pd.Series, kind: str, options: ReadOptions) -> tuple[np.ndarray, list[str]]:
     """Which rows are missing, and the problems of the column."""
     mask, problems = missing(column).to_numpy(bool, copy=True), list[str]()
     if kind != IGNORE:
-        absent, problems = COLUMNS.get(kind).inspect(column[~mask], files)
+        absent, problems = COLUMNS.get(kind).inspect(column[~mask], options)
         mask[np.flatnonzero(~mask)[absent]] = True
     if (rate := mask.mean()) > MAX_MISSING_RATE:
         problems.append(f"{100 * rate:.0f} % are missing; there is little to learn from it")
@@ -150,7 +175,10 @@ def _known_labels(labels: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 def _target_problems(labels: pd.Series) -> Iterator[str]:
     values = labels[labels.notna() & (labels.astype(str).str.strip() != "")]
     if len(values) < len(labels):
-        yield f"{labels.name}: {len(labels) - len(values)} labels are missing; these rows are not learned from"
+        yield (
+            f"{labels.name}: {len(labels) - len(values)} labels are missing; these rows are used where that helps "
+            "(unlabelled=, --unlabelled)"
+        )
     counts = values.value_counts()
     if len(counts) < 2:
         yield f"{labels.name}: there is only one class"

@@ -6,6 +6,15 @@ from pathlib import Path
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*SEPARATORS, *LINES, ".parquet")
+CURES = {
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods", ".numbers"), "save the sheet as CSV UTF-8"),
+    **dict.fromkeys((".gz", ".zip", ".bz2", ".xz", ".zst"), "unpack it"),
+    **dict.fromkeys((".txt", ".dat", ".data"), "if columns are separated by tabs or commas, rename it to .tsv or .csv"),
+    ".json": "write every row as an object in a line of its own (.jsonl)",
+    **dict.fromkeys(
+        (".dta", ".sav", ".sas7bdat", ".feather", ".orc"), "read it with pandas and write it with to_parquet"
+    ),
+}  # for files that people have
 
 
 def table_files(table: Path) -> list[Path]:
@@ -22,7 +31,8 @@ def table_files(table: Path) -> list[Path]:
     if len(endings) > 1:
         raise ValueError(f"{table} holds files that end in {' and '.join(endings)}; choose one kind by a pattern")
     if endings[0] not in SUFFIXES:
-        raise ValueError(f"{files[0]} is not a supported table; give a file that ends in {', '.join(SUFFIXES)}")
+        cure = f"; {CURES[endings[0]]}" if endings[0] in CURES else ""
+        raise ValueError(f"{files[0]} is not a supported table{cure}; give a file that ends in {', '.join(SUFFIXES)}")
     for path in files:
         if not path.is_file():
             raise ValueError(f"there is no file {path}")

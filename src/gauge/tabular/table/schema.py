@@ -1,6 +1,6 @@
 """Schema: which columns of a table are used, and how its rows become the modalities of a model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -159,10 +159,16 @@ class Schema:
         lines = []
         for kind in kinds():
             if names := [column.name for column in self.columns if column.kind == kind]:
-                more = f" ... ({len(names)} in all)" if len(names) > MAX_LISTED_COLUMNS else ""
-                lines.append(f"{kind}: {', '.join(names[:MAX_LISTED_COLUMNS])}{more}")
-        lines += [f"read as guessed: {column.name} ({column.note})" for column in self.columns if column.note]
-        return lines + [f"ignored: {name} ({reason})" for name, reason in self.ignored.items()]
+                lines.append(f"{kind}: {_listed(names)}")
+        for what, reasons in (
+            ("read as guessed", {column.name: column.note for column in self.columns if column.note}),
+            ("ignored", self.ignored),
+        ):
+            alike: dict[str, list[str]] = {}
+            for name, reason in reasons.items():
+                alike.setdefault(reason, []).append(name)
+            lines += [f"{what}: {_listed(names)} ({reason})" for reason, names in alike.items()]
+        return lines
 
     def encode(self, frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False) -> Encoded:
         """The rows as tensors. A column that the table lacks counts as missing; most of them have to be there. In training
@@ -201,6 +207,12 @@ class Schema:
     def from_json(cls, content: Mapping[str, Any], files: Path = Path()) -> "Schema":
         columns = columns_from_json(content["columns"], files)
         return cls(columns, dict(content["ignored"]), tuple(content.get("names", ())))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of the names, each in one line."""
+    more = f" ... ({len(names)} in all)" if len(names) > MAX_LISTED_COLUMNS else ""
+    return ", ".join(" ".join(name.split()) for name in names[:MAX_LISTED_COLUMNS]) + more
 
 
 def _check_encoder(name: str, kind: str) -> None:

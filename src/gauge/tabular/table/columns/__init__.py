@@ -77,6 +77,13 @@ class ImageFiles:
         path = Path(os.path.normpath(os.path.join(folder, value)))
         return path if self.outside or path.is_relative_to(folder) else None
 
+    def absence(self, value: str) -> str:
+        """Why no file of this path can be read, in words about several files; empty if there is one."""
+        path = self.path(value)
+        if path is None:
+            return f"lie outside {self.folder}"
+        return "" if os.path.isfile(path) else "do not exist"
+
 
 ANYWHERE = ImageFiles()
 
@@ -142,8 +149,9 @@ class Column(ABC):
         """Fitted to a training column, in which at least one value is not missing."""
 
     @classmethod
-    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
-        """Which of the values count as missing because nothing is behind them, and problems in words."""
+    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+        """Which of the values count as missing because nothing is behind them, and problems in words; the options are
+        those of `from_column`."""
         return np.zeros(len(values), bool), []
 
     @staticmethod
@@ -349,6 +357,15 @@ def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reaso
             f"{message}; fix them, leave unknown cells empty, or set the column's kind (columns=, --column)"
         )
     logger.warning("%s; counted as missing", message)
+
+
+def report_absent_files(column: pd.Series, rows: Mapping[str, Sequence[int]], kind: str) -> None:
+    """Log how many files count as missing; `rows` are those of every reason that `ImageFiles.absence` gives."""
+    for reason, own in rows.items():
+        logger.warning(
+            "column %r: %d %s files %s and count as missing, first %.100s (row %s)",
+            *(column.name, len(own), kind, reason, column.iloc[own[0]], column.index[own[0]]),
+        )
 
 
 def kinds() -> dict[str, type[Column]]:

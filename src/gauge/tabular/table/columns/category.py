@@ -17,7 +17,6 @@ from gauge.tabular.table.columns import (
     MIN_IDENTIFIERS,
     Cell,
     Guess,
-    ImageFiles,
     Question,
     ReadOptions,
     has_category_type,
@@ -71,9 +70,9 @@ class Category(Cell):
         return cls(str(column.name), tuple(kept), bool(rare), tuple(sorted(known)))
 
     @classmethod
-    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
-        absent, problems = super().inspect(values, files)
-        if rare := _rare(_counts(values), DEFAULT_OPTIONS.max_categories):
+    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+        absent, problems = super().inspect(values, options)
+        if rare := _rare(_counts(values), options.max_categories):
             problems.append(rare)
         return absent, problems
 

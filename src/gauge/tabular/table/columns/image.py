@@ -4,7 +4,6 @@ import base64
 import binascii
 import io
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from gauge.tabular.table.columns import (
     ReadOptions,
     has_category_type,
     missing_cells,
+    report_absent_files,
     report_unreadable,
 )
 from gauge.tabular.table.numbers import as_words, paths_or_bytes
@@ -85,8 +85,8 @@ class Image(Content):
         return cls(str(column.name), model.side, model)
 
     @classmethod
-    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
-        known = values.map(lambda value: os.path.isfile(files.path(str(value)) or "")).astype(bool)
+    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+        known = values.map(lambda value: not options.files.absence(str(value))).astype(bool)
         absent = (~known & ~as_words(values).str.match(BYTES)).to_numpy(bool)
         first = f", first {values[absent].iloc[0]!r}" if absent.any() else ""
         return absent, [f"{absent.sum()} image files do not exist{first}"] if absent.any() else []
@@ -127,24 +127,17 @@ class Image(Content):
     def _available(self, column: pd.Series, files: ImageFiles) -> dict[int, Path | bytes]:
         """The files of all rows that have one; others are reported."""
         available: dict[int, Path | bytes] = {}
-        outside: list[int] = []
-        without_file: list[int] = []
+        absent: dict[str, list[int]] = {}
         cells = column.tolist()
         for row in np.flatnonzero(~missing_cells(column)).tolist():
             cell = cells[row]
             source = cell if isinstance(cell, bytes) else files.path(str(cell))
-            if source is None:
-                outside.append(row)
-            elif isinstance(source, bytes) or os.path.isfile(source):
-                available[row] = source
+            reason = "" if isinstance(cell, bytes) else files.absence(str(cell))
+            if source is None or reason:
+                absent.setdefault(reason, []).append(row)
             else:
-                without_file.append(row)
-        for rows, what in ((without_file, "do not exist"), (outside, f"lie outside {files.folder}")):
-            if rows:
-                logger.warning(
-                    "column %r: %d image files %s and count as missing, first %.100s (row %s)",
-                    *(self.name, len(rows), what, column.iloc[rows[0]], column.index[rows[0]]),
-                )
+                available[row] = source
+        report_absent_files(column, absent, self.kind)
         return available
 
     @property

@@ -19,7 +19,6 @@ from gauge.tabular.table.columns import (
     MIN_IDENTIFIERS,
     Cell,
     Guess,
-    ImageFiles,
     Question,
     ReadOptions,
     has_category_type,
@@ -97,9 +96,10 @@ class Number(Cell):
         return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), *form)
 
     @classmethod
-    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
-        absent, problems = super().inspect(values, files)
-        wrong = values[np.isnan((Writing.from_values(values) or Writing()).read(values))]
+    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+        absent, problems = super().inspect(values, options)
+        writing = Writing.from_values(values, commas=options.decimal_commas) or Writing()
+        wrong = values[np.isnan(writing.read(values))]
         if len(wrong):
             outcome = "they count as missing" if len(wrong) <= MAX_UNREADABLE * len(values) else "too many to train on"
             example = f"{str(wrong.iloc[0])!r} (row {wrong.index[0]})"
@@ -225,6 +225,6 @@ def _why_identifier(values: pd.Series) -> str:
     if len(values) <= MIN_IDENTIFIERS or not are_whole(values) or values.nunique() < len(values):
         return ""
     steps = pd.to_numeric(values, errors="coerce").diff().iloc[1:]
-    if (steps == 1).all():
+    if (steps == 1).all() or (steps == -1).all():
         return "its values are running numbers, as in an identifier"
     return "every value is different, and its name is that of an identifier" if is_named(values, IDENTIFIER) else ""

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import math
-import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from gauge.tabular.table.columns import (
     ReadOptions,
     has_category_type,
     missing_cells,
+    report_absent_files,
     report_unreadable,
 )
 from gauge.tabular.table.numbers import MIN_SAMPLES, as_words, paths_or_bytes
@@ -133,8 +133,8 @@ class Signal(Content):
         )
 
     @classmethod
-    def inspect(cls, values: pd.Series, files: ImageFiles) -> tuple[np.ndarray, list[str]]:
-        absent = np.array([_is_path(cell) and not os.path.isfile(files.path(cell) or "") for cell in values], bool)
+    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+        absent = np.array([_is_path(cell) and bool(options.files.absence(cell)) for cell in values], bool)
         first = f", first {values[absent].iloc[0]!r}" if absent.any() else ""
         return absent, [f"{absent.sum()} signal files do not exist{first}"] if absent.any() else []
 
@@ -148,7 +148,11 @@ class Signal(Content):
         values = np.zeros((len(column), self.channels, self.length), np.float32)
         observed, broken, cut = np.zeros(len(column), bool), dict[int, str](), 0
         cells, rows = column.tolist(), np.flatnonzero(~missing_cells(column)).tolist()
+        absent: dict[str, list[int]] = {}
         for row in rows:
+            if _is_path(cells[row]) and (reason := files.absence(cells[row])):
+                absent.setdefault(reason, []).append(row)
+                continue
             try:
                 scaled = self._scaled(_recording(cells[row], files))
             except (ValueError, OSError) as error:
@@ -157,8 +161,10 @@ class Signal(Content):
             cut += scaled.shape[1] > self.length
             values[row, :, : scaled.shape[1]] = scaled[:, : self.length]
             observed[row] = True
+        report_absent_files(column, absent, self.kind)
         if broken:
-            report_unreadable(column, sorted(broken), broken[min(broken)], len(rows) if training else None)
+            known = len(rows) - sum(map(len, absent.values()))
+            report_unreadable(column, sorted(broken), broken[min(broken)], known if training else None)
         if training and cut:
             logger.warning(
                 "column %r: of signals longer than %d samples only the start is read; %d are longer",
