@@ -51,7 +51,7 @@ def table() -> tuple[pd.DataFrame, np.ndarray]:
 def train(folder: Path) -> GaugeClassifier:
     """A saved classifier of the table with all experts."""
     rows, labels = table()
-    model = GaugeClassifier(epochs=2, random_state=0, device="cpu", verbose=False).fit(rows, labels)
+    model = GaugeClassifier(random_state=0, device="cpu", verbose=False).fit(rows, labels)
     model.save(folder)
     return model
 

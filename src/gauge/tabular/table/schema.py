@@ -65,9 +65,11 @@ class Encoded:
         full = np.flatnonzero(~self.empty)
         for start in range(0, len(full), size):
             rows = full[start : start + size]
-            inputs, observed = self._rows(rows)
-            inputs = {name: as_values(values) for name, values in inputs.items()}
-            yield Batch(inputs, observed, index=torch.from_numpy(rows)).to(device)
+            chosen = slice(start, start + size) if len(full) == len(self.empty) else torch.from_numpy(rows)
+            inputs = {name: as_values(values[chosen]) for name, values in self.inputs.items()}
+            observed = {name: flags[chosen] for name, flags in self.observed.items()}
+            batch = Batch(inputs, observed, index=torch.from_numpy(rows))
+            yield batch if device.type == "cpu" else batch.to(device)
 
 
 @dataclass(frozen=True)
