@@ -1,6 +1,6 @@
 """Rows: what the experts read of a table, with any of its columns made missing."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +33,11 @@ class Rows:
         def given(column: Column) -> pd.Series:
             return frame[column.name] if column.name in frame else pd.Series(index=frame.index, dtype=object)
 
+        return cls.from_columns(schema, given, encoded)
+
+    @classmethod
+    def from_columns(cls, schema: Schema, given: Callable[[Column], pd.Series], encoded: Encoded) -> "Rows":
+        """Rows whose columns are `given` where more than their encoding is read."""
         texts = {column.name: column.texts(given(column)) for column in schema.contents.values()}
         known = {name: cells for name, cells in texts.items() if cells is not None}
         told_apart = [column for column in schema.table if column.tells_rare_apart]

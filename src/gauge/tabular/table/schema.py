@@ -21,6 +21,7 @@ from gauge.tabular.table.arrays import (
     cells,
     columns_from_json,
     contents,
+    encode_row,
     encode_rows,
     flag_positions,
 )
@@ -169,11 +170,11 @@ class Schema:
     def encode(self, frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False) -> Encoded:
         """The rows as tensors. A column that the table lacks counts as missing; most of them have to be there. In training
         many unreadable values are an error; afterwards every one of them counts as missing, however many rows there are."""
-        encoded = encode_rows(self.columns, frame, files, training=training)
-        inputs = {modality: _tensor(values) for modality, (values, _) in encoded.items()}
-        observed = {modality: _tensor(flags) for modality, (_, flags) in encoded.items()}
-        empty = ~torch.cat([per_column(flags) for flags in observed.values()], 1).any(1)
-        return Encoded(inputs, observed, empty.numpy())
+        return _as_tensors(encode_rows(self.columns, frame, files, training=training))
+
+    def encode_row(self, row: Mapping[str, Any], files: ImageFiles = ANYWHERE) -> Encoded:
+        """What `encode` gives for a table of this one row, which has a value for every column by its name."""
+        return _as_tensors(encode_row(self.columns, row, files))
 
     def blank(self, rows: int) -> Dataset:
         """A split of this form without content, for imputers whose tensors are loaded afterwards."""
@@ -212,6 +213,13 @@ def _check_encoder(name: str, kind: str) -> None:
             f"pretrained encoders read columns of kind {' and '.join(readable)}, but {name!r} is of kind {kind!r}; remove "
             "it from encoders=, or set its kind in columns="
         )
+
+
+def _as_tensors(encoded: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Encoded:
+    inputs = {modality: _tensor(values) for modality, (values, _) in encoded.items()}
+    observed = {modality: _tensor(flags) for modality, (_, flags) in encoded.items()}
+    empty = ~torch.cat([per_column(flags) for flags in observed.values()], 1).any(1)
+    return Encoded(inputs, observed, empty.numpy())
 
 
 def _tensor(array: np.ndarray) -> Tensor:
