@@ -65,22 +65,25 @@ def seconds(call: Callable[..., Any], *arguments: Any, **options: Any) -> float:
 
 
 def latency(rows: int) -> dict[str, Any]:
-    """All experts, few epochs: what a prediction costs does not depend on them."""
+    """All experts as they are by default, where validation decides whether gates answer, and rows answered without gates, by
+    default, and with them."""
     torch.set_num_threads(1)
-    options: dict[str, Any] = {"random_state": 0, "epochs": 2, "trust": False, "verbose": False, "n_jobs": 1}
+    options: dict[str, Any] = {"random_state": 0, "trust": False, "verbose": False, "n_jobs": 1}
     frame, labels = table(rows, LATENCY_COLUMNS - 1)
     frame = with_date(frame)
     model = GaugeClassifier(**options).fit(frame, labels)
     booster, cells = _booster(model), model.fitted_.read(frame[:CALLS])[1].cells
     result: dict[str, Any] = {
         "load": round(os.getloadavg()[0], 1),
+        "gates_answer": model.gates_answer_,
         "one_row_ms_p50": median_ms(model.predict_proba, [frame.iloc[[row]] for row in range(CALLS)]),
         "one_row_lightgbm_ms_p50": median_ms(booster.predict, [cells[[row]] for row in range(CALLS)]),
         **exported(model, frame),
     }
     frame, labels = table(rows, 10)
-    for name, gates in (("no_gates", False), ("gates", True)):
-        result[name] = throughput(GaugeClassifier(**options, gates=gates).fit(frame, labels), frame)
+    for name, gates in (("no_gates", False), ("auto", "auto"), ("gates", True)):
+        model = GaugeClassifier(**options, gates=gates).fit(frame, labels)
+        result[name] = throughput(model, frame) | {"gates_answer": model.gates_answer_}
     return result
 
 

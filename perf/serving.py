@@ -49,9 +49,9 @@ def table() -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def train(folder: Path) -> GaugeClassifier:
-    """A saved classifier of the table with all experts."""
+    """A saved classifier of the table with all experts, as it is fitted by default."""
     rows, labels = table()
-    model = GaugeClassifier(epochs=2, random_state=0, device="cpu", verbose=False).fit(rows, labels)
+    model = GaugeClassifier(random_state=0, device="cpu", verbose=False).fit(rows, labels)
     model.save(folder)
     return model
 

@@ -113,14 +113,21 @@ def latency() -> str:
         (
             (
                 *(name, f"{version['one_row_ms_p50']:.1f}", _milliseconds(version.get("one_row_onnx_ms_p50"))),
-                *("yes" if key == "gates" else "no", f"{row['rows_per_second']:,}"),
+                *(_gates(key, row), f"{row['rows_per_second']:,}"),
                 *(f"{share:.2f}" for share in (row["speed_over_lightgbm"], *row["speed_of_parts_over_whole"].values())),
             )
             for name, version in versions.items()
-            for key in ("no_gates", "gates")
+            for key in ("no_gates", "auto", "gates")
+            if key in version
             for row in (version[key],)
         ),
     )
+
+
+def _gates(key: str, row: dict[str, Any]) -> str:
+    if key == "auto":
+        return "auto: they answer" if row["gates_answer"] else "auto: evidence alone"
+    return "yes" if key == "gates" else "no"
 
 
 def _milliseconds(value: float | None) -> str:

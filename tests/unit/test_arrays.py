@@ -7,10 +7,11 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import BLOCK_TORCH, ONE_THREAD
+from helpers import BLOCK_TORCH, ONE_THREAD, unchecked
 
 from gauge.deploy.requests import Limits, RefusedError, RequestReader
-from gauge.tabular.table.arrays import columns_from_json, encode_row, encode_rows
+from gauge.tabular.table.arrays import column_of, columns_from_json, encode_row, encode_rows
+from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
 TABLE = pd.DataFrame(
@@ -89,3 +90,36 @@ def test_one_row_is_read_as_in_a_table_of_many(changed):
                 for own, other in zip(pair, expected[name], strict=True):
                     assert own.dtype == other.dtype
                     np.testing.assert_array_equal(own, other[:1])
+
+
+@pytest.mark.parametrize("changed", [{}, {"age": None}, {"age": "not a number", "sex": "other"}])
+def test_a_classifier_answers_one_row_as_a_table_of_one_row(ward, changed):
+    classifier = ward.model.fitted_
+    for number in range(5):
+        row = {column.name: ward.test[column.name].iloc[number] for column in classifier.columns} | changed
+        with unchecked():
+            expected = classifier.predict_with_observed(pd.DataFrame([row], dtype=object))
+            found = classifier.predict_row_with_observed(row)
+        for first, second in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(first, second)
+
+
+def test_texts_and_rare_categories_of_one_row_are_those_of_its_table():
+    wards = [f"w{number}" for number in range(4)] * 8 + ["rare", "rare", "few", "few", *"abcd"]
+    frame = TABLE.assign(ward=wards)
+    schema = Schema.from_frame(frame, {"ward": "category"}, max_categories=4)
+    assert any(column.tells_rare_apart for column in schema.table)
+    for number in (0, 32, 39):
+        row = frame.iloc[number].to_dict()
+        one = Rows.from_columns(
+            schema, lambda column, row=row: column_of(column, [row[column.name]]), schema.encode_row(row)
+        )
+        table = frame[number : number + 1]
+        expected = Rows.from_frame(schema, table, schema.encode(table))
+        assert {name: cells.tolist() for name, cells in one.texts.items()} == {
+            name: cells.tolist() for name, cells in expected.texts.items()
+        }
+        assert {name: levels.tolist() for name, levels in one.rare.items()} == {
+            name: levels.tolist() for name, levels in expected.rare.items()
+        }
+        np.testing.assert_array_equal(one.cells, expected.cells)

@@ -16,7 +16,7 @@ def export(
     trusted: Trusted = None,
     plugin: Plugins = None,
 ) -> None:
-    """Write the whole classifier as one graph, with gates where they answer; `gauge predict FILE.onnx TABLE` needs no torch."""
+    """Write the whole classifier as one graph, with gates if they answer; `gauge predict FILE.onnx TABLE` needs no torch."""
     from gauge.deploy.export import export as write
     from gauge.tabular.estimator import GaugeClassifier
 

@@ -1,6 +1,7 @@
 """Batcher: requests that arrive while others are answered are answered together."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from typing import Any, TypeVar
 
 Predict = Callable[[Sequence[Any]], Sequence[Any]]  # an answer for each row
 T = TypeVar("T")
+
+LINGER, MAX_LINGER = 0.25, 0.02  # of the time of the last batch, and seconds, that a batch waits for requests
+STEP = 0.0005  # seconds
 
 
 @dataclass(frozen=True)
@@ -19,13 +23,15 @@ class Waiting:
 
 
 class Batcher:
-    """Predicts in one thread. Nobody waits for a batch to fill: it takes the requests that arrived during the last one, up
-    to `rows` rows. An error concerns only the request that caused it."""
+    """Predicts in one thread: a batch takes the requests that arrived during the last one, up to `rows` rows. It waits for
+    as many requests as the last one had, since clients that were just answered ask again, but no longer than a part of the
+    time that the last one took; a client alone never waits. An error concerns only the request that caused it."""
 
     def __init__(self, *, rows: int, on_batch: Callable[[int], None]) -> None:
         self.rows, self.on_batch = rows, on_batch
         self.queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self.thread = ThreadPoolExecutor(1, "predict")
+        self.last = (1, 0.0)  # requests of the last batch, and its seconds
 
     async def predict(self, predict: Predict, rows: Sequence[Any]) -> Sequence[Any]:
         """The answers for the rows."""
@@ -37,13 +43,22 @@ class Batcher:
         """Answer requests until cancelled."""
         while True:
             group = [await self.queue.get()]
-            count = len(group[0].rows)
+            await self._linger()
+            started, count = time.monotonic(), len(group[0].rows)
             while not self.queue.empty() and count < self.rows:
                 group.append(self.queue.get_nowait())
                 count += len(group[-1].rows)
             for predict in dict.fromkeys(each.predict for each in group):
                 same = [each for each in group if each.predict == predict and not each.answer.done()]
                 await self._answer(predict, same)
+            self.last = len(group), time.monotonic() - started
+
+    async def _linger(self) -> None:
+        """Wait for the clients of the last batch, who are likely to ask again."""
+        requests, seconds = self.last
+        end = time.monotonic() + min(LINGER * seconds, MAX_LINGER)
+        while 1 + self.queue.qsize() < requests and time.monotonic() < end:
+            await asyncio.sleep(STEP)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """The result of a call that must not run beside predictions."""

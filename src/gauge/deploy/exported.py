@@ -165,14 +165,14 @@ class ExportedClassifier(TableClassifier):
         """The probabilities of one row, given as values by column; those of a DataFrame of one row take longer."""
         if not self._plain(row):
             return self.predict_proba(pd.DataFrame([row], dtype=object))[0]
-        return self._predict_row(row)[0][0]
+        return self.predict_row_with_observed(row)[0][0]
 
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         frame = self.frame(X)
         if len(frame) == 1 and all(kind is OBJECT for kind in frame.dtypes):
             row = dict(zip(frame.columns, frame.to_numpy()[0], strict=True))
             if self._plain(row):
-                return self._predict_row(row)
+                return self.predict_row_with_observed(row)
         encoded = encode_rows(self.columns, frame, self.files)
         nothing = [None] * len(frame)
         return self._answers(encoded, lambda name: frame[name].tolist() if name in frame else nothing)
@@ -181,7 +181,7 @@ class ExportedClassifier(TableClassifier):
         """Whether a row has all columns, and none that the model does not know."""
         return self._required <= row.keys() <= self._known
 
-    def _predict_row(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         return self._answers(encode_row(self.columns, row, self.files), lambda name: [row[name]])
 
     def _texts(self, values: Values) -> dict[str, Iterable[str]]:

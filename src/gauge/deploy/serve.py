@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -40,6 +41,7 @@ State = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of e
 RELOAD_SECONDS = 2.0
 SMALL_BODY = 4096  # bytes; reading them takes less than handing them to a thread
 SPARE_FILES = 256  # open ones beside connections
+SWITCH_SECONDS = 0.0005  # after which a prediction lets the thread of the connections run, which waits after each call
 ROUTES = {
     "POST /predict": "The class of every row, the probability of each class, its prediction set, and notes",
     "POST /explain": "Every unit of every row with its score, gate and attention, and notes",
@@ -77,7 +79,12 @@ class Loaded:
         """The class of each row, the probability of every class, notes on values that count as missing and, for rows with a
         coverage, the classes of their prediction sets."""
         rows = [cells for cells, _ in requested]
-        probabilities, observed = self.classifier.predict_with_observed(self.frame(rows))
+        if len(rows) == 1:
+            probabilities, observed = self.classifier.predict_row_with_observed(
+                dict(zip(self.reader.names, rows[0], strict=True))
+            )
+        else:
+            probabilities, observed = self.classifier.predict_with_observed(self.frame(rows))
         names = [str(label) for label in self.classifier.classes.tolist()]
         answers = [
             {"prediction": decided, "probabilities": dict(zip(names, row, strict=True)), "notes": found}
@@ -320,6 +327,7 @@ def create_server(
 
 def run(path: Path, *, limits: Limits, **options: Any) -> None:
     """Serve until interrupted; `options` are those of `create_server`."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     files = _allow_open_files(limits.connections + SPARE_FILES)
     limits = replace(limits, connections=min(limits.connections, files - SPARE_FILES))
     with suppress(KeyboardInterrupt):
@@ -342,7 +350,7 @@ def _allow_open_files(count: int) -> int:
 
 async def _respond(service: Service, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Response:
     """The answer as JSON, or the error with its status."""
-    path, started = request.url.path, time.perf_counter()
+    path, started = request.scope["path"], time.perf_counter()
     try:
         content: dict[str, Any] = await _answered(service, request, answer)
         status = 200

@@ -1,7 +1,7 @@
 """TableClassifier: what a fitted and an exported classifier have in common. Nothing here imports torch."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,10 @@ class TableClassifier(ABC):
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities of `predict_proba`, and which of the `columns` each row has, once it is read: [rows, columns]. A
         value that cannot be read, or was not seen in training, counts as missing."""
+
+    def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+        """What `predict_with_observed` gives for one row with a value for every one of the `columns`, by name."""
+        return self.predict_with_observed(pd.DataFrame([row], dtype=object))
 
     @abstractmethod
     def evidence(self, X: Any) -> Sequence[RowEvidence]:

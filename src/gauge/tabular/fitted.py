@@ -55,10 +55,11 @@ from gauge.tabular.saved import (
     read_history,
     usable,
 )
+from gauge.tabular.table.arrays import column_of
 from gauge.tabular.table.columns import Column, ImageFiles
 from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, labels_of
 from gauge.tabular.table.rows import Rows
-from gauge.tabular.table.schema import Schema
+from gauge.tabular.table.schema import Encoded, Schema
 from gauge.tabular.teaching import Unlabelled
 from gauge.training import checkpoint
 from gauge.training.device import pick_device
@@ -121,12 +122,17 @@ class Fitted(TableClassifier):
         """Rows as given and as the experts read them."""
         frame = self.frame(X)
         encoded = self.schema.encode(frame, self.files)
-        if encoded.empty.any():
-            logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
+        _report_empty(encoded)
         return frame, Rows.from_frame(self.schema, frame, encoded)
 
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         rows = self.read(X)[1]
+        return self.ensemble.predict(rows), rows.observed()
+
+    def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+        encoded = self.schema.encode_row(row, self.files)
+        _report_empty(encoded)
+        rows = Rows.from_columns(self.schema, lambda column: column_of(column, [row[column.name]]), encoded)
         return self.ensemble.predict(rows), rows.observed()
 
     def record(self) -> None:
@@ -426,6 +432,11 @@ class Fitted(TableClassifier):
             judged = self.trust.observed(rows.cells), self.trust.imputed(missing, self.trust.guesses(missing))
             if not all(np.isfinite(each).all() for each in judged):
                 raise ValueError("the trust in its cells is NaN")
+
+
+def _report_empty(encoded: Encoded) -> None:
+    if encoded.empty.any():
+        logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
 
 
 def _json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

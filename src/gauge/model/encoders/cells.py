@@ -30,7 +30,7 @@ class Cells(Encoder):
         self.numbers = Numbers(len(self.columns.numbers), width, waves)
 
     def forward(self, x: Float[Tensor, "b f"], observed: Tensor) -> Float[Tensor, "b f c"]:
-        parts = [self.numbers(x[:, self.columns.numbers, None])]
+        parts = [self.numbers(x.index_select(1, self.columns.numbers)[..., None])]
         if self.categories is not None:
             parts.insert(0, self.categories(self.columns.codes(x) + self.columns.offsets))
         return self.columns.in_order(*parts)

@@ -32,7 +32,10 @@ class FlatTable(Vector):
 
     def forward(self, x: Float[Tensor, "b f"], observed: Tensor) -> Float[Tensor, "b 1 c"]:
         observed = by_cell(observed, x)
-        numbers = torch.where(observed, x, 0.0)[:, self.columns.numbers]
-        codes = (self.columns.codes(x) + self.columns.offsets)[..., None]
-        hot = (codes == torch.arange(self.columns.total, device=x.device)) & observed[:, self.columns.categorical, None]
-        return self.layers(torch.cat([numbers, hot.any(1).to(x.dtype), observed.to(x.dtype)], 1))[:, None]
+        columns, flags = self.columns, observed.to(x.dtype)
+        parts = [torch.where(observed, x, 0.0).index_select(1, columns.numbers), flags]
+        if columns.total:
+            hot = flags.new_zeros(len(x), columns.total)
+            codes = columns.codes(x) + columns.offsets
+            parts.insert(1, hot.scatter(1, codes, flags.index_select(1, columns.categorical)))
+        return self.layers(torch.cat(parts, 1))[:, None]

@@ -52,16 +52,17 @@ class ColumnLayout(nn.Module):
         self.count, self.total = len(cardinalities), sum(sizes)
         self.categorical, self.numbers, self.sizes = _integers(categorical), _integers(numbers), _integers(sizes)
         self.offsets = _integers([sum(sizes[:index]) for index in range(len(sizes))])
+        self.last = _integers([size - 1 for size in sizes])
         self.order = nn.Buffer(_integers([*categorical, *numbers]).argsort(), persistent=False)
 
     def codes(self, table: Float[Tensor, "b f"]) -> Tensor:
         """The categories of the categorical columns, rounded and clamped to the column's range: imputers may return any
         number."""
-        return table[:, self.categorical].round().long().clamp_min(0).minimum(self.sizes - 1)
+        return table.index_select(1, self.categorical).round().long().clamp_min(0).minimum(self.last)
 
     def in_order(self, *parts: Tensor) -> Tensor:
         """The results for the categorical and the numeric columns, in the order of the table."""
-        return torch.cat(parts, 1)[:, self.order]
+        return torch.cat(parts, 1).index_select(1, self.order)
 
 
 class Numbers(nn.Module):
@@ -77,7 +78,7 @@ class Numbers(nn.Module):
     def forward(self, x: Float[Tensor, "b f 1"]) -> Float[Tensor, "b f c"]:
         phase = 2 * math.pi * x * self.frequencies
         features = torch.cat([x, phase.sin(), phase.cos()], -1)
-        return torch.einsum("bfk,fkc->bfc", features, self.weight) + self.offset
+        return torch.baddbmm(self.offset[:, None], features.transpose(0, 1), self.weight).transpose(0, 1)
 
 
 class TabularTransformer(nn.Module):

@@ -22,6 +22,7 @@ from gauge.training.checkpoint import load_into
 from gauge.training.metrics import ACCURACY
 from gauge.training.recorded import Recorded
 from gauge.training.traced import Flat, check_exportable, to_onnx
+from gauge.types import Batch, Prediction
 
 __all__ = ["NetworkExpert"]
 
@@ -138,13 +139,17 @@ class NetworkExpert(Expert):
             self.recorded = Recorded(self.network)
 
     def predict(self, rows: Rows) -> np.ndarray:
-        predict = (self.recorded or self.network).predict
+        predict = self._predict if self.recorded is None else self.recorded.predict
         size = BATCH_ROWS.get(self.device.type, BATCH_ROWS_ELSEWHERE)
         with torch.inference_mode(self.recorded is None):  # recordings are read outside of it too
             answers = [predict(batch).logits for batch in rows.encoded.batches(self.device, size)]
         if not answers:
             return np.zeros((0, self.network.gauge.classifier.head.out_features))
         return torch.cat(answers).double().log_softmax(1).cpu().numpy()
+
+    def _predict(self, batch: Batch) -> Prediction:
+        """Without the checks of values: a schema encodes none that is not finite, and rows without any are not asked."""
+        return self.network.decide(self.network.read(batch))
 
     def export(self, rows: GraphRows) -> str:
         check_exportable(self.network)

@@ -1,6 +1,6 @@
 """Rows: what the experts read of a table, with any of its columns made missing."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gauge.masks import Protocol
 from gauge.randomness import sample_keys
-from gauge.tabular.table.columns import Cell
+from gauge.tabular.table.columns import Cell, Column
 from gauge.tabular.table.schema import Encoded, Schema, per_column
 
 
@@ -30,11 +30,18 @@ class Rows:
 
     @classmethod
     def from_frame(cls, schema: Schema, frame: pd.DataFrame, encoded: Encoded) -> "Rows":
-        nothing = pd.Series(index=frame.index, dtype=object)
-        texts = {column.name: column.texts(frame.get(column.name, nothing)) for column in schema.contents.values()}
+        def given(column: Column) -> pd.Series:
+            return frame[column.name] if column.name in frame else pd.Series(index=frame.index, dtype=object)
+
+        return cls.from_columns(schema, given, encoded)
+
+    @classmethod
+    def from_columns(cls, schema: Schema, given: Callable[[Column], pd.Series], encoded: Encoded) -> "Rows":
+        """Rows whose columns are `given` where more than their encoding is read."""
+        texts = {column.name: column.texts(given(column)) for column in schema.contents.values()}
         known = {name: cells for name, cells in texts.items() if cells is not None}
         told_apart = [column for column in schema.table if column.tells_rare_apart]
-        rare = {column.name: column.rare_levels(frame.get(column.name, nothing)) for column in told_apart}
+        rare = {column.name: column.rare_levels(given(column)) for column in told_apart}
         return cls(schema, encoded, known, rare)
 
     def __len__(self) -> int:

@@ -21,6 +21,7 @@ from gauge.tabular.table.arrays import (
     cells,
     columns_from_json,
     contents,
+    encode_row,
     encode_rows,
     flag_positions,
 )
@@ -65,9 +66,11 @@ class Encoded:
         full = np.flatnonzero(~self.empty)
         for start in range(0, len(full), size):
             rows = full[start : start + size]
-            inputs, observed = self._rows(rows)
-            inputs = {name: as_values(values) for name, values in inputs.items()}
-            yield Batch(inputs, observed, index=torch.from_numpy(rows)).to(device)
+            chosen = slice(start, start + size) if len(full) == len(self.empty) else torch.from_numpy(rows)
+            inputs = {name: as_values(values[chosen]) for name, values in self.inputs.items()}
+            observed = {name: flags[chosen] for name, flags in self.observed.items()}
+            batch = Batch(inputs, observed, index=torch.from_numpy(rows))
+            yield batch if device.type == "cpu" else batch.to(device)
 
 
 @dataclass(frozen=True)
@@ -173,11 +176,11 @@ class Schema:
     def encode(self, frame: pd.DataFrame, files: ImageFiles = ANYWHERE, *, training: bool = False) -> Encoded:
         """The rows as tensors. A column that the table lacks counts as missing; most of them have to be there. In training
         many unreadable values are an error; afterwards every one of them counts as missing, however many rows there are."""
-        encoded = encode_rows(self.columns, frame, files, training=training)
-        inputs = {modality: _tensor(values) for modality, (values, _) in encoded.items()}
-        observed = {modality: _tensor(flags) for modality, (_, flags) in encoded.items()}
-        empty = ~torch.cat([per_column(flags) for flags in observed.values()], 1).any(1)
-        return Encoded(inputs, observed, empty.numpy())
+        return _as_tensors(encode_rows(self.columns, frame, files, training=training))
+
+    def encode_row(self, row: Mapping[str, Any], files: ImageFiles = ANYWHERE) -> Encoded:
+        """What `encode` gives for a table of this one row, which has a value for every column by its name."""
+        return _as_tensors(encode_row(self.columns, row, files))
 
     def blank(self, rows: int) -> Dataset:
         """A split of this form without content, for imputers whose tensors are loaded afterwards."""
@@ -222,6 +225,13 @@ def _check_encoder(name: str, kind: str) -> None:
             f"pretrained encoders read columns of kind {' and '.join(readable)}, but {name!r} is of kind {kind!r}; remove "
             "it from encoders=, or set its kind in columns="
         )
+
+
+def _as_tensors(encoded: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Encoded:
+    inputs = {modality: _tensor(values) for modality, (values, _) in encoded.items()}
+    observed = {modality: _tensor(flags) for modality, (_, flags) in encoded.items()}
+    empty = ~torch.cat([per_column(flags) for flags in observed.values()], 1).any(1)
+    return Encoded(inputs, observed, empty.numpy())
 
 
 def _tensor(array: np.ndarray) -> Tensor:

@@ -106,11 +106,13 @@ class Category(Cell):
         return plain_cells(column)
 
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
-        available = ~missing_cells(column)
-        cells = column.tolist()
-        codes = np.full(len(column), np.nan)
-        codes[available] = [self._code(cells[row]) for row in np.flatnonzero(available)]
-        unknown = np.flatnonzero(available & np.isnan(codes))
+        cells, known = column.tolist(), self.codes
+        codes = np.array([known.get(cell, math.nan) if type(cell) is str else math.nan for cell in cells], np.float64)
+        others = np.flatnonzero(np.isnan(codes))  # most values are written as in training
+        if len(others):
+            others = others[~missing_cells(column.iloc[others])]
+            codes[others] = [known.get(_word(cells[row]), math.nan) for row in others]
+        unknown = others[np.isnan(codes[others])]
         if self.has_rare:
             codes[unknown] = self.rare_code
         elif len(unknown):
@@ -119,11 +121,6 @@ class Category(Cell):
                 *(self.name, len(unknown), str(column.iloc[unknown[0]]), column.index[unknown[0]]),
             )
         return codes
-
-    def _code(self, value: Any) -> float:
-        """The number of a category, NaN if there is none; most values are written as in training."""
-        code = self.codes.get(value) if type(value) is str else None
-        return self.codes.get(_word(value), math.nan) if code is None else code
 
     def quick_number(self, value: Any) -> float | None:
         if value is None or (type(value) is float and math.isnan(value)):
