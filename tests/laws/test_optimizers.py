@@ -6,7 +6,8 @@ import sys
 import pytest
 import torch
 
-from gauge.model.nn.optimizers import LBFGS, Adam
+from gauge.model.nn.minimize import LBFGS
+from gauge.training.step import Adam
 
 FIT = """
 import sys
@@ -101,8 +102,8 @@ def test_lbfgs_is_that_of_torch_bit_for_bit():
         (_, vector, _) = trained = parameters()
         optimizer = kind([vector], max_iter=20, line_search_fn="strong_wolfe")
 
-        def cost(optimizer=optimizer, trained=trained):
-            optimizer.zero_grad()
+        def cost(trained=trained):
+            trained[1].grad = None
             value = (trained[0].detach() @ trained[1] - 1).square().sum() + trained[1].pow(4).sum()
             value.backward()
             return value

@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader
 
 from gauge.model.backbones.blocks import find_blocks
 from gauge.model.gates import Gate, attention_bias, normalize_scores
-from gauge.model.nn.optimizers import Adam
 from gauge.model.scoring.taylor import taylor_evidence
 from gauge.model.token_classifier import (
     TokenClassifier,
@@ -143,7 +142,7 @@ class Wrapped(nn.Module):
         if not isinstance(data, DataLoader):
             order = torch.Generator().manual_seed(seed)
             data = DataLoader(data, batch_size=batch_size, shuffle=True, generator=order)  # type: ignore[arg-type]
-        optimizer = Adam(self.gate.parameters(), lr=learning_rate)
+        optimizer = torch.optim.Adam(self.gate.parameters(), lr=learning_rate)
         device = next(self.model.parameters()).device
         with self._frozen():
             for _ in range(epochs):

@@ -32,10 +32,8 @@ COPIED = ("size", "imputer", "gates", "epochs", "batch_size", "learning_rate", "
 def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: int) -> Recipe:
     """How networks are trained, by the options of the estimator; where it says how many epochs, from all rows."""
     pick(SIZES, options["size"], "size")
-    if isinstance(options["imputer"], str):
-        kinds = {name: IMPUTERS.get(name) for name in IMPUTERS.names()}
-        general = {name: kind for name, kind in kinds.items() if not (kind.needs_image or kind.reads_hidden_values)}
-        pick(general, options["imputer"], "imputer")
+    if isinstance(options["imputer"], str) and not _is_general(options["imputer"]):
+        pick(dict.fromkeys(filter(_is_general, IMPUTERS.names())), options["imputer"], "imputer")
     automatic = {"auto": AUC if classes == 2 else ACCURACY}
     return Recipe(
         **{name: options[name] for name in COPIED},
@@ -46,6 +44,12 @@ def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: 
         seconds=options["time_limit"],
         max_rows=preset.network_rows if options["epochs"] is None else None,
     )
+
+
+def _is_general(imputer: str) -> bool:
+    """Whether there is an imputer of that name, for any table. Others are not imported: some take longer than a fit."""
+    kind = IMPUTERS.get(imputer) if imputer in IMPUTERS.names() else None
+    return kind is not None and not (kind.needs_image or kind.reads_hidden_values)
 
 
 @dataclass(frozen=True)

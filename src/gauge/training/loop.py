@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,8 @@ def fit(
         predict = recorded_predict(method, min(len(val), MAX_GPU_BATCH))
     while progress.epoch < settings.epochs and not _ended(progress, settings):
         started = time.perf_counter()
-        with seeded(settings.seed, "epoch", progress.epoch), _arithmetic(settings, train.device):
+        own_draws = seeded(settings.seed, "epoch", progress.epoch) if method.draws else nullcontext()
+        with own_draws, _arithmetic(settings, train.device):
             if val is not None and isinstance(method, Method):
                 method.validate(train, val)
             losses = _train_epoch(step, progress.epoch)
@@ -176,7 +177,8 @@ def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
                 f"{order[batch * size :][: min(size, 5)].tolist()} ...); lower the learning rate "
                 f"({settings.learning_rate:g}) or look at them"
             )
-    if not bool(torch.stack([torch.isfinite(parameter).all() for parameter in method.parameters()]).all()):
+    weights = torch.cat([parameter.detach().flatten() for parameter in method.parameters()])
+    if not bool(torch.isfinite(weights).all()):
         raise FloatingPointError(f"weights are no longer finite after epoch {epoch + 1}; lower the learning rate")
     return {name: float(values.mean()) for name, values in losses.items()}
 

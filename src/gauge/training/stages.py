@@ -138,6 +138,10 @@ class StageStore:
         inputs = self._imputer.fingerprint_of_inputs
         return stage.key({"train": f"{self.train.fingerprint} {val}", "imputer": f"{inputs} {val}"})
 
+    def code(self, stage: Stage) -> str:
+        """That of the stage; empty in memory, where it cannot change, as reading the code takes a while."""
+        return "" if self.folder is None else stage.code
+
     def rows(self, stage: Stage) -> Dataset:
         """The split that the stage learns from."""
         return self._imputer if stage.split == "imputer" else self.train
@@ -154,7 +158,7 @@ class StageStore:
         if not path.exists():
             return None
         metadata = checkpoint.read_metadata(path)
-        return metadata if metadata["trained"]["code"] == stage.code or self.reuse else None
+        return metadata if metadata["trained"]["code"] == self.code(stage) or self.reuse else None
 
     def trained(self, stage: Stage) -> Trained:
         """The stage, trained or loaded; every call returns a new module."""
@@ -169,7 +173,7 @@ class StageStore:
             path = self.path(stage)
             tensors = self._memory[self.key(stage)][0] if path is None else checkpoint.load(path)[0]
             checkpoint.load_into(module, tensors, path or Path(stage.name))
-        stale = metadata["trained"]["code"] != stage.code or any(need.stale for need in needs)
+        stale = metadata["trained"]["code"] != self.code(stage) or any(need.stale for need in needs)
         return Trained(module.eval(), metadata, stale)
 
     def _train(self, stage: Stage, module: Trainable) -> dict[str, Any]:
@@ -179,7 +183,7 @@ class StageStore:
         barrier()
         start = _scalars(module)
         if module.is_trainable:
-            folder, on_epoch, code = path and path.parent, partial(self.on_epoch, stage.name), stage.code
+            folder, on_epoch, code = path and path.parent, partial(self.on_epoch, stage.name), self.code(stage)
             progress = fit(module, rows, self.val, settings=settings, folder=folder, on_epoch=on_epoch, code=code)
             _report(stage, progress, self.val)
         if isinstance(module, Method):
@@ -198,7 +202,7 @@ class StageStore:
             "train_seconds": round(sum(epoch["seconds"] for epoch in progress.history), 1),
             "train_rows": len(rows),
             "history": progress.history,
-            "trained": {"commit": commit(), "code": stage.code, "hardware": hardware(self.train.device)},
+            "trained": {"commit": commit(), "code": self.code(stage), "hardware": hardware(self.train.device)},
         }
         if path is None:
             state = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}

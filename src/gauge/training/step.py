@@ -4,6 +4,7 @@ Networks this small spend their time on kernel launches, not on arithmetic. On a
 once as a CUDA graph and replayed.
 """
 
+import inspect
 import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,6 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.data.augmentation import augment
-from gauge.model.nn.optimizers import Adam
 from gauge.model.nn.streams import join
 from gauge.training.distributed import all_reduce_mean, own_shard, parallel_loss, shard, world_size
 from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
@@ -27,6 +27,25 @@ from gauge.types import Batch, Trainable
 logger = logging.getLogger(__name__)
 
 RATE_FACTOR = "factor"  # of a group of parameters: its learning rate over that of the settings
+
+
+class Adam(torch.optim.Adam):
+    """`torch.optim.Adam`, step for step, except for steps that are differentiated themselves.
+
+    torch wraps some methods for `torch.compile`, and the first call of one imports the compiler, which takes longer than
+    most tables take to learn. Here the methods below the wrappers are called.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+    def __init__(self, params: Any, **options: Any) -> None:
+        if options.get("differentiable"):
+            raise ValueError("differentiable=True is not supported here; use torch.optim.Adam")
+        super().__init__(params, **options)
 
 
 def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> Adam:

@@ -1,11 +1,16 @@
 """The minimum of a smooth function of few parameters, by L-BFGS with a strong-Wolfe line search."""
 
+import inspect
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from gauge.model.nn.optimizers import LBFGS
+
+class LBFGS(torch.optim.LBFGS):
+    """That of torch, without the wrapper that imports torch's compiler (see `gauge.training.step.Adam`)."""
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
 
 
 @torch.enable_grad()
@@ -20,7 +25,8 @@ def minimize(objective: Callable[[], Tensor], parameters: Sequence[Tensor], *, m
     optimizer = LBFGS(parameters, max_iter=max_iter, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
-        optimizer.zero_grad()
+        for parameter in parameters:
+            parameter.grad = None
         cost = objective()
         cost.backward()
         return cost

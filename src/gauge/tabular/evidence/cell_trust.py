@@ -338,7 +338,7 @@ class _Learner:
     def fit(
         self, learned: tuple[np.ndarray, np.ndarray], unseen: tuple[np.ndarray, np.ndarray] | None, **options: Any
     ) -> "lightgbm.Booster":
-        """As many trees as help on unseen rows, or a few if there are none."""
+        """A few trees, or more of which those up to `best_iteration` help on unseen rows."""
         import lightgbm
 
         made = {"verbosity": -1, "feature_pre_filter": False}
@@ -347,8 +347,7 @@ class _Learner:
             return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS)
         other = lightgbm.Dataset(*unseen, data, categorical_feature=self.categorical, params=made)
         stopping: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False)]
-        trees = lightgbm.train({**self.options, **options}, data, MAX_ROUNDS, [other], callbacks=stopping)
-        return lightgbm.Booster(model_str=trees.model_to_string(num_iteration=trees.best_iteration))
+        return lightgbm.train({**self.options, **options}, data, MAX_ROUNDS, [other], callbacks=stopping)
 
     def number(self, given: np.ndarray, target: np.ndarray, first: np.ndarray) -> Conditional:
         """Means from each half of the rows, so that errors are those on rows not learned from."""

@@ -285,6 +285,9 @@ def _block(text: str) -> dict[str, str]:
 
 def _sets(block: Mapping[str, str]) -> Iterator[np.ndarray]:
     """The categories that go left at every split of a tree, none for a split of numbers."""
+    if "cat_boundaries" not in block:
+        yield from [np.zeros(0, np.int32)] * len(block.get("decision_type", "").split())
+        return
     bounds = [int(word) for word in block.get("cat_boundaries", "").split()]
     words = np.array(block.get("cat_threshold", "").split(), np.uint32)
     for decision, threshold in zip(

@@ -12,7 +12,7 @@ from gauge.types import SupportsComplete
 
 Strategy = Literal["mask", "impute"]
 
-MIN_STEPS, STEPS_PER_ROOT = 120, 5  # of the backbone: the larger of a number and a multiple of the root of the rows
+MIN_STEPS, STEPS_PER_ROOT = 80, 4  # of the backbone: the larger of a number and a multiple of the root of the rows
 MIN_EPOCHS, MAX_EPOCHS = 3, 100
 WARM_UP = 0.1  # of all steps, where pretrained encoders are fine-tuned
 

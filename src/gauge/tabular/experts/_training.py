@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gauge.choices import pick
@@ -30,6 +31,7 @@ from gauge.types import Batch, Imputer, Method, Prediction, SupportsComplete, Tr
 
 logger = logging.getLogger(__name__)
 
+MAX_COMBINING_ROWS = 1000  # held out, under many masks each, that the weights of network and heads are learned from
 MIN_ROWS_ESTIMATED = 20_000  # training rows from which on the duration is estimated first
 SHARES = {
     "imputer": 0.2,
@@ -55,6 +57,11 @@ class Weighted(Method):
         self.weights: Tensor
         self.targets: Tensor | None
 
+    @property
+    def draws(self) -> bool:
+        """Not for numbers and categories alone: their encoders have no dropout."""
+        return set(self.model.encoder.unit_counts) != {"table"} or self.model.imputer is not None
+
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         weights = self.weights[batch.index]
         if self.targets is not None:
@@ -69,6 +76,8 @@ class Weighted(Method):
 
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         if self.answers:
+            if val is not None and len(val) > MAX_COMBINING_ROWS:
+                val = val.take(torch.linspace(0, len(val) - 1, MAX_COMBINING_ROWS).long().to(val.device))
             self.model.prepare(train, val)
 
 
