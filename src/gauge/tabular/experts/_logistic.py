@@ -2,7 +2,7 @@
 
 The lasso minimises C · loss + Σ_f |β_f|, with |β_f| the norm of the coefficients of feature f over all classes, so that most
 features have none. As |β| = min_η (|β|² / η + η) / 2, it is a ridge on features that are scaled by √η_f, with η_f = |β_f|
-from the step before; the steps start from a ridge. A few of them do better than the minimum where many features say a little.
+from the step before; the first is a ridge. A few steps do better than the minimum where many features say a little.
 """
 
 import warnings
