@@ -11,6 +11,7 @@ from sklearn.metrics import log_loss
 from gauge import GaugeClassifier
 from gauge.tabular.ensemble import make_folds
 from gauge.tabular.experts import linear
+from gauge.tabular.experts._logistic import fit_logistic
 
 MAX_DIFFERENCE = 0.002  # of the log loss
 TABLES = {
@@ -58,7 +59,7 @@ def losses(name, expert, plain):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_linear_expert_is_as_good_as_logistic_regression_with_its_penalty(name, monkeypatch):
-    fit_logistic, penalties = linear.fit_logistic, []
+    penalties = []
 
     def recorded(*given, penalty, **others):
         penalties.append(penalty)
@@ -68,7 +69,8 @@ def test_the_linear_expert_is_as_good_as_logistic_regression_with_its_penalty(na
         features = expert.features(rows)
         return LogisticRegression(C=penalties[-1]).fit(features[train], labels[train]), features
 
-    monkeypatch.setattr(linear, "fit_logistic", recorded)
+    settings = [each._replace(fit=recorded) for each in (*linear.RIDGE, *linear.TEXTS)]
+    monkeypatch.setattr(linear, "_settings", lambda task, features: settings)
     own, default = losses(name, "linear", plain)
     assert own < default + MAX_DIFFERENCE
 

@@ -177,12 +177,13 @@ def test_a_target_that_is_an_identifier_a_text_or_a_quantity_is_refused_or_repor
 
 
 def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, labels, caplog, monkeypatch, tmp_path):
-    for module in ("table.inputs", "experts._architecture"):
+    for module in ("table.inputs", "experts._architecture", "ensemble"):
         monkeypatch.setattr(f"gauge.tabular.{module}.FINE_COLUMNS", 2)
     with unchecked(), caplog.at_level(logging.WARNING):
-        model = GaugeClassifier(**OPTIONS).fit(frame.mask(frame["age"] > 1), labels)
+        assert set(GaugeClassifier(**OPTIONS).fit(frame, labels).ensemble_.experts) == {"trees", "linear"}
+        model = GaugeClassifier(**OPTIONS, experts="network").fit(frame.mask(frame["age"] > 1), labels)
         rows = model.explain(frame[:2].assign(dose=[None, 1.0])).to_frame()
-    assert "3 columns are numbers and categories, more than 2; the network reads them as one unit" in caplog.text
+    assert "3 columns are numbers and categories, more than 2; a network would read them as one unit" in caplog.text
     assert model.model_.encoder.unit_counts == {"table": 1}
     second = rows[rows["row"] == rows["row"].iloc[-1]]
     assert second["gate"].nunique() == 1

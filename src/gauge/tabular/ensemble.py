@@ -22,6 +22,7 @@ from gauge.registry import EXPERTS
 from gauge.tabular.experts import Expert, Folds, Saved, with_prefix
 from gauge.tabular.experts._bag import Bag, load_expert
 from gauge.tabular.experts._graph import GraphRows
+from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits, fold_numbers
@@ -32,12 +33,15 @@ MIN_PRIOR = 1e-6  # of a class
 
 
 def choose_experts(wanted: str | Sequence[str], schema: Schema, auto: Sequence[str] = AUTO) -> tuple[str, ...]:
-    """The experts by name; "auto" are those of the preset that read the columns of this table."""
+    """The experts by name; "auto" are those of the preset that read the columns of this table, without a network where it
+    would read nothing but more than `FINE_COLUMNS` numbers and categories."""
     known = (*AUTO, *(name for name in EXPERTS.names() if name not in AUTO))
     names = tuple(auto) if wanted == "auto" else (wanted,) if isinstance(wanted, str) else tuple(wanted)
     for name in names:
         pick(dict.fromkeys(known), name, "expert")
     chosen = tuple(name for name in known if name in names and EXPERTS.get(name).reads(schema))
+    if wanted == "auto" and len(schema.table) > FINE_COLUMNS and not schema.contents:
+        chosen = tuple(name for name in chosen if EXPERTS.get(name).cross_fitted) or chosen
     if not chosen:
         kinds = ", ".join(sorted({column.kind for column in schema.columns}))
         raise ValueError(f"experts={wanted!r} reads no column of this table ({kinds}); add 'network', or use 'auto'")

@@ -1,4 +1,9 @@
-"""Logistic regression for all classes of a task, also those that no row has."""
+"""Logistic regression for all classes of a task, also those that no row has, with a ridge or a lasso penalty.
+
+The lasso minimises C · loss + Σ_f |β_f|, with |β_f| the norm of the coefficients of feature f over all classes, so that most
+features have none. As |β| = min_η (|β|² / η + η) / 2, it is a ridge on features that are scaled by √η_f, with η_f = |β_f|
+from the step before; the first is a ridge. A few steps do better than the minimum where many features say a little.
+"""
 
 import warnings
 from typing import Any
@@ -7,6 +12,9 @@ import numpy as np
 
 UNSEEN = 5.0  # how far a class without training rows lies below the others
 MAX_ITERATIONS = 100
+LASSO_STEPS = 4
+LASSO_START = 0.03  # C of the ridge that the lasso starts from
+MIN_NORM = 1e-4  # of a feature's coefficients, over the largest, below which it is left out
 
 
 def fit_logistic(
@@ -29,4 +37,22 @@ def fit_logistic(
         coefficients[seen] = np.concatenate([-model.coef_, model.coef_]) / 2 if two else model.coef_
         offsets[seen] = np.concatenate([-model.intercept_, model.intercept_]) / 2 if two else model.intercept_
         offsets[np.setdiff1d(np.arange(classes), seen)] += offsets[seen].min()
+    return coefficients, offsets
+
+
+def fit_lasso(
+    features: np.ndarray, labels: np.ndarray, weights: np.ndarray, *, classes: int, penalty: float, tolerance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same as `fit_logistic`, with coefficients of 0 for most features."""
+    known = {"classes": classes, "tolerance": tolerance}
+    coefficients, offsets = fit_logistic(features, labels, weights, penalty=LASSO_START, **known)
+    for _ in range(LASSO_STEPS):
+        norms = np.linalg.norm(coefficients, axis=0)
+        kept = np.flatnonzero(norms > MIN_NORM * norms.max(initial=0.0))
+        if not len(kept):
+            break
+        scale = np.sqrt(norms[kept])
+        scaled, offsets = fit_logistic(features[:, kept] * scale, labels, weights, penalty=penalty, **known)
+        coefficients = np.zeros_like(coefficients)
+        coefficients[:, kept] = scaled * scale
     return coefficients, offsets

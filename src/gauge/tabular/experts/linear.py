@@ -1,7 +1,8 @@
 """Logistic regression on numbers, components of images, scores of rare categories, squares, indicators of
 categories and missing cells, and TF-IDF."""
 
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from scipy.special import log_softmax
 from gauge.data.graph import Graph
 from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts._graph import GraphRows
-from gauge.tabular.experts._logistic import fit_logistic
+from gauge.tabular.experts._logistic import fit_lasso, fit_logistic
 from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.experts._scores import CrossFit, Scores, rare_sources
 from gauge.tabular.experts._terms import Terms
@@ -19,16 +20,31 @@ from gauge.tabular.table.schema import Schema
 
 __all__ = ["Linear"]
 
-PENALTIES = (0.03, 0.3, 3.0)  # C of scikit-learn: larger is weaker
-FOR_TEXTS = (*PENALTIES, 30.0)
-DEFAULT_PENALTY = 0.3  # where no rows can be held out
+
+class Setting(NamedTuple):
+    """How coefficients are learned: with C of scikit-learn as the `penalty`, larger is weaker, and with squares and texts
+    multiplied by a number. What is large beside other features has a weaker penalty than they have."""
+
+    penalty: float
+    fit: Callable[..., tuple[np.ndarray, np.ndarray]] = fit_logistic
+    squares: float = 1.0
+    texts: float = 1.0
+
+
+RIDGE = [Setting(penalty) for penalty in (0.03, 0.3, 3.0)]
+SMALL_SQUARES = [Setting(penalty, squares=0.25) for penalty in (0.3, 3.0)]
+WIDE = [Setting(0.003), Setting(0.15, fit_lasso), Setting(0.5, fit_lasso)]
+TEXTS = [Setting(30.0)]
+TEXTS_BESIDE = [Setting(0.03, texts=3.0), Setting(0.3, texts=3.0), Setting(0.03, texts=10.0)]
+DEFAULT = Setting(0.3)  # where no rows can be held out
+WIDE_SHARE = 0.5  # features over rows from which on a table is wide
 SEARCH_TOLERANCE = 1e-3  # while penalties are compared; 1e-4 takes 1.5 s instead of 0.9 s for 1,000 rows with texts
 TOLERANCE = 1e-4  # of the model that answers, as scikit-learn has it; with 1e-2 the log loss can be worse by 0.02
 TEXT_SCALE = 3.0  # a text's vector has norm 1 and many terms; other features have deviation 1 each
 
 
 class Linear(Expert):
-    """The penalty is the one with the least loss on the rows held out, over all folds. Texts are read whole."""
+    """The setting is the one with the least loss on the rows held out, over all folds. Texts are read whole."""
 
     def __init__(
         self,
@@ -56,15 +72,19 @@ class Linear(Expert):
         for train in [every, *(train for train, _ in folds)]:
             levels, columns = cross_fit(train)
             known = task.terms, task.pixels, levels, task.rows.schema.cardinalities
+            blank = cls(*known, np.empty(0), np.empty(0))
             if features is None or levels.count:  # otherwise they are the same
-                features = cls(*known, np.empty(0), np.empty(0))._features(task.rows, columns)
+                features = blank._features(task.rows, columns)
             read.append((train, known, features))
 
-        def learn(part: tuple[np.ndarray, Any, Any], penalty: float, tolerance: float = TOLERANCE) -> Any:
+        def learn(part: tuple[np.ndarray, Any, Any], setting: Setting, tolerance: float = TOLERANCE) -> Any:
             train, known, features = part
-            rows = features[train], task.labels[train], task.weights[train]
-            learned: Any = fit_logistic(*rows, classes=task.classes, penalty=penalty, tolerance=tolerance)
-            return cls(*known, *learned)
+            scale, rows = blank._scale(setting), features[train]
+            if (scale != 1).any():
+                rows = rows * scale if isinstance(rows, np.ndarray) else rows.multiply(scale).tocsr()
+            options = {"classes": task.classes, "penalty": setting.penalty, "tolerance": tolerance}
+            coefficients, offsets = setting.fit(rows, task.labels[train], task.weights[train], **options)
+            return cls(*known, coefficients * scale, offsets)
 
         def loss(fitted: list[Any]) -> float:
             held_out = [
@@ -73,12 +93,19 @@ class Linear(Expert):
             ]
             return -float(np.concatenate(held_out).mean())
 
-        penalties = (FOR_TEXTS if task.terms else PENALTIES) if folds else ()
-        tried: dict[float, list[Any]] = {
-            penalty: [learn(part, penalty, SEARCH_TOLERANCE) for part in read[1:]] for penalty in penalties
+        settings = _settings(task, features) if folds else []
+        tried: dict[Setting, list[Any]] = {
+            setting: [learn(part, setting, SEARCH_TOLERANCE) for part in read[1:]] for setting in settings
         }
-        penalty = min(tried, key=lambda each: loss(tried[each]), default=DEFAULT_PENALTY)
-        return learn(read[0], penalty), tried.get(penalty, [])
+        setting = min(tried, key=lambda each: loss(tried[each]), default=DEFAULT)
+        return learn(read[0], setting), tried.get(setting, [])
+
+    def _scale(self, setting: Setting) -> np.ndarray:
+        """What each of the `features` is multiplied by while coefficients are learned."""
+        numbers = int((self.cardinalities == 1).sum())
+        words = sum(self.terms.count(name) for name in self.terms)
+        others = len(self.cardinalities) + int(self._hot.sum())
+        return np.repeat([1.0, setting.squares, 1.0, setting.texts], [numbers, numbers, others, words])
 
     def scores(self, features: Any) -> np.ndarray:
         return np.asarray(features @ self.coefficients.T + self.offsets)
@@ -152,3 +179,11 @@ class Linear(Expert):
         coefficients, offsets = (saved.tensors[name].numpy() for name in ("coefficients", "offsets"))
         levels = Scores.load(saved.tensors, rare_sources(schema), len(offsets))
         return cls(terms, pixels, levels, schema.cardinalities, coefficients, offsets)
+
+
+def _settings(task: Task, features: Any) -> list[Setting]:
+    """Those that are compared."""
+    if task.terms:
+        return [*RIDGE, *(TEXTS_BESIDE if task.rows.schema.table else TEXTS)]
+    wide = np.count_nonzero(features.any(0)) > WIDE_SHARE * len(features)
+    return [*RIDGE, *(WIDE if wide else SMALL_SQUARES)]

@@ -32,6 +32,7 @@ PATIENCE = 25  # rounds without an improvement on the rows held out
 MAX_TIME_SHARE = 0.4  # of the time that is left, for one training
 DEFAULT_ROUNDS = 50  # where no rows can be held out
 SMALL_BINS, MAX_ROWS_OF_SMALL_BINS = 63, 10_000  # half the time of 255, and no worse for few rows
+WIDE_BINS, WIDE_COLUMNS = 31, 100  # with more columns: a fifth of the time, and no worse
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.06,
     "num_leaves": 15,
@@ -67,7 +68,6 @@ class Trees(Expert):
             "objective": "binary" if binary else "multiclass",
             "num_class": 1 if binary else task.classes,
             "min_data_in_leaf": int(np.clip(len(task.rows) // 50, 3, 20)),
-            "max_bin": SMALL_BINS if len(task.rows) <= MAX_ROWS_OF_SMALL_BINS else 255,
             "num_threads": torch.get_num_threads(),
             "seed": task.recipe.seed % 2**31,
         }
@@ -166,6 +166,9 @@ def _data(task: Task, rows: np.ndarray, cells: np.ndarray, train: "lightgbm.Data
     import lightgbm
 
     categorical = [index for index, size in enumerate(task.rows.schema.cardinalities) if size > 1]
+    bins = SMALL_BINS if len(task.rows) <= MAX_ROWS_OF_SMALL_BINS else 255
+    if cells.shape[1] > WIDE_COLUMNS:
+        bins = WIDE_BINS
     return lightgbm.Dataset(
         cells[rows],
         task.labels[rows],
@@ -173,5 +176,5 @@ def _data(task: Task, rows: np.ndarray, cells: np.ndarray, train: "lightgbm.Data
         weight=task.weights[rows],
         categorical_feature=categorical,
         free_raw_data=False,
-        params={"verbosity": -1, "min_data_in_bin": 1, "feature_pre_filter": False},
+        params={"verbosity": -1, "min_data_in_bin": 1, "feature_pre_filter": False, "max_bin": bins},
     )

@@ -290,8 +290,9 @@ def width_problems(columns: int) -> Iterator[str]:
     """What many columns of numbers and categories mean for the network."""
     if columns > FINE_COLUMNS:
         yield (
-            f"{columns} columns are numbers and categories, more than {FINE_COLUMNS}; the network reads them as one unit "
-            "with one gate: drop columns (columns=, --column NAME=ignore) for a gate of each"
+            f"{columns} columns are numbers and categories, more than {FINE_COLUMNS}; a network would read them as one unit "
+            "with one gate and is fitted only beside texts and images, or if it is named (experts=, --experts): drop "
+            "columns (columns=, --column NAME=ignore) for a gate of each"
         )
 
 

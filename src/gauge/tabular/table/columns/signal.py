@@ -92,7 +92,7 @@ class Signal(Content):
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
-        if has_category_type(values):
+        if has_category_type(values) or pd.api.types.is_numeric_dtype(values):
             return None
         arrays = values.map(lambda value: isinstance(value, np.ndarray)).to_numpy(bool)
         words = as_words(values[~arrays])
