@@ -104,7 +104,7 @@ def test_a_benchmark_leaves_results_and_a_table_and_repeats_nothing(runs):
     content = json.loads(result.read_text())
     assert content["protocol"] == "eta=0.8"
     assert content["config"]["epochs"] == 1
-    assert content["data"]["samples"] == 100
+    assert content["data"]["samples"] == 60
     assert sum(content["data"]["missing"].values()) == pytest.approx(4.0)
     assert "| gauge |" in (workspace / "table.md").read_text()
     before = {path: path.stat().st_mtime_ns for path in workspace.rglob("*.safetensors")}
