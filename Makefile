@@ -31,13 +31,14 @@ help:
 	@echo "make notebooks write examples/*.ipynb from the tutorials, with their outputs"
 	@echo "make release build the distributions, check them, tag the commit"
 
-# requirements.lock pins everything but torch, with hashes; torch's builds differ by machine, so its hash is not pinned.
+# requirements.lock pins everything but torch, with hashes, also setuptools, which builds the package; torch's builds differ
+# by machine, so its hash is not pinned.
 $(VENV)/.installed: requirements.lock torch.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GAUGE needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	$(INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -r torch.lock
-	$(INSTALL) --no-deps --editable .
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
 demo: $(VENV)/.installed
@@ -55,7 +56,7 @@ lint: $(VENV)/.installed
 # The wheel alone, in another folder, on the packages of .venv: names and templates that were left out show here.
 wheel: $(VENV)/.installed
 	rm -rf build/wheel && mkdir -p build/wheel
-	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/wheel .
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target build/wheel/installed build/wheel/*.whl
 	cd build/wheel && PYTHONPATH=installed ../../$(BIN)/python ../../.ci/wheel.py
 

@@ -30,8 +30,10 @@ Path("mistakes.py").write_text(
     "import gauge\n\ngauge.NoSuchThing\ngauge.GaugeClassifier(epohcs=3)\ngauge.GaugeClassifier().predcit([])\n",
     encoding="utf-8",
 )
+# without the types of other packages, which take mypy most of a minute to read
+options = ["--no-site-packages", "--ignore-missing-imports", "--follow-imports", "silent", "--cache-dir", "mypy"]
 checked = subprocess.run(
-    [sys.executable, "-m", "mypy", "--cache-dir", "../../.mypy_cache/wheel", "--ignore-missing-imports", "mistakes.py"],
+    [sys.executable, "-m", "mypy", *options, "mistakes.py"],
     env=os.environ | {"MYPYPATH": "installed"},
     capture_output=True,
     text=True,

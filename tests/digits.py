@@ -9,7 +9,7 @@ from gauge.data import Dataset
 from gauge.experiments.benchmarks import BENCHMARKS
 from gauge.experiments.benchmarks.polymnist5k import BENCHMARK
 
-ROWS = {"train": 320, "val": 60, "test": 100}
+ROWS = {"train": 160, "val": 40, "test": 60}
 
 
 @cache

@@ -1,6 +1,7 @@
-"""The examples run as they stand, in a process of their own, and say what they promise."""
+"""The examples run as they stand and say what they promise: one after the other in a process, which imports torch once."""
 
 import ast
+import json
 import os
 import re
 import runpy
@@ -12,25 +13,38 @@ import pytest
 import torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+TESTED = ["own_backbone.py", "own_dataset.py", "own_imputer.py", "inspect_gates.py"]
+SCRIPT = """
+import io, json, runpy, sys, torch
+from contextlib import redirect_stdout
+seed, printed = torch.initial_seed(), {}
+for path in sys.argv[1:]:
+    torch.manual_seed(seed)  # as in a new process
+    with redirect_stdout(io.StringIO()) as out:
+        runpy.run_path(path, run_name="__main__")
+    printed[path] = out.getvalue()
+print(json.dumps(printed))
+"""
 
 
-def output(name: str, cwd: Path) -> str:
+@pytest.fixture(scope="module")
+def output(tmp_path_factory) -> dict[str, str]:
+    """What every example prints."""
     environment = os.environ | {"PYTHONPATH": str(EXAMPLES.parent / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)],
-        cwd=cwd,
+        [sys.executable, "-c", SCRIPT, *(str(EXAMPLES / name) for name in TESTED)],
+        cwd=tmp_path_factory.mktemp("examples"),
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return {Path(path).name: printed for path, printed in json.loads(done.stdout).items()}
 
 
 def test_every_example_is_tested():
-    tested = {"own_backbone.py", "own_dataset.py", "own_imputer.py", "inspect_gates.py"}
-    assert {path.name for path in EXAMPLES.glob("*.py")} == tested
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(TESTED)
 
 
 @pytest.mark.parametrize("name", ["own_dataset.py", "own_imputer.py", "inspect_gates.py"])
@@ -44,8 +58,8 @@ def test_own_backbone_needs_at_most_25_lines_of_code():
     assert len(lines) <= 25
 
 
-def test_own_backbone_gates_twelve_units(tmp_path):
-    printed = re.search(r"gates of the first sample: \[(.*)\]", output("own_backbone.py", tmp_path))
+def test_own_backbone_gates_twelve_units(output):
+    printed = re.search(r"gates of the first sample: \[(.*)\]", output["own_backbone.py"])
     gates = [float(value) for value in printed[1].split(", ")]
     assert len(gates) == 12
     assert all(0 < gate < 1 for gate in gates)
@@ -66,16 +80,16 @@ def test_own_backbone_answers_the_same_in_eval_and_train_mode():
         torch.testing.assert_close(classifier.eval()(tokens, bias), trained)
 
 
-def test_own_dataset_is_far_better_than_the_larger_class_also_with_most_of_it_missing(tmp_path):
-    printed = output("own_dataset.py", tmp_path)
+def test_own_dataset_is_far_better_than_the_larger_class_also_with_most_of_it_missing(output):
+    printed = output["own_dataset.py"]
     accuracy = {protocol: float(value) for protocol, value in re.findall(r"(\S+) +accuracy ([\d.]+)", printed)}
     assert list(accuracy) == ["complete", "gamma-per-sample=0.5", "missing=mean", "missing=mean+worst"]
     assert accuracy["complete"] > 0.9
     assert min(accuracy.values()) > 0.8  # the larger class: 0.63
 
 
-def test_inspect_gates_shows_every_unit(tmp_path):
-    head, *rest = output("inspect_gates.py", tmp_path).splitlines()
+def test_inspect_gates_shows_every_unit(output):
+    head, *rest = output["inspect_gates.py"].splitlines()
     assert int(head.split("%")[0]) > 80
     rows = [line.split() for line in rest[1:]]
     assert len(rows) == 13
@@ -86,8 +100,8 @@ def test_inspect_gates_shows_every_unit(tmp_path):
     assert 0 < after < 1.01
 
 
-def test_own_imputer_is_closer_than_the_mean_and_its_model_bears_a_missing_view(tmp_path):
-    printed = output("own_imputer.py", tmp_path)
+def test_own_imputer_is_closer_than_the_mean_and_its_model_bears_a_missing_view(output):
+    printed = output["own_imputer.py"]
     error = {name: float(value) for name, value in re.findall(r"(\w+) +is off by ([\d.]+)", printed)}
     assert error["Regression"] < error["Mean"] / 4
     accuracy = [float(value) for value in re.findall(r"accuracy ([\d.]+)", printed)]

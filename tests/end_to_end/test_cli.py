@@ -10,11 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import ONE_THREAD, invoke, mistake, unchecked
 from helpers import command as gauge
+from pages import Page
 
 from gauge import __version__
+from gauge.cli.main import demo_report
 from gauge.cli.reproduce import reproduce
 from gauge.experiments import demo
 from gauge.experiments.benchmarks import Overrides
@@ -22,6 +25,8 @@ from gauge.experiments.experiment import Experiment
 from gauge.experiments.results import read_results
 from gauge.experiments.workspace import Workspace
 from gauge.registry import load_plugin
+from gauge.reports.page import render_report
+from gauge.tabular import demo as cars
 from gauge.training.checkpoint import load
 
 DIGITS = Path(__file__).parents[1] / "digits.py"
@@ -104,7 +109,7 @@ def test_a_benchmark_leaves_results_and_a_table_and_repeats_nothing(runs):
     content = json.loads(result.read_text())
     assert content["protocol"] == "eta=0.8"
     assert content["config"]["epochs"] == 1
-    assert content["data"]["samples"] == 100
+    assert content["data"]["samples"] == 60
     assert sum(content["data"]["missing"].values()) == pytest.approx(4.0)
     assert "| gauge |" in (workspace / "table.md").read_text()
     before = {path: path.stat().st_mtime_ns for path in workspace.rglob("*.safetensors")}
@@ -265,12 +270,18 @@ def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, 
     assert all(bool((weights[0][name] == weights[1][name]).all()) for name in weights[0])
 
 
-def test_the_demo_asks_about_missing_and_about_wrong_views(runs, tmp_path):
-    """Stands on the stages that are trained already: a copied workspace is as good as the original."""
+@pytest.fixture(scope="module")
+def digit_questions(runs, tmp_path_factory):
+    """Those of the demo, on the stages that are trained already: a linked workspace is as good as the original."""
     load_plugin(DIGITS)
-    (tmp_path / "demo").symlink_to(runs / "runs" / "digits")
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    folder.symlink_to(runs / "runs" / "digits")
     with unchecked():
-        sections, facts = demo.run(tmp_path / "demo", "digits", overrides=Overrides().with_epochs(1))
+        return demo.run(folder, "digits", overrides=Overrides().with_epochs(1))
+
+
+def test_the_demo_asks_about_missing_and_about_wrong_views(digit_questions):
+    sections, facts = digit_questions
     missing, wrong = sections
     assert [[row.name for row in section.rows] for section in sections] == [["GAUGE+", "Vote", "GAUGE"]] * 2
     assert missing.findings[0].startswith("With four of five views missing, ")
@@ -282,6 +293,57 @@ def test_the_demo_asks_about_missing_and_about_wrong_views(runs, tmp_path):
     assert [view.wrong for view in doubted].count(True) == 2 * len(wrong.samples)
     assert all(0 <= view.trust <= 1 for view in doubted)
     assert re.fullmatch("[0-9a-f]{40}", facts["commit"])
+
+
+def car_question():
+    """That of the demo, answered by its rivals; in the place of our classifier, by the mean of the two."""
+    rows = cars.cars()
+    train, test = cars.with_blanks(rows[::2], cars.BLANK, seed=0), rows[1::2]
+    rivals, answers = cars.Rivals(train, seed=0), {}
+    for rate in cars.RATES:
+        given = rivals.answers(cars.with_blanks(test, rate, seed=1))
+        answers[rate] = {"GaugeClassifier": sum(given.values()) / len(given)} | given
+    classes = sorted(cars.ORIGINS.values())
+    return cars.section(answers, np.array([classes.index(label) for label in test[cars.TARGET]]))
+
+
+VERDICT = re.compile(
+    r"(?P<where>[^,]+), (?P<first>.+) minus (?P<other>.+): (?P<difference>[+−][\d.]+) right answers in 100 "
+    r"\(95 % from (?P<low>[+−][\d.]+) to (?P<high>[+−][\d.]+), p = (?P<p>[\d.]+)\): (?P<decided>.+)\."
+)
+
+
+def test_the_page_of_the_demo_has_all_parts_and_its_verdicts_follow_its_numbers(digit_questions):
+    sections, facts = digit_questions
+    report = demo_report((*sections, car_question()), facts)
+    page = Page(render_report(report))
+    assert [each["id"] for tag, each in page.elements if tag == "h2" and "id" in each] == [
+        "section-1",
+        "section-2",
+        "section-3",
+    ]
+    assert "asks 3 questions" in page.text
+    assert "learned from the same 160 digits and see the same views of the same 60 test digits" in page.text
+    assert len(page.all("article")) == 2 * demo.SHOWN
+    assert len(page.all("figure")) == 1
+    for section in report.sections:
+        numbers = {row.name: [value for value, _, _ in row.cells] for row in section.rows}
+        first = max(numbers, key=lambda name: numbers[name][-1])
+        assert section.best.startswith(f"{first}: {numbers[first][-1]:.1f} of 100 right")
+        verdicts = list(filter(None, map(VERDICT.fullmatch, section.findings)))
+        assert len(verdicts) >= len(numbers) - 1
+        for verdict in verdicts:
+            column = 0 if verdict["where"] == "With no cell blank" else -1
+            one, other = numbers[verdict["first"]][column], numbers[verdict["other"]][column]
+            signed = {name: float(verdict[name].replace("−", "-")) for name in ("difference", "low", "high")}
+            assert signed["difference"] == pytest.approx(one - other, abs=0.06)
+            assert 0 <= signed["difference"] <= signed["high"]
+            assert signed["low"] <= signed["difference"]
+            decided = "too close to call" if float(verdict["p"]) > 0.05 else f"{verdict['first']} is better"
+            assert verdict["decided"] == decided or verdict["p"] == "0.05"  # rounded
+        for sentence in (section.title, section.asked, section.missing, section.best, *section.findings):
+            assert " ".join(sentence.split()) in page.text
+    assert all(value in page.text for value in facts.values())
 
 
 def test_the_demo_runs_the_benchmark_that_comes_with_the_package(tmp_path):

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -97,22 +98,31 @@ def test_one_row_is_predicted_as_a_table_of_one_row(made):
     np.testing.assert_array_equal(exported.predict_row(short), exported.predict_proba(pd.DataFrame([short]))[0])
 
 
-def test_a_file_without_all_experts_says_so_where_it_is_written_and_where_it_is_read(made, tmp_path, capsys):
-    folder, table, model, _ = made
-    with unchecked():
-        export(folder / "model", out=tmp_path / "model.onnx", experts="trees,linear")
-    *_, last = capsys.readouterr().out.splitlines()
-    part = r"expert 'network' \(weight \d+ %\)"
+@pytest.fixture(scope="module")
+def part(made, tmp_path_factory) -> tuple[Path, str]:
+    """The same model without its network, and what the command printed."""
+    path, printed = tmp_path_factory.mktemp("part") / "model.onnx", io.StringIO()
+    with unchecked(), redirect_stdout(printed):
+        export(made[0] / "model", out=path, experts="trees,linear")
+    return path, printed.getvalue()
+
+
+def test_a_file_without_all_experts_says_so_where_it_is_written_and_where_it_is_read(made, part, tmp_path):
+    _, table, model, _ = made
+    path, printed = part
+    *_, last = printed.splitlines()
+    network = r"expert 'network' \(weight \d+ %\)"
     differs = "and differs from its trees and linear by at most"
-    assert re.search(rf"model\.onnx leaves out {part} of the classifier, {differs}", last)
+    assert re.search(rf"model\.onnx leaves out {network} of the classifier, {differs}", last)
     expected = model.ensemble_.only(["trees", "linear"]).predict(model.fitted_.read(table)[1])
-    np.testing.assert_allclose(ExportedClassifier(tmp_path / "model.onnx").predict_proba(table), expected, atol=1e-5)
+    np.testing.assert_allclose(ExportedClassifier(path).predict_proba(table), expected, atol=1e-5)
     table.to_csv(tmp_path / "new.csv", index=False)
+    shutil.copy(path, tmp_path)
     command = [sys.executable, "-m", "gauge.cli", "predict", "model.onnx", "new.csv"]
     done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, check=True)
     lines = [line for line in done.stderr.splitlines() if "model.onnx" in line]
     assert len(lines) == 1
-    assert re.fullmatch(rf"gauge: model\.onnx holds the trees and linear alone, without {part}", lines[0])
+    assert re.fullmatch(rf"gauge: model\.onnx holds the trees and linear alone, without {network}", lines[0])
 
 
 @pytest.mark.slow  # tracing takes ten seconds
@@ -156,8 +166,8 @@ def test_a_changed_file_is_refused(made, tmp_path):
             ExportedClassifier(path)
 
 
-def test_a_forged_description_with_a_renewed_checksum_is_refused(made, tmp_path):
-    path, model = tmp_path / "model.onnx", onnx.load(made[0] / "model.onnx")
+def test_a_forged_description_with_a_renewed_checksum_is_refused(part, tmp_path):
+    path, model = tmp_path / "model.onnx", onnx.load(part[0])
     entries = {entry.key: entry.value for entry in model.metadata_props}
     about = {
         name: value for name, value in json.loads(entries["gauge"]).items() if name != "version"

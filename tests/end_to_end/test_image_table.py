@@ -25,7 +25,14 @@ QUICK = {
     "imputer_options": {"width": 8, **SMALL, "resnet": 18},
     "modality_options": RESNET,
 }
-LEAF = QUICK | {"imputer_options": {"width": 8, **SMALL}, "modality_options": {"table": {"waves": 2}}}
+EPOCH = {"epochs": 1, "batch_size": 99, "selection": ["complete"]}  # of a few steps, each with all 208 units
+LEAF = QUICK | {
+    "imputer": {"epochs": 1, "batch_size": 99},
+    "backbone": EPOCH,
+    "finetune": EPOCH,
+    "imputer_options": {"width": 8, **SMALL},
+    "modality_options": {"table": {"waves": 2}},
+}
 PROTOCOLS = ("complete", "gamma=0.5", "gamma=1")
 
 

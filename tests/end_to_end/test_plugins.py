@@ -121,7 +121,13 @@ def benchmark(*arguments, cwd):
     return command("benchmark", "my_benchmark", *chosen, *arguments, cwd=cwd)
 
 
-def test_an_installed_package_adds_components_by_its_entry_point(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def known(tmp_path_factory) -> str:
+    """What is listed without any plugin."""
+    return command("list", cwd=tmp_path_factory.mktemp("known")).stdout
+
+
+def test_an_installed_package_adds_components_by_its_entry_point(known, tmp_path, monkeypatch):
     source, target = tmp_path / "source", tmp_path / "installed"
     (source / "halves").mkdir(parents=True)
     (source / "pyproject.toml").write_text(PYPROJECT)
@@ -132,18 +138,18 @@ def test_an_installed_package_adds_components_by_its_entry_point(tmp_path, monke
         [sys.executable, "-m", "pip", *install, str(source)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "half " not in command("list", "imputers", cwd=tmp_path).stdout
+    assert "  half " not in known
     monkeypatch.setitem(ONE_THREAD, "PYTHONPATH", str(target))
     listed = command("list", "imputers", cwd=tmp_path).stdout
     assert "  half           Half: every missing value becomes 0.5, whatever was observed.\n" in listed
     assert "  mean " in listed
 
 
-def test_the_components_of_a_plugin_file_are_listed_with_their_descriptions(workplace):
+def test_the_components_of_a_plugin_file_are_listed_with_their_descriptions(known, workplace):
     listed = command("list", "--plugin", "my_plugin.py", cwd=workplace).stdout
     assert "  my_method      My method: the shared network on what is observed.\n" in listed
     assert "  my_benchmark   My benchmark: two shifted signals\n" in listed
-    assert "my_method" not in command("list", "methods", cwd=workplace).stdout
+    assert "my_method" not in known
 
 
 @pytest.mark.slow

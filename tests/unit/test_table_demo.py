@@ -17,8 +17,9 @@ def test_blanks_have_the_rate_and_leave_labels_and_one_value_in_each_row():
 
 @pytest.mark.slow
 def test_the_demo_writes_tables_a_model_and_a_page(tmp_path):
-    table, page = demo.run(tmp_path, epochs=1, verbose=False)
-    assert table.count("| classifier |") == len(demo.RATES)
+    section, page = demo.run(tmp_path, epochs=1, verbose=False)
+    assert [row.name for row in section.rows] == list(demo.NOTES)
+    assert len(section.columns) == len(demo.RATES)
     assert "Japan" in page.read_text(encoding="utf-8")
     assert page.stat().st_size < 300_000
     assert (tmp_path / "model" / "model.json").exists()

@@ -4,8 +4,9 @@ import json
 import logging
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +15,9 @@ from gauge.choices import pick
 from gauge.cli import advice, benchmark, models, production, reproduce, tables
 from gauge.cli.options import RESEARCH, TABLES, AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
+
+if TYPE_CHECKING:
+    from gauge.reports.page import Report, Section
 
 app = typer.Typer(
     name="gauge",
@@ -87,7 +91,7 @@ def _demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
     import torch
 
     from gauge.experiments import demo as digits
-    from gauge.reports.page import Report, render_report
+    from gauge.reports.page import render_report
     from gauge.tabular import demo as cars
     from gauge.training.checkpoint import write_text
     from gauge.training.device import pick_device
@@ -98,14 +102,7 @@ def _demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
     with progress() as on_epoch:
         sections, facts = digits.run(out, seed=seed, overrides=overrides, device=device, on_epoch=on_epoch, jobs=jobs)
     table, evidence = cars.run(out / "cars", seed=seed, epochs=epochs, device=device, verbose=False)
-    report = Report(
-        title="Who answers best when evidence is missing or wrong?",
-        lead="Real data come with gaps: a photo was not taken, a cell of a table is blank, or what is there belongs to "
-        "something else. This page asks three questions about such data, lets several methods answer, and counts the right "
-        "answers on samples that none of them has seen in training.",
-        sections=(*sections, table),
-        facts=facts,
-    )
+    report = demo_report((*sections, table), facts)
     write_text(out / "report.html", render_report(report))
     for section in report.sections:
         print_markdown(f"**{section.title}.** {section.asked}\n\n{section.markdown()}")
@@ -113,6 +110,20 @@ def _demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
             print(f"- {sentence}")
         print()
     print(f"Open {out / 'report.html'} to see all of it, and {evidence} to see which cells were used for single cars.")
+
+
+def demo_report(sections: "Sequence[Section]", facts: Mapping[str, str]) -> "Report":
+    """The page of the demo from its questions."""
+    from gauge.reports.page import Report
+
+    return Report(
+        title="Who answers best when evidence is missing or wrong?",
+        lead="Real data come with gaps: a photo was not taken, a cell of a table is blank, or what is there belongs to "
+        f"something else. This page asks {len(sections)} questions about such data, lets several methods answer, and counts "
+        "the right answers on samples that none of them has seen in training.",
+        sections=tuple(sections),
+        facts=facts,
+    )
 
 
 def _table_demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:

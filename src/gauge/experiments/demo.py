@@ -90,13 +90,14 @@ def run(
         "commit": gauge.commit,
         "time": f"{time.perf_counter() - started:.0f} s for the digits, without stages that were trained before",
     }
-    return (_missing_views(finished, test), _wrong_views(finished, test, method)), facts
+    learned = int(job.store.train.labelled.sum())
+    return (_missing_views(finished, test, learned), _wrong_views(finished, test, method)), facts
 
 
 Finished = Mapping[str, Mapping[str, tuple[Result, Path]]]
 
 
-def _missing_views(finished: Finished, test: Dataset) -> Section:
+def _missing_views(finished: Finished, test: Dataset, learned: int) -> Section:
     answers, labels = _answers(finished, "eta=0.8")
     best, findings = ranked(answers, labels, ACCURACY.compare, "With four of five views missing")
     (batch,) = masked_batches(test, parse_protocol("eta=0.8"), len(test))
@@ -106,9 +107,9 @@ def _missing_views(finished: Finished, test: Dataset) -> Section:
         asked="Which digit is it? Five views show it in different handwriting, each on a photo of its own.",
         missing="Up to four of the five views, at random.",
         best=best,
-        text="All methods learned from the same 2,000 digits and see the same views of the same 1,000 test digits. GAUGE+ "
-        "and the vote have the same encoders and as many epochs. Below the table: digits with four of five views missing, "
-        "first one on which the methods differ, where there is any.",
+        text=f"All methods learned from the same {learned:,} digits and see the same views of the same {len(test):,} test "
+        "digits. GAUGE+ and the vote have the same encoders and as many epochs. Below the table: digits with four of five "
+        "views missing, first one on which the methods differ, where there is any.",
         columns=tuple(MISSING_TITLES.values()),
         rows=_rows(finished, MISSING_TITLES),
         curves=Curves(

@@ -103,10 +103,11 @@ def run(
         rate: {"GaugeClassifier": model.predict_proba(blanked)} | rivals.answers(blanked)
         for rate, blanked in tests.items()
     }
-    return _section(answers, labels), page
+    return section(answers, labels), page
 
 
-def _section(answers: dict[float, dict[str, np.ndarray]], labels: np.ndarray) -> Section:
+def section(answers: dict[float, dict[str, np.ndarray]], labels: np.ndarray) -> Section:
+    """The question with its answers: class probabilities by the share of blank cells and by model."""
     hardest = max(answers)
     best, findings = ranked(
         answers[hardest], labels, ACCURACY.compare, f"With {100 * hardest:.0f} % of the cells blank"
