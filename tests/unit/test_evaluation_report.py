@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from gauge import GaugeClassifier
 from gauge.cli.main import app
 from gauge.reports.evaluation import Chart, Line
-from gauge.tabular.evidence.measures import average_precision, share_interval
+from gauge.tabular.evidence.evaluation import evaluate
+from gauge.tabular.evidence.measures import Answered, average_precision, share_interval
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.training import metrics
 
@@ -95,6 +96,29 @@ def test_the_threshold_comes_from_the_saved_model_not_from_the_rows(ward, evalua
     assert few.threshold.value == pytest.approx(evaluation.threshold.value, abs=1e-6)
     held_out = loaded.fitted_.held_out
     assert (held_out.probabilities[held_out.labels == 0, 0] >= few.threshold.value - 1e-9).mean() >= 0.9
+
+
+def test_the_text_names_the_threshold_and_rows_that_training_saw(ward, evaluation):
+    text = str(evaluation)
+    assert f"ill from a probability of {evaluation.threshold.value:.3g} on (sensitivity=0.9 on" in text
+    assert "what was decided (across), at the threshold." in text
+    assert not evaluation.doubt
+    with unchecked():
+        seen = ward.model.evaluate(ward.train)
+    assert seen.doubt.startswith("Did training see these rows? The log loss of the boosted trees is 0.")
+    assert seen.doubt in str(seen)
+
+
+def test_many_classes_are_shown_by_their_most_frequent_confusions():
+    draw = np.random.default_rng(0)
+    labels, decided = draw.integers(0, 30, 500), draw.integers(0, 30, 500)
+    labels[:40], decided[:40] = 3, 7
+    classes, observed = [f"c{each}" for each in range(30)], np.ones((500, 2), bool)
+    grid = evaluate(Answered({"classifier": np.eye(30)[decided]}, labels, decided, classes, observed))._confusion()
+    assert grid.lines[0][:2] == ("c3", "c7")
+    assert int(grid.lines[0][2]) >= 40
+    assert len(grid.lines) == 10
+    assert grid.note == f"{(labels != decided).sum()} of 500 rows are decided wrongly, of 30 classes."
 
 
 def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation):

@@ -94,6 +94,7 @@ class EvaluationPage:
     charts: Sequence[Chart]
     tables: Sequence[Grid]
     facts: Mapping[str, str] = field(default_factory=dict)
+    caution: str = ""
 
 
 def render_evaluation(page: EvaluationPage) -> str:
