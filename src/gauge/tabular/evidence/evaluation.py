@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MAX_SHOWN_CLASSES = 12  # of a confusion matrix; of more classes the most frequent confusions are listed
 MAX_CONFUSIONS = 10
 # how much smaller the log loss is than that of rows held out, to ask whether training saw these rows
-MIN_STANDARD_ERRORS, MIN_IMPROVEMENT = 3.0, 0.1
+MIN_STANDARD_ERRORS, MIN_IMPROVEMENT = 4.0, 0.1
 PROTOCOLS = "gamma=0.3 (that share of numbers and categories), gamma-per-sample=0.3 or up-to=0.5 (of all columns)"
 
 
