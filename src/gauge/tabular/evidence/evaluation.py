@@ -222,18 +222,19 @@ class Evaluation:
         }
         note = "No class was chosen as positive; --positive LABEL adds sensitivity and specificity."
         operating = tables.pop("Sensitivity and specificity", Grid("Sensitivity and specificity", note, (), ()))
-        models = self.scores[self.scores["model"] != "classifier"]
         beside = Grid(
             "Beside simpler models",
             "The same rows, by the class shares of training and, where they are among the experts, boosted trees alone.",
             ("", *(NAMES.get(metric, metric) for metric in dict.fromkeys(self.scores["metric"]))),
             [
                 (str(name), *(_interval(each.value, each.low, each.high) for each in records(part)))
-                for name, part in models.groupby("model", sort=False)
+                for name, part in self.scores.groupby("model", sort=False)
             ],
         )
         counts = np.bincount(self.answered.labels, minlength=len(self.answered.classes))
         shares = ", ".join(f"{count} {label}" for label, count in zip(self.answered.classes, counts, strict=True))
+        if len(counts) > MAX_SHOWN_CLASSES:
+            shares = f"{len(counts)} classes with {counts.min()} to {counts.max()} rows each"
         groups = self.answered.groups
         kinds = "" if groups is None else f", in {len(np.unique(groups))} groups, of which the intervals are made"
         return EvaluationPage(
