@@ -52,6 +52,15 @@ def test_a_row_with_an_unlikely_combination_is_unlike_training():
     assert "the most unlike: rows 17" in str(drift)
 
 
+def test_numbers_beyond_all_of_training_are_shown_as_they_are_and_make_their_rows_unlike(ward):
+    new = visits(200, seed=7)
+    new["age"] += 500
+    drift = ward.model.drift(new)
+    words = drift.columns.set_index("column").loc["age", "words"]
+    assert float(words.split("median ")[1].split()[0]) == pytest.approx(new["age"].median(), rel=1e-3)
+    assert set(drift.unlike) >= set(np.flatnonzero(new["age"].notna()))
+
+
 def test_the_command_compares_a_table_with_a_saved_model(ward, tmp_path):
     ward.test.assign(age=lambda table: table["age"] - 20).to_csv(tmp_path / "new.csv", index=False)
     with unchecked():

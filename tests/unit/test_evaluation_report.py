@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 from gauge import GaugeClassifier
 from gauge.cli.main import app
 from gauge.reports.evaluation import Chart, Line
-from gauge.tabular.evidence.measures import average_precision, share_interval
+from gauge.tabular.evidence.curves import charts
+from gauge.tabular.evidence.evaluation import evaluate
+from gauge.tabular.evidence.measures import Answered, average_precision, share_interval
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.training import metrics
 
@@ -95,6 +97,29 @@ def test_the_threshold_comes_from_the_saved_model_not_from_the_rows(ward, evalua
     assert few.threshold.value == pytest.approx(evaluation.threshold.value, abs=1e-6)
     held_out = loaded.fitted_.held_out
     assert (held_out.probabilities[held_out.labels == 0, 0] >= few.threshold.value - 1e-9).mean() >= 0.9
+
+
+def test_the_text_names_the_threshold_and_rows_that_training_saw(ward, evaluation):
+    text = str(evaluation)
+    assert f"ill from a probability of {evaluation.threshold.value:.3g} on (sensitivity=0.9 on" in text
+    assert "what was decided (across), at the threshold." in text
+    assert not evaluation.doubt
+    with unchecked():
+        seen = ward.model.evaluate(ward.train)
+    assert seen.doubt.startswith("Did training see these rows? The log loss of the boosted trees is 0.")
+    assert seen.doubt in str(seen)
+
+
+def test_many_classes_are_shown_by_their_most_frequent_confusions():
+    draw = np.random.default_rng(0)
+    labels, decided = draw.integers(0, 30, 500), draw.integers(0, 30, 500)
+    labels[:40], decided[:40] = 3, 7
+    classes, observed = [f"c{each}" for each in range(30)], np.ones((500, 2), bool)
+    grid = evaluate(Answered({"classifier": np.eye(30)[decided]}, labels, decided, classes, observed))._confusion()
+    assert grid.lines[0][:2] == ("c3", "c7")
+    assert int(grid.lines[0][2]) >= 40
+    assert len(grid.lines) == 10
+    assert grid.note == f"{(labels != decided).sum()} of 500 rows are decided wrongly, of 30 classes."
 
 
 def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation):
@@ -222,7 +247,7 @@ def test_texts_of_the_table_are_shown_as_texts(ward, tmp_path):
 
 def test_a_line_of_a_chart_has_finite_points_within_its_axes():
     chart = Chart("title", "note", "x", "y", [Line("a", [(0.0, 0.0), (1.0, 7.0)])])
-    assert chart.path(chart.lines[0]) == "50,212 310,10"
+    assert chart.path(chart.lines[0]) == "58,212 310,10"
     with pytest.raises(ValueError, match="the line 'b' has values that are not finite"):
         Line("b", [(0.0, float("nan"))])
 
@@ -242,3 +267,21 @@ def test_the_page_fits_screens_and_paper_in_a_real_browser(evaluation, tmp_path)
         assert not tab.messages
         assert {address.partition(":")[0] for address in tab.requests} == {"file"}
         assert len(tab("Page.printToPDF")["data"]) > 10_000
+
+
+def test_the_axes_of_a_rare_class_end_where_its_probabilities_do():
+    draw = np.random.default_rng(0)
+    p, observed = draw.uniform(0, 0.05, 2000), np.ones((2000, 2), bool)
+    labels = (draw.random(2000) < p).astype(int)
+    rows = Answered(
+        {"classifier": np.stack([1 - p, p], 1)}, labels, np.zeros(2000, int), ["no", "yes"], observed, positive=1
+    )
+    shown = {chart.title: chart for chart in charts(rows, None)}
+    assert shown["Calibration"].limits == ((0, 0.2), (0, 0.2)), "with the ends of intervals"
+    (start, end), (low, high) = shown["Decision curve"].limits
+    assert (start, end, round(high, 3), round(-3 * low, 3)) == (0, 0.08, 0.03, 0.03)
+    assert max(x for line in shown["Decision curve"].lines for x, _ in line.points) <= 0.08
+    classes, labels = [f"c{each}" for each in range(9)], np.arange(90) % 9
+    many = Answered({"classifier": np.full((90, 9), 1 / 9)}, labels, labels, classes, observed[:90])
+    styles = [line.style for line in charts(many, None)[0].lines]
+    assert len(set(styles)) == len(styles) == 7

@@ -155,6 +155,29 @@ def test_a_row_that_is_no_table_is_refused_with_what_makes_it_one(model, row, cu
         model.predict(row)
 
 
+def test_a_series_a_name_of_weights_and_a_misspelt_target_are_refused_with_what_to_give(frame, labels):
+    fresh = GaugeClassifier(experts="linear", verbose=False)
+    with pytest.raises(
+        ValueError, match=r"the rows are a Series; give a DataFrame, for example series.to_frame\(\) of a"
+    ):
+        fresh.fit(frame["age"], labels)
+    with pytest.raises(ValueError, match=r"sample_weight is 'age'; give a weight for each row, such as table\['age'\]"):
+        fresh.fit(frame, labels, sample_weight="age")
+    with pytest.raises(ValueError, match=r"there is no column 'diagnoses' with the labels; did you mean 'diagnosis'\?"):
+        fresh.fit(frame.assign(diagnosis=labels), "diagnoses")
+
+
+def test_rows_of_an_index_with_levels_are_named_by_both(model, frame):
+    levels = [np.arange(len(frame)) // 3, [f"v{number}" for number in range(len(frame))]]
+    assert set(model.explain(frame.set_index(levels)[:2]).to_frame()["row"]) == {"0, v0", "0, v1"}
+
+
+def test_a_large_class_is_reported_as_what_an_accuracy_has_to_beat(frame, capsys):
+    with unchecked():
+        GaugeClassifier(experts="linear", trust=False).fit(frame, ["no"] * 56 + ["yes"] * 4)
+    assert "always predicting 'no' gives an accuracy of 93.3 %: look at AUC and log loss" in capsys.readouterr().err
+
+
 def test_a_target_that_is_an_identifier_a_text_or_a_quantity_is_refused_or_reported(caplog):
     with caplog.at_level(logging.WARNING):
         class_numbers([f"patient {row}" for row in range(15)])

@@ -3,12 +3,15 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gauge.cli.options import TABLES, Device, Model, OutsideImages, Plugins, Trusted, check_paths
 from gauge.cli.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def advise(
@@ -47,8 +50,18 @@ def advise(
     else:
         write_text(out, text)
         print(f"the advice for {len(rows)} rows is in {out}")
+    print(_summary(advice, len(rows)), file=sys.stderr)
+
+
+def _summary(advice: "pd.DataFrame", rows: int) -> str:
     some = advice.loc[advice["advised"], "row"].nunique()
-    print(f"values are advised for {some} of {len(rows)} rows; for the others none is worth getting", file=sys.stderr)
+    if not len(advice):
+        return f"nothing is missing in the {rows} rows"
+    if not some:
+        return (
+            f"no missing value is worth getting in the {rows} rows: the gains are within chance, or less than the costs"
+        )
+    return f"values are advised for {some} of {rows} rows; for the others none is worth getting"
 
 
 def _costs(text: str | None) -> dict[str, Any] | None:

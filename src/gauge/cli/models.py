@@ -279,7 +279,7 @@ def _print_gates(frame: "pd.DataFrame", as_json: bool) -> None:
     if as_json:
         print(frame.to_json(orient="records", indent=2))
         return
-    print(frame.rename(columns={"state": ""}).to_string(index=False, float_format="%.3f", na_rep="–"))
+    print(frame.to_string(index=False, float_format="%.3f", na_rep="–"))
     if "trusted" in frame and frame["trusted"].notna().any():
         doubtful = frame[frame["state"] != "hidden"].nsmallest(DOUBTFUL, "trusted")
         named = [

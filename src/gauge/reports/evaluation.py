@@ -9,9 +9,12 @@ from typing import Literal
 from gauge.reports.templates import template
 
 WIDTH, HEIGHT = 320.0, 250.0  # of a chart, in the units of its drawing
-LEFT, RIGHT, TOP, BOTTOM = 50.0, 10.0, 10.0, 38.0  # margins for axes
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 10.0, 38.0  # margins for axes
 MAX_POINTS = 200  # of a line
 TICKS = 4
+
+Style = Literal["main", "second", "third", "fourth", "fifth", "sixth", "reference"]
+CURVES: tuple[Style, ...] = ("main", "second", "third", "fourth", "fifth", "sixth")  # those of lines that are compared
 
 Points = Sequence[tuple[float, float]]
 
@@ -22,7 +25,7 @@ class Line:
 
     name: str
     points: Points
-    style: Literal["main", "second", "reference"] = "main"
+    style: Style = "main"
     spans: Points = ()
 
     def __post_init__(self) -> None:
@@ -94,6 +97,7 @@ class EvaluationPage:
     charts: Sequence[Chart]
     tables: Sequence[Grid]
     facts: Mapping[str, str] = field(default_factory=dict)
+    caution: str = ""
 
 
 def render_evaluation(page: EvaluationPage) -> str:

@@ -14,6 +14,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from gauge.choices import did_you_mean
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.tabular.classifier import image_files
 from gauge.tabular.ensemble import choose_experts
@@ -370,7 +371,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             unlabelled=result.unlabelled,
             left_out=(*result.left_out, *learned.left_out),
         )
-        self._print(self.leaderboard_.to_string(index=False, float_format="%.3f"), self.verdict_, *self.fitted_.notes())
+        board = self.leaderboard_.to_string(index=False, float_format="%.3f", na_rep="–")
+        self._print(board, self.verdict_, *self.fitted_.notes())
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -528,8 +530,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             X = inputs.as_pandas(X)
         if isinstance(y, str):
             if not isinstance(X, pd.DataFrame) or y not in X:
-                columns = list(X.columns) if isinstance(X, pd.DataFrame) else "no names"
-                raise ValueError(f"there is no column {y!r} with the labels; the table has {columns}")
+                columns = list(X.columns) if isinstance(X, pd.DataFrame) else ["no names"]
+                hint = did_you_mean(y, columns) or f"the table has {columns}"
+                raise ValueError(f"there is no column {y!r} with the labels; {hint}")
             X, y = X.drop(columns=y), X[y]
         if y is None:
             raise ValueError(

@@ -68,6 +68,8 @@ from gauge.training.metrics import ACCURACY
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
+VALIDATED = {"classifier": "combined", "boosted trees": "trees"}  # their lines of the leaderboard
+LARGE_SHARE = 0.8  # of a class, from which on a good accuracy says little
 UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbose")  # those of a machine
 
 
@@ -198,12 +200,15 @@ class Fitted(TableClassifier):
         grouped = None if numbers is None else numbers[chosen]
         decided = self.class_numbers(probabilities)
         rule, other = choices.get("threshold"), choices.get("against")
+        losses = dict(zip(self.leaderboard["expert"], self.leaderboard["log_loss"], strict=True))
         return evaluate(
             Answered(models, labels, decided, classes, rows.observed(), groups=grouped, positive=positive),
             threshold=None if rule is None else choose_threshold(rule, self.held_out, positive or 0),
             sets=self.prediction_sets,
             by=known.reset_index(drop=True)[by].iloc[chosen],
             other=None if other is None else others(other, X, classes, choices.get("protocol"))[chosen],
+            held_out=self.held_out,
+            validated={name: losses[own] for name, own in VALIDATED.items() if own in losses and name in models},
             facts=self.facts(),
         )
 
@@ -264,9 +269,14 @@ class Fitted(TableClassifier):
         return {} if self.profile is None else self.profile.rare_rates(self.schema)
 
     def notes(self) -> list[str]:
-        """What rows without a label brought, if there were any, which columns have rare values, and what the time limit was
-        too short for."""
+        """What rows without a label brought, if there were any, that accuracy says little where one class is frequent, which
+        columns have rare values, and what the time limit was too short for."""
         notes = [] if self.unlabelled is None else [str(self.unlabelled)]
+        label, share = self.largest_class
+        if share > LARGE_SHARE:
+            notes.append(
+                f"always predicting {label!r} gives an accuracy of {100 * share:.1f} %: look at AUC and log loss"
+            )
         notes += [
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
             for name, share in self.rare_rates.items()

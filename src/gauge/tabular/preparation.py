@@ -115,4 +115,4 @@ class Prepared:
 
     def row_names(self, rows: Sequence[int]) -> list[str]:
         """The names of these rows of the task."""
-        return [str(name) for name in self.data.every_row.index[self.every[list(rows)]]]
+        return inputs.row_names(self.data.every_row.index[self.every[list(rows)]])

@@ -1,7 +1,8 @@
 """Drift: which columns of new rows moved since training, and which rows are unlike anything that training saw.
 
 stability index   Σ_bins (new - old) · log(new / old), over tenths of a number's training values or over categories
-unlikeness        the p value of a row's numbers under the normal distribution of their training ranks, given which it has
+unlikeness        the p value of a row's numbers under the normal distribution of their training ranks, given which it has;
+                  a number that is beyond all of training by more than half of their range is unlike them in any case
 
 The index is that of credit scoring; from 0.1 on, and beyond chance in a chi-squared test, a column counts as moved. Nothing
 of single training rows is kept: shares, a correlation matrix, and a quantile.
@@ -20,6 +21,7 @@ from torch import Tensor
 from gauge.tabular.table.columns import Column, missing
 from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
+from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
@@ -34,6 +36,7 @@ UNLIKE = 0.01  # share of the training rows that are as unlike as what is report
 MIN_ROWS = 50  # in training
 MAX_NAMED_ROWS = 5
 CLIPPED = 3.09  # normal scores at the ends of what training saw
+FAR = 0.5  # of the range of training, beyond it
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def measure_drift(
     schema, observed = rows.schema, rows.observed()
     cells = {column.name: values for column, values in zip(schema.table, rows.cells.T, strict=True)}
     positions = {column.name: number for number, column in enumerate(schema.table)}
-    lines = []
+    lines, likeness = [], profile.likeness(rows.cells)
     for index, column in enumerate(schema.columns):
         line = {"column": column.name, "index": 0.0, "moved": False}
         words = _missing_words(~observed[:, index], missing_rates[column.name], training_rows, len(schema.columns))
@@ -156,12 +159,27 @@ def measure_drift(
             old = profile.counts[positions[column.name]]
             new = _counts(cells[column.name], schema.cardinalities[positions[column.name]])
             line["index"], moved = _values_moved(old, new, len(schema.columns))
-            words += [_value_words(column, old, cells[column.name])] if moved else []
+            given = _given(column, frame[column.name]) if isinstance(column, Number) and column.name in frame else None
+            words += [_value_words(column, old, cells[column.name], given)] if moved else []
+            if given is not None and isinstance(column, Number):
+                likeness[_far(column, given)] = 0.0
         lines.append(line | {"moved": bool(words), "words": "; ".join(words)})
-    likeness = profile.likeness(rows.cells)
     unlike = np.flatnonzero(likeness < profile.cutoff)
     unlike = unlike[np.argsort(likeness[unlike], kind="stable")]
-    return Drift(pd.DataFrame(lines), unlike, len(frame), [str(name) for name in frame.index])
+    return Drift(pd.DataFrame(lines), unlike, len(frame), row_names(frame.index))
+
+
+def _given(column: Number, cells: pd.Series) -> np.ndarray:
+    """The numbers of a column, not clipped to those of training; NaN where they are missing."""
+    numbers, known = np.full(len(cells), np.nan), np.flatnonzero(~missing(cells))
+    numbers[known] = column.writing.read(column.clean(cells.iloc[known]))
+    return numbers
+
+
+def _far(column: Number, numbers: np.ndarray) -> np.ndarray:
+    low, high = column.values[0], column.values[-1]
+    margin = FAR * (high - low)
+    return (numbers < low - margin) | (numbers > high + margin)
 
 
 def _counts(values: np.ndarray, size: int) -> np.ndarray:
@@ -197,11 +215,13 @@ def _missing_words(absent: np.ndarray, before: float, training_rows: int, column
     return [f"missing in {100 * now:.0f} % instead of {100 * before:.0f} %"]
 
 
-def _value_words(column: Column, old: np.ndarray, values: np.ndarray) -> str:
-    """How the values of a column moved."""
+def _value_words(column: Column, old: np.ndarray, values: np.ndarray, given: np.ndarray | None) -> str:
+    """How the values of a column moved; `given` are numbers as they are written."""
     known = values[~np.isnan(values)].astype(float)
     if isinstance(column, Number):
-        then, now = (_shown(column, rank) for rank in (_middle(old), float(np.median(ndtr(known)))))
+        assert given is not None
+        middle = np.interp(_middle(old), *reversed(column.quantiles))
+        then, now = (_shown(column, value) for value in (middle, np.nanmedian(given)))
         beyond = float((np.abs(known) >= CLIPPED).mean())
         ends = f", {100 * beyond:.0f} % at the ends of what training saw or beyond" if beyond > MISSING_MOVED else ""
         return f"median {now} instead of {then}{ends}" if now != then else f"spread differently{ends}, median {now}"
@@ -218,10 +238,7 @@ def _middle(counts: np.ndarray) -> float:
     return float(np.interp(0.5, below, np.linspace(0, 1, len(below))))
 
 
-def _shown(column: Number, rank: float) -> str:
-    """The value of a column at a rank of training."""
-    values, ranks = column.quantiles
-    value: Any = np.interp(rank, ranks, values)
+def _shown(column: Number, value: Any) -> str:
     if column.date:
         return str(pd.Timestamp("1970-01-01") + pd.Timedelta(days=float(value)))[:10]
     return f"{value:.4g}"

@@ -29,15 +29,20 @@ from gauge.tabular.evidence.measures import (
     score_table,
     subgroups,
 )
-from gauge.tabular.evidence.thresholds import Threshold
+from gauge.tabular.evidence.thresholds import HeldOut, Threshold
 from gauge.tabular.prediction_sets import PredictionSets
 from gauge.tabular.table.inputs import class_positions, has_label, report_unlabelled
 from gauge.tabular.table.rows import Rows
 from gauge.training.checkpoint import write_text
+from gauge.training.metrics import PROBABILITY_FLOOR
 
 if TYPE_CHECKING:
     from gauge.reports.evaluation import EvaluationPage, Grid
 
+MAX_SHOWN_CLASSES = 12  # of a confusion matrix; of more classes the most frequent confusions are listed
+MAX_CONFUSIONS = 10
+# how much smaller the log loss is than that of rows held out, to ask whether training saw these rows
+MIN_STANDARD_ERRORS, MIN_IMPROVEMENT = 4.0, 0.1
 PROTOCOLS = "gamma=0.3 (that share of numbers and categories), gamma-per-sample=0.3 or up-to=0.5 (of all columns)"
 
 
@@ -74,6 +79,8 @@ class Evaluation:
         How often prediction sets hold the right class.
     comparison
         The classifier minus another one, with intervals and paired tests.
+    doubt
+        A sentence, if the rows are answered better than chance allows for rows that training did not see.
     facts
         How the model was trained.
     """
@@ -90,6 +97,7 @@ class Evaluation:
     comparison: pd.DataFrame = field(default_factory=pd.DataFrame)
     answered: Answered | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    doubt: str = ""
 
     def __getitem__(self, metric: str) -> float:
         """The value of a metric for the classifier itself."""
@@ -104,13 +112,9 @@ class Evaluation:
         lines = cells.pivot(index="model", columns="metric", values="text")
         lines = lines.loc[list(dict.fromkeys(cells["model"])), list(dict.fromkeys(cells["metric"]))]
         table = lines.rename_axis(None).rename_axis(None, axis=1).to_string()
-        parts = [f"{self.rows} rows, 95 % intervals", table, f"labels (down), predictions (across)\n{self.confusion}"]
-        parts += [
-            f"{grid.title}\n{pd.DataFrame(list(grid.lines), columns=list(grid.heads)).to_string(index=False)}"
-            for grid in self._tables()
-            if grid.lines
-        ]
-        return "\n\n".join(map(str, parts))
+        parts = [f"{self.rows} rows, 95 % intervals", *([self.doubt] if self.doubt else []), table]
+        parts += [_text(grid) for grid in (self._confusion(), *self._tables()) if grid.lines]
+        return "\n\n".join(parts)
 
     def to_json(self) -> dict[str, Any]:
         more = {
@@ -137,10 +141,11 @@ class Evaluation:
         from gauge.reports.evaluation import Grid
 
         groups = "" if self.answered is None or self.answered.groups is None else " Intervals are made of whole groups."
+        chosen = ""
+        if self.threshold is not None:
+            chosen = f"{self.positive} from a probability of {self.threshold.value:.3g} on ({self.threshold.chosen})."
         tables = [
-            Grid(
-                f"At the threshold, {self.positive} is positive", "", ("", "value", "rows"), _operating(self.operating)
-            ),
+            Grid("Sensitivity and specificity", chosen, ("", "value", "rows"), _operating(self.operating)),
             Grid(
                 "Against the other model",
                 "The classifier minus the other one, on the same rows; p is that of the paired test.",
@@ -177,6 +182,32 @@ class Evaluation:
         ]
         return [table for table in tables if len(table.lines)]
 
+    def _confusion(self) -> "Grid":
+        """Rows by label and decision, all of them or the most frequent mistakes."""
+        from gauge.reports.evaluation import Grid
+
+        at = "" if self.threshold is None else ", at the threshold"
+        names, counts = [str(name) for name in self.confusion], self.confusion.to_numpy()
+        if len(names) <= MAX_SHOWN_CLASSES:
+            lines = [(name, *map(str, line)) for name, line in zip(names, counts.tolist(), strict=True)]
+            return Grid(
+                "Confusion matrix",
+                f"Rows by their label (down) and what was decided (across){at}.",
+                ("", *names),
+                lines,
+            )
+        wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
+        order = [
+            divmod(int(place), len(names)) for place in np.argsort(-wrong, axis=None, kind="stable")[:MAX_CONFUSIONS]
+        ]
+        lines = [
+            (names[label], names[decided], str(wrong[label, decided]))
+            for label, decided in order
+            if wrong[label, decided]
+        ]
+        note = f"{wrong.sum()} of {counts.sum()} rows are decided wrongly, of {len(names)} classes."
+        return Grid("Most frequent confusions", note, ("label", "decided as", "rows"), lines)
+
     def _page(self) -> "EvaluationPage":
         from gauge.reports.evaluation import EvaluationPage, Grid
         from gauge.tabular.evidence.curves import charts
@@ -189,41 +220,32 @@ class Evaluation:
             for each in records(own)
             if np.isfinite(each.value)
         }
-        names = [str(name) for name in self.confusion]
-        confusion = Grid(
-            "Confusion matrix",
-            "Rows by their label (down) and what was decided (across).",
-            ("", *names),
-            [(name, *map(str, line)) for name, line in zip(names, self.confusion.to_numpy().tolist(), strict=True)],
-        )
         note = "No class was chosen as positive; --positive LABEL adds sensitivity and specificity."
-        operating = Grid("Sensitivity and specificity", note, (), ())
-        if self.threshold is not None:
-            chosen = f"{self.positive} from a probability of {self.threshold.value:.3f} on ({self.threshold.chosen})."
-            operating = Grid("Sensitivity and specificity", chosen, ("", "value", "rows"), _operating(self.operating))
-        models = self.scores[self.scores["model"] != "classifier"]
+        operating = tables.pop("Sensitivity and specificity", Grid("Sensitivity and specificity", note, (), ()))
         beside = Grid(
             "Beside simpler models",
             "The same rows, by the class shares of training and, where they are among the experts, boosted trees alone.",
             ("", *(NAMES.get(metric, metric) for metric in dict.fromkeys(self.scores["metric"]))),
             [
                 (str(name), *(_interval(each.value, each.low, each.high) for each in records(part)))
-                for name, part in models.groupby("model", sort=False)
+                for name, part in self.scores.groupby("model", sort=False)
             ],
         )
-        shown = [table for title, table in tables.items() if not title.startswith("At the threshold")]
         counts = np.bincount(self.answered.labels, minlength=len(self.answered.classes))
         shares = ", ".join(f"{count} {label}" for label, count in zip(self.answered.classes, counts, strict=True))
+        if len(counts) > MAX_SHOWN_CLASSES:
+            shares = f"{len(counts)} classes with {counts.min()} to {counts.max()} rows each"
         groups = self.answered.groups
         kinds = "" if groups is None else f", in {len(np.unique(groups))} groups, of which the intervals are made"
         return EvaluationPage(
             title=f"Predicting {self.facts.get('Predicts', 'the label')}, evaluated",
             lead=f"{self.rows} labelled rows: {shares}{kinds}. All intervals are 95 % intervals.",
+            caution=self.doubt,
             figures=figures,
             operating=operating,
-            confusion=confusion,
+            confusion=self._confusion(),
             charts=charts(self.answered, self.threshold),
-            tables=[beside, *shown],
+            tables=[beside, *tables.values()],
             facts=self.facts,
         )
 
@@ -235,10 +257,13 @@ def evaluate(
     sets: PredictionSets | None = None,
     by: pd.DataFrame | None = None,
     other: np.ndarray | None = None,
+    held_out: HeldOut | None = None,
+    validated: Mapping[str, float] | None = None,
     facts: Mapping[str, str] | None = None,
 ) -> Evaluation:
     """All that these answers say. `threshold` decides about the positive class, `by` are the columns of subgroups, `other`
-    the probabilities of another model to compare with."""
+    the probabilities of another model to compare with, `held_out` the answers for rows held out from training, and
+    `validated` the log loss there of some of the models."""
     labels, names = answered.labels, [str(label) for label in answered.classes]
     decided, positive = answered.decided, answered.positive
     hits = None
@@ -264,7 +289,33 @@ def evaluate(
         comparison=pd.DataFrame() if other is None else compare(answered, other),
         answered=answered,
         facts=facts or {},
+        doubt="" if held_out is None else _doubt(answered, held_out, validated or {}),
     )
+
+
+def _doubt(answered: Answered, held_out: HeldOut, validated: Mapping[str, float]) -> str:
+    """That the log loss of a model is smaller than that of rows held out from training, beyond chance; empty if it is not.
+    Trees tell rows that they have learned from best."""
+    before = _losses(held_out.probabilities, held_out.labels)
+    for name, loss in validated.items():
+        here = _losses(answered.models[name], answered.labels)
+        error = max(before.std(), here.std()) * (1 / len(here) + 1 / len(before)) ** 0.5
+        if loss - here.mean() > max(MIN_STANDARD_ERRORS * error, MIN_IMPROVEMENT * loss):
+            return (
+                f"Did training see these rows? The log loss of the {name} is {here.mean():.3f} here, and was {loss:.3f} on "
+                "rows held out from training; scores on rows that were learned from are too good."
+            )
+    return ""
+
+
+def _losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return -np.log(probabilities[np.arange(len(labels)), labels].clip(PROBABILITY_FLOOR))
+
+
+def _text(grid: "Grid") -> str:
+    """A table for the terminal."""
+    table = pd.DataFrame(list(grid.lines), columns=list(grid.heads)).to_string(index=False)
+    return f"{grid.title}{': ' if grid.note else ''}{grid.note}\n{table}"
 
 
 def hide(rows: Rows, protocol: str | None) -> Rows:

@@ -18,6 +18,7 @@ from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.effects import Piece, column_effects, piece_effects
 from gauge.tabular.evidence.explanation import TITLE
 from gauge.tabular.table.columns import Column, Part
+from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.types import Batch, Prediction
@@ -86,14 +87,14 @@ class Reader:
                 read |= dict(self._ungated_batch(frame, rows, batch, answers))
             else:
                 read |= dict(self._gated_batch(self.network, frame, rows, batch, answers))
-        evidence = []
+        evidence, names = [], row_names(frame.index)
         for row in range(len(frame)):
             ungated, units, images = read[row]
             named = {str(name): str(self.classes[number]) for name, number in towards.iloc[row].items()}
             units = self._with_effects(units, rows, row, int(decided[row]), effects.iloc[row], named, exact=exact)
             evidence.append(
                 RowEvidence(
-                    f"{TITLE}{frame.index[row]}",
+                    f"{TITLE}{names[row]}",
                     ungated,
                     answers[row],
                     self._with_suggestions(units, rows.cells[row]),

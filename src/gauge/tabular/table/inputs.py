@@ -60,6 +60,8 @@ def check_array_like(rows: Any) -> None:
         given, cure = f"a {type(rows).__name__}", "pd.DataFrame([row])"
         if first is not None:
             given, cure = "a list of mappings", "pd.DataFrame(rows)"
+        elif isinstance(rows, pd.Series):
+            cure = "series.to_frame() of a column, pd.DataFrame([series]) of a row"
         raise ValueError(f"the rows are {given}; give a DataFrame, for example {cure}")
 
 
@@ -149,6 +151,11 @@ def beside_missing(labels: pd.Series) -> pd.Series:
     return labels.astype("int64") if pd.api.types.is_float_dtype(labels) and _whole(labels).all() else labels
 
 
+def row_names(index: pd.Index) -> list[str]:
+    """Rows by the names that they have in their table, one of several levels with commas between them."""
+    return [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in index]
+
+
 def has_label(column: pd.Series) -> np.ndarray:
     """Where a label is neither missing nor blank."""
     blank = column.map(lambda label: isinstance(label, str) and not label.strip()).fillna(True).astype(bool)
@@ -191,6 +198,8 @@ def check_weights(weights: Any, rows: int) -> np.ndarray:
     """A weight for each row, 1 unless given."""
     from sklearn.utils import check_array
 
+    if isinstance(weights, str):
+        raise ValueError(f"sample_weight is {weights!r}; give a weight for each row, such as table[{weights!r}]")
     if weights is None or isinstance(weights, Real):
         weights = np.full(rows, 1.0 if weights is None else weights)
     weights = check_array(weights, dtype=float, ensure_2d=False, ensure_non_negative=True, input_name="sample_weight")

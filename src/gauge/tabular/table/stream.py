@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from gauge.choices import did_you_mean
 from gauge.data import Dataset
 from gauge.data.mapped import read_dataset, write_dataset
 from gauge.randomness import sample_keys
@@ -45,7 +46,8 @@ class Stream:
         coded, with_label, without = [], _Sample(seed), _Sample(seed)
         for part in read_rows(table, ROWS_AT_ONCE):
             if target not in part:
-                raise ValueError(f"there is no column {target!r} with the labels; the table has {list(part.columns)}")
+                hint = did_you_mean(target, part.columns) or f"the table has {list(part.columns)}"
+                raise ValueError(f"there is no column {target!r} with the labels; {hint}")
             labels, codes = _different(labels, part[target])
             coded.append(codes)
             known = has_label(part[target])
