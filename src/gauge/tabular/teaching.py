@@ -44,7 +44,9 @@ class Unlabelled:
         scores += f"{self.log_loss_without:.3f} without)"
         if not self.experts:
             return f"{text}learning from them did not pay {scores}, so they are not used for it"
-        text += f"{' and '.join(self.experts)} learned from them, which paid {scores}"
+        assert self.log_loss_without is not None
+        verdict = "paid" if self.log_loss_with < self.log_loss_without else "did no harm beyond chance"
+        text += f"{' and '.join(self.experts)} learned from them as well, which {verdict} {scores}"
         return f"{text}; {self.reason}" if self.reason else text
 
     def to_json(self) -> dict[str, Any]:
@@ -91,13 +93,13 @@ def row_weights(answers: np.ndarray, ratios: np.ndarray) -> np.ndarray:
     return scale_weights(1 / (answers @ ratios))
 
 
-def pays(gains: np.ndarray) -> bool:
-    """Whether log losses of rows are smaller on average, by more than the standard error.
+def pays(gains: np.ndarray, errors: float = 1.0) -> bool:
+    """Whether log losses of rows are smaller on average, by more than so many standard errors.
 
     >>> pays(np.array([0.1, 0.2, 0.1])), pays(np.array([0.5, -0.4])), pays(np.zeros(5))
     (True, False, False)
     """
-    return len(gains) > 1 and bool(gains.mean() > gains.std(ddof=1) / len(gains) ** 0.5)
+    return len(gains) > 1 and bool(gains.mean() > errors * gains.std(ddof=1) / len(gains) ** 0.5)
 
 
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
