@@ -197,7 +197,7 @@ def _teach(
     betas = temperatures(without, labels)
     answers = [tempered(each.predict(new), beta) for each, beta in zip(teachers, betas[:-1], strict=True)]
     ratios, shifted = shift(np.mean(answers, 0), np.concatenate(without), teachers[0].prior)
-    lessons = [_lesson(rows, each, ratios, len(train)) for each, (train, _) in zip(answers, folds, strict=True)]
+    lessons = [_lesson(rows, each, ratios) for each in answers]
     students = [
         {name: EXPERTS.get(name).learn_again(task, fold, lesson) for name in quick}
         for fold, lesson in zip(folds, lessons, strict=True)
@@ -214,8 +214,7 @@ def _teach(
     if broadcast(pays(-gains, MAX_HARM)) or (quick == slow and not better):
         return experts, cross, record
     every = np.arange(len(task.rows)), np.arange(0)
-    answer = tempered(_equal(task, experts, every[0]).predict(new), betas[-1])
-    lesson = _lesson(rows, answer, ratios, len(task.rows))
+    lesson = _lesson(rows, tempered(_equal(task, experts, every[0]).predict(new), betas[-1]), ratios)
     whole: dict[str, Expert] = {}
     again: Cross = {}
     for name in set(quick) - set(slow):
@@ -250,9 +249,8 @@ def _learned_again(
     return [first, *(kind.learn_again(task, *each) for each in lessons[1 : len(given)])]
 
 
-def _lesson(rows: np.ndarray, answers: np.ndarray, ratios: np.ndarray, labelled: int) -> Lesson:
-    """Taught rows count no more than labelled ones, all together."""
-    return Lesson(rows, answers, row_weights(answers, ratios) * min(1.0, labelled / len(rows)))
+def _lesson(rows: np.ndarray, answers: np.ndarray, ratios: np.ndarray) -> Lesson:
+    return Lesson(rows, answers, row_weights(answers, ratios))
 
 
 def _equal(task: Task, experts: Mapping[str, Expert], train: np.ndarray) -> Ensemble:
