@@ -191,6 +191,20 @@ def unlabelled() -> str:
     return "\n".join([*blocks, _unlabelled_costs(records)])
 
 
+def teaching() -> str:
+    """What ways to use rows without a label bring over leaving them out, by the number of labelled rows."""
+    records = pd.DataFrame(json.loads((STUDIES / "teaching.json").read_text(encoding="utf-8")))
+    counts = sorted(records["labelled"].unique())
+    tables, divisions = records["table"].nunique(), records["seed"].nunique()
+    heads = [f"AUC minus `ignored`, {count} labelled rows, p | better on" for count in counts]
+    lines = [f"| {tables} tables, {divisions} divisions | {' | '.join(heads)} |", "|---" * (2 * len(counts) + 1) + "|"]
+    scores = records.set_index(["way", "labelled", "table", "seed"])["auc"]
+    for way in records["way"].unique()[1:]:
+        cells = [cell for count in counts for cell in _paired(scores[way, count], scores["ignored", count], way)]
+        lines.append(f"| `{way}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
 def _paired(ours: pd.Series, own: pd.Series, model: str) -> tuple[str, str]:
     """The mean difference of the tables in points, with its interval and p-value, and on how many of them it is positive."""
     if model == "with":
@@ -373,4 +387,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "advice": advice,
     "coverage": coverage,
     "unlabelled-tables": unlabelled,
+    "teaching": teaching,
 }

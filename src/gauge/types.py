@@ -313,15 +313,6 @@ class SupportsAttention(Protocol):
         """[b, h, s, s], after the softmax."""
 
 
-@runtime_checkable
-class SupportsEntry(SupportsAttention, Protocol):
-    """A classifier whose passes over the same tokens share what does not depend on the bias."""
-
-    def entry(self, tokens: Tensor) -> tuple[Tensor, ...]: ...
-
-    def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Tensor: ...
-
-
 class Differentiated(NamedTuple):
     """The output of a network, the `entry` of its input, and the function from the gradient of the output to that of the
     input."""
@@ -329,21 +320,6 @@ class Differentiated(NamedTuple):
     output: Tensor
     entry: tuple[Tensor, ...]
     pull_back: Callable[[Tensor], Tensor]
-
-
-@runtime_checkable
-class SupportsPullBack(Protocol):
-    """A classifier that knows the gradient of its logits in the tokens; None where autograd is faster."""
-
-    def with_pull_back(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Differentiated | None: ...
-
-
-@runtime_checkable
-class SupportsUngatedPass(Protocol):
-    """What scorers read in place of a classifier, if it knows the gradient of its ungated pass in the tokens; None where
-    autograd has to find it."""
-
-    def ungated_pass(self, tokens: Tensor) -> Differentiated | None: ...
 
 
 class ScoreOptions(TypedDict, total=False):
@@ -420,9 +396,7 @@ class Trainable(nn.Module):
     looks_across_batch: ClassVar[bool] = False
     """Whether a sample's prediction depends on the rest of its batch."""
 
-    gathers_shards: ClassVar[bool] = False
-    """Whether `loss` gathers the samples that it compares from all processes (see `gauge.model.nn.shards`)."""
-
+    gathers_shards: ClassVar[bool] = False  # whether `loss` gathers the samples that it compares from all processes
     needs_labels: ClassVar[bool] = False  # whether every training sample must have one
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:

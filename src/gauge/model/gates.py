@@ -1,13 +1,13 @@
 """Scores -> gates -> attention bias: N-adaptive normalisation (Eq. 6), gate (Eq. 7), key-wise bias (Eq. 9)."""
 
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.types import SCORE_FLOOR, Differentiated, SupportsEntry, SupportsPullBack
+from gauge.types import SCORE_FLOOR, Differentiated, SupportsAttention
 
 GATE_FLOOR = 1e-9  # ε_g of Eq. 9, app. B.3
 MAX_RAW_UNITS = 3  # Eq. 6: up to this many units keep their raw scores
@@ -15,6 +15,22 @@ MAX_RAW_UNITS = 3  # Eq. 6: up to this many units keep their raw scores
 Normalization = Literal["adaptive", "zscore", "raw"]
 Scores = Float[Tensor, "b n"]
 Visible = Bool[Tensor, "b n"] | None
+
+
+@runtime_checkable
+class SupportsEntry(SupportsAttention, Protocol):
+    """A classifier whose passes over the same tokens share what does not depend on the bias."""
+
+    def entry(self, tokens: Tensor) -> tuple[Tensor, ...]: ...
+
+    def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Tensor: ...
+
+
+@runtime_checkable
+class SupportsPullBack(Protocol):
+    """A classifier that knows the gradient of its logits in the tokens; None where autograd is faster."""
+
+    def with_pull_back(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Differentiated | None: ...
 
 
 def uses_zscore(count: int, normalization: Normalization = "adaptive") -> bool:

@@ -19,8 +19,6 @@ from gauge.tabular.teaching import (
     MAX_TAUGHT_ROWS,
     Unlabelled,
     calibrated_losses,
-    log_losses,
-    pays,
     row_weights,
     shift,
     taught_rows,
@@ -29,6 +27,7 @@ from gauge.tabular.teaching import (
 )
 from gauge.tabular.weighing import unscored, weigh
 from gauge.training.distributed import broadcast
+from gauge.training.metrics import log_losses, pays
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ MIN_ROWS = 50  # of a smaller table none are held out for validation
 REFIT_SHARE = 0.25  # of the time that training took
 PARTS = 5  # of the rows of a single fold
 MIN_TAUGHT = 0.1  # rows that are taught, over those with a label, from which on learning from them is tried
-INNER_FOLDS = 4  # that choose the settings of a teacher
+MAX_HARM = 2.0  # standard errors by which rows held out may be answered worse
 TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
 FEW_MORE = (
     f"those that are taught, {MAX_TAUGHT_ROWS:,} at most, would be too few beside the labelled rows to bring anything"
@@ -175,9 +174,9 @@ def _validated(
 def _teach(
     task: Task, folds: Folds, experts: dict[str, Expert], cross: Cross
 ) -> tuple[dict[str, Expert], Cross, Unlabelled]:
-    """Experts that learned again, from rows without a label as well, where that pays on labelled rows that neither they nor
-    their teacher, all experts together, have seen; otherwise the given ones. Beside them those of every fold, and the
-    record. Experts that are not cross-fitted learn again only if it pays for the others."""
+    """Every expert in a bag with a student, which learns from rows without a label what all experts together say about them,
+    unless that harms on labelled rows held out; otherwise the given ones. Beside them those of every fold, and the record.
+    The teachers are those of the folds. Experts that are not cross-fitted learn again only if it pays for the others."""
     count = len(task.all_rows) - len(task.rows)
     if not folds:
         return experts, cross, Unlabelled(count, reason=TOO_FEW)
@@ -187,12 +186,13 @@ def _teach(
     if not task.has_time_for(task.seconds_used):
         return experts, cross, Unlabelled(count, reason=NO_TIME)
     slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
-    quick = [name for name in experts if name not in slow]
-    folds, quick = (folds, quick) if quick else (folds[:1], slow)
+    quick = [name for name in experts if name not in slow] or slow
+    folds = folds[: min(len(cross[name]) for name in quick)]
     new = task.all_rows.take(rows)
     known, labels = [task.rows.take(val) for _, val in folds], [task.labels[val] for _, val in folds]
-    teachers = [_equal(task, _unaware(task, fold, quick, cross), fold[0]) for fold in folds]
-    without = [teacher.predict(each) for teacher, each in zip(teachers, known, strict=True)]
+    given = [{name: cross[name][number] for name in quick} for number in range(len(folds))]
+    teachers = [_equal(task, each, train) for each, (train, _) in zip(given, folds, strict=True)]
+    without = [teacher.predict(own) for teacher, own in zip(teachers, known, strict=True)]
     betas = temperatures(without, labels)
     answers = [tempered(each.predict(new), beta) for each, beta in zip(teachers, betas[:-1], strict=True)]
     ratios, shifted = shift(np.mean(answers, 0), np.concatenate(without), teachers[0].prior)
@@ -201,55 +201,55 @@ def _teach(
         {name: EXPERTS.get(name).learn_again(task, fold, lesson) for name in quick}
         for fold, lesson in zip(folds, lessons, strict=True)
     ]
+    both = {name: [bag([own[name], new[name]]) for own, new in zip(given, students, strict=True)] for name in quick}
     taught = [
-        _equal(task, each, train).predict(own) for each, (train, _), own in zip(students, folds, known, strict=True)
+        _equal(task, {name: both[name][number] for name in quick}, folds[number][0]).predict(own)
+        for number, own in enumerate(known)
     ]
     losses = [calibrated_losses(each, labels) for each in (taught, without)]
-    means = [float(each.mean()) for each in losses]
-    record = Unlabelled(count, (), len(losses[0]), means[0], means[1], shifted=shifted)
-    if not broadcast(pays(losses[1] - losses[0])):
+    record = Unlabelled(count, (), len(losses[0]), *(float(each.mean()) for each in losses), shifted=shifted)
+    gains = losses[1] - losses[0]
+    better = broadcast(pays(gains))
+    if broadcast(pays(-gains, MAX_HARM)) or (quick == slow and not better):
         return experts, cross, record
     every = np.arange(len(task.rows)), np.arange(0)
     lesson = _lesson(rows, tempered(_equal(task, experts, every[0]).predict(new), betas[-1]), ratios)
     whole: dict[str, Expert] = {}
     again: Cross = {}
     for name in set(quick) - set(slow):
-        whole[name] = EXPERTS.get(name).learn_again(task, every, lesson)
-        again[name] = [each[name] for each in students]
+        whole[name] = bag([experts[name], EXPERTS.get(name).learn_again(task, every, lesson)])
+        again[name] = both[name]
     kept = []
-    for name in slow:
-        first = students[0].get(name) or EXPERTS.get(name).learn_again(task, folds[0], lessons[0])
-        pair = [_equal(task, {name: each}, folds[0][0]).predict(known[0]) for each in (first, cross[name][0])]
-        with_them, alone = (log_losses(each, labels[0]).mean() for each in pair)
-        if broadcast(bool(with_them < alone)):
-            others = list(zip(folds, lessons, strict=True))[1 : len(cross[name])]
-            again[name] = [first, *(EXPERTS.get(name).learn_again(task, *each) for each in others)]
-            whole[name] = bag(again[name])
+    for name in slow if better else ():
+        learned = _learned_again(task, name, cross[name], list(zip(folds, lessons, strict=True)), students[0].get(name))
+        if learned:
+            whole[name], again[name] = bag(learned), learned
         else:
             kept.append(f"{name} did not gain on {len(labels[0])} of them and learned from labelled rows only")
     record = replace(record, experts=tuple(name for name in experts if name in whole), reason="; ".join(kept))
     return experts | whole, cross | again, record
 
 
+def _learned_again(
+    task: Task,
+    name: str,
+    given: Sequence[Expert],
+    lessons: Sequence[tuple[tuple[np.ndarray, np.ndarray], Lesson]],
+    first: Expert | None,
+) -> list[Expert]:
+    """Experts that take long after lessons, one for each fold that there is a `given` one for; none unless the `first` is
+    better on the rows that its fold holds out."""
+    kind, (train, val) = EXPERTS.get(name), lessons[0][0]
+    first = first or kind.learn_again(task, *lessons[0])
+    answers = [_equal(task, {name: each}, train).predict(task.rows.take(val)) for each in (first, given[0])]
+    with_lesson, without = (log_losses(each, task.labels[val]).mean() for each in answers)
+    if not broadcast(bool(with_lesson < without)):
+        return []
+    return [first, *(kind.learn_again(task, *each) for each in lessons[1 : len(given)])]
+
+
 def _lesson(rows: np.ndarray, answers: np.ndarray, ratios: np.ndarray) -> Lesson:
     return Lesson(rows, answers, row_weights(answers, ratios))
-
-
-def _unaware(
-    task: Task, fold: tuple[np.ndarray, np.ndarray], names: Sequence[str], cross: Mapping[str, Sequence[Expert]]
-) -> dict[str, Expert]:
-    """Experts that have not seen the rows which a fold holds out, and whose settings were not chosen on them either. Those
-    that are not cross-fitted are the ones that have not seen the rows of the first fold."""
-    train = fold[0]
-    splits = None if task.splits is None else task.splits.take(train)
-    own = replace(
-        task, rows=task.rows.take(train), labels=task.labels[train], weights=task.weights[train], splits=splits
-    )
-    inner = make_folds(own.labels, INNER_FOLDS, task.recipe.seed, splits)
-    return {
-        name: EXPERTS.get(name).fit(own, inner)[0] if EXPERTS.get(name).cross_fitted else cross[name][0]
-        for name in names
-    }
 
 
 def _equal(task: Task, experts: Mapping[str, Expert], train: np.ndarray) -> Ensemble:

@@ -13,8 +13,7 @@ import numpy as np
 from scipy.special import softmax
 
 from gauge.tabular.table.inputs import scale_weights
-from gauge.training.metrics import log_losses as log_losses
-from gauge.training.metrics import pays as pays
+from gauge.training.metrics import log_losses
 
 MAX_TAUGHT_ROWS = 2000  # rows without a label that experts learn from
 EM_STEPS = 100
@@ -46,7 +45,9 @@ class Unlabelled:
         scores += f"{self.log_loss_without:.3f} without)"
         if not self.experts:
             return f"{text}learning from them did not pay {scores}, so they are not used for it"
-        text += f"{' and '.join(self.experts)} learned from them, which paid {scores}"
+        assert self.log_loss_without is not None
+        verdict = "paid" if self.log_loss_with < self.log_loss_without else "did no harm beyond chance"
+        text += f"{' and '.join(self.experts)} learned from them as well, which {verdict} {scores}"
         return f"{text}; {self.reason}" if self.reason else text
 
     def to_json(self) -> dict[str, Any]:

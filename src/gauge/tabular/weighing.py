@@ -19,9 +19,8 @@ from gauge.masks import UpTo
 from gauge.model.combination import Combination
 from gauge.tabular.ensemble import UNUSED, Ensemble, combination_inputs
 from gauge.tabular.table.rows import Rows
-from gauge.tabular.teaching import log_losses, pays
 from gauge.training.distributed import broadcast
-from gauge.training.metrics import scores
+from gauge.training.metrics import log_losses, pays, scores
 
 SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
 HIDDEN_COPIES = 2  # of each row held out, with further values hidden

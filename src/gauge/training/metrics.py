@@ -76,13 +76,13 @@ class Comparison:
     test: str
 
 
-def pays(gains: np.ndarray) -> bool:
-    """Whether log losses of rows are smaller on average, by more than the standard error.
+def pays(gains: np.ndarray, errors: float = 1.0) -> bool:
+    """Whether log losses of rows are smaller on average, by more than so many standard errors.
 
     >>> pays(np.array([0.1, 0.2, 0.1])), pays(np.array([0.5, -0.4])), pays(np.zeros(5))
     (True, False, False)
     """
-    return len(gains) > 1 and bool(gains.mean() > gains.std(ddof=1) / len(gains) ** 0.5)
+    return len(gains) > 1 and bool(gains.mean() > errors * gains.std(ddof=1) / len(gains) ** 0.5)
 
 
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:

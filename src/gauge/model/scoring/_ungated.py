@@ -1,10 +1,20 @@
 """The ungated pass that scorers share (Eq. 1) and the objective they differentiate."""
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.types import Classifier, Objective, SupportsUngatedPass, Tokens
+from gauge.types import Classifier, Differentiated, Objective, Tokens
+
+
+@runtime_checkable
+class SupportsUngatedPass(Protocol):
+    """What scorers read in place of a classifier, if it knows the gradient of its ungated pass in the tokens; None where
+    autograd has to find it."""
+
+    def ungated_pass(self, tokens: Tensor) -> Differentiated | None: ...
 
 
 def saliency(logits: Float[Tensor, "b k"], target: Tensor, objective: Objective) -> Float[Tensor, "b"]:
