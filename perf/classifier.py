@@ -81,7 +81,8 @@ def latency(rows: int) -> dict[str, Any]:
         **exported(model, frame),
     }
     frame, labels = table(rows, 10)
-    for name, gates in (("no_gates", False), ("auto", "auto"), ("gates", True)):
+    kinds: dict[str, Any] = {"no_gates": False, "auto": "auto", "gates": True}
+    for name, gates in kinds.items():
         model = GaugeClassifier(**options, gates=gates).fit(frame, labels)
         result[name] = throughput(model, frame) | {"gates_answer": model.gates_answer_}
     return result
