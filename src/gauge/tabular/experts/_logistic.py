@@ -44,7 +44,7 @@ def fit_lasso(
     features: np.ndarray, labels: np.ndarray, weights: np.ndarray, *, classes: int, penalty: float, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same as `fit_logistic`, with coefficients of 0 for most features."""
-    known = {"classes": classes, "tolerance": tolerance}
+    known: dict[str, Any] = {"classes": classes, "tolerance": tolerance}
     coefficients, offsets = fit_logistic(features, labels, weights, penalty=LASSO_START, **known)
     for _ in range(LASSO_STEPS):
         norms = np.linalg.norm(coefficients, axis=0)
