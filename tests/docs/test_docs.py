@@ -67,22 +67,9 @@ def test_the_benchmark_of_extend_is_learned_also_by_methods_that_need_vectors(ex
     assert min(scores.values()) > 0.6  # the largest class: 0.4
 
 
-def test_the_plugin_of_extend_is_listed_when_it_is_named(extended):
-    listed = run(extended, "-m", "gauge.cli", "list", "methods", "--plugin", "my_components.py")
-    assert "my_method      The shared network on what is observed" in listed
-
-
-def test_the_components_of_extend_keep_the_contracts(extended):
-    contracts = [str(ROOT / "tests" / "contracts" / f"test_{kind}.py") for kind in ("methods", "experts")]
-    options = ["-q", "--noconftest", "-p", "no:cacheprovider", "-k", "vote or neighbours", "-rA"]
-    passed = re.findall(
-        r"^PASSED .*(vote|neighbours)", run(extended, "-m", "pytest", *options, *contracts), re.MULTILINE
-    )
-    assert set(passed) == {"vote", "neighbours"}
-
-
 CONTRACTS = """
-import helpers, test_components, test_imputers
+import sys, helpers, pytest, test_components, test_imputers
+from gauge.cli.main import app
 
 assert "median" in test_imputers.BLIND
 train, batch = helpers.dataset("train", rows=40), helpers.incomplete_batch()
@@ -91,11 +78,18 @@ test_imputers.test_no_nan_remains(train, batch, "median")
 test_imputers.test_the_result_does_not_depend_on_hidden_values(train, batch, "median", "noise")
 test_imputers.test_the_result_for_a_sample_does_not_depend_on_its_batch(train, batch, "median")
 test_components.test_a_scorer_takes_every_option_and_leaves_no_graph("squared")
+quiet = ["-q", "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins of pytest that the page imported before
+options = [*quiet, "--noconftest", "-p", "no:cacheprovider", "-k", "vote or neighbours", "-rA"]
+assert pytest.main([*options, *sys.argv[1:]]) == 0
+app(["list", "methods", "--plugin", "my_components.py"])
 """
 
 
 def test_the_files_of_extend_are_used_without_edits_and_keep_the_contracts(extended, page):
-    run(extended, "-c", page("docs/extend.md").code() + CONTRACTS)
+    contracts = [str(ROOT / "tests" / "contracts" / f"test_{kind}.py") for kind in ("methods", "experts")]
+    printed = run(extended, "-c", page("docs/extend.md").code() + CONTRACTS, *contracts)
+    assert set(re.findall(r"^PASSED .*(vote|neighbours)", printed, re.MULTILINE)) == {"vote", "neighbours"}
+    assert "my_method      The shared network on what is observed" in printed  # a plugin, listed when it is named
 
 
 def test_the_files_of_extend_keep_the_style(extended, page):

@@ -1,6 +1,7 @@
 """What CONTRIBUTING.md says about the size of files and functions holds."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,14 @@ DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
 def functions(path):
     """(name, node) of all functions; the constructor of the estimator and the commands of the command line are left out."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             command = path.is_relative_to(SOURCE / "cli") and not node.name.startswith("_")
             constructor = path == SOURCE / "tabular" / "estimator.py" and node.name == "__init__"
@@ -41,12 +47,9 @@ def test_contributing_names_these_limits():
 
 def code_lines(path):
     """The lines of a file without its docstrings."""
-    text = path.read_text()
-    documented = [
-        node for node in ast.walk(ast.parse(text)) if isinstance(node, DOCUMENTED) and ast.get_docstring(node)
-    ]
+    documented = [node for node in ast.walk(parsed(path)) if isinstance(node, DOCUMENTED) and ast.get_docstring(node)]
     strings = [node.body[0] for node in documented]
-    return len(text.splitlines()) - sum(string.end_lineno - string.lineno + 1 for string in strings)
+    return len(path.read_text().splitlines()) - sum(string.end_lineno - string.lineno + 1 for string in strings)
 
 
 def test_files_stay_under_the_limit():

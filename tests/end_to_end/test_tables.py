@@ -199,17 +199,20 @@ def test_a_fit_that_was_killed_continues_to_the_same_model(folder):
     assert not (folder / "again" / ".training").exists()
 
 
-def test_a_fit_that_was_killed_while_saving_continues(folder):
-    shutil.copytree(folder / "model", folder / "half")
-    (folder / "half" / "model.json").unlink()
-    (folder / "half" / ".training").mkdir()
-    gauge(*FIT, "--out", "half", cwd=folder)
+def test_a_fit_that_was_killed_while_saving_continues(tmp_path):
+    pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": list("pqpq") * 10}).to_csv(tmp_path / "t.csv", index=False)
+    fit = ["fit", "t.csv", "--target", "y", "--epochs", "1", "--experts", "network"]
+    gauge(*fit, "--out", "model", cwd=tmp_path)
+    shutil.copytree(tmp_path / "model", tmp_path / "half")
+    (tmp_path / "half" / "model.json").unlink()
+    (tmp_path / "half" / ".training").mkdir()
+    gauge(*fit, "--out", "half", cwd=tmp_path)
     files = ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
-    assert sorted(path.name for path in (folder / "half").iterdir()) == files
-    (folder / "model" / ".training").mkdir()  # killed after it was saved
-    before, _ = load(folder / "model" / "model.safetensors")
-    gauge(*FIT, "--out", "model", cwd=folder)
-    assert_equal(load(folder / "model" / "model.safetensors")[0], before)
+    assert sorted(path.name for path in (tmp_path / "half").iterdir()) == files
+    (tmp_path / "model" / ".training").mkdir()  # killed after it was saved
+    before, _ = load(tmp_path / "model" / "model.safetensors")
+    gauge(*fit, "--out", "model", cwd=tmp_path)
+    assert_equal(load(tmp_path / "model" / "model.safetensors")[0], before)
 
 
 def test_a_second_fit_into_the_same_folder_is_told(folder):

@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +28,7 @@ from gauge.cli.options import (
 
 if TYPE_CHECKING:
     from gauge.deploy.scoring import Count
+    from gauge.tabular.estimator import GaugeClassifier
 
 KIND = "ward=category"
 TUNE = "Of encoders, train the projection after them (head), LoRA (lora) or all; or NAME=KIND, which may be repeated."
@@ -152,11 +153,8 @@ def fit(
     check_paths(None, table)
     _check_new(out, force=force)
     from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.table.files import read_table_file
-    from gauge.tabular.table.inputs import bin_labels
     from gauge.tabular.table.paths import table_files, table_folder
-    from gauge.training.distributed import barrier, is_main
-    from gauge.training.tensorboard import tensorboard_log
+    from gauge.training.distributed import is_main
 
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
@@ -182,23 +180,48 @@ def fit(
     explicit = {name for name in options if _on_command_line(context, OTHERWISE.get(name, name))}
     options |= {name: value for name, value in _configured(config).items() if name not in explicit}
     files = table_files(table)
-    content = hashlib.blake2b(json.dumps([target, classes, groups, time, options]).encode())
+    key = _fingerprint(files, [target, classes, groups, time, options])
+    rows = _rows_to_fit(table, target, classes, stream=stream or len(files) > 1)
+    options["verbose"] = options.get("verbose", True) and is_main()
+    model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
+    given = {"target": target, "groups": groups, "time": time, "folder": out / TRAINING / key}
+    _fit_and_save(model, rows, out, tensorboard, **given)
+
+
+def _fingerprint(files: Iterable[Path], settings: list[Any]) -> str:
+    """Of all that a fit depends on: the same command continues a fit, another one starts anew."""
+    content = hashlib.blake2b(json.dumps(settings).encode())
     for path in files:
         with path.open("rb") as file:
             content.update(hashlib.file_digest(file, "blake2b").digest())
-    stream = stream or len(files) > 1
+    return content.hexdigest()[:12]
+
+
+def _rows_to_fit(table: Path, target: str, classes: int | None, *, stream: bool) -> Any:
+    """The table in memory, or its path where it is streamed."""
+    from gauge.tabular.table.files import read_table_file
+    from gauge.tabular.table.inputs import bin_labels
+
     if stream and classes is not None:
         raise ValueError("--classes needs all labels in memory; divide the quantity into classes before streaming")
-    rows: Any = table if stream else read_table_file(table)
+    if stream:
+        return table
+    rows = read_table_file(table)
     if classes is not None and target in rows:
         rows[target] = bin_labels(rows[target], classes)
-    options["verbose"] = options.get("verbose", True) and is_main()
-    model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
+    return rows
+
+
+def _fit_and_save(
+    model: "GaugeClassifier", rows: Any, out: Path, tensorboard: Path | None, *, target: str, **given: Any
+) -> None:
+    """Fit on all processes; the first of them writes the folder."""
+    from gauge.training.distributed import barrier, is_main
+    from gauge.training.tensorboard import tensorboard_log
+
     with _only_fit(out) if is_main() else nullcontext():
         with nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
-            model.fit(
-                rows, target, groups=groups, time=time, folder=out / TRAINING / content.hexdigest()[:12], on_epoch=log
-            )
+            model.fit(rows, target, on_epoch=log, **given)
         barrier()
         if not is_main():
             return
