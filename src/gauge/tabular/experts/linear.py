@@ -74,9 +74,10 @@ class Linear(Expert):
             return -float(np.concatenate(held_out).mean())
 
         penalties = (FOR_TEXTS if task.terms else PENALTIES) if folds else ()
-        tried: dict[float, list[Any]] = {
-            penalty: [learn(part, penalty, SEARCH_TOLERANCE) for part in read[1:]] for penalty in penalties
-        }
+        tried = task.try_each(
+            sorted(penalties, key=lambda each: each != DEFAULT_PENALTY),
+            lambda penalty: [learn(part, penalty, SEARCH_TOLERANCE) for part in read[1:]],
+        )
         penalty = min(tried, key=lambda each: loss(tried[each]), default=DEFAULT_PENALTY)
         return learn(read[0], penalty), tried.get(penalty, [])
 
