@@ -180,14 +180,13 @@ def headline() -> str:
         return " / ".join(f"{value:{form}}" for value in values)
 
     return (
-        f"with {each(100 * means.index.to_series(), '.0f')} % of the cells blank its AUC is "
-        f"{each(means['default'], '.1f')} %, "
-        f"{each(means['default'] - means['AutoGluon medium'], '+.1f')} points beside AutoGluon's medium preset and "
-        f"{each(means['default'] - single, '+.1f')} beside the best single rival in the mean, over "
-        f"{records['table'].nunique()} [tables that no development looked at]"
-        f"(docs/own-data.md#on-tables-that-no-development-looked-at); beside AutoGluon's best preset "
-        f"{each(gain, '+.1f')} with {each(100 * gain.index.to_series(), '.0f')} % blank, for {seconds['default']:.0f} "
-        f"instead of {seconds['AutoGluon best']:.0f} CPU seconds"
+        f"on {records['table'].nunique()} tables that no development looked at, with "
+        f"{each(100 * means.index.to_series(), '.0f')} % of the cells blank, its mean AUC is "
+        f"{each(means['default'], '.1f')} %: {each(means['default'] - single, '+.1f')} points against the best single model and "
+        f"{each(means['default'] - means['AutoGluon medium'], '+.1f')} against AutoGluon's medium preset; "
+        f"{each(gain, '+.1f')} against its best preset with {each(100 * gain.index.to_series(), '.0f')} % blank, for "
+        f"{seconds['default']:.0f} instead of {seconds['AutoGluon best']:.0f} CPU seconds "
+        "([what of it is beyond chance](docs/own-data.md#on-tables-that-no-development-looked-at))"
     )
 
 

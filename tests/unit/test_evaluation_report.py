@@ -279,7 +279,7 @@ def test_the_axes_of_a_rare_class_end_where_its_probabilities_do():
     shown = {chart.title: chart for chart in charts(rows, None)}
     assert shown["Calibration"].limits == ((0, 0.2), (0, 0.2)), "with the ends of intervals"
     (start, end), (low, high) = shown["Decision curve"].limits
-    assert (start, end, round(high, 3), round(-3 * low, 3)) == (0, 0.08, 0.03, 0.03)
+    assert (start, end, round(high, 3), round(-3 * low, 3)) == (0, 0.08, 0.024, 0.024)
     assert max(x for line in shown["Decision curve"].lines for x, _ in line.points) <= 0.08
     classes, labels = [f"c{each}" for each in range(9)], np.arange(90) % 9
     many = Answered({"classifier": np.full((90, 9), 1 / 9)}, labels, labels, classes, observed[:90])

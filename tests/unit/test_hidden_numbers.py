@@ -1,6 +1,7 @@
 """Numbers, dates, identifiers and codes are found in texts, read the same way ever after, and every guess is named."""
 
 import logging
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -176,3 +177,11 @@ def test_a_column_of_any_type_becomes_finite_codes(values):
     assert [column.name for column in schema.columns] == ["x", "sex"]
     assert encoded.inputs["table"].isfinite().all()
     assert encoded.observed["table"][0, 0]
+
+
+def test_a_form_asks_for_numbers_as_they_are_written():
+    column = Number.from_column(pd.Series([f"{number},25" for number in range(100)], name="price"))
+    question = column.question()
+    assert re.fullmatch(r"Mostly \d+,\d+ to \d+,\d+\.", question.hint)
+    assert float(question.low) < float(question.high)
+    assert not np.isnan(column.writing.read(pd.Series([question.hint.split()[1]]))).any()

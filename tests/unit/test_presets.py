@@ -102,3 +102,21 @@ def test_a_time_limit_is_kept_and_what_was_left_out_is_said_and_saved(monkeypatc
 def test_without_a_time_limit_nothing_is_left_out(best):
     assert best.left_out_ == []
     assert best.fitted_.prediction_sets is not None
+
+
+def test_the_linear_expert_tries_one_penalty_if_there_is_no_time_for_more(monkeypatch):
+    from sklearn.linear_model import LogisticRegression
+
+    fits, own = [], LogisticRegression.fit
+
+    def counted(self, *rows):
+        fits.append(self.C)
+        return own(self, *rows)
+
+    monkeypatch.setattr(LogisticRegression, "fit", counted)
+    limited = fit(*table(), experts="linear", trust=False, time_limit=1e-3)
+    short = len(fits)
+    fit(*table(), experts="linear", trust=False)
+    assert (short, fits[0]) == (6, 0.3), "five folds and all rows, with the penalty for tables that cannot be validated"
+    assert len(fits) - short > 12
+    assert limited.leaderboard_["log_loss"].notna().all()

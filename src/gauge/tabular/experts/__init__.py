@@ -5,11 +5,11 @@ Every expert reads the same `Rows`, answers with log-probabilities, and is saved
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -30,7 +30,11 @@ from gauge.training.stages import OnEpoch, silent
 MIN_TARGET = 0.01  # probability of a class below which a row without a label is not taught as one of its rows
 UNTIMED = 0.1  # share of the time limit for what is not timed
 MARGIN = 1.2  # how much longer things may take than before
+TRIES = 1.5  # one more candidate, and the chosen one on all rows
 MAX_TARGETS = 3  # classes that such a row is taught as
+
+C = TypeVar("C", bound=Hashable)
+R = TypeVar("R")
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 """Rows to learn from and rows held out, as indices."""
@@ -91,6 +95,18 @@ class Task:
         """Whether something that takes about so long still ends within the time limit; the same for all processes."""
         left = self.seconds_left
         return broadcast(left is None or left > MARGIN * seconds)
+
+    def try_each(self, candidates: Iterable[C], attempt: Callable[[C], R]) -> dict[C, R]:
+        """What the candidates give: the first one, and as many of the others as there is time for."""
+        results: dict[C, R] = {}
+        longest = 0.0
+        for candidate in candidates:
+            if results and not self.has_time_for(TRIES * longest):
+                break
+            started = self.seconds_used
+            results[candidate] = attempt(candidate)
+            longest = max(longest, self.seconds_used - started)
+        return results
 
     def with_seed(self, number: int) -> Self:
         """The task with the seed of that number, the first of which is its own."""

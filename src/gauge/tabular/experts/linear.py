@@ -93,10 +93,8 @@ class Linear(Expert):
             ]
             return -float(np.concatenate(held_out).mean())
 
-        settings = _settings(task, features) if folds else []
-        tried: dict[Setting, list[Any]] = {
-            setting: [learn(part, setting, SEARCH_TOLERANCE) for part in read[1:]] for setting in settings
-        }
+        settings = sorted(_settings(task, features), key=lambda each: each != DEFAULT) if folds else []
+        tried = task.try_each(settings, lambda setting: [learn(part, setting, SEARCH_TOLERANCE) for part in read[1:]])
         setting = min(tried, key=lambda each: loss(tried[each]), default=DEFAULT)
         return learn(read[0], setting), tried.get(setting, [])
 

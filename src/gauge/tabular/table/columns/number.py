@@ -166,6 +166,7 @@ class Number(Cell):
     def question(self) -> Question:
         lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
         unit = f" {self.unit}" if self.unit else ""
+        low, high = (text.replace(".", self.decimal) for text in (low, high))  # as people have to write them
         return Question("date" if self.date else "number", f"Mostly {low} to {high}{unit}.", low=lowest, high=highest)
 
     def _quantile(self, level: float) -> str:
