@@ -207,15 +207,15 @@ def _teach(
         for number, own in enumerate(known)
     ]
     losses = [calibrated_losses(each, labels) for each in (taught, without)]
-    record = Unlabelled(count, (), len(losses[0]), *(float(each.mean()) for each in losses), shifted=shifted)
+    means = [float(each.mean()) for each in losses]
+    record = Unlabelled(count, (), len(losses[0]), means[0], means[1], shifted=shifted)
     gains = losses[1] - losses[0]
     better = broadcast(pays(gains))
     if broadcast(pays(-gains, MAX_HARM)) or (quick == slow and not better):
         return experts, cross, record
     every = np.arange(len(task.rows)), np.arange(0)
     lesson = _lesson(rows, tempered(_equal(task, experts, every[0]).predict(new), betas[-1]), ratios)
-    whole: dict[str, Expert] = {}
-    again: Cross = {}
+    whole, again = dict[str, Expert](), dict[str, list[Expert]]()
     for name in set(quick) - set(slow):
         whole[name] = bag([experts[name], EXPERTS.get(name).learn_again(task, every, lesson)])
         again[name] = both[name]
