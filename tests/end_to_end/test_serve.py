@@ -287,11 +287,18 @@ def test_images_that_are_small_enough_alone_may_be_too_many_together(client):
     assert "together they have too many pixels; send fewer or smaller ones" in answer["detail"][0]["problem"]
 
 
+def delay_predictions(monkeypatch, wait):
+    """Call `wait` before every prediction, of one row and of several."""
+    for name in ("predict_with_observed", "predict_row_with_observed"):
+        predict = getattr(Fitted, name)
+        monkeypatch.setattr(Fitted, name, lambda *given, predict=predict: (wait(), predict(*given))[1])
+
+
 def test_an_error_of_the_model_is_answered_logged_and_counted(fitted, monkeypatch, caplog):
-    def fail(self, frame):
+    def fail(self, row):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(Fitted, "predict_with_observed", fail)
+    monkeypatch.setattr(Fitted, "predict_row_with_observed", fail)
     with serving(fitted[0] / "model") as client:
         assert client.predict(ROW) == (500, {"detail": "the server failed; its log says why"})
         assert 'gauge_requests_total{path="/predict",status="500"} 1.0' in client("GET", "/metrics")[1]
@@ -420,8 +427,7 @@ def test_a_client_with_too_many_connections_loses_those_that_wait_and_others_los
 @pytest.mark.parametrize("limits", [Limits(client_connections=3), Limits(connections=3)])
 def test_a_connection_is_refused_while_all_others_are_being_answered(fitted, monkeypatch, limits):
     release = threading.Event()
-    predict = Fitted.predict_with_observed
-    monkeypatch.setattr(Fitted, "predict_with_observed", lambda *given: (release.wait(), predict(*given))[1])
+    delay_predictions(monkeypatch, release.wait)
     with serving(fitted[0] / "model", limits=limits) as client:
         with connected(client, 3, whole(ROW)) as busy:
             try:
@@ -475,7 +481,7 @@ def test_requests_sent_at_once_over_one_connection_are_answered_in_turn_until_it
 
 
 def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):
-    monkeypatch.setattr(Fitted, "predict_with_observed", lambda self, frame: time.sleep(0.5))
+    delay_predictions(monkeypatch, lambda: time.sleep(0.5))
     with serving(fitted[0] / "model", limits=Limits(seconds=0.05)) as client:
         status, answer = client.predict(ROW)
     assert (status, answer["detail"]) == (503, "no answer within 0.05 seconds; send fewer rows")
@@ -483,8 +489,7 @@ def test_a_request_that_takes_too_long_is_refused(fitted, monkeypatch):
 
 def test_with_too_many_requests_others_are_refused_and_counted_while_health_and_metrics_answer(fitted, monkeypatch):
     release = threading.Event()
-    predict = Fitted.predict_with_observed
-    monkeypatch.setattr(Fitted, "predict_with_observed", lambda *given: (release.wait(), predict(*given))[1])
+    delay_predictions(monkeypatch, release.wait)
     with serving(fitted[0] / "model", limits=Limits(in_flight=2)) as client, ThreadPoolExecutor(8) as pool:
         waiting = [pool.submit(client.predict, ROW) for _ in range(8)]
         try:
