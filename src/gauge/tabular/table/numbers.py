@@ -162,6 +162,8 @@ def are_codes(values: pd.Series) -> bool:
     """Whether digits are codes: by the name of their column, or by leading zeros, which numbers do not have."""
     if is_named(values, CODE) and are_whole(values):
         return True
+    if values.dtype.kind in "iuf":
+        return False
     words = as_words(values).str.strip()
     return bool(words.str.fullmatch(r"\d+").mean() >= MIN_SHARE and words.str.match(r"0\d").any())
 

@@ -372,7 +372,7 @@ def infer_kind(column: pd.Series) -> tuple[str, str]:
     values = column[~missing(column)]
     if not len(values):
         return IGNORE, "it is empty"
-    constant = values.astype(str).nunique() == 1
+    constant = (values if values.dtype.kind in "iuf" else values.astype(str)).nunique() == 1
     for kind in sorted(kinds().values(), key=lambda kind: kind.precedence):
         guess = kind.recognise(values) if kind.may_be_constant or not constant else None
         if guess is not None:

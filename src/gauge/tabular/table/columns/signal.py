@@ -92,7 +92,7 @@ class Signal(Content):
 
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
-        if has_category_type(values):
+        if has_category_type(values) or values.dtype.kind in "iufMm":
             return None
         arrays = values.map(lambda value: isinstance(value, np.ndarray)).to_numpy(bool)
         words = as_words(values[~arrays])
