@@ -182,6 +182,6 @@ class Linear(Expert):
 def _settings(task: Task, features: Any) -> list[Setting]:
     """Those that are compared."""
     if task.terms:
-        return [*RIDGE, *(TEXTS_BESIDE if task.rows.schema.table else TEXTS)]
+        return [*RIDGE, *TEXTS, *(TEXTS_BESIDE if task.rows.schema.table else [])]
     wide = np.count_nonzero(features.any(0)) > WIDE_SHARE * len(features)
     return [*RIDGE, *(WIDE if wide else SMALL_SQUARES)]
