@@ -184,8 +184,8 @@ def fit(
     rows = _rows_to_fit(table, target, classes, stream=stream or len(files) > 1)
     options["verbose"] = options.get("verbose", True) and is_main()
     model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
-    given = {"target": target, "groups": groups, "time": time, "folder": out / TRAINING / key}
-    _fit_and_save(model, rows, out, tensorboard, **given)
+    given: dict[str, Any] = {"groups": groups, "time": time, "folder": out / TRAINING / key}
+    _fit_and_save(model, rows, target, out, tensorboard=tensorboard, **given)
 
 
 def _fingerprint(files: Iterable[Path], settings: list[Any]) -> str:
@@ -213,7 +213,7 @@ def _rows_to_fit(table: Path, target: str, classes: int | None, *, stream: bool)
 
 
 def _fit_and_save(
-    model: "GaugeClassifier", rows: Any, out: Path, tensorboard: Path | None, *, target: str, **given: Any
+    model: "GaugeClassifier", rows: Any, target: str, out: Path, *, tensorboard: Path | None, **given: Any
 ) -> None:
     """Fit on all processes; the first of them writes the folder."""
     from gauge.training.distributed import barrier, is_main

@@ -192,7 +192,8 @@ def _read_model(folder: Path, saved: _Settings) -> nn.Module:
         import transformers
     except ImportError as error:
         raise ValueError("the model is one of Hugging Face; install it with: pip install 'gauge-ml[hf]'") from error
-    kind = getattr(transformers, saved.model, None)
-    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+    kind: Any = getattr(transformers, saved.model, None)
+    known = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
+    if not known:
         raise ValueError(f"transformers has no model {saved.model}; load it yourself and give it as model=")
     return kind.from_pretrained(folder, local_files_only=True, use_safetensors=True)
