@@ -182,7 +182,8 @@ def headline() -> str:
     return (
         f"on {records['table'].nunique()} tables that no development looked at, with "
         f"{each(100 * means.index.to_series(), '.0f')} % of the cells blank, its mean AUC is "
-        f"{each(means['default'], '.1f')} %: {each(means['default'] - single, '+.1f')} points against the best single model and "
+        f"{each(means['default'], '.1f')} %: {each(means['default'] - single, '+.1f')} points against the best single "
+        "model and "
         f"{each(means['default'] - means['AutoGluon medium'], '+.1f')} against AutoGluon's medium preset; "
         f"{each(gain, '+.1f')} against its best preset with {each(100 * gain.index.to_series(), '.0f')} % blank, for "
         f"{seconds['default']:.0f} instead of {seconds['AutoGluon best']:.0f} CPU seconds "

@@ -36,7 +36,7 @@ from gauge.tabular.evidence.evaluation import (
     shown_labels,
 )
 from gauge.tabular.evidence.explanation import Explanation
-from gauge.tabular.evidence.measures import Answered
+from gauge.tabular.evidence.measures import Answered, large_class_note
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, Training, with_prefix
@@ -68,8 +68,6 @@ from gauge.training.metrics import ACCURACY
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-VALIDATED = {"classifier": "combined", "boosted trees": "trees"}  # their lines of the leaderboard
-LARGE_SHARE = 0.8  # of a class, from which on a good accuracy says little
 UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbose")  # those of a machine
 
 
@@ -200,7 +198,6 @@ class Fitted(TableClassifier):
         grouped = None if numbers is None else numbers[chosen]
         decided = self.class_numbers(probabilities)
         rule, other = choices.get("threshold"), choices.get("against")
-        losses = dict(zip(self.leaderboard["expert"], self.leaderboard["log_loss"], strict=True))
         return evaluate(
             Answered(models, labels, decided, classes, rows.observed(), groups=grouped, positive=positive),
             threshold=None if rule is None else choose_threshold(rule, self.held_out, positive or 0),
@@ -208,7 +205,7 @@ class Fitted(TableClassifier):
             by=known.reset_index(drop=True)[by].iloc[chosen],
             other=None if other is None else others(other, X, classes, choices.get("protocol"))[chosen],
             held_out=self.held_out,
-            validated={name: losses[own] for name, own in VALIDATED.items() if own in losses and name in models},
+            leaderboard=self.leaderboard,
             facts=self.facts(),
         )
 
@@ -271,12 +268,7 @@ class Fitted(TableClassifier):
     def notes(self) -> list[str]:
         """What rows without a label brought, if there were any, that accuracy says little where one class is frequent, which
         columns have rare values, and what the time limit was too short for."""
-        notes = [] if self.unlabelled is None else [str(self.unlabelled)]
-        label, share = self.largest_class
-        if share > LARGE_SHARE:
-            notes.append(
-                f"always predicting {label!r} gives an accuracy of {100 * share:.1f} %: look at AUC and log loss"
-            )
+        notes = large_class_note(*self.largest_class) + ([] if self.unlabelled is None else [str(self.unlabelled)])
         notes += [
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
             for name, share in self.rare_rates.items()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_CLASSES = 12  # of a confusion matrix; of more classes the most frequent confusions are listed
 MAX_CONFUSIONS = 10
+LINES = {"combined": "classifier", "trees": "boosted trees"}  # of the leaderboard, and what they are called here
 # how much smaller the log loss is than that of rows held out, to ask whether training saw these rows
 MIN_STANDARD_ERRORS, MIN_IMPROVEMENT = 4.0, 0.1
 PROTOCOLS = "gamma=0.3 (that share of numbers and categories), gamma-per-sample=0.3 or up-to=0.5 (of all columns)"
@@ -258,12 +259,12 @@ def evaluate(
     by: pd.DataFrame | None = None,
     other: np.ndarray | None = None,
     held_out: HeldOut | None = None,
-    validated: Mapping[str, float] | None = None,
+    leaderboard: pd.DataFrame | None = None,
     facts: Mapping[str, str] | None = None,
 ) -> Evaluation:
     """All that these answers say. `threshold` decides about the positive class, `by` are the columns of subgroups, `other`
-    the probabilities of another model to compare with, `held_out` the answers for rows held out from training, and
-    `validated` the log loss there of some of the models."""
+    the probabilities of another model to compare with, `held_out` the answers for rows held out from training, and the
+    `leaderboard` has the log loss of the models there."""
     labels, names = answered.labels, [str(label) for label in answered.classes]
     decided, positive = answered.decided, answered.positive
     hits = None
@@ -289,16 +290,17 @@ def evaluate(
         comparison=pd.DataFrame() if other is None else compare(answered, other),
         answered=answered,
         facts=facts or {},
-        doubt="" if held_out is None else _doubt(answered, held_out, validated or {}),
+        doubt="" if held_out is None or leaderboard is None else _doubt(answered, held_out, leaderboard),
     )
 
 
-def _doubt(answered: Answered, held_out: HeldOut, validated: Mapping[str, float]) -> str:
+def _doubt(answered: Answered, held_out: HeldOut, leaderboard: pd.DataFrame) -> str:
     """That the log loss of a model is smaller than that of rows held out from training, beyond chance; empty if it is not.
     Trees tell rows that they have learned from best."""
     before = _losses(held_out.probabilities, held_out.labels)
-    for name, loss in validated.items():
-        here = _losses(answered.models[name], answered.labels)
+    losses = leaderboard.set_index("expert")["log_loss"].rename(index=LINES)
+    for name, loss in losses[losses.index.isin(LINES.values())].items():
+        here = _losses(answered.models[str(name)], answered.labels)
         error = max(before.std(), here.std()) * (1 / len(here) + 1 / len(before)) ** 0.5
         if loss - here.mean() > max(MIN_STANDARD_ERRORS * error, MIN_IMPROVEMENT * loss):
             return (

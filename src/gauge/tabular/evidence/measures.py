@@ -31,6 +31,7 @@ NAMES = {
 COVERAGES = (0.8, 0.9, 0.95)  # of the prediction sets that are tried
 NORMAL = 1.959964  # quantile of a 95 % interval
 MAX_PARTS = 8  # of the rows by one column; numbers are divided at their quartiles
+LARGE_SHARE = 0.8  # of a class, from which on a good accuracy says little
 OPERATING = ("sensitivity", "specificity", "PPV", "NPV")
 
 
@@ -263,3 +264,10 @@ def _paired_p(change: np.ndarray, groups: Groups) -> float:
 def records(frame: pd.DataFrame) -> list[Any]:
     """The lines of a table, with a name for each cell."""
     return [SimpleNamespace(**{str(name): value for name, value in line.items()}) for line in frame.to_dict("records")]
+
+
+def large_class_note(label: str, share: float) -> list[str]:
+    """What an accuracy has to beat, where one class is far more frequent than the others."""
+    if share <= LARGE_SHARE:
+        return []
+    return [f"always predicting {label!r} gives an accuracy of {100 * share:.1f} %: look at AUC and log loss"]
