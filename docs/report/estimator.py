@@ -195,7 +195,7 @@ def teaching() -> str:
     """What ways to use rows without a label bring over leaving them out, by the number of labelled rows."""
     records = pd.DataFrame(json.loads((STUDIES / "teaching.json").read_text(encoding="utf-8")))
     counts = sorted(records["labelled"].unique())
-    tables, divisions = records["table"].nunique(), records["seed"].nunique()
+    tables, divisions = records["table"].nunique(), len(records[["table", "seed"]].drop_duplicates())
     heads = [f"AUC minus `ignored`, {count} labelled rows, p | better on" for count in counts]
     lines = [
         f"| tables, divisions: {tables}, {divisions * tables} | {' | '.join(heads)} |",
