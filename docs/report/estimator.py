@@ -195,10 +195,13 @@ def teaching() -> str:
     """What ways to use rows without a label bring over leaving them out, by the number of labelled rows."""
     records = pd.DataFrame(json.loads((STUDIES / "teaching.json").read_text(encoding="utf-8")))
     counts = sorted(records["labelled"].unique())
-    tables, divisions = records["table"].nunique(), records["seed"].nunique()
+    tables, divisions = records["table"].nunique(), len(records[["table", "seed"]].drop_duplicates())
     heads = [f"AUC minus `ignored`, {count} labelled rows, p | better on" for count in counts]
-    lines = [f"| {tables} tables, {divisions} divisions | {' | '.join(heads)} |", "|---" * (2 * len(counts) + 1) + "|"]
-    scores = records.set_index(["way", "labelled", "table", "seed"])["auc"]
+    lines = [
+        f"| tables, divisions: {tables}, {divisions * tables} | {' | '.join(heads)} |",
+        "|---" * (2 * len(counts) + 1) + "|",
+    ]
+    scores = records.set_index(["way", "labelled", "table", "seed"])["auc"].sort_index()
     for way in records["way"].unique()[1:]:
         cells = [cell for count in counts for cell in _paired(scores[way, count], scores["ignored", count], way)]
         lines.append(f"| `{way}` | {' | '.join(cells)} |")

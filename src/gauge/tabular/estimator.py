@@ -126,7 +126,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         told apart by trees and the linear expert where they have several rows. A rare value is not a missing one.
     unlabelled : {"use", "ignore"}, default="use"
         What is done with rows whose label is missing (NaN, None, a blank text; -1 is a class like any other). "use":
-        columns and trust learn from them, and so do the experts where that pays on labelled rows held out; `unlabelled_`
+        columns and trust learn from them, and so do the experts unless that harms on labelled rows held out; `unlabelled_`
         says what it brought. "ignore": they are left out.
     time_limit : float, optional
         Stop after about this many seconds; `left_out_` says what there was no time for.
