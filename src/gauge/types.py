@@ -384,18 +384,14 @@ class Backbone(nn.Module):
 
     def attention(self, sequence: Float[Tensor, "b s c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         """The attention of the last block."""
-        raise ValueError(
-            f"{type(self).__name__} does not offer attention(sequence, attn_bias); add that method, or use a score that "
-            "does not read attention"
-        )
+        name = f"{type(self).__name__} does not offer attention(sequence, attn_bias)"
+        raise ValueError(f"{name}; add that method, or use a score that does not read attention")
 
 
 class Trainable(nn.Module):
     """What `fit` needs from a method or an imputer. One without trainable parameters needs no `loss`."""
 
-    looks_across_batch: ClassVar[bool] = False
-    """Whether a sample's prediction depends on the rest of its batch."""
-
+    looks_across_batch: ClassVar[bool] = False  # whether a sample's prediction depends on the rest of its batch
     gathers_shards: ClassVar[bool] = False  # whether `loss` gathers the samples that it compares from all processes
     needs_labels: ClassVar[bool] = False  # whether every training sample must have one
 

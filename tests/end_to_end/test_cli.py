@@ -140,7 +140,7 @@ def test_the_evidence_of_a_trained_model_is_audited(runs):
 def test_the_units_of_a_sample_are_listed_by_name(runs):
     (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
     lines = invoke("gates", str(model), *PLUGIN, "--protocol", "eta=0.8", "--sample", "7", cwd=runs).stdout.splitlines()
-    assert lines[0].split()[:6] == ["sample", "modality", "unit", "score", "gate", "used"]
+    assert lines[0].split()[:6] == ["sample", "modality", "unit", "state", "score", "gate"]
     assert len(lines) == 1 + 5 * 4
     assert sum("imputed" in line for line in lines) == 4 * 4
     assert all(line.split()[0] == "7" for line in lines[1:])

@@ -204,7 +204,13 @@ def test_missing_and_broken_signals_are_reported_and_pickles_are_never_read(tmp_
     names = [f"{row}.npy" for row in range(20)]
     column = Signal.from_column(pd.Series(names, name="ecg"), ReadOptions(files=place))
     wrong = ["pickle.npy", "damaged.wav", "single.npy", "absent.npy", "../0.npy", None, "[1, 2", [np.nan] * 20]
-    reasons = ["not numbers", "no .wav file", "1 channels, where training had 2", "there is no file", "lies outside"]
+    reasons = [
+        "not numbers",
+        "no .wav file",
+        "1 channels, where training had 2",
+        "do not exist and count",
+        "lie outside",
+    ]
     for cell, reason in zip(wrong, [*reasons, "", "no list of numbers", "1 channels"], strict=True):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
@@ -212,7 +218,7 @@ def test_missing_and_broken_signals_are_reported_and_pickles_are_never_read(tmp_
         assert observed.tolist() == [True, False]
         assert reason in caplog.text
     with pytest.raises(ValueError, match="column 'ecg', row 1: .*; fix them, leave unknown cells empty"):
-        column.encode(pd.Series([names[0], "absent.npy"], name="ecg"), place, training=True)
+        column.encode(pd.Series([names[0], "damaged.wav"], name="ecg"), place, training=True)
     with pytest.raises(ValueError, match="no signal of column 'ecg' can be read .*; give arrays, or the paths of .wav"):
         Signal.from_column(pd.Series(["absent.npy"], name="ecg"), ReadOptions(files=place))
     inspected = inspect_table(pd.DataFrame({"ecg": [*names, "absent.npy"]}), files=place)

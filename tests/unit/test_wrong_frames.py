@@ -146,7 +146,7 @@ def test_a_kept_column_never_takes_the_place_of_the_evidence(model, frame):
     ("row", "cure"),
     [
         ({"age": 1.0}, r"are a dict; .* pd.DataFrame\(\[row\]\)"),
-        (pd.Series({"age": 1.0}), r"are a Series; .* pd.DataFrame\(\[row\]\)"),
+        (pd.Series({"age": 1.0}), r"are a Series; .* pd.DataFrame\(\[series\]\) of a row"),
         ([{"age": 1.0}], r"are a list of mappings; .* pd.DataFrame\(rows\)"),
     ],
 )

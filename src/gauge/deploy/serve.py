@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -27,6 +26,7 @@ from gauge.data.signature import signature_path
 from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.exported import load_classifier
+from gauge.deploy.openapi import ROUTES, openapi
 from gauge.deploy.requests import Cells, Limits, RefusedError, RequestReader, note_problems, notes, read_coverage
 from gauge.deploy.scoring import set_names
 from gauge.deploy.ui import form_page
@@ -42,13 +42,6 @@ RELOAD_SECONDS = 2.0
 SMALL_BODY = 4096  # bytes; reading them takes less than handing them to a thread
 SPARE_FILES = 256  # open ones beside connections
 SWITCH_SECONDS = 0.0005  # after which a prediction lets the thread of the connections run, which waits after each call
-ROUTES = {
-    "POST /predict": "The class of every row, the probability of each class, its prediction set, and notes",
-    "POST /explain": "Every unit of every row with its score, gate and attention, and notes",
-    "GET /health": "Whether the server answers, and with which model",
-    "GET /metrics": "Counters for Prometheus",
-    "GET /openapi.json": "These routes and the columns of this model",
-}
 SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 CLOSE = {"Connection": "close"}  # the rest of the body is not read
 PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
@@ -263,7 +256,7 @@ class Api:
         return Response(self.service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     async def description(self, request: Request) -> Response:
-        return JSONResponse(_openapi(self.service.store.path.name, self.service.store.current.reader.model))
+        return JSONResponse(openapi(self.service.store.path.name, self.service.store.current.reader.model))
 
     async def page(self, request: Request) -> Response:
         html, policy = self.service.store.current.page
@@ -410,25 +403,3 @@ def _evidence(row: RowEvidence) -> dict[str, Any]:
     ungated = {"prediction_ungated": row.before[0], "probability_ungated": row.before[1]}
     columns = {"effects": dict(row.effects), "helpful": {name: gain._asdict() for name, gain in row.helpful.items()}}
     return answers | ungated | columns | {"units": [asdict(unit) for unit in row.units]}
-
-
-def _openapi(model: str, rows: type[BaseModel]) -> dict[str, Any]:
-    """The description of the routes, with the columns of the model in use."""
-    schema = rows.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas = {**schema.pop("$defs"), "Rows": schema}
-    body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Rows"}}}}
-    switch = {"type": "boolean", "default": False}
-    text = "Refuse rows with values that would count as missing."
-    strict = {"name": "strict", "in": "query", "description": text, "schema": switch}
-    text = "Add the classes that each row may have, the right one among them this often."
-    coverage = {"name": "coverage", "in": "query", "description": text, "schema": {"type": "number"}}
-    paths: dict[str, Any] = {}
-    for route, summary in ROUTES.items():
-        method, path = route.lower().split()
-        operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "The answer"}}}
-        if method == "post":
-            operation |= {"requestBody": body, "parameters": [strict, *([coverage] if path == "/predict" else [])]}
-            operation["responses"]["422"] = {"description": "The places and the reasons of what cannot be read"}
-        paths[path] = {method: operation}
-    info = {"title": f"GAUGE: {model}", "version": __version__}
-    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

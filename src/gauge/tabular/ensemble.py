@@ -190,6 +190,16 @@ def expert_weights(board: pd.DataFrame) -> dict[str, float]:
     return dict(zip(lines["expert"], lines["weight"], strict=True))
 
 
+def combined_scores(board: pd.DataFrame) -> str:
+    """What all experts of a leaderboard together score on the rows held out, in words."""
+    lines = board[board["expert"] == "combined"]
+    if not len(lines):
+        return "not validated: too few rows"
+    best = lines.iloc[0]
+    auc = "" if np.isnan(best["auc"]) else f", AUC {best['auc']:.3f}"
+    return f"accuracy {100 * best['accuracy']:.1f} %{auc}, log loss {best['log_loss']:.3f}"
+
+
 def combination_inputs(answers: np.ndarray, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     """What `Combination` reads: the answers, that all are present, and the share of columns that each row has."""
     logits = torch.from_numpy(answers / answers.shape[1])

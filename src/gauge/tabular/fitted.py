@@ -5,7 +5,7 @@ The folder has weights (safetensors), everything else (JSON), the losses of trai
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
@@ -19,7 +19,7 @@ from gauge.choices import pick
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.classifier import TableClassifier
-from gauge.tabular.ensemble import Ensemble, expert_weights
+from gauge.tabular.ensemble import Ensemble, combined_scores, expert_weights
 from gauge.tabular.evidence.advice import Advice, absent, advice_table, check_costs
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
@@ -51,6 +51,7 @@ from gauge.tabular.saved import (
     WEIGHTS,
     checksum,
     file_checksums,
+    json_options,
     read_description,
     read_history,
     usable,
@@ -67,8 +68,6 @@ from gauge.training.metrics import ACCURACY
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-
-UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbose")  # those of a machine
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,23 +288,14 @@ class Fitted(TableClassifier):
             "Predicts": self.target or "the label",
             "Model": f"gauge-ml {__version__}, size {size!r}, random_state {seed}",
             "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
-            "Strategy": self.verdict,
-            "On rows held out": self._held_out(),
+            "Strategy": self.verdict.removeprefix("strategy "),
+            "On rows held out": combined_scores(self.leaderboard),
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} of them held out to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
             **({"Rare in training": rare} if rare else {}),
             **({} if self.unlabelled is None else {"Rows without a label": str(self.unlabelled)}),
             **({"Left out for the time limit": ", ".join(self.left_out)} if self.left_out else {}),
         } | ({"Pretrained encoders": encoders} if encoders else {})
-
-    def _held_out(self) -> str:
-        """What all experts together score on the rows held out."""
-        lines = self.leaderboard[self.leaderboard["expert"] == "combined"]
-        if not len(lines):
-            return "not validated: too few rows"
-        best = lines.iloc[0]
-        auc = "" if np.isnan(best["auc"]) else f", AUC {best['auc']:.3f}"
-        return f"accuracy {100 * best['accuracy']:.1f} %{auc}, log loss {best['log_loss']:.3f}"
 
     def card(self) -> str:
         """The README of the saved model."""
@@ -356,7 +346,7 @@ class Fitted(TableClassifier):
             "prediction_sets": None if self.prediction_sets is None else self.prediction_sets.to_json(),
             "unlabelled": None if self.unlabelled is None else self.unlabelled.to_json(),
             "left_out": list(self.left_out),
-            "options": dict(_json_options(self.options)) | {"encoders": self.schema.encoders or None},
+            "options": dict(json_options(self.options)) | {"encoders": self.schema.encoders or None},
         }
         checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
         self.schema.save_files(folder / TOKENIZERS)
@@ -439,14 +429,3 @@ class Fitted(TableClassifier):
 def _report_empty(encoded: Encoded) -> None:
     if encoded.empty.any():
         logger.warning("%d rows have no values and get the class prior", encoded.empty.sum())
-
-
-def _json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The options that JSON can represent; the others are back at their default in a loaded model."""
-    for name, value in options.items():
-        try:
-            survives = bool(json.loads(json.dumps(value)) == value)
-        except TypeError:
-            survives = False
-        if survives and name not in UNSAVED_OPTIONS:
-            yield name, value

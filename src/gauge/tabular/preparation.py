@@ -75,12 +75,13 @@ class Prepared:
         device: torch.device,
         folder: Path | None,
     ) -> Self:
-        """The table with its values read, and the recipe with the rate that suits them."""
+        """The table with its values read, and the recipe with the rate and the steps that suit them."""
         encoded = schema.encode(data.every_row, files, training=True)
         missing_rates = schema.missing_rates(encoded)
         if recipe.rate == ESTIMATED:
             rate = min(MAX_HIDDEN_RATE, max(MIN_HIDDEN_RATE, 2 * max(missing_rates.values())))
             recipe = replace(recipe, rate=round(rate, 2))
+        recipe = replace(recipe, content=len(schema.table) < len(schema.columns))
         used = rows_to_use(encoded, data)
         every = np.concatenate([used, unlabelled_to_use(encoded, data)])
         streamed = None

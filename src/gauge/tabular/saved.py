@@ -19,6 +19,7 @@ FORMAT = "gauge-classifier-8"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
 MAX_JSON_BYTES = 64 * 2**20  # of one file
+UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbose")  # those of a machine
 MAX_TOKENIZER_FILES = 10_000
 MAX_COLUMNS, MAX_CLASSES, MAX_ROWS = 100_000, 100_000, 10**12
 
@@ -278,3 +279,14 @@ def local_folder(name: str, revision: str | None) -> Path:
         raise ValueError(
             f"there is no folder {name}, and no such repository on the Hub ({reason}); check name and token"
         ) from error
+
+
+def json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The options that JSON can represent; the others are back at their default in a loaded model."""
+    for name, value in options.items():
+        try:
+            survives = bool(json.loads(json.dumps(value)) == value)
+        except TypeError:
+            survives = False
+        if survives and name not in UNSAVED_OPTIONS:
+            yield name, value

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
 from gauge.model.nn.shards import SharedStatistics
@@ -20,9 +21,9 @@ from gauge.types import Batch, Shard, Trainable
 def join_group(device: torch.device) -> None:
     """Joins the processes that torchrun has started, once; does nothing without torchrun."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
-        store, rank, size = next(dist.rendezvous("env://"))
+        store, rank, size = next(rendezvous("env://"))
         # the store keeps the addresses of processes that were killed, which restarted ones must not read
-        store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=size)
         atexit.register(dist.destroy_process_group)
 

@@ -31,6 +31,9 @@ class Setting(NamedTuple):
     texts: float = 1.0
 
 
+Part = tuple[np.ndarray, tuple[Terms, Pixels, Scores, tuple[int, ...]], Any]
+"""Rows, what an expert of them knows beside its coefficients, and the features of all rows as it reads them."""
+
 RIDGE = [Setting(penalty) for penalty in (0.03, 0.3, 3.0)]
 SMALL_SQUARES = [Setting(penalty, squares=0.25) for penalty in (0.3, 3.0)]
 WIDE = [Setting(0.003), Setting(0.15, fit_lasso), Setting(0.5, fit_lasso)]
@@ -68,7 +71,7 @@ class Linear(Expert):
         cross_fit = CrossFit(task, rare_sources(task.rows.schema))
         every = np.arange(len(task.rows))
         features: Any = None
-        read: list[tuple[np.ndarray, Any, Any]] = []
+        read: list[Part] = []
         for train in [every, *(train for train, _ in folds)]:
             levels, columns = cross_fit(train)
             known = task.terms, task.pixels, levels, task.rows.schema.cardinalities
@@ -77,7 +80,7 @@ class Linear(Expert):
                 features = blank._features(task.rows, columns)
             read.append((train, known, features))
 
-        def learn(part: tuple[np.ndarray, Any, Any], setting: Setting, tolerance: float = TOLERANCE) -> Any:
+        def learn(part: Part, setting: Setting, tolerance: float = TOLERANCE) -> Linear:
             train, known, features = part
             scale, rows = blank._scale(setting), features[train]
             if (scale != 1).any():
@@ -96,7 +99,7 @@ class Linear(Expert):
         settings = sorted(_settings(task, features), key=lambda each: each != DEFAULT) if folds else []
         tried = task.try_each(settings, lambda setting: [learn(part, setting, SEARCH_TOLERANCE) for part in read[1:]])
         setting = min(tried, key=lambda each: loss(tried[each]), default=DEFAULT)
-        return learn(read[0], setting), tried.get(setting, [])
+        return learn(read[0], setting), [*tried.get(setting, [])]
 
     def _scale(self, setting: Setting) -> np.ndarray:
         """What each of the `features` is multiplied by while coefficients are learned."""
