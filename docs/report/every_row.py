@@ -44,7 +44,7 @@ def sums() -> str:
 def labelled(benchmark: str, protocols: tuple[str, ...], scratch: str, **others: str) -> str:
     """All samples labelled: started from pre-training, minus voters that start there and rows from scratch. `others` are
     rows of GAUGE+ from scratch that are in another run."""
-    rows = dict.fromkeys((PRETRAINED, EVERY, VOTERS[1]), f"{benchmark}/pretrained")
+    rows = dict.fromkeys((PRETRAINED, f"{PRETRAINED}-no-heads", EVERY, VOTERS[1]), f"{benchmark}/pretrained")
     rows |= {row: f"{benchmark}/{others.get(row, scratch)}" for row in SCRATCH}
     return beside(measured(rows), protocols)
 
@@ -102,6 +102,7 @@ GOALS = (
     Goal("sums modulo 10, one view of each digit, 2,000 labels", STUDENT, "polysum/every_row2000", "views=1", 95),
     Goal("the same, all labels", PRETRAINED, "polysum/pretrained", "views=1", 98),
     Goal("plain sums, all labels", PRETRAINED, "polysum_plain/pretrained", "views=1", 98),
+    Goal("the same without heads", f"{PRETRAINED}-no-heads", "polysum_plain/pretrained", "views=1", 98),
     Goal("CelebA without text", PRETRAINED, "celeba/pretrained", "missing=text", 94.5),
     Goal("leaf99 without cells", PRETRAINED, "leaf99/pretrained", "gamma=1", 90),
     Goal("ham10000 complete, AUC", PRETRAINED, "ham10000/pretrained", "complete", 91.5),

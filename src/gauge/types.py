@@ -34,7 +34,7 @@ def is_traced(values: Tensor) -> bool:
     return isinstance(values.shape[0], torch.SymInt) or type(values).__name__ == "FakeTensor"  # slow to import
 
 
-def _check_modality(name: str, values: Tensor, flags: Tensor, size: int) -> None:
+def _check_modality(name: str, values: Tensor, flags: Tensor, size: int | torch.SymInt) -> None:
     if values.shape[0] != size:
         raise ValueError(f"inputs[{name!r}] holds {len(values)} samples, the first modality {size}; align them")
     if flags.dtype != torch.bool:

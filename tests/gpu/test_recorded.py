@@ -27,8 +27,11 @@ from gauge.training.recorded import recorded_predict
 from gauge.training.step import training_step
 from gauge.types import Method
 
-# what torch.compile imports is deprecated in some versions of torch
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")]
+# what torch.compile imports is deprecated in some versions of torch, and it recommends a lower precision
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning"),
+]
 
 SMALL = replace(BENCHMARK, dim=16, imputer_options={"latent": 4, "channels": (2, 4, 4), "hidden": 8})
 METHODS_OF_IMAGES = [method for method in METHODS.names() if plan_of(method).unsupported(SMALL) is None]

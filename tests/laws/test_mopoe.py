@@ -109,3 +109,10 @@ def test_a_posterior_as_wide_as_can_be_stays_finite_and_keeps_its_gradient():
     assert torch.isfinite(tame.exp()).all()
     tame.sum().backward()
     assert (wide.grad > 0).all()
+
+
+def test_converted_weights_complete_in_half_precision(train, batch):
+    """Draws have the precision of the weights."""
+    inputs = {name: values.bfloat16() for name, values in batch.inputs.items()}
+    completed = helpers.linear_mopoe(train, LATENT).bfloat16().complete(replace(batch, inputs=inputs))
+    assert all(values.dtype == torch.bfloat16 and values.isfinite().all() for values in completed.inputs.values())

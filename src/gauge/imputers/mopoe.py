@@ -238,7 +238,7 @@ class MoPoE(Imputer):
         return torch.where(valid[chosen, rows], chosen, count - 1)
 
     def _draw(self, key: Int[Tensor, "b"], mu: Tensor, variance: Tensor) -> Tensor:
-        return mu + variance.sqrt() * normal(derive(key, "mopoe"), mu.shape[-1])
+        return mu + variance.sqrt() * normal(derive(key, "mopoe"), mu.shape[-1]).to(mu.dtype)
 
     def _decoded(
         self, name: str, z: Float[Tensor, "b z"], key: Int[Tensor, "b"], style: Float[Tensor, "b styles"] | None = None
@@ -246,7 +246,7 @@ class MoPoE(Imputer):
         """The decoder's output for a latent; a style is drawn from its posterior if there is one, else from N(0, I)."""
         if not self.style:
             return self.decoders[name](z)
-        drawn = normal(derive(key, "style", name), self.style)
+        drawn = normal(derive(key, "style", name), self.style).to(z.dtype)
         if style is not None:
             mean, log_variance = style.chunk(2, -1)
             drawn = mean + (0.5 * log_variance).exp() * drawn
