@@ -49,10 +49,9 @@ def with_categories(frame: pd.DataFrame) -> pd.DataFrame:
 
 def with_few_categories(frame: pd.DataFrame) -> pd.DataFrame:
     """Rare levels beyond the limit of HistGradientBoosting are missing."""
-    words = {
-        name: frame[name].where(frame[name].isin(frame[name].value_counts().index[:LEVELS])) for name in _words(frame)
-    }
-    return with_categories(frame.assign(**words))
+    frame, words = frame.copy(), _words(frame)
+    frame[words] = frame[words].apply(lambda cells: cells.where(cells.isin(cells.value_counts().index[:LEVELS])))
+    return with_categories(frame)
 
 
 def with_texts(frame: pd.DataFrame) -> pd.DataFrame:
