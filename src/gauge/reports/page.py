@@ -137,9 +137,10 @@ def ranked(
         if compared.p_value > 0.05:
             level.append(name)
         decided = "too close to call" if name in level else f"{first} is better"
+        chance = "p < 0.001" if compared.p_value < 0.001 else f"p = {compared.p_value:.3f}"
         sentences.append(
             f"{where}, {first} minus {name}: {signed(100 * compared.difference)} right answers in 100 (95 % from {low} to "
-            f"{high}, p = {compared.p_value:.2f}): {decided}."
+            f"{high}, {chance}): {decided}."
         )
     best = f"{first}: {shares[first]:.1f} of 100 right"
     if level:
