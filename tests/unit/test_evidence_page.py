@@ -167,6 +167,13 @@ def test_the_table_of_rows_names_the_columns_a_row_used_most_texts_too():
     assert "age (" not in page.text
 
 
+def test_a_text_that_speaks_for_an_answer_is_named_beside_the_cells():
+    words = [unit("note", 0.9, kind="text", name=word) for word in ("fever", "cough")]
+    row = row_of(unit("age", 0.5, used=0.012, value="73"), *words)
+    page = page_of(replace(row, effects={"note": 0.825, "age": 0.012}))
+    assert "For a : note (+82.5), age 73 (+1.2)" in page.text
+
+
 def test_accuracy_is_that_of_the_rows_with_a_true_class():
     first, second = small()
     page = page_of(replace(first, label="ill"), replace(second, label="well"), second)

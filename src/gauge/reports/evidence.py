@@ -5,7 +5,7 @@ import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from math import isfinite
 from typing import Literal, NamedTuple, get_args
@@ -273,7 +273,8 @@ class _View:
         self.attention = largest("attention_before", "attention_after")
         self.effects = any(unit.used is not None for unit in row.units)
         self.trusts = any(unit.trusted is not None for unit in row.units)
-        moved = [unit for unit in sorted(row.units, key=_by_use) if abs(unit.used or 0.0) >= MIN_NAMED_EFFECT]
+        units = sorted((*row.units, *_whole(row)), key=_by_use)
+        moved = [unit for unit in units if abs(unit.used or 0.0) >= MIN_NAMED_EFFECT]
         self.supports = [unit for unit in moved if (unit.used or 0.0) > 0][:MAX_NAMED_VALUES]
         self.contradicts = [unit for unit in moved if (unit.used or 0.0) < 0][:MAX_NAMED_VALUES]
         columns = sorted(row.effects.items(), key=lambda item: -abs(item[1]))
@@ -282,6 +283,17 @@ class _View:
             largest_effects = [(unit.name, unit.used or 0.0) for unit in moved]
         self.most_used = largest_effects[:2]
         self.helps = [(name, each) for name, each in row.helpful.items() if each.gain >= MIN_NAMED_EFFECT][:2]
+
+
+def _whole(row: RowEvidence) -> list[Unit]:
+    """One unit for each text or image whose effect was measured as a whole, and not that of its words or parts."""
+    measured = {unit.column for unit in row.units if unit.used is not None}
+    first = {unit.column: unit for unit in reversed(row.units)}
+    return [
+        replace(first[name], name=name, value="", used=effect, towards="")
+        for name, effect in row.effects.items()
+        if name in first and name not in measured
+    ]
 
 
 def _by_use(unit: Unit) -> tuple[bool, float]:
