@@ -7,14 +7,16 @@ the others. The same global batch therefore gives the same model, up to rounding
 import atexit
 import os
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
+from torch.overrides import TorchFunctionMode
 
-from gauge.model.nn.shards import SharedStatistics
 from gauge.types import Batch, Shard, Trainable
 
 
@@ -73,6 +75,58 @@ def all_reduce_mean(value: Tensor, share: float) -> Tensor:
     total = value * (share / world_size())
     dist.all_reduce(total)
     return total
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all processes. Each of them adds to the loss what it computes from the sum, so gradients add up, too."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone()
+        dist.all_reduce(total)
+        return total
+
+
+class SharedStatistics(TorchFunctionMode):
+    """Inside the block `F.batch_norm` in training takes mean and variance over the samples of all processes, on any device
+    and in any module."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return (_batch_norm if func is F.batch_norm else func)(*args, **kwargs or {})
+
+
+def _batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    if not training:
+        return F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
+    values = x.to(torch.promote_types(x.dtype, torch.float32)).movedim(1, -1)
+    axes = list(range(values.ndim - 1))
+    count = values.new_tensor(values.numel() / values.shape[-1])
+    dist.all_reduce(count)
+    mean = _Sum.apply(values.sum(axes)) / count
+    centred = values - mean
+    variance = _Sum.apply(centred.square().sum(axes)) / count
+    if running_mean is not None and running_var is not None:
+        running_mean.lerp_(mean.detach().to(running_mean), momentum)
+        running_var.lerp_((variance.detach() * count / (count - 1)).to(running_var), momentum)
+    normal = centred * (variance + eps).rsqrt()
+    if weight is not None and bias is not None:
+        normal = normal * weight + bias
+    return normal.movedim(-1, 1).to(x.dtype)
 
 
 class Loss(nn.Module):

@@ -1,7 +1,7 @@
 """Shards: a loss of some samples of a batch that equals, averaged over all processes, the loss of the whole batch.
 
-A mean over samples of a kind divides by how many the whole batch has, a loss that compares samples sees all of them, and
-BatchNorm takes its statistics from all of them. Without a shard nothing is communicated.
+A mean over samples of a kind divides by how many the whole batch has, and a loss that compares samples sees all of them.
+Without a shard nothing is communicated.
 """
 
 from typing import Any
@@ -11,25 +11,26 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from jaxtyping import Num, Shaped
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from gauge.types import Shard
 
 
-class _Sum(torch.autograd.Function):
-    """The sum over all processes. Each of them adds to the loss what it computes from the sum, so gradients add up, too."""
+class _Gather(torch.autograd.Function):
+    """The values of all processes, each of which adds to the loss what it computes from them, so gradients are summed."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
-        dist.all_reduce(total)
-        return total
+    def forward(ctx: Any, values: Tensor, shard: Shard) -> Tensor:
+        ctx.shard = shard
+        around = (0, 0) * (values.ndim - 1) + (shard.start, shard.size - shard.stop)
+        whole = F.pad(values, around)
+        dist.all_reduce(whole)
+        return whole
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         total = gradients[0].clone()
         dist.all_reduce(total)
-        return total
+        return total[ctx.shard.start : ctx.shard.stop], None
 
 
 def gather(values: Shaped[Tensor, "b ..."], shard: Shard | None) -> Shaped[Tensor, "all ..."]:
@@ -38,8 +39,7 @@ def gather(values: Shaped[Tensor, "b ..."], shard: Shard | None) -> Shaped[Tenso
         return values
     if not values.is_floating_point():
         return gather(values.double(), shard).to(values.dtype)
-    around = (0, 0) * (values.ndim - 1) + (shard.start, shard.size - shard.stop)
-    whole: Tensor = _Sum.apply(F.pad(values, around))
+    whole: Tensor = _Gather.apply(values, shard)
     return whole
 
 
@@ -56,39 +56,3 @@ def at_least_one(counts: Num[Tensor, "..."], shard: Shard | None) -> Num[Tensor,
     total = counts.detach().clone()
     dist.all_reduce(total)
     return total.clamp_min(1) * shard.share
-
-
-class SharedStatistics(TorchFunctionMode):
-    """Inside the block `F.batch_norm` in training takes mean and variance over the samples of all processes, on any device
-    and in any module."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return (_batch_norm if func is F.batch_norm else func)(*args, **kwargs or {})
-
-
-def _batch_norm(
-    x: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    if not training:
-        return F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
-    values = x.to(torch.promote_types(x.dtype, torch.float32)).movedim(1, -1)
-    axes = list(range(values.ndim - 1))
-    count = values.new_tensor(values.numel() / values.shape[-1])
-    dist.all_reduce(count)
-    mean = _Sum.apply(values.sum(axes)) / count
-    centred = values - mean
-    variance = _Sum.apply(centred.square().sum(axes)) / count
-    if running_mean is not None and running_var is not None:
-        running_mean.lerp_(mean.detach().to(running_mean), momentum)
-        running_var.lerp_((variance.detach() * count / (count - 1)).to(running_var), momentum)
-    normal = centred * (variance + eps).rsqrt()
-    if weight is not None and bias is not None:
-        normal = normal * weight + bias
-    return normal.movedim(-1, 1).to(x.dtype)
