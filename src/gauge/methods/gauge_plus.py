@@ -141,19 +141,25 @@ class GaugePlus(Method):
 
     @torch.no_grad()
     def validate(self, train: Dataset, val: Dataset) -> None:
-        """Which heads train the encoders in the next epoch, by their losses for validation samples as they are."""
+        """How much each head trains the encoders in the next epoch, by what heads and network know of validation samples as
+        they are."""
         if self.heads is None or self.head_gradients is None:
             return
         index = validation_rows(train, val)
         training, answers = self.training, []
         self.eval()
         for batch in map(val.batch, index.split(512)):
-            answers.append((self.heads.logits(self.encoder(batch)).float(), batch.any_observed()))
+            reading = self.read(batch)
+            assert reading.head_logits is not None
+            network = reading.classifier(reading.units.tokens, None)
+            logits = torch.cat([network[:, None].float(), reading.head_logits.float()], 1)
+            answers.append((logits, F.pad(batch.any_observed(), (1, 0), value=True)))
         self.train(training)
         logits, present = map(torch.cat, zip(*answers, strict=True))
         labels = val.labels[index]
+        losses = tempered_losses(logits, labels, present)
         entropy = torch.special.entr(labels.bincount() / len(labels)).sum()
-        self.head_gradients.follow(tempered_losses(logits, labels, present), float(entropy))
+        self.head_gradients.follow(losses[1:], losses[0], float(entropy))
 
     @torch.no_grad()
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:

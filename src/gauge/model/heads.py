@@ -32,34 +32,34 @@ class Heads(nn.ModuleList):
 
 
 class HeadGradients(nn.Module):
-    """Which heads train the encoders: those that generalise.
+    """How much heads train the encoders: as much as they know of what the network knows.
 
     Where no modality knows the answer alone, a head can only memorise training samples, and encoders that follow it do so
-    too. A head therefore trains its encoder as long as its validation loss, at the best temperature, is below the entropy
-    of the labels and near the least that it had, both by `TOLERANCE` times that entropy. The others train themselves alone.
+    too; where it knows a little, it draws the encoder away from what the network needs. The gradient of a head is therefore
+    multiplied by its share of the knowledge of the network, where knowledge is the entropy of the labels minus the
+    validation loss at the best temperature. Less than `TOLERANCE` times the entropy counts as none.
 
     >>> gradients = HeadGradients(2)
-    >>> gradients.follow(torch.tensor([2.3, 0.4]), entropy=2.3)
-    >>> gradients.attached
-    tensor([0., 1.])
+    >>> gradients.follow(torch.tensor([2.3, 0.8]), network=torch.tensor(0.3), entropy=2.3)
+    >>> gradients.share
+    tensor([0.0000, 0.7500])
     """
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.attached = nn.Buffer(torch.ones(heads))
-        self.least = nn.Buffer(torch.full((heads,), torch.finfo(torch.float32).max))
+        self.share = nn.Buffer(torch.ones(heads))
 
     def forward(self, content: Float[Tensor, "b n c"], modality: Int[Tensor, "n"]) -> Float[Tensor, "b n c"]:
-        """The same content, through which gradients reach the encoders of attached heads only."""
+        """The same content, through which the gradients of heads reach the encoders by their share."""
         if not (torch.is_grad_enabled() and content.requires_grad):
             return content
-        return torch.lerp(content.detach(), content, self.attached.to(content.dtype)[modality, None])
+        return torch.lerp(content.detach(), content, self.share.to(content.dtype)[modality, None])
 
-    def follow(self, losses: Float[Tensor, "m"], entropy: float) -> None:
-        """Decide by the validation losses before an epoch; heads without a finite one stay as they are."""
-        self.least.copy_(torch.fmin(self.least, losses))
-        generalises = losses < torch.clamp(self.least + TOLERANCE * entropy, max=(1 - TOLERANCE) * entropy)
-        self.attached.copy_(torch.where(losses.isfinite(), generalises.float(), self.attached))
+    def follow(self, losses: Float[Tensor, "m"], network: Float[Tensor, ""], entropy: float) -> None:
+        """Set the shares by the validation losses before an epoch; heads without a finite one stay as they are."""
+        known = entropy - losses
+        share = (known / torch.maximum(entropy - network, known)).where(known > TOLERANCE * entropy, 0.0)
+        self.share.copy_(torch.where(losses.isfinite(), share, self.share))
 
 
 def tempered_losses(
