@@ -85,8 +85,8 @@ def sample_keys(index: Int[Tensor, "b"], seed: int, *parts: int | str) -> Int[Te
 
 def uniform(key: Int[Tensor, "b"], count: int) -> Float[Tensor, "b {count}"]:
     """`count` numbers in (0, 1) for every key."""
-    # 1, 2, ... times the constant; torch.compile would multiply an arange in 32 bits on a GPU
-    positions = torch.full((count,), _GOLDEN, device=key.device).cumsum(0)
+    # torch.compile takes a multiple of an arange for an index, of 32 bits on a GPU; what XOR gives it multiplies in 64
+    positions = (torch.arange(1, count + 1, device=key.device) ^ 0) * _GOLDEN
     bits = _logical_shift(_mix(key[:, None] + positions), 41)  # 23 bits: plus a half they still fit a float32
     return (bits.float() + 0.5) * 2.0**-23
 
