@@ -1,7 +1,7 @@
 """GAUGE+: whole units beside fine ones, a head for each modality, and one answer from the network and all heads.
 
 L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m, whose gradient reaches
-    the encoders of heads that generalise to validation samples
+    the encoders as far as head m knows what the network knows of validation samples
 logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
 
 With `Gating(granularity="trust")` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
@@ -63,8 +63,8 @@ class GaugePlus(Method):
         combines: bool = True,
         corrupt: Corruption = SOUND,
     ) -> None:
-        """`validated` heads train the encoders as long as they generalise to validation samples (see `HeadGradients`),
-        `joint` ones always, `detached` ones never. `corrupt`: what is wrong in training batches, so that the
+        """`validated` heads train the encoders by their share of what the network knows of validation samples (see
+        `HeadGradients`), `joint` ones wholly, `detached` ones not at all. `corrupt`: what is wrong in training batches, so that the
         combination is learned from such samples too. With an imputer, `subsets_per_step=0` trains the network on imputed
         inputs alone."""
         super().__init__()
