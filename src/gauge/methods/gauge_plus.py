@@ -64,9 +64,9 @@ class GaugePlus(Method):
         corrupt: Corruption = SOUND,
     ) -> None:
         """`validated` heads train the encoders by their share of what the network knows of validation samples (see
-        `HeadGradients`), `joint` ones wholly, `detached` ones not at all. `corrupt`: what is wrong in training batches, so that the
-        combination is learned from such samples too. With an imputer, `subsets_per_step=0` trains the network on imputed
-        inputs alone."""
+        `HeadGradients`), `joint` ones wholly, `detached` ones not at all. `corrupt`: what is wrong in training batches, so
+        that the combination is learned from such samples too. With an imputer, `subsets_per_step=0` trains the network on
+        imputed inputs alone."""
         super().__init__()
         modalities, dim, classes = len(encoder.unit_counts), classifier.head.in_features, classifier.head.out_features
         has_heads = heads != "none"
