@@ -234,7 +234,7 @@ def test_files_that_do_not_belong_together_are_refused(model, imputing, numbers,
         GaugeClassifier.load(tmp_path / "first")
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "7", "[" * 100_000, '{"format": "gauge-classifier-8"}', "\0"])
+@pytest.mark.parametrize("content", ["{}", "[]", "7", "[" * 100_000, '{"format": "gauge-classifier-9"}', "\0"])
 def test_a_damaged_description_is_one_clear_line(tmp_path, content):
     (tmp_path / "model.json").write_text(content)
     with pytest.raises(ValueError, match="model.json (is damaged|has format None)") as error:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from gauge.data.signature import SUFFIX, check_signature
 
-FORMAT = "gauge-classifier-8"
+FORMAT = "gauge-classifier-9"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
 MAX_JSON_BYTES = 64 * 2**20  # of one file
@@ -127,7 +127,7 @@ class Epoch(_Strict):
 class Description(_Strict):
     """What `model.json` holds."""
 
-    format: Literal["gauge-classifier-8"]
+    format: Literal["gauge-classifier-9"]
     version: str
     table: Annotated[SavedSchema, Field(alias="schema")]
     ensemble: SavedEnsemble
