@@ -148,8 +148,13 @@ def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation)
 def test_coverage_is_that_of_the_prediction_sets(ward, evaluation):
     held = ward.model.predict_set(ward.test, 0.9)
     right = held[np.arange(300), np.searchsorted(ward.model.classes_, ward.test["diagnosis"])]
-    line = evaluation.coverage[(evaluation.coverage["promised"] == 0.9) & (evaluation.coverage["part"] == "")].iloc[0]
-    assert (line["coverage"], line["size"]) == (pytest.approx(right.mean()), pytest.approx(held.sum(1).mean()))
+    lines = evaluation.coverage[evaluation.coverage["promised"] == 0.9].set_index("part")
+    assert lines.loc["", "coverage"] == pytest.approx(right.mean())
+    assert lines.loc["", "size"] == pytest.approx(held.sum(1).mean())
+    for name in ward.model.classes_:
+        own = (ward.test["diagnosis"] == name).to_numpy()
+        assert lines.loc[f"rows of {name}", "rows"] == own.sum()
+        assert lines.loc[f"rows of {name}", "coverage"] == pytest.approx(right[own].mean())
 
 
 def test_two_models_are_compared_on_the_same_rows(ward, other, evaluation):

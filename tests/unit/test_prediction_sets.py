@@ -73,6 +73,41 @@ def test_one_limit_for_all_rows_would_not_keep_the_promise(sets):
     assert held.mean() < 0.85
 
 
+def with_rare_class(rows: int, seed: int, share: float) -> tuple[Rows, np.ndarray]:
+    """Rows of which about this share, over two, is of the middle class."""
+    every, labels = draw_rows(rows, seed)
+    kept = np.flatnonzero((labels != 1) | (np.random.default_rng(seed).random(rows) < share))
+    return every.take(kept), labels[kept]
+
+
+def rare_answers(rows: Rows) -> np.ndarray:
+    weighted = answers(rows) * [1, 0.2, 1]
+    return weighted / weighted.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.7])
+def test_by_class_a_rare_class_is_in_the_sets_of_its_rows_as_often_as_all_others(share):
+    rows, labels = with_rare_class(6000, 2, 0.2)
+    rows = hidden(rows, share)
+    given, some = (rare_answers(rows), rows.observed(), 0.9), rows.observed().any(1)
+    covered = {}
+    for by_class in (False, True):
+        fits = [calibrate(rare_answers, *with_rare_class(1500, seed, 0.2), seed=seed) for seed in range(10, 15)]
+        own = [sets.contains(*given, by_class=by_class)[np.arange(len(rows)), labels] for sets in fits]
+        covered[by_class] = [np.mean([each[some & (labels == number)] for each in own]) for number in range(3)]
+    assert covered[False][1] < 0.75
+    assert covered[True] == pytest.approx([0.9] * 3, abs=0.04)
+
+
+def test_by_class_a_class_with_too_few_rows_held_out_is_in_every_set():
+    sets = calibrate(rare_answers, *with_rare_class(400, 1, 0.02), seed=0)
+    rows, _ = draw_rows(200, 3)
+    given = rare_answers(rows), rows.observed()
+    assert 0 < sets.groups[-1].of_class(1).rows < 9  # nine rows are the fewest that can promise 90 %
+    assert sets.contains(*given, by_class=True)[:, 1].all()
+    assert not sets.contains(*given, 0.5, by_class=True)[:, 1].all()
+
+
 def test_a_limit_is_the_conformal_quantile_of_its_rows():
     group = Group(9, np.arange(1, 10) / 10)
     assert group.limit(0.8) == 0.8  # the 8th of 9: ceil(10 * 0.8)
@@ -90,6 +125,15 @@ def test_sets_travel_as_json_and_wrong_ones_are_refused(sets):
     rows, _ = draw_rows(50, 3)
     given = answers(rows), rows.observed()
     assert np.array_equal(again.contains(*given), sets.contains(*given))
+    assert np.array_equal(again.contains(*given, by_class=True), sets.contains(*given, by_class=True))
+    older = sets.to_json()
+    for group in older["groups"]:
+        del group["classes"]
+    assert np.array_equal(PredictionSets.from_json(older).contains(*given), sets.contains(*given))
+    with pytest.raises(ValueError, match="saved without the classes of its prediction sets; fit again"):
+        PredictionSets.from_json(older).contains(*given, by_class=True)
+    with pytest.raises(ValueError, match="more or fewer classes than scores"):
+        PredictionSets(1, [Group(2, np.array([0.1, 0.5]), np.array([0]))] * 2)
     with pytest.raises(ValueError, match="2 groups of prediction sets do not belong to 6 columns"):
         PredictionSets(COLUMNS, sets.groups[:2])
     with pytest.raises(ValueError, match="do not rise"):
@@ -106,7 +150,12 @@ def test_a_fitted_classifier_a_saved_one_and_an_exported_one_have_the_same_sets(
     with unchecked():
         export(ward.model, tmp_path / "model.onnx")
         export(ward.model, tmp_path / "trees.onnx", experts=["trees"])
-    assert np.array_equal(ExportedClassifier(tmp_path / "model.onnx").predict_set(ward.test, 0.8), held)
+    exported = ExportedClassifier(tmp_path / "model.onnx")
+    assert np.array_equal(exported.predict_set(ward.test, 0.8), held)
+    by_class = ward.model.predict_set(ward.test, 0.8, by_class=True)
+    for other in (loaded, exported):
+        assert np.array_equal(other.predict_set(ward.test, 0.8, by_class=True), by_class)
+    assert all(by_class[labels == number, number].mean() > 0.7 for number in (0, 1))
     with pytest.raises(ValueError, match="an export of some experts alone, whose answers were not calibrated"):
         ExportedClassifier(tmp_path / "trees.onnx").predict_set(ward.test)
 

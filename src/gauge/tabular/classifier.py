@@ -70,19 +70,22 @@ class TableClassifier(ABC):
         are given, and then not always."""
         return self.decide(self.predict_proba(X))
 
-    def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
-        """Which classes each row may have, so that the right one is among them with this probability: [rows, classes]."""
+    def predict_set(self, X: Any, coverage: float = COVERAGE, *, by_class: bool = False) -> np.ndarray:
+        """Which classes each row may have, so that the right one is among them with this probability, `by_class` for rows of
+        any class: [rows, classes]."""
         check_coverage(coverage)
-        return self.sets(*self.predict_with_observed(X), coverage)
+        return self.sets(*self.predict_with_observed(X), coverage, by_class=by_class)
 
-    def sets(self, probabilities: np.ndarray, observed: np.ndarray, coverage: float) -> np.ndarray:
+    def sets(
+        self, probabilities: np.ndarray, observed: np.ndarray, coverage: float, *, by_class: bool = False
+    ) -> np.ndarray:
         """The prediction sets of rows with these probabilities and these columns."""
         if self.prediction_sets is None:
             raise ValueError(
                 "this classifier has no prediction sets: fewer than 50 rows were given to hold some out, or it is an export "
                 "of some experts alone, whose answers were not calibrated; fit on more rows, or export all experts"
             )
-        return self.prediction_sets.contains(probabilities, observed, coverage)
+        return self.prediction_sets.contains(probabilities, observed, coverage, by_class=by_class)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""

@@ -390,12 +390,13 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         are given, and then not always."""
         return self.decide(self.predict_proba(X))
 
-    def predict_set(self, X: Any, coverage: float = COVERAGE) -> np.ndarray:
+    def predict_set(self, X: Any, coverage: float = COVERAGE, *, by_class: bool = False) -> np.ndarray:
         """Which classes each row may have, so that the right one is among them with probability `coverage`, whatever share
         of its values is missing: [rows, classes], in the order of `classes_`. A row with one class has an answer; several
-        or none mean that the model should abstain. See docs/own-data.md for what the promise rests on."""
+        or none mean that the model should abstain. With `by_class` the promise holds for the rows of every class, also of a
+        rare one, and sets are larger. See docs/own-data.md for what it rests on."""
         with self._ready(X) as (fitted, X):
-            return fitted.predict_set(X, coverage)
+            return fitted.predict_set(X, coverage, by_class=by_class)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""

@@ -3,11 +3,12 @@
 set(row) = {class : 1 - p(class) <= q},  q = the ⌈(n + 1) · coverage⌉-th smallest of 1 - p(right class) over n rows held out
 
 Split conformal prediction, with a q for every group of rows by their share of missing values. In each group the rows held
-out have as many values missing as the rows of the group: their own, and further ones hidden at random.
+out have as many values missing as the rows of the group: their own, and further ones hidden at random. By class there is a q
+for each class, from the rows held out of that class: sets then hold the rows of rare classes as often as all others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +28,24 @@ DECIMALS = 6  # of a score, rounded up
 
 @dataclass(frozen=True)
 class Group:
-    """How many rows held out a group was calibrated on, and their scores in rising order; rows may have several."""
+    """How many rows held out a group was calibrated on, their scores in rising order, as many for each row, and the number
+    of the right class of each score; `classes` are empty where a model was saved without them."""
 
     rows: int
     scores: np.ndarray
+    classes: np.ndarray = field(default_factory=lambda: np.empty(0, int))
 
     def limit(self, coverage: float) -> float:
         """The largest score of a class in a set; infinite where too few rows were held out to leave any class out."""
+        if not self.rows:
+            return float("inf")
         rank = ceil((self.rows + 1) * coverage / self.rows * len(self.scores) - 1e-9)
         return float(self.scores[rank - 1]) if rank <= len(self.scores) else float("inf")
+
+    def of_class(self, number: int) -> "Group":
+        """The rows of this class."""
+        scores = self.scores[self.classes == number]
+        return Group(len(scores) * self.rows // len(self.scores), scores)
 
 
 @dataclass(frozen=True)
@@ -59,25 +69,52 @@ class PredictionSets:
             known = np.isfinite(group.scores).all() and (np.diff(group.scores) >= 0).all()
             if not (known and 0 < group.rows <= len(group.scores)):
                 raise ValueError("the scores of prediction sets do not rise, or are fewer than their rows")
+            if len(group.classes) not in (0, len(group.scores)):
+                raise ValueError("the scores of prediction sets have more or fewer classes than scores")
 
-    def contains(self, probabilities: np.ndarray, observed: np.ndarray, coverage: float = COVERAGE) -> np.ndarray:
+    def contains(
+        self, probabilities: np.ndarray, observed: np.ndarray, coverage: float = COVERAGE, *, by_class: bool = False
+    ) -> np.ndarray:
         """Which classes the set of each row has: [rows, classes]. `observed` says which columns each row has."""
         check_coverage(coverage)
-        limits = np.array([group.limit(coverage) for group in self.groups])
+        if by_class:
+            classes = range(probabilities.shape[1])
+            limits = np.stack(
+                [self._limits([each.of_class(own) for each in self._known()], coverage) for own in classes]
+            )
+        else:
+            limits = self._limits(self.groups, coverage)[None]
+        group = group_numbers((~observed).sum(1), self.columns)
+        return 1 - probabilities <= limits.T[group] + 10**-DECIMALS
+
+    def _known(self) -> Sequence[Group]:
+        if not all(len(group.classes) for group in self.groups):
+            raise ValueError("this model was saved without the classes of its prediction sets; fit again for by_class")
+        return self.groups
+
+    @staticmethod
+    def _limits(groups: Sequence[Group], coverage: float) -> np.ndarray:
+        limits = np.array([group.limit(coverage) for group in groups])
         for number in reversed(range(len(limits) - 1)):  # rows with more missing values are less certain
             if np.isinf(limits[number]):
                 limits[number] = limits[number + 1]
-        return 1 - probabilities <= limits[group_numbers((~observed).sum(1), self.columns), None] + 10**-DECIMALS
+        return limits
 
     def to_json(self) -> dict[str, Any]:
         return {
             "columns": self.columns,
-            "groups": [{"rows": group.rows, "scores": group.scores.tolist()} for group in self.groups],
+            "groups": [
+                {"rows": each.rows, "scores": each.scores.tolist(), "classes": each.classes.tolist()}
+                for each in self.groups
+            ],
         }
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> "PredictionSets":
-        groups = tuple(Group(int(each["rows"]), np.array(each["scores"], float)) for each in saved["groups"])
+        groups = tuple(
+            Group(int(each["rows"]), np.array(each["scores"], float), np.array(each.get("classes", ()), int))
+            for each in saved["groups"]
+        )
         return cls(int(saved["columns"]), groups)
 
 
@@ -121,8 +158,9 @@ def calibrate(
         index = np.tile(chosen, copies)
         hidden = rows.take(index).keep(_kept(observed[index], counts, draw))
         right = predict(hidden)[np.arange(len(index)), labels[index]]
-        scores = np.sort(np.ceil((1 - right) * 10**DECIMALS) / 10**DECIMALS)
-        groups.append(Group(len(chosen), scores))
+        scores = np.ceil((1 - right) * 10**DECIMALS) / 10**DECIMALS
+        order = np.argsort(scores, kind="stable")
+        groups.append(Group(len(chosen), scores[order], labels[index][order]))
     return PredictionSets(columns, tuple(reversed(groups)))
 
 

@@ -63,6 +63,7 @@ class SavedGroup(_Strict):
 
     rows: Annotated[int, Field(ge=1, le=MAX_ROWS)]
     scores: Annotated[list[FiniteFloat], Field(min_length=1)]
+    classes: list[Annotated[int, Field(ge=0, lt=MAX_CLASSES)]] = []
 
 
 class SavedSets(_Strict):

@@ -28,6 +28,7 @@ NAMES = {
     "calibration_error": "calibration error",
     "average_precision": "average precision",
 }
+MAX_SHOWN_CLASSES = 20
 COVERAGES = (0.8, 0.9, 0.95)  # of the prediction sets that are tried
 NORMAL = 1.959964  # quantile of a 95 % interval
 MAX_PARTS = 8  # of the rows by one column; numbers are divided at their quartiles
@@ -211,7 +212,7 @@ def _rows_of(parts: pd.Categorical) -> dict[str, np.ndarray]:
 
 
 def coverage_table(answered: Answered, sets: PredictionSets) -> pd.DataFrame:
-    """How often prediction sets hold the label, for all rows and, at 90 %, by number of missing values."""
+    """How often prediction sets hold the label, for all rows and, at 90 %, by number of missing values and by class."""
     lines, parts = [], missing_parts(answered.missing)
     for promised in COVERAGES:
         held = sets.contains(answered.own, answered.observed, promised)
@@ -219,6 +220,8 @@ def coverage_table(answered: Answered, sets: PredictionSets) -> pd.DataFrame:
         shown = {"": np.arange(len(held))}
         if promised == COVERAGES[1]:
             shown |= {f"{name} missing": rows for name, rows in _rows_of(parts).items()}
+            names = [f"rows of {name}" for name in answered.classes]
+            shown |= dict(list(_rows_of(_categorical(answered.labels, names)).items())[:MAX_SHOWN_CLASSES])
         for name, rows in shown.items():
             groups = None if answered.groups is None else answered.groups[rows]
             value, low, high = share_interval(covered[rows], groups)
