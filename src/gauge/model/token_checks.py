@@ -1,4 +1,4 @@
-"""What a first batch shows about a model of another library: whether it can be gated, and how much of a token passes a gate."""
+"""What a batch shows about a model of another library: whether it can be gated, and what passes a closed gate."""
 
 import torch
 from torch import Tensor
@@ -50,7 +50,9 @@ def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
 
 def check_gradient(classifier: TokenClassifier) -> None:
     """Raise an error unless autograd finds the gradient of gated logits in the tokens: without it, there are no scores."""
-    with torch.inference_mode(False), torch.enable_grad():
+    devices = [classifier.tokens.device] if classifier.tokens.is_cuda else []
+    # dropout draws here must not change those of a training that is resumed
+    with torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
         leaf = classifier.tokens.detach().clone().requires_grad_()
         try:
             bias = attention_bias(torch.full(classifier.visible.shape, 0.5, device=leaf.device))
