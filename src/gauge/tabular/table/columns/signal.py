@@ -362,9 +362,11 @@ def _from_npy(content: bytes) -> np.ndarray:
         shape, fortran, kind = header(stream)
         if kind.kind not in "biuf":
             raise ValueError(f"its values are {kind}, not numbers")
+        if min(shape, default=0) < 0:
+            raise ValueError(f"its shape is {list(shape)}")
         values = np.frombuffer(content, kind, math.prod(shape), stream.tell())
         return values.reshape(shape, order="F" if fortran else "C")
-    except (ValueError, OverflowError) as error:
+    except Exception as error:  # of a damaged file, whatever it stumbles over
         raise ValueError(f"no .npy file of numbers: {error}") from error
 
 
@@ -393,6 +395,11 @@ def _at_rate(recording: Recording, rate: float) -> np.ndarray:
     ratio = Fraction(rate / recording.rate).limit_denominator(1000)
     if not ratio:
         raise ValueError(f"a signal at {recording.rate:g} Hz, where training had {rate:g}")
+    if (count := int(recording.samples.shape[1] * ratio)) > MAX_FILE_SAMPLES:  # before memory is taken for them
+        raise ValueError(
+            f"a signal at {recording.rate:g} Hz has {count} samples at the {rate:g} of training; at most "
+            f"{MAX_FILE_SAMPLES} are read"
+        )
     return np.asarray(resample_poly(np.nan_to_num(recording.samples), ratio.numerator, ratio.denominator, axis=1))
 
 
