@@ -3,7 +3,8 @@
     python studies/families.py
 
 For each family: the largest difference of a logit between the model and the wrapped model with open gates, the share of a
-token's effect that passes its closed gate, and whether its head averages tokens; or the reason why it is refused.
+token's effect that passes its closed gate, and whether its head averages tokens or reads the last one; or the reason why it
+is refused.
 """
 
 import argparse
@@ -53,6 +54,52 @@ WHISPER = {
     "pad_token_id": 0,
 }
 TWO_TOWERS = {"vision_config": IMAGE, "text_config": WORDS, "num_labels": 3}
+CLASSES = {"num_labels": 3, "pad_token_id": 0}
+DECODER = GROUPED | {"head_dim": 8, "bos_token_id": 1, "eos_token_id": 2}
+EXPERTS = DECODER | {"num_experts": 2, "num_local_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 16}
+LATENT = WORDS | {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8}
+ROUTED = LATENT | {
+    "n_routed_experts": 4,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_experts_per_tok": 1,
+    "moe_intermediate_size": 16,
+}
+XLM = {
+    "emb_dim": 16,
+    "n_layers": 2,
+    "n_heads": 2,
+    "n_words": 20,
+    "num_labels": 3,
+    "init_std": 0.3,
+    "embed_init_std": 0.3,
+}
+BOTH = {
+    **{f"{part}_{name}": size for part in ("encoder", "decoder") for name, size in (("layers", 2), ("ffn_dim", 32))},
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "d_model": 16,
+    "vocab_size": 20,
+    "num_labels": 3,
+}
+STAGES = {"depths": [2, 2], "num_heads": [2, 2], "embed_dim": 16, "window_size": 2, "patch_size": 4, "num_labels": 3}
+PYRAMID = {
+    "hidden_sizes": [16, 16],
+    "depths": [2, 2],
+    "num_encoder_blocks": 2,
+    "num_attention_heads": [2, 2],
+    "mlp_ratios": [2, 2],
+    "sr_ratios": [2, 1],
+    "num_labels": 3,
+}
+CONVOLUTIONAL = {"hidden_sizes": [8, 8], "depths": [2, 2], "num_labels": 3}
+CLIPS = {"crop_size": 16, "patch_size": 8, "frames_per_clip": 2, "tubelet_size": 2, "num_labels": 3}
+PREDICTED = {
+    "pred_hidden_size": 12,
+    "pred_num_attention_heads": 2,
+    "pred_num_hidden_layers": 2,
+    "initializer_range": 0.3,
+}
 
 FAMILIES: dict[
     str, tuple[str, dict[str, Any]]
@@ -88,10 +135,88 @@ FAMILIES: dict[
     **dict.fromkeys(("CLIP", "Siglip", "MetaClip2"), ("image", TWO_TOWERS)),
     "VideoMAE": ("video", IMAGE | {"num_frames": 2, "tubelet_size": 2}),
     "Vivit": ("video", IMAGE | {"num_frames": 2, "tubelet_size": [2, 8, 8]}),
-    **dict.fromkeys(("Wav2Vec2", "Hubert", "WavLM", "Data2VecAudio"), ("waveform", SOUND)),
+    **dict.fromkeys(("Wav2Vec2", "Hubert", "WavLM"), ("waveform", SOUND)),
+    "Data2VecAudio": ("waveform", SOUND | {"conv_pos_kernel_size": 3, "num_conv_pos_embeddings": 2}),
     "Whisper": ("spectrogram", WHISPER),
+    **dict.fromkeys(
+        ("Data2VecText", "RoCBert", "RobertaPreLayerNorm", "XLMRobertaXL", "IBert", "Luke"), ("text", WORDS)
+    ),
+    **dict.fromkeys(("Gte", "JinaEmbeddingsV3", "Esmc", "MarkupLM", "Mra", "BioGpt", "Persimmon"), ("text", WORDS)),
+    "RemBert": ("text", WORDS | {"input_embedding_size": 16, "output_embedding_size": 16}),
+    "Xmod": ("text", WORDS | {"languages": ["en_XX"], "default_language": "en_XX"}),
+    "Lilt": ("text", WORDS | {"hidden_size": 24, "channel_shrink_ratio": 2}),
+    "LayoutLMv3": ("text", WORDS | {"coordinate_size": 2, "shape_size": 4, "visual_embed": False}),
+    "Tapas": ("text", WORDS | {"type_vocab_sizes": [3, 4, 4, 2, 4, 4, 4]}),
+    "SqueezeBert": ("text", WORDS | {"embedding_size": 16, "q_groups": 2, "k_groups": 2, "v_groups": 2}),
+    "Canine": ("text", WORDS | {"local_transformer_stride": 8, "num_hash_buckets": 8, "downsampling_rate": 2}),
+    **dict.fromkeys(("XLM", "Flaubert"), ("text", XLM)),
+    "XLNet": ("text", {"d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 32, "vocab_size": 20, "num_labels": 3}),
+    "Funnel": (
+        "text",
+        {"block_sizes": [2, 2], "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32, "num_labels": 3},
+    ),
+    "Reformer": (
+        "long text",
+        WORDS | {"attn_layers": ["local", "lsh"], "axial_pos_embds": False, "num_buckets": 2, "attention_head_size": 8},
+    ),
+    "Perceiver": (
+        "text",
+        {"num_latents": 4, "d_latents": 16, "d_model": 16, "num_self_attends_per_block": 2} | CLASSES,
+    ),
+    **dict.fromkeys(("OpenAIGPT", "GPTBigCode"), ("text", GPT | CLASSES)),
+    "GPTJ": ("text", GPT | CLASSES | {"rotary_dim": 4}),
+    "CTRL": ("text", GPT | CLASSES | {"dff": 32}),
+    "GPTNeo": (
+        "text",
+        WORDS | {"num_layers": 2, "num_heads": 2, "attention_types": [[["global", "local"], 1]], "window_size": 3},
+    ),
+    "Mpt": ("text", {"d_model": 16, "n_heads": 2, "n_layers": 2, "vocab_size": 20, "initializer_range": 0.3} | CLASSES),
+    "OPT": ("text", WORDS | {"ffn_dim": 32, "word_embed_proj_dim": 16, "init_std": 0.3}),
+    **dict.fromkeys(
+        ("Arcee", "DiffLlama", "Doge", "Exaone4", "Gemma2", "Gemma3Text", "Glm", "Glm4"), ("text", DECODER)
+    ),
+    **dict.fromkeys(("Helium", "HunYuanDenseV1", "Ministral", "Ministral3", "Nemotron", "Olmo"), ("text", DECODER)),
+    **dict.fromkeys(("Olmo2", "Olmo3", "Phi3", "SeedOss", "SmolLM3", "StableLm", "Starcoder2"), ("text", DECODER)),
+    **dict.fromkeys(("Mixtral", "Qwen2Moe", "Qwen3Moe", "Phimoe", "JetMoe", "HunYuanMoEV1"), ("text", EXPERTS)),
+    **dict.fromkeys(("GptOss", "MiniMax"), ("text", EXPERTS)),
+    "Qwen3Next": ("text", EXPERTS | {"layer_types": ["linear_attention", "full_attention"]}),
+    "Jamba": ("text", EXPERTS | {"attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False}),
+    "MiniCPM3": ("text", LATENT),
+    **dict.fromkeys(("DeepseekV2", "DeepseekV3"), ("text", ROUTED)),
+    "ModernBertDecoder": ("text", WORDS | SPECIAL | {"global_attn_every_n_layers": 2, "local_attention": 4}),
+    **dict.fromkeys(("Bart", "MBart", "PLBart", "Mvp", "BigBirdPegasus"), ("text", BOTH)),
+    "T5": ("text", {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "vocab_size": 20}),
+    "Data2VecVision": ("image", IMAGE),
+    "ImageGPT": ("pixels", GPT | {"num_labels": 3}),
+    **dict.fromkeys(("Swin", "Swinv2", "DonutSwin"), ("image", STAGES | {"image_size": 16})),
+    **dict.fromkeys(("ConvNext", "ConvNextV2"), ("image", CONVOLUTIONAL | {"num_stages": 2})),
+    "ResNet": ("image", CONVOLUTIONAL | {"embedding_size": 8}),
+    "PoolFormer": ("image", CONVOLUTIONAL | {"num_encoder_blocks": 2, "patch_sizes": [3, 3], "strides": [2, 2]}),
+    "Pvt": (
+        "image",
+        PYRAMID | {"image_size": 16, "sequence_reduction_ratios": [2, 1], "patch_sizes": [4, 2], "strides": [4, 2]},
+    ),
+    **dict.fromkeys(("PvtV2", "Segformer"), ("image", PYRAMID | {"patch_sizes": [7, 3], "strides": [4, 2]})),
+    "FocalNet": ("image", {"image_size": 16, "embed_dim": 16, "depths": [2, 2], "num_labels": 3}),
+    "MobileViT": ("large image", {"image_size": 64, "patch_size": 2, "hidden_sizes": [16, 16, 16], "num_labels": 3}),
+    "MobileViTV2": ("large image", {"image_size": 64, "width_multiplier": 0.25, "num_labels": 3}),
+    "SwiftFormer": ("image", {"depths": [2, 2], "embed_dims": [16, 16], "num_labels": 3}),
+    "Timesformer": ("video", IMAGE | {"num_frames": 2}),
+    "VJEPA2": ("clip", CLIPS | SIZES | PREDICTED | {"num_hidden_layers": 4}),
+    "AST": ("mel", IMAGE | {"num_mel_bins": 16, "max_length": 32, "frequency_stride": 8, "time_stride": 8}),
+    **dict.fromkeys(("SEW", "SEWD"), ("waveform", SOUND | {"squeeze_factor": 1, "position_buckets": 8})),
+    **dict.fromkeys(("UniSpeech", "UniSpeechSat"), ("waveform", SOUND | {"num_codevectors_per_group": 4})),
+    "Wav2Vec2Conformer": ("waveform", SOUND | {"conv_depthwise_kernel_size": 3}),
+    "Wav2Vec2Bert": ("features", COMMON | {"feature_projection_input_dim": 8, "classifier_proj_size": 8}),
+    "PatchTST": (
+        "series",
+        {"num_input_channels": 2, "context_length": 32, "patch_length": 4, "patch_stride": 4, "num_targets": 3},
+    ),
 }
-TASKS = ("ForSequenceClassification", "ForImageClassification", "ForVideoClassification", "ForAudioClassification")
+TASKS = (
+    *("ForSequenceClassification", "ForImageClassification", "ForVideoClassification", "ForAudioClassification"),
+    "ForClassification",
+)
 
 
 def build(name: str) -> tuple[nn.Module, Inputs]:
@@ -103,6 +228,12 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
     words = torch.randint(4, 20, (2, 24 if kind == "long text" else 8), generator=draw)
     inputs = {
         "image": {"pixel_values": torch.randn(2, 3, 16, 16, generator=draw)},
+        "large image": {"pixel_values": torch.randn(2, 3, 64, 64, generator=draw)},
+        "pixels": {"input_ids": words},
+        "clip": {"pixel_values_videos": torch.randn(2, 2, 3, 16, 16, generator=draw)},
+        "mel": {"input_values": torch.randn(2, 32, 16, generator=draw)},
+        "features": {"input_features": torch.randn(2, 12, 8, generator=draw)},
+        "series": {"past_values": torch.randn(2, 32, 2, generator=draw)},
         "video": {"pixel_values": torch.randn(2, 2, 3, 16, 16, generator=draw)},
         "waveform": {"input_values": torch.randn(2, 400, generator=draw)},
         "spectrogram": {"input_features": torch.randn(2, 8, 20, generator=draw)},
@@ -118,14 +249,15 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
 @torch.no_grad()
 def tried(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
     """What gates do to the model, or why it is refused."""
-    wrapped = wrap(model)
     try:
+        wrapped = wrap(model)
         classifier = wrapped.read(**inputs)
         opened = classifier(classifier.tokens, attention_bias(torch.ones(classifier.visible.shape)))
     except ValueError as error:
         return {"refused": str(error)}
     difference = float((opened - model(**inputs).logits).abs().max())
-    return {"error": difference, "leak": wrapped.leak, "averages": wrapped.pools, "fixed": classifier.fixed}
+    reads = {"averages": wrapped.pools, "reads_last": wrapped.reads_last}
+    return {"error": difference, "leak": wrapped.leak, "fixed": classifier.fixed} | reads
 
 
 def main() -> None:

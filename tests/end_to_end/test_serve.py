@@ -132,6 +132,24 @@ def test_explanations_name_every_unit_with_its_gate(client):
     assert all(0 < unit["gate"] < 1 for unit in units if unit["state"] == "observed")
 
 
+def test_a_prediction_does_not_wait_for_all_rows_of_explanations(fitted):
+    ended = []
+    with serving(fitted[0] / "model") as client:
+
+        def explain() -> None:
+            status, answer = client("POST", "/explain", {"rows": [ROW] * 24})
+            ended.append(("explained", status, len(answer["explanations"])))
+
+        explained = [threading.Thread(target=explain) for _ in range(2)]
+        for thread in explained:
+            thread.start()
+        time.sleep(0.2)  # both are under way
+        ended.append(("predicted", client.predict(ROW)[0], 1))
+        for thread in explained:
+            thread.join()
+    assert ended == [("predicted", 200, 1), ("explained", 200, 24), ("explained", 200, 24)]
+
+
 def test_requests_at_the_same_time_are_answered_in_batches_each_with_its_own_answer(fitted, client):
     rows = [ROW | {"age": 30 + age} for age in range(40)]
     alone = [client.predict(row) for row in rows[:3]]

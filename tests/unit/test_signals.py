@@ -240,6 +240,24 @@ def test_an_npy_file_takes_no_more_memory_than_it_has():
     assert not column.encode(pd.Series([header.getvalue()], dtype=object, name="s"))[1].any()
 
 
+@pytest.mark.parametrize("shape", [b"(-1,)", b"(" * 300, b"[" + b"(" * 9000, b"1e400", b"{}"])
+def test_an_npy_file_with_a_forged_header_is_no_signal(shape):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': " + shape + b", }"
+    content = b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header + bytes(80)
+    reader = RequestReader([Signal("s", 1, 512, 1, 0.0, (0.0,), (1.0,))], Limits())
+    with pytest.raises(RefusedError) as refused:
+        reader.read(json.dumps({"rows": [{"s": base64.b64encode(content).decode()}]}).encode())
+    assert (refused.value.status, refused.value.detail[0]["where"]) == (422, "rows.0.s")
+
+
+def test_a_recording_that_claims_to_be_slow_is_not_stretched_beyond_the_limit(caplog):
+    file = io.BytesIO()
+    wavfile.write(file, 1, np.zeros(100_000, np.int16))  # 35 GB at the rate of training
+    column = Signal("s", 1, 512, 1, 44100.0, (0.0,), (1.0,))
+    assert not column.encode(pd.Series([file.getvalue()], dtype=object, name="s"))[1].any()
+    assert "a signal at 1 Hz, too long for the 44100 Hz of training" in caplog.text
+
+
 @pytest.mark.slow  # tracing takes half a minute
 def test_the_network_of_signals_is_exported(table, files, tmp_path):
     options = {"experts": "network", "epochs": 1, "verbose": False, "image_folder": files, "trust": False}

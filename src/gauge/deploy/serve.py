@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ State = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of e
 
 RELOAD_SECONDS = 2.0
 SMALL_BODY = 4096  # bytes; reading them takes less than handing them to a thread
+EXPLAINED_ROWS = 8  # together, before predictions that wait have their turn
 SPARE_FILES = 256  # open ones beside connections
 SWITCH_SECONDS = 0.0005  # after which a prediction lets the thread of the connections run, which waits after each call
 SWITCHES = {"true": True, "1": True, "false": False, "0": False}
@@ -180,6 +181,7 @@ class Service:
         self.store, self.limits, self.metrics = store, limits, Metrics()
         self.in_flight = self.received = 0
         self.batcher = Batcher(rows=limits.batch, on_batch=self.metrics.rows.observe)
+        self.explaining = asyncio.Lock()  # one part at a time, so that a prediction waits for no more than that
 
     @contextmanager
     def admit(self) -> Iterator[None]:
@@ -217,7 +219,12 @@ class Service:
     async def explain(self, body: bytes) -> Answer:
         loaded = self.store.current
         rows = await self._rows(loaded, body)
-        return {"explanations": await self.batcher.in_thread(lambda: loaded.explanations(rows))}
+        found: list[dict[str, Any]] = []
+        for start in range(0, len(rows), EXPLAINED_ROWS):
+            part = rows[start : start + EXPLAINED_ROWS]
+            async with self.explaining:
+                found += await self.batcher.in_thread(partial(loaded.explanations, part))
+        return {"explanations": found}
 
     async def _rows(self, loaded: Loaded, body: bytes) -> list[Cells]:
         if len(body) <= SMALL_BODY:

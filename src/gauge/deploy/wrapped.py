@@ -38,6 +38,8 @@ class _Settings(BaseModel):
     max_leak: float
     leak: float | None
     pools: bool
+    reads_last: bool = False
+    longest: Annotated[int, Field(ge=0)] = 0
     model: str
     hugging_face: bool
     state: str
@@ -64,6 +66,8 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
         max_leak=model.max_leak,
         leak=model.leak,
         pools=model.pools,
+        reads_last=model.reads_last,
+        longest=model.longest,
         model=type(network).__name__,
         hugging_face=hasattr(network, "save_pretrained"),
         state=_state_checksum(network),
@@ -98,7 +102,12 @@ def load_wrapped(folder: str | Path, model: nn.Module | None = None) -> Wrapped:
         )
     wrapped = wrap(model, fixed=saved.fixed, score=SCORERS.get(saved.score), max_leak=saved.max_leak)
     checkpoint.load_into(wrapped.gate, tensors, folder / GATES)
-    wrapped.pools, wrapped.leak = saved.pools, saved.leak
+    wrapped.pools, wrapped.reads_last, wrapped.leak, wrapped.longest = (
+        saved.pools,
+        saved.reads_last,
+        saved.leak,
+        saved.longest,
+    )
     return wrapped.train(model.training)
 
 

@@ -1,8 +1,9 @@
 """TokenClassifier: a model of another library as a classifier of the tokens that enter its first block (Eq. 1)."""
 
 import inspect
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -17,7 +18,9 @@ from gauge.model.nn.interception import AttentionBias
 Output = Any  # what the model returns: logits, or a Hugging Face output
 LEARNED_TOKENS = ("cls_token", "distillation_token", "register_tokens")  # parameters of models in Hugging Face and timm
 SEQUENCES_AT_ONCE = 256  # in a pass that closes gates one by one
-TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.02}  # relative difference of logits that rounding explains
+HIDDEN = -1e4  # what is added to an attention logit from here on hides the key; relative positions add less
+MASKS = ("attention_mask", "attn_mask", "mask")  # arguments of blocks: True, 1 or 0.0 where keys are visible
+PADDING = ("src_key_padding_mask", "key_padding_mask")  # True or -inf where they are not
 
 
 class _TokensReadError(Exception):
@@ -29,7 +32,8 @@ class TokenClassifier:
 
     `tokens` [b, n, c] are those of the batch without the first `fixed` ones, which are never gated (None: those before the
     patches of an image, and one for a text). `visible` is False where they are padding. With `pools` the head reads what
-    the last block returns for each token weighted by its gate. Nothing stays on the model.
+    the last block returns for each token weighted by its gate. With `reads_last` it reads that of the last visible token,
+    which is therefore never gated: `readers` has it. Nothing stays on the model.
     """
 
     offers_attention = True
@@ -42,40 +46,64 @@ class TokenClassifier:
         fixed: int | None,
         *,
         pools: bool = False,
+        reads_last: bool = False,
     ) -> None:
-        self.model, self.args, self.pools = model, args, pools
-        self.inputs = {name: value for name, value in inputs.items() if name != "labels"}
+        self.model, self.pools, self.reads_last = model, pools, reads_last
+        self.args = tuple(map(_differentiable, args))
+        self.inputs = {name: _differentiable(value) for name, value in inputs.items() if name != "labels"}
         self.labels = inputs.get("labels")
         name, blocks = find_blocks(model)
         self.first_block, *_, self.last_block = [next(blocks.children()), *blocks.children()]
         self.depth = len(list(blocks.children()))
-        sequence = self._embedded(name)
+        sequence, others = self._embedded(name)
         if sequence.ndim != 3:
             raise ValueError(
                 f"{name} of {type(model).__name__} reads tensors of shape {list(sequence.shape)}; wrap needs Transformer "
                 "blocks over sequences [b, s, c]"
             )
         named = inspect.signature(model.forward).bind_partial(*args).arguments | self.inputs
+        _check_layout(model, blocks, sequence, named)
         self.fixed = _count_fixed(model, sequence.shape[1], named) if fixed is None else fixed
+        if self.fixed > sequence.shape[1]:
+            raise ValueError(
+                f"fixed is {fixed}, but the blocks of {type(model).__name__} read {sequence.shape[1]} positions; fix fewer"
+            )
         self.prefix: Float[Tensor, "b f c"] = sequence[:, : self.fixed]
         self.tokens: Float[Tensor, "b n c"] = sequence[:, self.fixed :]
-        mask = named.get("attention_mask")
-        if mask is None or mask.shape != sequence.shape[:2]:
-            mask = sequence.new_ones(sequence.shape[:2])
-        self.visible: Bool[Tensor, "b n"] = mask[:, self.fixed :].bool()
+        self.visible: Bool[Tensor, "b n"] = _visible(sequence, named, others)[:, self.fixed :]
+
+    @property
+    def readers(self) -> Bool[Tensor, "b n"]:
+        """The last visible token of each sample if the head reads it, otherwise none."""
+        last = self.visible & (self.visible.cumsum(1) == self.visible.sum(1, keepdim=True))
+        return last if self.reads_last else torch.zeros_like(last)
+
+    @property
+    def reading_positions(self) -> Bool[Tensor, "b s"]:
+        """Those whose attention tells what the head sees: the last visible one if it reads that, otherwise the fixed ones,
+        or all where none is fixed."""
+        prefix = self.prefix.new_zeros(self.prefix.shape[:2]).bool()
+        if self.reads_last:
+            return torch.cat([prefix, self.readers], 1)
+        return torch.cat([~prefix, torch.full_like(self.visible, self.fixed == 0)], 1)
 
     def __call__(self, tokens: Float[Tensor, "r n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "r k"]:
         return logits_of(self.run(tokens, attn_bias), self.model)
 
     def attention(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Float[Tensor, "b h s s"]:
         """The attention of the last block, where s counts all positions."""
+        weights = self.attend(tokens, attn_bias).weights
+        assert weights is not None
+        return weights
+
+    def attend(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> AttentionBias:
+        """All attentions of a pass."""
         bias = self._over_sequence(
             tokens.new_zeros(len(tokens), 1, 1, tokens.shape[1] + 1) if attn_bias is None else attn_bias
         )
         with AttentionBias(bias, keep=True) as attention:
             self._run(tokens, {})
-        assert attention.weights is not None
-        return attention.weights
+        return attention
 
     def run(
         self, tokens: Float[Tensor, "r n c"], attn_bias: Float[Tensor, "r 1 1 m"] | None = None, *, labels: bool = False
@@ -90,8 +118,8 @@ class TokenClassifier:
         if attention.calls < self.depth:
             raise ValueError(
                 f"gates reach {attention.calls} attentions in the {self.depth} blocks of {type(self.model).__name__}; they "
-                "need full attention over all tokens in every block, by scaled_dot_product_attention or a softmax (load a "
-                "Hugging Face model with attn_implementation='sdpa' or 'eager')"
+                "need full attention over all tokens in every block, by scaled_dot_product_attention, nn.MultiheadAttention "
+                "or a softmax (load a Hugging Face model with attn_implementation='sdpa' or 'eager')"
             )
         return output
 
@@ -105,18 +133,20 @@ class TokenClassifier:
                 return args, kwargs
             return ((sequence, *args[1:]), kwargs) if args else (args, kwargs | {_sequence_name(kwargs): sequence})
 
-        with _hooked(self.first_block, replace):
+        with _hooked(self.first_block, replace), _eagerly():
             args = [_repeated(value, times) for value in self.args]
             return self.model(*args, **{name: _repeated(value, times) for name, value in self.inputs.items()}, **labels)
 
-    def _embedded(self, name: str) -> Tensor:
-        seen: list[Tensor] = []
+    def _embedded(self, name: str) -> tuple[Tensor, Mapping[str, Any]]:
+        """The sequence that the first block reads, and the block's inputs by name."""
+        seen: list[tuple[Tensor, Mapping[str, Any]]] = []
 
         def stop(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            seen.append(args[0] if args else kwargs[_sequence_name(kwargs)])
+            others = inspect.signature(block.forward).bind_partial(*args, **kwargs).arguments
+            seen.append((args[0] if args else kwargs[_sequence_name(kwargs)], others))
             raise _TokensReadError
 
-        with _hooked(self.first_block, stop), suppress(_TokensReadError):
+        with _hooked(self.first_block, stop), _eagerly(), suppress(_TokensReadError):
             self.model(*self.args, **self.inputs)
         if not seen:
             raise ValueError(
@@ -153,50 +183,16 @@ class TokenClassifier:
 
 
 @torch.no_grad()
-def check_logits(classifier: TokenClassifier) -> None:
-    """Raise an error unless the classifier without gates answers as its model does."""
-    model = classifier.model
-    with evaluated(model):
-        own = logits_of(model(*classifier.args, **classifier.inputs), model).float()
-        difference = float((classifier(classifier.tokens).float() - own).abs().max())
-    if difference > TOLERANCE.get(classifier.tokens.dtype, 1e-3) * (1 + float(own.abs().max())):
-        raise ValueError(
-            f"{type(model).__name__} read through its tokens answers differently from the model itself, by up to "
-            f"{difference:.3g} in a logit; wrap does not support it, as something beside the tokens enters its blocks"
-        )
-
-
-@torch.no_grad()
-def measured_leak(classifier: TokenClassifier) -> float:
-    """How much of a token's effect on the logits is left when its gate is closed, as a share: 0 where gates reach all that
-    the token reaches. Measured by changing the content of the middle token of each sample."""
-    tokens, visible = classifier.tokens, classifier.visible
-    samples, middle = torch.arange(len(tokens), device=tokens.device), visible.sum(1) // 2
-    moved, gates = tokens.clone(), torch.where(visible, 1.0, 0.0)
-    moved[samples, middle] = moved[samples, middle].flip(-1)
-    closed = gates.clone()
-    closed[samples, middle] = 0.0
-
-    def effect(gates: Tensor) -> float:
-        bias = attention_bias(gates).to(tokens.dtype)
-        return float((classifier(tokens, bias) - classifier(moved, bias)).float().norm())
-
-    with evaluated(classifier.model):
-        opened = effect(gates)
-        return effect(closed) / opened if opened > 0 else 0.0
-
-
-@torch.no_grad()
 def effects_of_closing(classifier: TokenClassifier, gates: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
     """How far the probability of the predicted class falls when the gate of each token is closed: positive for a token that
-    supports the prediction, 0 for padding."""
-    tokens = classifier.tokens
+    supports the prediction, 0 for padding and for the token that the head reads, whose gate stays open."""
+    tokens, readers = classifier.tokens, classifier.readers
     samples, count, _ = tokens.shape
     before, target = classifier(tokens, attention_bias(gates)).float().softmax(1).max(1)
     after = []
     for closed in torch.arange(count, device=gates.device).split(max(1, SEQUENCES_AT_ONCE // samples)):
-        keep = torch.arange(count, device=gates.device) != closed[:, None]
-        left = (keep[:, None] * gates).flatten(0, 1)
+        keep = (torch.arange(count, device=gates.device) != closed[:, None])[:, None] | readers
+        left = (keep * gates).flatten(0, 1)
         logits = classifier(tokens.repeat(len(closed), 1, 1), attention_bias(left))
         probabilities = logits.float().softmax(1).unflatten(0, (len(closed), samples))
         after.append(probabilities.gather(2, target.expand(len(closed), -1)[..., None])[..., 0])
@@ -220,7 +216,9 @@ def _count_fixed(model: nn.Module, length: int, inputs: Mapping[str, Any]) -> in
     distillation, registers) that the model puts before its input."""
     if isinstance(count := getattr(model, "num_prefix_tokens", None), int):
         return count
-    if "input_ids" in inputs:
+    texts = [inputs[name] for name in ("input_ids", "inputs_embeds") if inputs.get(name) is not None]
+    if texts:
+        _check_positions(model, length, texts[0].shape[1])
         return 1
     images = [value for value in inputs.values() if isinstance(value, Tensor) and value.ndim == 4]
     sizes = [
@@ -228,12 +226,49 @@ def _count_fixed(model: nn.Module, length: int, inputs: Mapping[str, Any]) -> in
     ]
     if images and sizes:
         height, width = (sizes[0], sizes[0]) if isinstance(sizes[0], int) else sizes[0]
-        return length - (images[0].shape[-2] // height) * (images[0].shape[-1] // width)
+        patches = (images[0].shape[-2] // height) * (images[0].shape[-1] // width)
+        _check_positions(model, length, patches)
+        return length - patches
     return sum(
         parameter.shape[-2]
         for name, parameter in model.named_parameters()
         if name.rpartition(".")[2] in LEARNED_TOKENS and parameter.ndim > 1
     )
+
+
+def _check_layout(model: nn.Module, blocks: nn.Module, sequence: Tensor, inputs: Mapping[str, Any]) -> None:
+    sizes = {len(value) for value in inputs.values() if isinstance(value, Tensor) and value.ndim > 1}
+    transposed = any(isinstance(each, nn.MultiheadAttention) and not each.batch_first for each in blocks.modules())
+    if transposed or (sizes and len(sequence) not in sizes and sequence.shape[1] in sizes):
+        raise ValueError(
+            f"the blocks of {type(model).__name__} read [s, b, c]; wrap needs [b, s, c] (in torch, batch_first=True)"
+        )
+
+
+def _check_positions(model: nn.Module, length: int, count: int) -> None:
+    if length < count:
+        raise ValueError(
+            f"the blocks of {type(model).__name__} read {length} positions for {count} tokens or patches, so that a gate "
+            "would not belong to one of them; fixed=0 gates these positions all the same"
+        )
+
+
+def _visible(sequence: Tensor, inputs: Mapping[str, Any], of_block: Mapping[str, Any]) -> Bool[Tensor, "b s"]:
+    """Where the sequence is no padding: by the mask among the inputs of the model or, if that has another shape (as that of
+    a waveform), by the one that the first block gets."""
+    size = sequence.shape[:2]
+    mask = inputs.get("attention_mask")
+    if isinstance(mask, Tensor) and mask.shape == size:
+        return mask.bool()
+    for names, visible in ((MASKS, True), (PADDING, False)):
+        for mask in (of_block[name] for name in names if isinstance(of_block.get(name), Tensor)):
+            if mask.ndim == 4 and mask.shape[-1] == size[1] and mask.shape[0] in (1, size[0]):
+                seen = mask if mask.dtype == torch.bool else mask > HIDDEN
+                return seen.flatten(1, 2).any(1).expand(size)
+            if mask.shape == size:
+                additive = mask.is_floating_point() and bool((mask <= 0).all())
+                return mask > HIDDEN if additive else mask.bool() == visible
+    return torch.ones(size, dtype=torch.bool, device=sequence.device)
 
 
 def _sequence_name(inputs: Mapping[str, Any]) -> str:
@@ -251,6 +286,25 @@ def evaluated(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+@contextmanager
+def _eagerly() -> Iterator[None]:
+    """Every call runs as written: torch's nn.TransformerEncoder without its fast path, compiled modules uncompiled."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    compiled = "torch._dynamo" in sys.modules and not torch.compiler.is_compiling()
+    try:
+        with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
+
+
+def _differentiable(value: Any) -> Any:
+    """A tensor that was made in inference mode as one that the scoring pass can use."""
+    with torch.inference_mode(False):
+        return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
 
 
 def _repeated(value: Any, times: int) -> Any:

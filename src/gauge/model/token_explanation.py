@@ -32,8 +32,8 @@ class TokenExplanation:
     visible
         False for padding.
     attention_before, attention_after
-        The attention of the fixed positions (of all, if none is fixed) in the last block, averaged over heads, without and
-        with gates.
+        The attention of the position that the head reads in the last block, averaged over heads, without and with gates: the
+        last token of a decoder, otherwise the fixed positions, or all if none is fixed.
     effects
         How far the probability of the predicted class falls when the gate of the token is closed; None if not measured.
     classes

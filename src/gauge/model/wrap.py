@@ -17,14 +17,8 @@ from torch.utils.data import DataLoader
 from gauge.model.backbones.blocks import find_blocks
 from gauge.model.gates import Gate, attention_bias, normalize_scores
 from gauge.model.scoring.taylor import taylor_evidence
-from gauge.model.token_classifier import (
-    TokenClassifier,
-    check_logits,
-    effects_of_closing,
-    evaluated,
-    logits_of,
-    measured_leak,
-)
+from gauge.model.token_checks import check_gradient, check_logits, measured_leak
+from gauge.model.token_classifier import TokenClassifier, effects_of_closing, evaluated, logits_of
 from gauge.model.token_explanation import TokenExplanation
 from gauge.types import Evidence, Prediction, Scorer
 
@@ -44,17 +38,21 @@ def wrap(
     The first `fixed` positions are never gated: by default all that precede the patches of an image, and one position of a
     text. Gates start half open for a token of average score, as in the paper; `Wrapped.fit` trains their two parameters.
 
-    The first batch shows whether the model can be gated: read through its tokens it has to answer as it does by itself, and
-    of the effect of a token whose gate is closed at most the share `max_leak` may be left. Otherwise it is refused.
+    The first batch shows whether the model can be gated, and so does every longer one: read through its tokens it has to
+    answer as it does by itself, and of the effect of a token whose gate is closed at most the share `max_leak` may be left.
+    Otherwise it is refused.
     """
+    if fixed is not None and fixed < 0:
+        raise ValueError(f"fixed is {fixed}; give the number of positions that are never gated, 0 or more")
     return Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score, max_leak=max_leak)
 
 
 class Wrapped(nn.Module):
     """A gated classifier around `model`. All methods take the inputs of the model. Calling it returns what the model
     returns, computed with gates, so that it can replace the model in a training loop. `leak` is the share of a closed
-    token's effect that is left, None before the first batch; `pools` says whether the head reads an average of tokens,
-    which gates then weigh."""
+    token's effect that is left, None before the first batch; it is measured again on batches that are longer than all
+    before. `pools` says whether the head reads an average of tokens, which gates then weigh, and `reads_last` whether it
+    reads the last token (as those of decoders), which then has no gate but 1."""
 
     accepts_loss_kwargs = False  # asked by Hugging Face's Trainer, which then averages over accumulated batches itself
 
@@ -72,8 +70,9 @@ class Wrapped(nn.Module):
                 "nn.Sequential of blocks"
             )
         self.model, self.gate, self.fixed, self.score = model, gate, fixed, score
-        self.max_leak, self.pools = max_leak, False
+        self.max_leak, self.pools, self.reads_last = max_leak, False, False
         self.leak: float | None = None
+        self.longest = 0  # tokens of a sample, among the batches that were checked
 
     def forward(self, *args: Any, **inputs: Any) -> Any:
         classifier = self.read(*args, **inputs)
@@ -82,7 +81,8 @@ class Wrapped(nn.Module):
 
     @torch.no_grad()
     def predict(self, *args: Any, **inputs: Any) -> Prediction:
-        """Logits, evidence and gates: one gate for every token after the fixed ones, 0 for padding."""
+        """Logits, evidence and gates: one gate for every token after the fixed ones, 0 for padding and 1 for a token that
+        the head reads."""
         classifier = self.read(*args, **inputs)
         evidence, gates = self._weigh(classifier)
         return Prediction(classifier(classifier.tokens, attention_bias(gates)), evidence, gates)
@@ -104,11 +104,11 @@ class Wrapped(nn.Module):
         classifier = self.read(*args, **inputs)
         evidence, gates = self._weigh(classifier)
         bias = attention_bias(gates)
-        readers = slice(0, classifier.fixed or None)  # without fixed positions, every position reads
+        readers = classifier.reading_positions
 
         def received(attn_bias: Tensor | None) -> Tensor:
-            weights = classifier.attention(classifier.tokens, attn_bias)
-            return weights[:, :, readers, classifier.fixed :].mean((1, 2))
+            weights = classifier.attention(classifier.tokens, attn_bias)[..., classifier.fixed :].mean(1)
+            return (weights * readers[..., None]).sum(1) / readers.sum(1, keepdim=True).clamp_min(1)
 
         logits = classifier(classifier.tokens, bias)
         return TokenExplanation(
@@ -160,36 +160,49 @@ class Wrapped(nn.Module):
             raise ValueError(
                 "gradient checkpointing repeats the forward pass without gates; call model.gradient_checkpointing_disable()"
             )
-        if self.leak is None:
-            self.leak = self._checked(args, inputs)
-        return TokenClassifier(self.model, args, inputs, self.fixed, pools=self.pools)
-
-    def _checked(self, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> float:
-        """The leak of a closed token, of a model that answers through its tokens as by itself."""
+        classifier = self._classifier(args, inputs)
+        if self.leak is not None and classifier.tokens.shape[1] <= self.longest:
+            return classifier
         with evaluated(self.model):  # dropout in its embeddings would change the tokens
-            classifier = TokenClassifier(self.model, args, inputs, self.fixed)
+            self._check(self._classifier(args, inputs))
+        classifier.pools, classifier.reads_last = self.pools, self.reads_last
+        check_gradient(classifier)
+        return classifier
+
+    def _classifier(self, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> TokenClassifier:
+        return TokenClassifier(self.model, args, inputs, self.fixed, pools=self.pools, reads_last=self.reads_last)
+
+    def _check(self, classifier: TokenClassifier) -> None:
+        """Whether the model answers through its tokens as by itself, what its head reads, and the leak of a closed token."""
         check_logits(classifier)
         leak = measured_leak(classifier)
-        if leak > self.max_leak:  # a head that averages tokens reads closed ones too, unless the average is weighted
-            classifier.pools = True
-            weighted = measured_leak(classifier)
-            self.pools, leak = (True, weighted) if weighted < leak else (False, leak)
-        if leak > self.max_leak:
+        if leak is not None and leak > self.max_leak:  # a head that averages tokens reads closed ones, too
+            classifier.pools = not self.pools  # unless the average is weighted
+            other = measured_leak(classifier)
+            if other is not None and other < leak:
+                self.pools, leak = classifier.pools, other
+            classifier.pools = self.pools
+        if leak is not None and leak > self.max_leak:
             raise ValueError(
                 f"{100 * leak:.0f} % of a token's effect on the logits of {type(self.model).__name__} pass its closed gate, "
                 f"more than {100 * self.max_leak:.0f} %; its tokens meet outside of full attention (convolutions, sparse "
-                "or windowed attention). Use another model, or accept it with max_leak=1"
+                "or windowed attention), or attention logits outweigh a closed gate. Use another model, or accept it with "
+                "max_leak=1"
             )
-        return leak
+        last = measured_leak(classifier, last=True)
+        self.reads_last = self.reads_last or (last is not None and last > self.max_leak)
+        known = [each for each in (leak, None if self.reads_last else last) if each is not None]
+        self.leak = max(known, default=self.leak)
+        self.longest = max(self.longest, classifier.tokens.shape[1])
 
     def _score(self, classifier: TokenClassifier) -> Evidence:
         evidence = self.score(classifier, classifier.tokens)
         return Evidence(torch.where(classifier.visible, evidence.scores, 0.0), evidence.logits)
 
     def _weigh(self, classifier: TokenClassifier) -> tuple[Evidence, Tensor]:
-        evidence = self._score(classifier)
-        gates = self.gate(normalize_scores(evidence.scores, visible=classifier.visible))
-        return evidence, torch.where(classifier.visible, gates, 0.0)
+        evidence, readers = self._score(classifier), classifier.readers
+        gates = self.gate(normalize_scores(evidence.scores, visible=classifier.visible & ~readers))
+        return evidence, torch.where(readers, 1.0, torch.where(classifier.visible, gates, 0.0))
 
     @contextmanager
     def _frozen(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ def find_blocks(model: nn.Module) -> tuple[str, nn.Module]:
 
 def _is_list_of_blocks(module: nn.Module) -> bool:
     kinds = {type(child) for child in module.children()}
-    deep = all(any(child.children()) for child in module.children())
+    deep = all(next(child.children(), None) is not None for child in module.children())
     return isinstance(module, nn.ModuleList | nn.Sequential) and len(kinds) == 1 and deep
 
 

@@ -1,5 +1,6 @@
 """AttentionBias: adds a bias to the attention logits of any PyTorch model while it runs, with its code unchanged (Eq. 8)."""
 
+import inspect
 from typing import Any
 
 import torch
@@ -8,12 +9,15 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 SOFTMAX = (F.softmax, torch.softmax, torch.Tensor.softmax)
+MULTI_HEAD = inspect.signature(F.multi_head_attention_forward)
+EXTRA_KEYS = ("bias_k", "add_zero_attn", "static_k")  # of nn.MultiheadAttention: keys that are no tokens
 
 
 class AttentionBias(TorchFunctionMode):
     """Within this context, `bias` (broadcastable to [b, h, q, s]) is added before the softmax of every attention over s
-    keys: `scaled_dot_product_attention`, and any softmax over the last axis of a tensor [b, h, q, s]. Masks that the model
-    applies itself, for padding or causal order, stay. `calls` counts the attentions, `weights` are those of the last one.
+    keys: `scaled_dot_product_attention`, `nn.MultiheadAttention`, and any softmax over the last axis of a tensor
+    [b, h, q, s]. Masks that the model applies itself, for padding or causal order, stay. `calls` counts the attentions,
+    `weights` are those of the last one, and `keys` what each of them compares with its queries, if they are to `keep`.
 
     >>> query = torch.zeros(1, 1, 3, 2)
     >>> with AttentionBias(torch.tensor([0.0, 0.0, -1e9]).expand(1, 1, 1, 3), keep=True) as attention:
@@ -27,11 +31,14 @@ class AttentionBias(TorchFunctionMode):
         self.bias, self.keep = bias, keep
         self.calls = 0
         self.weights: Tensor | None = None
+        self.keys: list[Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
             return self._attend(*args, **kwargs)
+        if func is F.multi_head_attention_forward:
+            return self._attend_multi_head(MULTI_HEAD.bind(*args, **kwargs).arguments)
         if func in SOFTMAX:
             return self._softmax(func, *args, **kwargs)
         return func(*args, **kwargs)
@@ -40,10 +47,14 @@ class AttentionBias(TorchFunctionMode):
         batch, _, rows, length = self.bias.shape
         return samples == batch and keys == length and rows in (1, queries)
 
+    def _count(self, keys: Tensor) -> None:
+        self.calls += 1
+        self.keys += [keys.detach()] if self.keep else []
+
     def _softmax(self, func: Any, input: Tensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Tensor:
         if input.ndim != 4 or dim not in (-1, 3) or not self._reaches(input.shape[0], *input.shape[-2:]):
             return func(input, dim, *args, **kwargs)
-        self.calls += 1
+        self._count(input)
         weights: Tensor = func(input + self.bias.to(input.dtype), dim, *args, **kwargs)
         self.weights = weights.detach() if self.keep else None
         return weights
@@ -59,11 +70,34 @@ class AttentionBias(TorchFunctionMode):
         **options: Any,
     ) -> Tensor:
         if query.ndim == 4 and self._reaches(query.shape[0], query.shape[-2], key.shape[-2]):
-            self.calls += 1
+            self._count(key)
             attn_mask, is_causal = self._mask(query, key, attn_mask, is_causal), False
             if self.keep:
                 self.weights = _weights(query, key, attn_mask, options.get("scale"))
         return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **options)
+
+    def _attend_multi_head(self, inputs: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+        """nn.MultiheadAttention, whose queries and keys are [q, b, c]."""
+        query, key = inputs["query"], inputs["key"]
+        extended = any(inputs.get(name) is not None and inputs[name] is not False for name in EXTRA_KEYS)
+        if query.ndim != 3 or extended or not self._reaches(query.shape[1], query.shape[0], key.shape[0]):
+            return F.multi_head_attention_forward(**inputs)
+        self._count(key)
+        bias = self.bias.expand(-1, inputs["num_heads"], query.shape[0], -1).flatten(0, 1).to(query.dtype)
+        if (mask := inputs.get("attn_mask")) is not None:
+            bias = bias + _additive(mask, query.dtype)
+        if (padding := inputs.get("key_padding_mask")) is not None:
+            inputs["key_padding_mask"] = _additive(padding, query.dtype)
+        inputs |= {"attn_mask": bias, "is_causal": False}
+        if not self.keep:
+            return F.multi_head_attention_forward(**inputs)
+        wanted, mean = inputs.get("need_weights", True), inputs.get("average_attn_weights", True)
+        output, weights = F.multi_head_attention_forward(
+            **inputs | {"need_weights": True, "average_attn_weights": False}
+        )
+        assert weights is not None
+        self.weights = weights.detach()
+        return output, (weights.mean(1) if mean else weights) if wanted else None
 
     def _mask(self, query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
         """The bias and the model's own mask as one additive mask."""
@@ -72,9 +106,14 @@ class AttentionBias(TorchFunctionMode):
             attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
         if attn_mask is None:
             return bias
-        if attn_mask.dtype == torch.bool:
-            attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -torch.inf)
-        return attn_mask + bias
+        return (_additive(~attn_mask, query.dtype) if attn_mask.dtype == torch.bool else attn_mask) + bias
+
+
+def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask that is True where keys are hidden, as one that is added; additive ones stay."""
+    if hidden.dtype != torch.bool:
+        return hidden
+    return torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, -torch.inf)
 
 
 @torch.no_grad()

@@ -360,11 +360,11 @@ def _from_npy(content: bytes) -> np.ndarray:
         version = np.lib.format.read_magic(stream)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, kind = header(stream)
-        if kind.kind not in "biuf":
-            raise ValueError(f"its values are {kind}, not numbers")
+        if kind.kind not in "biuf" or min(shape, default=0) < 0:
+            raise ValueError(f"its values are {kind}, of shape {list(shape)}, not numbers")
         values = np.frombuffer(content, kind, math.prod(shape), stream.tell())
         return values.reshape(shape, order="F" if fortran else "C")
-    except (ValueError, OverflowError) as error:
+    except Exception as error:  # of a damaged file, whatever it stumbles over
         raise ValueError(f"no .npy file of numbers: {error}") from error
 
 
@@ -393,6 +393,8 @@ def _at_rate(recording: Recording, rate: float) -> np.ndarray:
     ratio = Fraction(rate / recording.rate).limit_denominator(1000)
     if not ratio:
         raise ValueError(f"a signal at {recording.rate:g} Hz, where training had {rate:g}")
+    if recording.samples.shape[1] * ratio > MAX_FILE_SAMPLES:  # before memory is taken for them
+        raise ValueError(f"a signal at {recording.rate:g} Hz, too long for the {rate:g} Hz of training")
     return np.asarray(resample_poly(np.nan_to_num(recording.samples), ratio.numerator, ratio.denominator, axis=1))
 
 

@@ -1,0 +1,93 @@
+"""What a batch shows about a model of another library: whether it can be gated, and what passes a closed gate."""
+
+import torch
+from torch import Tensor
+
+from gauge.model.gates import attention_bias
+from gauge.model.token_classifier import TokenClassifier, evaluated, logits_of
+
+TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.02}  # relative difference of logits that rounding explains
+ROUNDING = 1e-6  # absolute difference that it explains
+PROBED_TOKENS = 4  # of each sample, to measure a leak
+PROBED_SHARE = 0.1  # of the largest effect of a probed token: below it, a ratio would be noise
+
+
+@torch.no_grad()
+def check_logits(classifier: TokenClassifier) -> None:
+    """Raise an error unless the classifier without gates answers as its model does."""
+    model, name = classifier.model, type(classifier.model).__name__
+    with evaluated(model):
+        own = logits_of(model(*classifier.args, **classifier.inputs), model).float()
+        answers = classifier(classifier.tokens).float()
+    difference = float((answers - own).nan_to_num().abs().max()) if len(own) else 0.0
+    tolerance = TOLERANCE.get(classifier.tokens.dtype, 1e-3) * float(own.nan_to_num().abs().max()) + ROUNDING
+    if difference > tolerance or not torch.equal(answers.isnan(), own.isnan()):
+        raise ValueError(
+            f"{name} read through its tokens answers differently from the model itself, by up to {difference:.3g} in a "
+            "logit; wrap does not support it, as something beside the tokens enters its blocks"
+        )
+    with evaluated(model):
+        _check_independence(classifier, answers)
+
+
+def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
+    """Raise an error if the tokens of one sample change the answers for others, or not all attentions that get gates."""
+    tokens, name = classifier.tokens, type(classifier.model).__name__
+    moved = torch.cat([tokens[:1].flip(-1), tokens[1:]])
+    if not torch.allclose(classifier(moved).float()[1:], logits[1:], rtol=1e-2, atol=ROUNDING, equal_nan=True):
+        raise ValueError(
+            f"the tokens of one sample change what {name} answers for others; wrap needs blocks that read [b, s, c], each "
+            "sample by itself"
+        )
+    pairs = zip(classifier.attend(tokens).keys, classifier.attend(tokens.flip(-1)).keys, strict=True)
+    others = sum(torch.equal(before, after) for before, after in pairs)
+    if others and tokens.numel() and not torch.equal(tokens, tokens.flip(-1)):
+        raise ValueError(
+            f"{others} attentions of {name} have the size of the blocks that wrap found but read other tokens, whose gates "
+            "these are not; wrap the part of the model that reads one sequence, once"
+        )
+
+
+def check_gradient(classifier: TokenClassifier) -> None:
+    """Raise an error unless autograd finds the gradient of gated logits in the tokens: without it, there are no scores."""
+    devices = [classifier.tokens.device] if classifier.tokens.is_cuda else []
+    # dropout draws here must not change those of a training that is resumed
+    with torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
+        leaf = classifier.tokens.detach().clone().requires_grad_()
+        try:
+            bias = attention_bias(torch.full(classifier.visible.shape, 0.5, device=leaf.device))
+            torch.autograd.grad(classifier(leaf, bias).float().sum(), leaf)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:150]
+            raise ValueError(
+                f"the logits of {type(classifier.model).__name__} have no gradient in its tokens ({reason}); call it "
+                "without torch.utils.checkpoint, compilation or detached blocks"
+            ) from error
+
+
+@torch.no_grad()
+def measured_leak(classifier: TokenClassifier, *, last: bool = False) -> float | None:
+    """How much of a token's effect on the logits is left when its gate is closed, as a share: 0 where gates reach all that
+    the token reaches; None if no token has an effect. The largest of several tokens of each sample, without the last
+    visible one, or of that one alone. Measured by reversing the channels of the token."""
+    tokens, visible = classifier.tokens, classifier.visible
+    order, count = visible.cumsum(1), visible.sum(1, keepdim=True)
+    gates = torch.where(visible, 1.0, 0.0)
+
+    def logits(moved: Tensor, gates: Tensor) -> Tensor:
+        return classifier(moved, attention_bias(gates).to(tokens.dtype)).float()
+
+    effects = []
+    with evaluated(classifier.model):
+        own = logits(tokens, gates)
+        for part in range(1 if last else PROBED_TOKENS):
+            number = count if last else 1 + (count - 2).clamp_min(0) * part // (PROBED_TOKENS - 1)
+            chosen = visible & (order == number) & (last | (count > 1))
+            moved = torch.where(chosen[..., None], tokens.flip(-1), tokens)
+            closed = torch.where(chosen, 0.0, gates)
+            left = logits(tokens, closed) - logits(moved, closed)
+            effects.append((float((own - logits(moved, gates)).norm()), float(left.norm())))
+    largest = max(opened for opened, _ in effects)
+    if not 0 < largest < torch.inf:
+        return None
+    return max(left / opened for opened, left in effects if opened > PROBED_SHARE * largest)

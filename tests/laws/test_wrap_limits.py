@@ -1,0 +1,292 @@
+"""wrap(): what it finds out about a model by itself, and models that look gateable but are not."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import unchecked
+from small_transformers import WORDS, small
+from small_transformers import batch as texts
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from gauge import load_wrapped, save_wrapped, wrap
+from gauge.model.gates import attention_bias
+from gauge.randomness import seeded
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:enable_nested_tensor is True", "ignore:The PyTorch API of nested tensors"
+)
+
+GPT = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 20, "n_positions": 32, "initializer_range": 0.3}
+
+
+class Encoder(nn.Module):
+    """A classifier of one's own around torch's encoder, with a causal mask or padding."""
+
+    def __init__(self, *, causal=False, nested=True, **options):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, **{"batch_first": True} | options)
+        self.embed, self.encoder = nn.Embedding(20, 16), nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested)
+        self.head, self.causal = nn.Linear(16, 3), causal
+
+    def forward(self, input_ids, attention_mask=None):
+        padding = None if attention_mask is None else attention_mask == 0
+        if self.causal:
+            mask = nn.Transformer.generate_square_subsequent_mask(input_ids.shape[1])
+            return self.head(self.encoder(self.embed(input_ids), mask, padding, is_causal=True)[:, -1])
+        return self.head(self.encoder(self.embed(input_ids), src_key_padding_mask=padding)[:, 0])
+
+
+def built(build, *args, **options):
+    with seeded(0, "limits"):
+        return build(*args, **options).eval()
+
+
+def gpt():
+    return built(
+        transformers.GPT2ForSequenceClassification, transformers.GPT2Config(**GPT, num_labels=3, pad_token_id=0)
+    )
+
+
+@torch.no_grad()
+def changes(classifier, token, *, closed):
+    """How far the logits move with the content of a token."""
+    gates = torch.where(classifier.visible, 1.0, 0.0)
+    gates[:, token] *= not closed
+    moved = classifier.tokens.clone()
+    moved[:, token] = torch.randn(moved[:, token].shape, generator=torch.Generator().manual_seed(0))
+    before, after = (classifier(tokens, attention_bias(gates)) for tokens in (classifier.tokens, moved))
+    return float((before - after).abs().max())
+
+
+@pytest.mark.parametrize("options", [{}, {"norm_first": True}, {"nested": False}, {"causal": True, "nested": False}])
+def test_the_encoder_of_torch_is_gated_with_and_without_its_fast_path(options):
+    inputs = {"input_ids": texts("Bert")["input_ids"]} if options.get("causal") else texts("Bert")
+    with unchecked():
+        wrapped = wrap(built(Encoder, **options))
+        prediction = wrapped.predict(**inputs)
+        torch.testing.assert_close(prediction.evidence.logits, wrapped.model(**inputs), rtol=1e-5, atol=1e-5)
+        classifier = wrapped.read(**inputs)
+        assert changes(classifier, 1, closed=False) > 1e-3
+        assert changes(classifier, 1, closed=True) < 1e-5
+        assert torch.backends.mha.get_fastpath_enabled()
+        attention = classifier.attention(classifier.tokens)
+    torch.testing.assert_close(attention.sum(-1), torch.ones(attention.shape[:-1]))
+    if not options.get("causal"):
+        assert torch.equal(prediction.gates == 0, inputs["attention_mask"][:, 1:] == 0)
+
+
+@pytest.mark.parametrize("build", [lambda: Encoder(causal=True, nested=False).eval(), gpt])
+def test_the_last_token_of_a_decoder_is_read_and_never_gated(build, tmp_path):
+    inputs = {"input_ids": torch.randint(3, 20, (2, 7), generator=torch.Generator().manual_seed(0))}
+    with unchecked(), seeded(0, "decoder"):
+        wrapped = wrap(build())
+        explanation = wrapped.explain(**inputs, exact=True)
+    assert wrapped.reads_last
+    assert (explanation.gates[:, -1] == 1).all()
+    assert (explanation.gates[:, :-1] < 1).all()
+    assert explanation.effects[:, -1].abs().max() < 1e-6
+    assert (explanation.attention_before[:, :-1] > 0).all(), "of the last token, to those before it"
+    save_wrapped(wrapped, tmp_path)
+    loaded = load_wrapped(tmp_path, wrapped.model)
+    assert (loaded.reads_last, loaded.longest) == (True, 6)
+
+
+def test_padding_on_the_left_leaves_the_last_token_open():
+    ids = torch.randint(3, 20, (2, 7), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    mask[1, :3] = 0
+    inputs = {"input_ids": ids * mask, "attention_mask": mask}
+    gates = wrap(gpt()).gates(**inputs)
+    assert (gates[:, -1] == 1).all()
+    assert torch.equal(gates == 0, mask[:, 1:] == 0)
+
+
+def test_attention_that_outweighs_a_closed_gate_is_refused():
+    bert = small("Bert")
+    with torch.no_grad():
+        for layer in bert.bert.encoder.layer:
+            layer.attention.self.query.weight *= 40
+    worst = wrap(bert, max_leak=100.0)
+    classifier = worst.read(**texts("Bert"))
+    leaks = [changes(classifier, token, closed=True) / changes(classifier, token, closed=False) for token in range(4)]
+    assert max(leaks) > 0.05
+    with pytest.raises(ValueError, match="or attention logits outweigh a closed gate"):
+        wrap(bert).predict(**texts("Bert"))
+
+
+class Towers(nn.Module):
+    """Two texts, read by two models or by one model twice."""
+
+    def __init__(self, first, second):
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, input_ids, other):
+        return self.first(input_ids=input_ids).logits + self.second(input_ids=other).logits
+
+
+@pytest.mark.parametrize("second", [lambda first: small("Bert"), lambda first: first])
+def test_gates_of_one_text_never_close_tokens_of_another(second):
+    first, ids = small("Bert"), texts("Bert")["input_ids"]
+    with (
+        unchecked(),
+        pytest.raises(ValueError, match="2 attentions of Towers have the size of the blocks .* other tokens"),
+    ):
+        wrap(Towers(first, second(first))).predict(input_ids=ids, other=ids.flip(0))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.bert, self.reentrant = small("Bert"), reentrant
+
+    def forward(self, input_ids):
+        states = self.bert.bert.embeddings(input_ids)
+        for layer in self.bert.bert.encoder.layer:
+            states = checkpoint(layer, states, use_reentrant=self.reentrant)
+        return self.bert.classifier(states[:, 0])
+
+
+class Offset(nn.Module):
+    """Its logits are small, and not the same in every pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.bert, self.passes = small("Bert"), 0
+
+    def forward(self, input_ids):
+        self.passes += 1
+        return 1e-3 * (self.bert(input_ids=input_ids).logits + self.passes)
+
+
+XLNET = {"d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 32, "vocab_size": 20, "num_labels": 3}
+PERCEIVER = {"num_latents": 4, "d_latents": 16, "d_model": 16, "num_blocks": 1, "num_self_attends_per_block": 2}
+HEADS = {"num_self_attention_heads": 2, "num_cross_attention_heads": 2, "max_position_embeddings": 32}
+
+
+def xlnet():
+    return transformers.XLNetForSequenceClassification(transformers.XLNetConfig(**XLNET, initializer_range=0.3))
+
+
+def perceiver():
+    config = transformers.PerceiverConfig(**PERCEIVER, **HEADS, vocab_size=20, num_labels=3)
+    return transformers.PerceiverForSequenceClassification(config)
+
+
+@pytest.mark.parametrize(
+    ("build", "samples", "message"),
+    [
+        (lambda: Encoder(batch_first=False), 3, r"the blocks of Encoder read \[s, b, c\]; wrap needs \[b, s, c\]"),
+        (xlnet, 3, r"the blocks of XLNet\w+ read \[s, b, c\]"),
+        (xlnet, 7, "the tokens of one sample change what XLNet.* answers for others"),  # as many samples as tokens
+        (perceiver, 2, "read 4 positions for 7 tokens or patches, so that a gate would not belong to one"),
+        (lambda: Checkpointed(True), 2, "have no gradient in its tokens .*; call it without torch.utils.checkpoint"),
+        (lambda: Checkpointed(False), 2, "have no gradient in its tokens .*; call it without torch.utils.checkpoint"),
+        (Offset, 2, "answers differently from the model itself"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_what_would_be_gated_wrongly_is_refused(build, samples, message):
+    ids = torch.randint(3, 20, (samples, 7), generator=torch.Generator().manual_seed(0))
+    with unchecked(), pytest.raises(ValueError, match=message):
+        wrap(built(build)).predict(input_ids=ids)
+
+
+def test_the_number_of_fixed_positions_is_checked():
+    with pytest.raises(ValueError, match="fixed is -1; give the number of positions that are never gated, 0 or more"):
+        wrap(small("Bert"), fixed=-1)
+    with pytest.raises(ValueError, match="fixed is 9, but the blocks of Bert.* read 7 positions; fix fewer"):
+        wrap(small("Bert"), fixed=9).predict(**texts("Bert"))
+
+
+def test_a_text_of_one_token_is_answered_without_gates_and_the_leak_measured_later():
+    wrapped, inputs = wrap(small("Bert")), texts("Bert")
+    alone = {name: values[:, :1] for name, values in inputs.items()}
+    torch.testing.assert_close(wrapped.predict(**alone).logits, wrapped.model(**alone).logits)
+    assert wrapped.leak is None
+    wrapped.predict(**inputs)
+    assert wrapped.leak < 0.01
+
+
+def test_a_leak_is_not_known_before_tokens_have_an_effect():
+    bert = small("Bert")
+    weight = bert.classifier.weight.detach().clone()
+    nn.init.zeros_(bert.classifier.weight)
+    wrapped = wrap(bert)
+    wrapped.predict(**texts("Bert"))
+    assert wrapped.leak is None
+    bert.classifier.weight.data = weight
+    wrapped.predict(**texts("Bert"))
+    assert wrapped.leak < 0.01
+
+
+def test_longer_batches_are_checked_again():
+    wrapped, inputs = wrap(small("Bert")), texts("Bert")
+    wrapped.predict(**{name: values[:, :3] for name, values in inputs.items()})
+    wrapped.leak = 1.0  # as if another attention had been measured
+    wrapped.predict(**{name: values[:, :3] for name, values in inputs.items()})
+    assert wrapped.leak == 1.0
+    wrapped.predict(**inputs)
+    assert wrapped.leak < 0.01
+
+
+SOUND = {"conv_dim": (8, 8), "conv_stride": (4, 2), "conv_kernel": (8, 4), "num_feat_extract_layers": 2}
+POSITIONS = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "classifier_proj_size": 8}
+INVARIANT = {"feat_extract_norm": "layer", "do_stable_layer_norm": True}  # to padding
+
+
+def test_the_padding_of_a_waveform_takes_no_part():
+    config = transformers.Wav2Vec2Config(**(WORDS | SOUND | POSITIONS | INVARIANT))
+    wrapped = wrap(built(transformers.Wav2Vec2ForSequenceClassification, config))
+    values, mask = torch.randn(2, 400, generator=torch.Generator().manual_seed(0)), torch.ones(2, 400, dtype=torch.long)
+    mask[1, 204:] = 0
+    both = wrapped.predict(input_values=values * mask, attention_mask=mask)
+    alone = wrapped.predict(input_values=values[1:, :204], attention_mask=mask[1:, :204])
+    count = alone.gates.shape[1]
+    assert (both.gates[1, count:] == 0).all()
+    torch.testing.assert_close(both.gates[1:, :count], alone.gates, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(both.logits[1:], alone.logits, rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_for_every_pair_of_positions_shows_the_padding_too():
+    inputs = texts("Bert")
+    pairs = inputs["attention_mask"][:, None, None].expand(2, 1, 7, 7).bool()
+    gates = wrap(small("Bert")).gates(input_ids=inputs["input_ids"], attention_mask=pairs)
+    torch.testing.assert_close(gates, wrap(small("Bert")).gates(**inputs))
+
+
+def test_embedded_texts_have_one_fixed_position_as_well():
+    inputs, bert = texts("Bert"), small("Bert")
+    embedded = bert.bert.embeddings.word_embeddings(inputs["input_ids"]).detach()
+    gates = wrap(bert).gates(inputs_embeds=embedded, attention_mask=inputs["attention_mask"])
+    torch.testing.assert_close(gates, wrap(bert).gates(**inputs))
+
+
+def test_inputs_made_in_inference_mode_are_scored():
+    wrapped = wrap(small("Bert"))
+    expected = wrapped.gates(**texts("Bert"))
+    with torch.inference_mode():
+        inputs = {name: values.clone() for name, values in texts("Bert").items()}
+        torch.testing.assert_close(wrapped.gates(**inputs), expected)
+
+
+def test_a_compiled_model_is_gated_as_the_one_it_was_compiled_from():
+    bert = small("Bert")
+    expected = wrap(bert).predict(**texts("Bert"))
+    compiled = torch.compile(bert, backend="eager")
+    with torch.no_grad():
+        compiled(**texts("Bert"))
+    torch.testing.assert_close(wrap(compiled).predict(**texts("Bert")).logits, expected.logits)
+
+
+def test_wavlm_attends_by_torchs_function_of_several_heads():
+    config = transformers.WavLMConfig(**(WORDS | SOUND | POSITIONS))
+    wrapped = wrap(built(transformers.WavLMForSequenceClassification, config))
+    values = torch.randn(2, 400, generator=torch.Generator().manual_seed(0))
+    classifier = wrapped.read(input_values=values)
+    assert changes(classifier, 5, closed=False) > 1e-4
+    assert changes(classifier, 5, closed=True) < 1e-6
+    F.cross_entropy(wrapped(input_values=values).logits, torch.tensor([0, 2])).backward()
+    assert wrapped.gate.threshold.grad != 0
