@@ -1,4 +1,4 @@
-"""A plugin for tests of commands: `digits`, some samples of polymnist5k, of all classes, and `sums`, some of sums5k."""
+"""A plugin for tests of commands: some samples of the embedded benchmarks, of all classes."""
 
 from dataclasses import replace
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import BENCHMARKS, Benchmark, polymnist5k, sums5k
+from gauge.experiments.benchmarks import BENCHMARKS, Benchmark, hands5k, polymnist5k, sums5k
 
 ROWS = {"train": 160, "val": 40, "test": 60}
 
@@ -17,6 +17,7 @@ def read(whole: Benchmark, split: str, data: None = None) -> Dataset:
     return Dataset(split, {name: values[rows] for name, values in full.inputs.items()}, full.labels[rows])
 
 
-for name, whole in (("digits", polymnist5k.BENCHMARK), ("sums", sums5k.BENCHMARK)):
+WHOLE = {"digits": polymnist5k, "sums": sums5k, "hands": hands5k}
+for name, whole in ((name, module.BENCHMARK) for name, module in WHOLE.items()):
     part = replace(whole, name=name, read=partial(read, whole))
     BENCHMARKS.register(name, f"{name.capitalize()}: some samples of {whole.name}")(part)

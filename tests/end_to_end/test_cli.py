@@ -275,7 +275,7 @@ def digit_questions(tmp_path_factory):
     """Those of the demo, on few samples."""
     load_plugin(DIGITS)
     with unchecked():
-        return demo.run(tmp_path_factory.mktemp("demo"), ("sums", "digits"), settings=Overrides(), epochs=1)
+        return demo.run(tmp_path_factory.mktemp("demo"), ("sums", "hands"), epochs=1)
 
 
 def test_the_demo_asks_for_sums_and_about_missing_and_wrong_views(digit_questions):
