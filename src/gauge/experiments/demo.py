@@ -38,11 +38,12 @@ VIEW_ROWS = {
     VOTE: f"one classifier for each view, {SAME}",
 }
 SUMMED = {"complete": "two images of each digit", "views=1": "one image of each digit"}
-IMAGES = ("first digit", "the same, another hand", "second digit", "the same, another hand")
+IMAGES = ("first digit, hand 1", "first digit, hand 2", "second digit, hand 1", "second digit, hand 2")
 MISSING = {"complete": 0, "eta=0.6": 3, "eta=0.8": 4}  # of five views
 WRONG = {"complete": "none wrong", "swapped=0.2": "one in five wrong", "swapped=0.4": "two in five wrong"}
 MISSING_TITLES = {"complete": "nothing missing", "eta=0.6": "3 of 5 missing", "eta=0.8": "4 of 5 missing"}
 SHOWN = 3  # samples of each section
+SUMS_SHOWN = 5
 
 SWAPS = Overrides.parse({"plus": {"corrupt": "swapped=0.2"}}, "the demo")  # in training on views
 Finished = Mapping[str, Mapping[str, tuple[Result, Path]]]
@@ -106,8 +107,7 @@ def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
     best, findings = ranked(answers, labels, ACCURACY.compare, "With one image of each digit")
     _, complete = ranked(_answers(finished, "complete")[0], labels, ACCURACY.compare, "With two images of each digit")
     (batch,) = masked_batches(test, parse_protocol("views=1"), len(test))
-    rows = _of_different_classes(np.arange(len(labels)), labels)
-    shown = [_sample("Test sum", batch, row, answers, labels, names=IMAGES) for row in rows]
+    shown = [_sample("Test sum", batch, row, answers, labels, names=IMAGES) for row in range(SUMS_SHOWN)]
     return Section(
         title="Evidence has to be put together",
         asked="What is the sum of two handwritten digits?",
@@ -115,7 +115,7 @@ def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
         best=best,
         text="No image tells the sum, since each shows one digit. Classifiers of single images can only guess, and so can "
         f"their vote; a network that sees all images can add. All methods learned from the same {learned:,} sums and answer "
-        f"the same {len(test):,} of digits that are in no training sum. Below the table: the first of them.",
+        f"the same {len(test):,} others, of images that are in no training sum. Below the table: the first five.",
         columns=tuple(SUMMED.values()),
         rows=_rows(SUM_ROWS, finished, SUMMED),
         samples=tuple(shown),
@@ -213,12 +213,8 @@ def _chosen(answers: Mapping[str, np.ndarray], labels: np.ndarray, among: np.nda
     classes = np.stack([probabilities.argmax(1) for probabilities in answers.values()])
     rows = np.arange(len(labels)) if among is None else np.flatnonzero(among)
     differ = (classes != classes[0]).any(0)[rows]
-    return _of_different_classes(np.concatenate([rows[differ][:1], rows[~differ], rows[differ][1:]]), labels)
-
-
-def _of_different_classes(rows: np.ndarray, labels: np.ndarray) -> list[int]:
     chosen: list[int] = []
-    for row in rows.tolist():
+    for row in np.concatenate([rows[differ][:1], rows[~differ], rows[differ][1:]]).tolist():
         if len(chosen) < SHOWN and labels[row] not in labels[chosen]:
             chosen.append(row)
     return chosen

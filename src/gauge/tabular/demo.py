@@ -179,8 +179,8 @@ def section(answered: Mapping[str, tuple[Answers, np.ndarray]]) -> Section:
 
     several = len(answered) > 1
     which = (
-        f"{len(answered)} real tables: Auto MPG (UCI, 1993) and all tables with classes that come with scikit-learn. Their "
-        "test rows are counted together."
+        "Real tables: Auto MPG (UCI, 1993) and those with classes that come with scikit-learn, whose digits are images. "
+        "The test rows of all are counted together."
         if several
         else "Auto MPG (UCI, 1993), a real table of 392 cars with seven numbers and a name, which often tells."
     )
