@@ -286,6 +286,10 @@ def test_the_demo_asks_for_sums_and_about_missing_and_wrong_views(digit_question
         ["GAUGE+", "Vote"],
         ["GAUGE+", "Vote"],
     ]
+    outcomes = [[answer == sample.label for answer, _ in sample.answers.values()] for sample in sums.samples]
+    assert 1 < len(outcomes) == len({tuple(each) for each in outcomes}) <= demo.SHOWN
+    shares = [float(re.match(r"As (\d+) of 100", sample.title)[1]) for sample in sums.samples]
+    assert shares == sorted(shares, reverse=True)
     for sample in sums.samples:
         shown = [view.image is not None for view in sample.views]
         assert (sum(shown[:2]), sum(shown[2:])) == (1, 1), "one image of each digit"
@@ -334,7 +338,7 @@ def test_the_page_of_the_demo_has_all_parts_and_its_verdicts_follow_its_numbers(
     ]
     assert "learned from the same 160 sums and answer the same 60 others" in page.text
     assert "learned from the same 160 digits and see the same views of the same 60 test digits" in page.text
-    assert len(page.all("article")) == 2 * demo.SHOWN + demo.SUMS_SHOWN
+    assert len(page.all("article")) == sum(len(section.samples) for section in sections)
     assert len(page.all("figure")) == 1
     for section in report.sections:
         numbers = {row.name: [value for value, _, _ in row.cells] for row in section.rows}

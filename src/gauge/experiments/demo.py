@@ -38,12 +38,11 @@ VIEW_ROWS = {
     VOTE: f"one classifier for each view, {SAME}",
 }
 SUMMED = {"complete": "two images of each digit", "views=1": "one image of each digit"}
-IMAGES = ("first digit, hand 1", "first digit, hand 2", "second digit, hand 1", "second digit, hand 2")
+IMAGES = tuple(f"{digit} digit, hand\N{NO-BREAK SPACE}{hand}" for digit in ("first", "second") for hand in (1, 2))
 MISSING = {"complete": 0, "eta=0.6": 3, "eta=0.8": 4}  # of five views
 WRONG = {"complete": "none wrong", "swapped=0.2": "one in five wrong", "swapped=0.4": "two in five wrong"}
 MISSING_TITLES = {"complete": "nothing missing", "eta=0.6": "3 of 5 missing", "eta=0.8": "4 of 5 missing"}
 SHOWN = 3  # samples of each section
-SUMS_SHOWN = 5
 
 SWAPS = Overrides.parse({"plus": {"corrupt": "swapped=0.2"}}, "the demo")  # in training on views
 Finished = Mapping[str, Mapping[str, tuple[Result, Path]]]
@@ -107,7 +106,10 @@ def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
     best, findings = ranked(answers, labels, ACCURACY.compare, "With one image of each digit")
     _, complete = ranked(_answers(finished, "complete")[0], labels, ACCURACY.compare, "With two images of each digit")
     (batch,) = masked_batches(test, parse_protocol("views=1"), len(test))
-    shown = [_sample("Test sum", batch, row, answers, labels, names=IMAGES) for row in range(SUMS_SHOWN)]
+    shown = [
+        _sample(f"As {share:.0f} of 100: test sum", batch, row, answers, labels, names=IMAGES)
+        for row, share in _outcomes(answers, labels)
+    ]
     return Section(
         title="Evidence has to be put together",
         asked="What is the sum of two handwritten digits?",
@@ -115,7 +117,8 @@ def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
         best=best,
         text="No image tells the sum, since each shows one digit. Classifiers of single images can only guess, and so can "
         f"their vote; a network that sees all images can add. All methods learned from the same {learned:,} sums and answer "
-        f"the same {len(test):,} others, of images that are in no training sum. Below the table: the first five.",
+        f"the same {len(test):,} others, of images that are in no training sum. Below the table: the "
+        "first sum of each of the most frequent outcomes, by who is right and who is wrong.",
         columns=tuple(SUMMED.values()),
         rows=_rows(SUM_ROWS, finished, SUMMED),
         samples=tuple(shown),
@@ -218,6 +221,15 @@ def _chosen(answers: Mapping[str, np.ndarray], labels: np.ndarray, among: np.nda
         if len(chosen) < SHOWN and labels[row] not in labels[chosen]:
             chosen.append(row)
     return chosen
+
+
+def _outcomes(answers: Mapping[str, np.ndarray], labels: np.ndarray) -> list[tuple[int, float]]:
+    """The first sample of each of the most frequent outcomes, who is right and who is wrong, with the outcome's share in
+    percent."""
+    right = np.stack([probabilities.argmax(1) == labels for probabilities in answers.values()], 1)
+    _, first, counts = np.unique(right, axis=0, return_index=True, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:SHOWN]
+    return [(int(first[each]), 100 * counts[each] / len(labels)) for each in order]
 
 
 def _sample(
