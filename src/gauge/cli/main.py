@@ -88,6 +88,8 @@ def demo(
 
 
 def _demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
+    import logging
+
     import torch
 
     from gauge.experiments import demo as digits
@@ -101,6 +103,7 @@ def _demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
     with progress() as on_epoch:
         sections, facts = digits.run(out, seed=seed, epochs=epochs, device=device, on_epoch=on_epoch, jobs=jobs)
     given = {"seed": seed, "epochs": epochs, "device": device}
+    logging.getLogger("gauge").setLevel(logging.ERROR)  # what `fit` notices about four tables is not about the demo
     table, evidence = tables.run(out / "cars", names=[*tables.TABLES], verbose=False, **given)
     report = demo_report((*sections, table), facts)
     write_text(out / "report.html", render_report(report))
