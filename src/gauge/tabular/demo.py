@@ -36,8 +36,8 @@ NOTES = {
     "Logistic regression": "the same columns, blanks filled with the mean",
 }
 DEVELOPED = (
-    "GaugeClassifier was developed on such tables, some of these among them; the documentation (Your own table) has a comparison on "
-    "tables that nobody looked at before."
+    "GaugeClassifier was developed on such tables, some of these among them; the documentation (Your own table) has a "
+    "comparison on tables that nobody looked at before."
 )
 Answers = Mapping[float, Mapping[str, np.ndarray]]
 """Class probabilities by the share of blank cells and by model."""
