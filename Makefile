@@ -23,7 +23,7 @@ help:
 	@echo "make slow-test  run the tests that take minutes: exported graphs, several processes, the Dockerfile's steps"
 	@echo "make fuzz   hostile tables, files and models, and many values as other programs write them"
 	@echo "make lowest, make newest  the tests with the oldest and the newest versions that pyproject.toml allows"
-	@echo "make audit  look for known vulnerabilities in the pinned packages"
+	@echo "make audit  look for known vulnerabilities in the pinned packages (needs the Internet)"
 	@echo "make sbom   write build/sbom.json, the packages of .venv in CycloneDX"
 	@echo "make tables write the tables of README and docs from the result files"
 	@echo "make gallery  the demo and five real cases with their evidence pages, in build/gallery"

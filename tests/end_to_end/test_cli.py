@@ -26,7 +26,7 @@ from gauge.experiments.results import read_results
 from gauge.experiments.workspace import Workspace
 from gauge.registry import load_plugin
 from gauge.reports.page import render_report
-from gauge.tabular import demo as cars
+from gauge.tabular import demo as tables
 from gauge.training.checkpoint import load
 
 DIGITS = Path(__file__).parents[1] / "digits.py"
@@ -271,19 +271,29 @@ def test_a_killed_benchmark_continues_and_ends_like_the_uninterrupted_one(runs, 
 
 
 @pytest.fixture(scope="module")
-def digit_questions(runs, tmp_path_factory):
-    """Those of the demo, on the stages that are trained already: a linked workspace is as good as the original."""
+def digit_questions(tmp_path_factory):
+    """Those of the demo, on few samples."""
     load_plugin(DIGITS)
-    folder = tmp_path_factory.mktemp("demo") / "demo"
-    folder.symlink_to(runs / "runs" / "digits")
     with unchecked():
-        return demo.run(folder, "digits", overrides=Overrides().with_epochs(1))
+        return demo.run(tmp_path_factory.mktemp("demo"), ("sums", "hands"), epochs=1)
 
 
-def test_the_demo_asks_about_missing_and_about_wrong_views(digit_questions):
+def test_the_demo_asks_for_sums_and_about_missing_and_wrong_views(digit_questions):
     sections, facts = digit_questions
-    missing, wrong = sections
-    assert [[row.name for row in section.rows] for section in sections] == [["GAUGE+", "Vote", "GAUGE"]] * 2
+    sums, missing, wrong = sections
+    assert [[row.name for row in section.rows] for section in sections] == [
+        ["GAUGE+", "Vote", "GAUGE"],
+        ["GAUGE+", "Vote"],
+        ["GAUGE+", "Vote"],
+    ]
+    outcomes = [[answer == sample.label for answer, _ in sample.answers.values()] for sample in sums.samples]
+    assert 1 < len(outcomes) == len({tuple(each) for each in outcomes}) <= demo.SHOWN
+    shares = [float(re.match(r"As (\d+) of 100", sample.title)[1]) for sample in sums.samples]
+    assert shares == sorted(shares, reverse=True)
+    for sample in sums.samples:
+        shown = [view.image is not None for view in sample.views]
+        assert (sum(shown[:2]), sum(shown[2:])) == (1, 1), "one image of each digit"
+        assert all(view.image.shape == (14, 14, 3) for view in sample.views if view.image is not None)
     assert missing.findings[0].startswith("With four of five views missing, ")
     assert wrong.findings[0].startswith("A right view is trusted more than a wrong one in ")
     views = [view for sample in missing.samples for view in sample.views]
@@ -295,16 +305,19 @@ def test_the_demo_asks_about_missing_and_about_wrong_views(digit_questions):
     assert re.fullmatch("[0-9a-f]{40}", facts["commit"])
 
 
-def car_question():
-    """That of the demo, answered by its rivals; in the place of our classifier, by the mean of the two."""
-    rows = cars.cars()
-    train, test = cars.with_blanks(rows[::2], cars.BLANK, seed=0), rows[1::2]
-    rivals, answers = cars.Rivals(train, seed=0), {}
-    for rate in cars.RATES:
-        given = rivals.answers(cars.with_blanks(test, rate, seed=1))
-        answers[rate] = {"GaugeClassifier": sum(given.values()) / len(given)} | given
-    classes = sorted(cars.ORIGINS.values())
-    return cars.section(answers, np.array([classes.index(label) for label in test[cars.TARGET]]))
+def table_questions():
+    """Those of the demo, answered by its rivals; in the place of our classifier, by the mean of the two."""
+    answered = {}
+    for name, make in tables.TABLES.items():
+        table, answers = make(), {}
+        train, test = table.divided(0)
+        rivals = tables.Rivals(table, train, seed=0)
+        for rate in tables.RATES:
+            given = rivals.answers(table.with_blanks(test, rate, seed=1))
+            answers[rate] = {"GaugeClassifier": sum(given.values()) / len(given)} | given
+        classes = sorted(table.rows[table.target].unique())
+        answered[name] = answers, np.array([classes.index(label) for label in test[table.target]])
+    return tables.section(answered)
 
 
 VERDICT = re.compile(
@@ -315,16 +328,17 @@ VERDICT = re.compile(
 
 def test_the_page_of_the_demo_has_all_parts_and_its_verdicts_follow_its_numbers(digit_questions):
     sections, facts = digit_questions
-    report = demo_report((*sections, car_question()), facts)
+    report = demo_report((*sections, table_questions()), facts)
     page = Page(render_report(report))
     assert [each["id"] for tag, each in page.elements if tag == "h2" and "id" in each] == [
         "section-1",
         "section-2",
         "section-3",
+        "section-4",
     ]
-    assert "asks 3 questions" in page.text
+    assert "learned from the same 160 sums and answer the same 60 others" in page.text
     assert "learned from the same 160 digits and see the same views of the same 60 test digits" in page.text
-    assert len(page.all("article")) == 2 * demo.SHOWN
+    assert len(page.all("article")) == sum(len(section.samples) for section in sections)
     assert len(page.all("figure")) == 1
     for section in report.sections:
         numbers = {row.name: [value for value, _, _ in row.cells] for row in section.rows}
@@ -333,7 +347,7 @@ def test_the_page_of_the_demo_has_all_parts_and_its_verdicts_follow_its_numbers(
         verdicts = list(filter(None, map(VERDICT.fullmatch, section.findings)))
         assert len(verdicts) >= len(numbers) - 1
         for verdict in verdicts:
-            column = 0 if verdict["where"] == "With no cell blank" else -1
+            column = 0 if verdict["where"] in ("With no cell blank", "With two images of each digit") else -1
             one, other = numbers[verdict["first"]][column], numbers[verdict["other"]][column]
             signed = {name: float(verdict[name].replace("−", "-")) for name in ("difference", "low", "high")}
             assert signed["difference"] == pytest.approx(one - other, abs=0.06)

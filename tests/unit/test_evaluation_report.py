@@ -18,7 +18,7 @@ from gauge.cli.main import app
 from gauge.reports.evaluation import Chart, Line
 from gauge.tabular.evidence.curves import charts
 from gauge.tabular.evidence.evaluation import evaluate
-from gauge.tabular.evidence.measures import Answered, average_precision, share_interval
+from gauge.tabular.evidence.measures import Answered, average_precision, divided, share_interval
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.training import metrics
 
@@ -143,6 +143,11 @@ def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation)
     assert evaluation.by_missing["part"].tolist() == [str(count) for count in counts.index]
     assert evaluation.by_missing["rows"].tolist() == counts.tolist()
     assert evaluation["average_precision"] == pytest.approx(average_precision_score(ill, p))
+
+
+def test_few_whole_numbers_are_named_as_they_are_written_although_some_are_missing():
+    parts = divided(pd.Series([4, 8, None, 4, 1234567]))
+    assert [str(part) for part in parts] == ["4", "8", "missing", "4", "1234567"]
 
 
 def test_coverage_is_that_of_the_prediction_sets(ward, evaluation):

@@ -139,11 +139,10 @@ def test_columns_are_ranked_by_their_gains_on_rows_held_out_which_may_be_negativ
 def test_summary_counts_and_numbers_are_in_the_page():
     text = page_of(*small()).text
     assert "rows 2 prediction changed by the gates 1" in text
-    assert "fit their row" not in text  # trust was not measured
+    assert "fit its row" not in text  # trust was not measured
+    assert "fit their row" not in text
     trusted = replace(small()[0], units=(unit("age", 0.8, trusted=0.9), unit("city", 0.4, trusted=0.3)))
-    assert (
-        "rows 2 value does not fit their row 1 prediction changed by the gates 1" in page_of(trusted, small()[1]).text
-    )
+    assert "rows 2 value does not fit its row 1 prediction changed by the gates 1" in page_of(trusted, small()[1]).text
     assert "city – 50 % observed, 50 % imputed –" in text
     assert "city observed 0.90 imputed 0.40 20.0" in text
     assert "age observed 0.70 imputed – 30.0" in text
@@ -194,7 +193,7 @@ def test_use_and_trust_are_two_things_and_a_value_that_does_not_fit_is_named():
     assert "For a : age 7 (+30.0)" in page.text
     assert "Against it: city value of city (−20.0)" in page.text
     assert "This value does not fit the rest of the row: age 7 , trusted 10 %; the rest suggests 50 to 60" in page.text
-    assert "value does not fit their row 1" in page.text
+    assert "value does not fit its row 1" in page.text
     assert "does not fit the rest" not in page_of(doubted(trusted=0.9)).text
 
 

@@ -156,7 +156,7 @@ class Wrapped(nn.Module):
 
     def read(self, *args: Any, **inputs: Any) -> TokenClassifier:
         """The model as a classifier of the tokens of this batch, for `taylor_evidence` or `exact_effects`."""
-        if self.training and getattr(self.model, "is_gradient_checkpointing", False):
+        if self.training and any(getattr(module, "gradient_checkpointing", False) for module in self.model.modules()):
             raise ValueError(
                 "gradient checkpointing repeats the forward pass without gates; call model.gradient_checkpointing_disable()"
             )

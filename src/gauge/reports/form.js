@@ -150,7 +150,7 @@
       .filter(([column, each]) => each.gain >= SMALLEST && named(column))
       .slice(0, 3)
       .map(([column, each]) => {
-        const about = make("em", {}, `−${each.gain.toFixed(3)} (${each.low.toFixed(3)} to ${each.high.toFixed(3)})`);
+        const about = make("em", {}, `${each.gain.toFixed(3)} (${each.low.toFixed(3)} to ${each.high.toFixed(3)})`);
         const go = make("button", { type: "button" }, make("span", {}, column), about);
         go.addEventListener("click", () => input(named(column)).focus());
         return make("li", {}, go);

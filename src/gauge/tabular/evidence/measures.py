@@ -179,7 +179,7 @@ def divided(column: pd.Series) -> pd.Categorical:
         names = [f"{span.left:g} to {span.right:g}" for span in spans]
         codes = quarters.cat.codes.to_numpy(int)
     else:
-        texts = column.astype(str)
+        texts = column.map("{:.12g}".format) if pd.api.types.is_float_dtype(column) else column.astype(str)
         frequent = texts[column.notna()].value_counts().index[:MAX_PARTS]
         names = [*sorted(frequent), "others"]
         codes = np.where(column.isna(), -1, pd.Index(names[:-1]).get_indexer(pd.Index(texts)))
