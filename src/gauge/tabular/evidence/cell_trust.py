@@ -48,6 +48,7 @@ LIKELY = 0.8  # probability of the values that the other cells suggest
 LEVELS = np.linspace(0, 1, 41)  # quantiles of what mean and scale leave unexplained
 MAX_ROUNDS, PATIENCE, SCALE_ROUNDS = 80, 4, 15
 MAX_TREE_COLUMNS = 12  # that each tree uses
+MAX_BINS = 63  # of a column that trees read
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.2,
     "num_leaves": 8,
@@ -341,13 +342,14 @@ class _Learner:
         """A few trees, or more of which those up to `best_iteration` help on unseen rows."""
         import lightgbm
 
-        made = {"verbosity": -1, "feature_pre_filter": False}
+        made = {"verbosity": -1, "feature_pre_filter": False, "max_bin": MAX_BINS}
         data = lightgbm.Dataset(*learned, categorical_feature=self.categorical, params=made)
         if unseen is None:
-            return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS)
+            return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS, keep_training_booster=True)
         other = lightgbm.Dataset(*unseen, data, categorical_feature=self.categorical, params=made)
         stopping: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False)]
-        return lightgbm.train({**self.options, **options}, data, MAX_ROUNDS, [other], callbacks=stopping)
+        known: dict[str, Any] = {"callbacks": stopping, "keep_training_booster": True}  # not written and read again
+        return lightgbm.train({**self.options, **options}, data, MAX_ROUNDS, [other], **known)
 
     def number(self, given: np.ndarray, target: np.ndarray, first: np.ndarray) -> Conditional:
         """Means from each half of the rows, so that errors are those on rows not learned from."""

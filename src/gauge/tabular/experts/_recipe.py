@@ -51,7 +51,11 @@ class Recipe:
     def settings(self, rows: int) -> TrainSettings:
         """Those of the backbone: a short schedule of large steps that ends with a rate of zero. No epoch is selected, so
         that rows held out can weigh the network against other experts."""
-        batch = self.batch_size or min(256, max(32, min(128, rows // 2), rows // 64))
+        batch = self.batch_size or (
+            min(256, max(32, min(128, rows // 2), rows // 64))
+            if self.content
+            else min(256, max(32, min(64, rows // 2), rows // 128))
+        )
         least, per_root = CONTENT_STEPS if self.content else STEPS
         steps = max(least, round(per_root * rows**0.5))
         return TrainSettings(
