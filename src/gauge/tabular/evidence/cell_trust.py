@@ -39,6 +39,7 @@ HIDDEN = 0.5  # largest share of the other cells that training hides
 HELD_OUT = 0.25  # share of the rows
 HELD_OUT_COPIES = 4  # of rows held out, each with other cells swapped and hidden
 MIN_ROWS, MAX_ROWS = 50, 3000  # to learn from
+MAX_CELLS, MIN_ROWS_OF_WIDE_TABLE = 60_000, 500  # of wide tables: fewer rows, but no fewer than that
 MAX_COLUMNS = 200  # a wider table has no trust
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
@@ -147,7 +148,8 @@ class CellTrust:
         if len(rows) < MIN_ROWS or not 2 <= len(columns) <= MAX_COLUMNS:
             return None
         draw = np.random.default_rng(seed)
-        order = draw.permutation(len(rows))[:MAX_ROWS]
+        most = min(MAX_ROWS, max(MIN_ROWS_OF_WIDE_TABLE, MAX_CELLS // len(columns)))
+        order = draw.permutation(len(rows))[:most]
         count = round(HELD_OUT * len(order))
         train, held_out = cells[order[count:]], cells[order[:count]]
         bins = [Bins.from_values(column, values) for column, values in zip(columns, train.T, strict=True)]
