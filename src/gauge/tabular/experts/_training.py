@@ -8,7 +8,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gauge.choices import pick
@@ -237,7 +236,9 @@ def plan(
         if strategy == "mask" and alone:
             stages[strategy] = backbone
             continue
-        compared = len(recipe.strategies) > 1 or recipe.gates != "auto"  # otherwise `choose_gates` learns the combination
+        compared = (
+            len(recipe.strategies) > 1 or recipe.gates != "auto"
+        )  # otherwise `choose_gates` learns the combination
         arguments = {"gating": gating_for(strategy, bool(recipe.gates)), "answers": compared, **of_rows}
         needs = (backbone,) if strategy == "mask" else (backbone, imputer)
         stages[strategy] = Stage(strategy, make_gated, arguments, fine_tuning(settings), needs)
