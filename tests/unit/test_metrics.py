@@ -20,6 +20,7 @@ from gauge.training.metrics import (
     log_loss,
     quantiles,
     reliability,
+    resampled_areas,
     scores,
 )
 
@@ -139,6 +140,16 @@ def test_an_area_is_averaged_over_the_classes_that_occur():
     areas = [roc_auc_score(labels == label, probabilities[:, label]) for label in (0, 1, 3)]
     assert area_under_curve(probabilities, labels) == pytest.approx(np.mean(areas))
     assert np.isnan(area_under_curve(probabilities, np.zeros(300, int)))
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_area_of_a_resample_is_that_of_its_rows(classes):
+    probabilities, labels = several(classes)
+    areas, draw = resampled_areas(probabilities.round(2), labels), np.random.default_rng(0)  # rounded: with ties
+    for rows in (np.arange(len(labels)), draw.integers(len(labels), size=200), np.flatnonzero(labels < 2)):
+        expected = area_under_curve(probabilities.round(2)[rows], labels[rows])
+        assert areas(rows) == pytest.approx(expected, abs=1e-12)
+    assert np.isnan(areas(np.flatnonzero(labels == 0)))
 
 
 def test_the_bins_of_a_calibration_error_are_those_of_scikit_learn():

@@ -19,7 +19,7 @@ class Preset:
     experts: tuple[str, ...] = ("network", "trees", "linear")
     seeds: int = 1
     network_folds: int = 1
-    network_rows: int = 25_000
+    network_rows: int = 16_000
     max_rows: int = 5000
 
 

@@ -21,16 +21,21 @@ Interval = tuple[float, float]
 Groups = np.ndarray | None
 """The number of each sample's group, where samples share a photo or a lesion and are not independent."""
 
+OfRows = Callable[[np.ndarray], float]
+"""A score of the samples with these indices, which may repeat."""
+
 
 @dataclass(frozen=True)
 class Metric:
     """A number from 0 to 1 for class probabilities and labels. `sampling` is an interval in closed form, or None;
-    `paired` gives the p-value and the name of the test for two methods on the same samples."""
+    `paired` gives the p-value and the name of the test for two methods on the same samples; `resampled` gives the scores of
+    resamples, where that is faster."""
 
     name: str
     score: Callable[[np.ndarray, np.ndarray], float]
     sampling: Callable[[np.ndarray, np.ndarray], Interval | None]
     paired: Callable[[np.ndarray, np.ndarray, np.ndarray, Groups], tuple[float, str]]
+    resampled: Callable[[np.ndarray, np.ndarray], OfRows] | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -52,18 +57,21 @@ class Metric:
         offsets = samples * np.arange(repeats)[:, None]
         drawn = _resamples(labels[:samples], None if groups is None else groups[:samples])
         rows = [(offsets + chosen).ravel() for chosen in drawn]
-        low, high = quantiles([self.score(probabilities[chosen], labels[chosen]) for chosen in rows])
+        low, high = quantiles(list(map(self.of_rows(probabilities, labels), rows)))
         return float(low), float(high)
+
+    def of_rows(self, probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
+        """The score of some of the samples, each as often as it is among them."""
+        if self.resampled is not None:
+            return self.resampled(probabilities, labels)
+        return lambda rows: self.score(probabilities[rows], labels[rows])
 
     def compare(self, first: np.ndarray, second: np.ndarray, labels: np.ndarray, groups: Groups = None) -> "Comparison":
         """Second minus first method, with a bootstrap interval and the paired test."""
-
-        def difference(rows: np.ndarray | slice) -> float:
-            return self.score(second[rows], labels[rows]) - self.score(first[rows], labels[rows])
-
-        low, high = quantiles(bootstrap(difference, labels, groups))
-        interval = float(low), float(high)
-        return Comparison(difference(slice(None)), interval, *self.paired(first, second, labels, groups))
+        before, after = self.of_rows(first, labels), self.of_rows(second, labels)
+        low, high = quantiles(bootstrap(lambda rows: after(rows) - before(rows), labels, groups))
+        difference = self.score(second, labels) - self.score(first, labels)
+        return Comparison(difference, (float(low), float(high)), *self.paired(first, second, labels, groups))
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,33 @@ def area_under_curve(probabilities: np.ndarray, labels: np.ndarray) -> float:
             below = np.searchsorted(others, own).sum() + np.searchsorted(others, own, "right").sum()
             areas.append(below / (2 * ones * zeros))
     return float(np.mean(areas)) if areas else float("nan")
+
+
+def resampled_areas(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
+    """`area_under_curve` of resamples. All samples are ranked once, so that a resample is counted and not sorted: with 40
+    classes that takes a tenth of the time.
+
+    >>> areas = resampled_areas(np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]]), np.array([0, 1, 1]))
+    >>> areas(np.array([0, 1, 1]))
+    1.0
+    """
+    classes = np.array([1]) if probabilities.shape[1] == 2 else np.unique(labels)
+    shape = len(classes), len(labels)
+    ranks = np.stack([np.unique(probabilities[:, label], return_inverse=True)[1] for label in classes])
+    ranks += len(labels) * np.arange(len(classes))[:, None]
+    row, own = np.searchsorted(classes, labels).clip(max=len(classes) - 1), np.arange(len(labels))
+    rank, has_class = ranks[row, own], classes[row] == labels
+
+    def area(rows: np.ndarray) -> float:
+        every = np.bincount(ranks[:, rows].ravel(), minlength=ranks.size).reshape(shape)
+        positive = np.bincount(rank[rows[has_class[rows]]], minlength=ranks.size).reshape(shape)
+        negative = every - positive
+        pairs = positive.sum(1) * negative.sum(1)
+        below = np.cumsum(negative, 1) - negative / 2
+        known = pairs > 0
+        return float(np.mean((positive * below).sum(1)[known] / pairs[known])) if known.any() else float("nan")
+
+    return area
 
 
 def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -210,7 +245,7 @@ def _delong_test(first: np.ndarray, second: np.ndarray, labels: np.ndarray, grou
 
 
 ACCURACY = Metric("accuracy", accuracy, _wilson, _mcnemar)
-AUC = Metric("auc", _auc, _auc_interval, _delong_test)
+AUC = Metric("auc", _auc, _auc_interval, _delong_test, resampled_areas)
 METRICS = {metric.name: metric for metric in (ACCURACY, AUC)}
 
 
@@ -232,13 +267,13 @@ def _resamples(labels: np.ndarray, groups: Groups = None) -> Iterator[np.ndarray
     if groups is None:
         classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
         for _ in range(RESAMPLES):
-            yield np.concatenate([draw.choice(rows, len(rows)) for rows in classes])
+            yield np.concatenate([rows[draw.integers(len(rows), size=len(rows))] for rows in classes])
         return
     _, first, number, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
     members = np.split(np.argsort(number, kind="stable"), np.cumsum(counts)[:-1])
     classes = [np.flatnonzero(labels[first] == label) for label in np.unique(labels[first])]
     for _ in range(RESAMPLES):
-        chosen = np.concatenate([draw.choice(rows, len(rows)) for rows in classes])
+        chosen = np.concatenate([rows[draw.integers(len(rows), size=len(rows))] for rows in classes])
         yield np.concatenate([members[group] for group in chosen])
 
 

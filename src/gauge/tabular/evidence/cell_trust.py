@@ -39,6 +39,7 @@ HIDDEN = 0.5  # largest share of the other cells that training hides
 HELD_OUT = 0.25  # share of the rows
 HELD_OUT_COPIES = 4  # of rows held out, each with other cells swapped and hidden
 MIN_ROWS, MAX_ROWS = 50, 3000  # to learn from
+MAX_CELLS, MIN_ROWS_OF_WIDE_TABLE = 60_000, 500  # of wide tables: fewer rows, but no fewer than that
 MAX_COLUMNS = 200  # a wider table has no trust
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 CERTAIN = 1e-6  # how near to 0 and 1 probabilities may come
@@ -48,6 +49,7 @@ LIKELY = 0.8  # probability of the values that the other cells suggest
 LEVELS = np.linspace(0, 1, 41)  # quantiles of what mean and scale leave unexplained
 MAX_ROUNDS, PATIENCE, SCALE_ROUNDS = 80, 4, 15
 MAX_TREE_COLUMNS = 12  # that each tree uses
+MAX_BINS = 63  # of a column that trees read
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.2,
     "num_leaves": 8,
@@ -146,7 +148,8 @@ class CellTrust:
         if len(rows) < MIN_ROWS or not 2 <= len(columns) <= MAX_COLUMNS:
             return None
         draw = np.random.default_rng(seed)
-        order = draw.permutation(len(rows))[:MAX_ROWS]
+        most = min(MAX_ROWS, max(MIN_ROWS_OF_WIDE_TABLE, MAX_CELLS // len(columns)))
+        order = draw.permutation(len(rows))[:most]
         count = round(HELD_OUT * len(order))
         train, held_out = cells[order[count:]], cells[order[:count]]
         bins = [Bins.from_values(column, values) for column, values in zip(columns, train.T, strict=True)]
@@ -341,13 +344,14 @@ class _Learner:
         """A few trees, or more of which those up to `best_iteration` help on unseen rows."""
         import lightgbm
 
-        made = {"verbosity": -1, "feature_pre_filter": False}
+        made = {"verbosity": -1, "feature_pre_filter": False, "max_bin": MAX_BINS}
         data = lightgbm.Dataset(*learned, categorical_feature=self.categorical, params=made)
         if unseen is None:
-            return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS)
+            return lightgbm.train({**self.options, **options}, data, SCALE_ROUNDS, keep_training_booster=True)
         other = lightgbm.Dataset(*unseen, data, categorical_feature=self.categorical, params=made)
         stopping: list[Any] = [lightgbm.early_stopping(PATIENCE, verbose=False)]
-        return lightgbm.train({**self.options, **options}, data, MAX_ROUNDS, [other], callbacks=stopping)
+        known: dict[str, Any] = {"callbacks": stopping, "keep_training_booster": True}  # not written and read again
+        return lightgbm.train({**self.options, **options}, data, MAX_ROUNDS, [other], **known)
 
     def number(self, given: np.ndarray, target: np.ndarray, first: np.ndarray) -> Conditional:
         """Means from each half of the rows, so that errors are those on rows not learned from."""

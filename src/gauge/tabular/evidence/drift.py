@@ -34,6 +34,7 @@ MAX_COLUMNS = 200  # of numbers whose correlations are kept
 SHRINKAGE = 0.05  # of correlations towards none
 UNLIKE = 0.01  # share of the training rows that are as unlike as what is reported
 MIN_ROWS = 50  # in training
+MAX_ROWS = 10_000  # of training, evenly chosen, that say what is unlike them
 MAX_NAMED_ROWS = 5
 CLIPPED = 3.09  # normal scores at the ends of what training saw
 FAR = 0.5  # of the range of training, beyond it
@@ -61,8 +62,9 @@ class Profile:
         correlations = scores.fillna(0.0).corr().fillna(0.0).to_numpy() if len(numbers) else np.zeros((0, 0))
         correlations = (1 - SHRINKAGE) * correlations
         np.fill_diagonal(correlations, 1.0)
-        profile = cls(counts, numbers, correlations, 0.0)
-        return cls(counts, numbers, correlations, float(np.quantile(profile.likeness(cells), UNLIKE)))
+        some = cells[np.linspace(0, len(cells) - 1, min(len(cells), MAX_ROWS)).astype(int)]
+        likeness = cls(counts, numbers, correlations, 0.0).likeness(some)
+        return cls(counts, numbers, correlations, float(np.quantile(likeness, UNLIKE)))
 
     def likeness(self, cells: np.ndarray) -> np.ndarray:
         """The p value of each row's numbers; 1 where it has none."""

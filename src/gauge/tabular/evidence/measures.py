@@ -19,7 +19,7 @@ from gauge.training.metrics import (
     bootstrap,
     log_loss,
     quantiles,
-    scores,
+    resampled_areas,
 )
 
 NAMES = {
@@ -69,15 +69,19 @@ class Answered:
 def score_table(answered: Answered) -> pd.DataFrame:
     """A line for each model and metric, all of them from the same resamples."""
     labels, metrics = answered.labels, [*SCORES] + ([] if answered.positive is None else ["average_precision"])
+    others = {name: SCORES[name] for name in ("log_loss", "calibration_error")}
     right = [
         (answered.decided if probabilities is answered.own else probabilities.argmax(1)) == labels
         for probabilities in answered.models.values()
     ]
 
+    areas = [resampled_areas(probabilities, labels) for probabilities in answered.models.values()]
+
     def score(rows: np.ndarray) -> np.ndarray:
         values = []
-        for probabilities, hits in zip(answered.models.values(), right, strict=True):
-            value = scores(probabilities[rows], labels[rows]) | {"accuracy": float(hits[rows].mean())}
+        for probabilities, hits, area in zip(answered.models.values(), right, areas, strict=True):
+            value = {name: of_all(probabilities[rows], labels[rows]) for name, of_all in others.items()}
+            value |= {"accuracy": float(hits[rows].mean()), "auc": area(rows)}
             if answered.positive is not None:
                 p, is_positive = answered.one_class(probabilities)
                 value["average_precision"] = average_precision(p[rows], is_positive[rows])

@@ -8,7 +8,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gauge.choices import pick
@@ -20,7 +19,7 @@ from gauge.model.gauge import Gating
 from gauge.model.nn.shards import gather
 from gauge.tabular.experts import Task, Training
 from gauge.tabular.experts._architecture import SIZES, Size, build, freeze, gating_for, imputer_for
-from gauge.tabular.experts._gate_choice import choose_gates
+from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates, spread
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.table.schema import Schema
 from gauge.training.inference import predict_split
@@ -31,7 +30,6 @@ from gauge.types import Batch, Imputer, Method, Prediction, SupportsComplete, Tr
 
 logger = logging.getLogger(__name__)
 
-MAX_COMBINING_ROWS = 1000  # held out, under many masks each, that the weights of network and heads are learned from
 MIN_ROWS_ESTIMATED = 20_000  # training rows from which on the duration is estimated first
 SHARES = {
     "imputer": 0.2,
@@ -44,8 +42,8 @@ SHARES = {
 
 class Weighted(Method):
     """A network whose training samples are weighted in the loss, relative to their batch; `targets` are probabilities of the
-    classes that they learn instead of labels. Unless it `answers`, because its gates are still to be trained, the
-    combination of its heads is not learned."""
+    classes that they learn instead of labels. Unless it `answers`, because its gates are still to be trained or
+    chosen, the combination of its heads is not learned."""
 
     def __init__(
         self, model: GaugePlus, weights: Tensor, targets: Tensor | None = None, *, answers: bool = True
@@ -76,9 +74,7 @@ class Weighted(Method):
 
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         if self.answers:
-            if val is not None and len(val) > MAX_COMBINING_ROWS:
-                val = val.take(torch.linspace(0, len(val) - 1, MAX_COMBINING_ROWS).long().to(val.device))
-            self.model.prepare(train, val)
+            self.model.prepare(train, None if val is None else spread(val, MAX_COMBINING_ROWS))
 
 
 class Given(Imputer):
@@ -143,7 +139,8 @@ def train_network(
             *(len(train), seconds_left(store, stages.values()) / 60),
         )
     trained = {name: store.trained(stage) for name, stage in stages.items()}
-    scores = {strategy: _score(trained[strategy].module, val, settings) for strategy in recipe.strategies}
+    several = len(recipe.strategies) > 1
+    scores = {each: _score(trained[each].module, val, settings) if several else None for each in recipe.strategies}
     best = choose_strategy(scores, 0 if val is None else len(val))
     chosen = trained[best].module
     assert isinstance(chosen, Weighted)
@@ -151,6 +148,8 @@ def train_network(
     if val is None and combination is not None:  # the mean of all answers, where their product would overrate
         combination.offset.fill_(-math.log(len(combination.offset)))
     gate_losses = choose_gates(chosen.model, train, val, settings.masks) if recipe.gates == "auto" else {}
+    if not several:  # that of the pass which answers
+        scores = {best: _score(chosen, val, settings)}
     freeze(chosen.model)
     epochs = {name: stage.metadata["epochs"] for name, stage in trained.items()}
     training = Training(
@@ -237,7 +236,10 @@ def plan(
         if strategy == "mask" and alone:
             stages[strategy] = backbone
             continue
-        arguments = {"gating": gating_for(strategy, bool(recipe.gates)), **of_rows}
+        compared = (
+            len(recipe.strategies) > 1 or recipe.gates != "auto"
+        )  # otherwise `choose_gates` learns the combination
+        arguments = {"gating": gating_for(strategy, bool(recipe.gates)), "answers": compared, **of_rows}
         needs = (backbone,) if strategy == "mask" else (backbone, imputer)
         stages[strategy] = Stage(strategy, make_gated, arguments, fine_tuning(settings), needs)
     return stages
@@ -278,13 +280,14 @@ def make_gated(
     gating: Gating,
     weights: Tensor,
     targets: Tensor | None,
+    answers: bool,
 ) -> Weighted:
     """The trained network and its heads, with gates."""
     before = backbone.model
     subsets = before.subsets_per_step if imputer is None else 0  # it has seen subsets already
     model = GaugePlus(before.encoder, before.gauge.classifier, imputer, subsets_per_step=subsets, gating=gating)
     model.heads, model.head_gradients = before.heads, before.head_gradients
-    return Weighted(model, weights, targets)
+    return Weighted(model, weights, targets, answers=answers)
 
 
 def make_refit(train: Dataset, *, model: GaugePlus, weights: Tensor) -> Weighted:

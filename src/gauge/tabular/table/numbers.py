@@ -20,6 +20,7 @@ MAX_SHOWN_BYTES = 100  # more are a file, whose start says of which kind it is
 CURRENCIES = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD"]
 UNIT = re.compile(rf"[$€£¥₹₩₽₺%]|\b(?:{'|'.join(CURRENCIES)})\b")
 MEASURE = r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|°)[^\s\d]*)$"  # the unit in "12.5 kg" or "37 °C"
+DIGIT = re.compile(r"\d")
 GAPS = str.maketrans({"−": "-", "'": "", "’": "", "_": "x", **dict.fromkeys(" \u00a0\u2009\u202f", "")})
 SPACED = r"[+−-]?\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?:[.,]\d+)?"
 ONE_GROUP = r"[+−-]?[1-9]\d{0,2},\d{3}"  # 1,234: more than a thousand, or more than one
@@ -76,6 +77,8 @@ class Writing:
         words = as_words(values).str.strip()
         if len(words) and values.map(lambda value: isinstance(value, date)).mean() >= MIN_SHARE:
             return cls(date="ISO8601")
+        if sum(DIGIT.search(word) is not None for word in words) < MIN_SHARE * len(words):  # neither takes long to see
+            return None
         return _date_writing(words) or _number_writing(words, commas)
 
     def read(self, values: pd.Series) -> np.ndarray:
