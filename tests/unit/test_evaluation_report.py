@@ -71,7 +71,11 @@ def test_intervals_of_shares_are_wilsons_and_wider_where_groups_agree():
 
 def test_few_rows_say_little_of_the_accuracy_and_nothing_of_the_threshold():
     p = np.array([0.9, 0.8, 0.1])
-    rows = {"models": {"classifier": np.stack([1 - p, p], 1)}, "labels": np.array([1, 1, 0]), "classes": ["well", "ill"]}
+    rows = {
+        "models": {"classifier": np.stack([1 - p, p], 1)},
+        "labels": np.array([1, 1, 0]),
+        "classes": ["well", "ill"],
+    }
     rows |= {"decided": np.array([1, 1, 0]), "observed": np.ones((3, 2), bool), "positive": 1}
     result = evaluate(Answered(**rows))
     own = result.scores.set_index("metric").loc["accuracy", ["value", "low", "high"]]

@@ -5,7 +5,7 @@ unlikeness        the p value of a row's numbers under the normal distribution o
                   a number that is beyond all of training by more than half of their range is unlike them in any case
 
 The index is that of credit scoring; from 0.1 on, and beyond chance in a chi-squared test, a column counts as moved. New rows
-of the same source have categories that training never saw, too: about as many as occurred once in training (Good and Turing).
+of the same source have categories that training never saw, about as many as occurred once in training (Good and Turing).
 Nothing of single training rows is kept: shares, a correlation matrix, and a quantile.
 """
 
@@ -43,8 +43,8 @@ FAR = 0.5  # of the range of training, beyond it
 @dataclass(frozen=True)
 class Profile:
     """What the training rows looked like. `counts` has the rows in every bin of each number and category, in the order of
-    the schema's table; `correlations` and `cutoff` describe the numbers, and `numbers` are their positions there. `unread` is
-    the share of rows with a value that cannot be read, of each column of the schema."""
+    the schema's table; `correlations` and `cutoff` describe the numbers, and `numbers` are their positions there. `unread`
+    is the share of rows with a value that cannot be read, of each column of the schema."""
 
     counts: Sequence[np.ndarray]
     numbers: np.ndarray
@@ -98,9 +98,7 @@ class Profile:
 
     def tensors(self) -> dict[str, Tensor]:
         flat = {f"counts.{index}": torch.from_numpy(counts) for index, counts in enumerate(self.counts)}
-        described = {
-            name: torch.from_numpy(getattr(self, name)) for name in ("correlations", "numbers", "unread")
-        }
+        described = {name: torch.from_numpy(getattr(self, name)) for name in ("correlations", "numbers", "unread")}
         return flat | described | {"cutoff": torch.tensor(self.cutoff, dtype=torch.float64)}
 
     @classmethod

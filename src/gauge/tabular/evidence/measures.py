@@ -39,8 +39,8 @@ OPERATING = ("sensitivity", "specificity", "PPV", "NPV")
 class Answered:
     """Labelled rows and what models answer for them, the classifier first. `decided` are the classes that it predicts,
     `observed` says which columns each row has, and `groups` are the numbers of patients or others that rows belong to, of
-    which intervals are then made. `positive` is the number of the class that is looked for, and `class_weight` what each class
-    counts in a decision."""
+    which intervals are then made. `positive` is the number of the class that is looked for, and `class_weight` what each
+    class counts in a decision."""
 
     models: Mapping[str, np.ndarray]
     labels: np.ndarray
