@@ -34,6 +34,7 @@ SMOOTHING = 0.5  # rows added to every bin
 MAX_COLUMNS = 200  # of numbers whose correlations are kept
 SHRINKAGE = 0.05  # of correlations towards none
 UNLIKE = 0.01  # share of the training rows that are as unlike as what is reported
+FOLDS = 5  # in which the cutoff of unlike rows is found
 MIN_ROWS = 50  # in training
 MAX_NAMED_ROWS = 5
 CLIPPED = 3.09  # normal scores at the ends of what training saw
@@ -60,12 +61,12 @@ class Profile:
         cells, sizes = rows.cells, rows.schema.cardinalities
         counts = [_counts(cells[:, index], size) for index, size in enumerate(sizes)]
         numbers = np.flatnonzero(np.array(sizes) == 1)[:MAX_COLUMNS]
-        scores = pd.DataFrame(cells[:, numbers].astype(float))
-        correlations = scores.fillna(0.0).corr().fillna(0.0).to_numpy() if len(numbers) else np.zeros((0, 0))
-        correlations = (1 - SHRINKAGE) * correlations
-        np.fill_diagonal(correlations, 1.0)
-        profile = cls(counts, numbers, correlations, 0.0, _unread(frame, rows).mean(0))
-        return replace(profile, cutoff=float(np.quantile(profile.likeness(cells), UNLIKE)))
+        profile = cls(counts, numbers, _correlations(cells[:, numbers]), 0.0, _unread(frame, rows).mean(0))
+        likeness, fold = np.ones(len(cells)), np.arange(len(cells)) % FOLDS
+        for number in range(FOLDS):  # a row is more like the correlations that it is part of
+            others = replace(profile, correlations=_correlations(cells[fold != number][:, numbers]))
+            likeness[fold == number] = others.likeness(cells[fold == number])
+        return replace(profile, cutoff=float(np.quantile(likeness, UNLIKE)))
 
     def likeness(self, cells: np.ndarray) -> np.ndarray:
         """The p value of each row's numbers; 1 where it has none."""
@@ -180,6 +181,13 @@ def measure_drift(
     unlike = np.flatnonzero(likeness < profile.cutoff)
     unlike = unlike[np.argsort(likeness[unlike], kind="stable")]
     return Drift(pd.DataFrame(lines), unlike, len(frame), row_names(frame.index))
+
+
+def _correlations(scores: np.ndarray) -> np.ndarray:
+    known = pd.DataFrame(scores.astype(float)).fillna(0.0)
+    correlations = (1 - SHRINKAGE) * (known.corr().fillna(0.0).to_numpy() if known.shape[1] else np.zeros((0, 0)))
+    np.fill_diagonal(correlations, 1.0)
+    return np.asarray(correlations)
 
 
 def _unread(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
