@@ -350,7 +350,8 @@ def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
         with pytest.raises(ValueError, match=f"{name}.*{reason}"):
             read_table_file(tmp_path / name)
     for name, cure in [
-        ("x.xlsx", "save the sheet as CSV UTF-8; give a file that ends in .csv, .tsv"),
+        ("x.ods", "save the sheet as .xlsx or CSV UTF-8; give a file that ends in .csv, .tsv"),
+        ("x.xlsx", r"it is damaged, or has a password \(.*\); save it again"),
         ("x.csv.gz", "unpack it; give"),
         ("x.json", r"write every row as an object in a line of its own \(.jsonl\); give"),
         ("x.pdf", "x.pdf is not a supported table; give"),

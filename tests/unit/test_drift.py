@@ -36,6 +36,28 @@ def test_values_and_missing_rates_that_moved_are_named_in_words(ward):
     assert "as in training: marker" in str(drift)
 
 
+def test_values_that_training_could_not_read_either_and_categories_as_new_as_chance_allows_have_not_moved():
+    draw = np.random.default_rng(0)
+    number = draw.normal(size=1000)
+    table = pd.DataFrame(
+        {
+            "number": np.where(draw.random(1000) < 0.08, "~5", number.round(2).astype(str)),
+            "town": [f"town {min(rank, 3000)}" for rank in draw.zipf(1.5, 1000)],
+        }
+    )
+    options = {"experts": "linear", "trust": False, "verbose": False, "columns": {"town": "category"}}
+    with unchecked():
+        model = GaugeClassifier(**options).fit(table[:600], number[:600] > 0)
+        assert (~table["town"][600:].isin(table["town"][:600])).mean() > 0.06
+        assert model.drift(table[600:]).moved == model.drift(table[:600]).moved == []
+        assert model.drift(table[600:603]).moved == []
+        new = table[600:].assign(number=lambda rows: np.where(draw.random(len(rows)) < 0.3, "?!", rows["number"]))
+        new.loc[::3, "town"] = "elsewhere"
+        words = model.drift(new).columns.set_index("column")["words"]
+    assert words["number"].endswith("% of the rows have values that training never saw, or cannot be read")
+    assert words["town"].split("; ")[0].endswith("% of the rows have values that training never saw, or cannot be read")
+
+
 def test_a_row_with_an_unlikely_combination_is_unlike_training():
     draw = np.random.default_rng(0)
     weight = draw.normal(70, 10, 500)
@@ -50,6 +72,17 @@ def test_a_row_with_an_unlikely_combination_is_unlike_training():
     assert drift.unlike[0] == 17
     assert 40 not in drift.unlike
     assert "the most unlike: rows 17" in str(drift)
+
+
+def test_of_many_columns_and_few_rows_as_few_new_rows_are_unlike_as_promised():
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        draw.normal(size=(1120, 40)) + draw.normal(size=(1120, 1)), columns=[f"x{n}" for n in range(40)]
+    )
+    options = {"experts": "linear", "trust": False, "verbose": False}
+    with unchecked():
+        model = GaugeClassifier(**options).fit(frame[:120], frame["x0"][:120] > 0)
+        assert len(model.drift(frame[120:]).unlike) < 40  # of 1,000, where 10 are promised
 
 
 def test_numbers_beyond_all_of_training_are_shown_as_they_are_and_make_their_rows_unlike(ward):

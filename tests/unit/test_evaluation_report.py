@@ -69,6 +69,22 @@ def test_intervals_of_shares_are_wilsons_and_wider_where_groups_agree():
     assert (round(low, 3), high) == (0.566, 1.0)  # five groups, all right
 
 
+def test_few_rows_say_little_of_the_accuracy_and_nothing_of_the_threshold():
+    p = np.array([0.9, 0.8, 0.1])
+    rows = {
+        "models": {"classifier": np.stack([1 - p, p], 1)},
+        "labels": np.array([1, 1, 0]),
+        "classes": ["well", "ill"],
+    }
+    rows |= {"decided": np.array([1, 1, 0]), "observed": np.ones((3, 2), bool), "positive": 1}
+    result = evaluate(Answered(**rows))
+    own = result.scores.set_index("metric").loc["accuracy", ["value", "low", "high"]]
+    assert own.tolist() == pytest.approx(share_interval(np.ones(3, bool)))
+    assert result.threshold.value == 0.5
+    assert "ill from a probability of 0.5 on (as the model decides)" in str(result)
+    assert evaluate(Answered(**rows, class_weight=[1.0, 3.0])).threshold.value == 0.25
+
+
 def test_a_threshold_keeps_its_promise_on_the_rows_held_out():
     draw = np.random.default_rng(1)
     labels = (draw.random(300) < 0.3).astype(int)

@@ -11,8 +11,9 @@ from PIL import Image
 
 from gauge.data.images import open_image
 from gauge.tabular.table.arrays import encode_rows
-from gauge.tabular.table.columns import ImageFiles
+from gauge.tabular.table.columns import ImageFiles, infer_kind
 from gauge.tabular.table.columns.image import Image as ImageColumn
+from gauge.tabular.table.schema import Schema
 
 
 @pytest.mark.parametrize(
@@ -86,3 +87,43 @@ def test_a_number_too_long_to_print_is_no_path_of_an_image(tmp_path, caplog):
         _, observed = encode_rows([ImageColumn("photo", 16)], frame, ImageFiles(tmp_path))["image0"]
     assert not observed.any()
     assert "2 image files do not exist and count as missing, first an integer beyond 1e300 (row 0)" in caplog.text
+
+
+def test_images_of_pillow_and_arrays_of_pixels_are_read_as_their_files_are(tmp_path):
+    draw = np.random.default_rng(0)
+    arrays = [draw.integers(0, 256, (9, 7, 3)).astype(np.uint8) for _ in range(3)]
+    for number, pixels in enumerate(arrays):
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    column = ImageColumn("photo", side=8)
+    files = ImageFiles(tmp_path)
+    expected, _ = column.encode(pd.Series(["0.png", "1.png", "2.png"], name="photo"), files)
+    ways = {
+        "Pillow": [Image.fromarray(pixels) for pixels in arrays],
+        "bytes": arrays,
+        "integers": [pixels.astype(int) for pixels in arrays],
+        "fractions": [pixels / 255 for pixels in arrays],
+    }
+    for way, cells in ways.items():
+        given = pd.Series([*cells, None], dtype=object, name="photo")
+        frame = pd.DataFrame({"photo": given})
+        schema = Schema.from_frame(frame)
+        assert [each.kind for each in schema.columns] == ["image"], way
+        images, observed = column.encode(ImageColumn.clean(given))
+        assert np.array_equal(images[:3], expected), way
+        assert observed.tolist() == [True] * 3 + [False]
+    grey = np.arange(63, dtype=np.uint8).reshape(9, 7)
+    assert infer_kind(pd.Series([grey, grey.T], dtype=object))[0] == "signal"  # unless it is set
+    assert np.array_equal(np.asarray(open_image(grey)), np.stack([grey] * 3, 2))
+    assert np.array_equal(np.asarray(open_image(grey > 30)), 255 * np.stack([grey > 30] * 3, 2))
+    with pytest.raises(ValueError, match=r"an array of shape \[9\] cannot be read as an image \(pixels are numbers"):
+        open_image(np.arange(9))
+
+
+def test_a_column_of_images_of_which_training_finds_none_is_an_error(tmp_path):
+    column = pd.Series(["hello there", "a.png", None], name="photo")
+    with pytest.raises(
+        ValueError, match=r"none of its image files can be found, first hello there \(row 0\); set the fol"
+    ):
+        ImageColumn("photo").encode(column, ImageFiles(tmp_path), training=True)
+    Image.new("L", (4, 4)).save(tmp_path / "a.png")
+    assert ImageColumn("photo").encode(column, ImageFiles(tmp_path), training=True)[1].tolist() == [False, True, False]

@@ -1,6 +1,7 @@
 """Scores: what texts, images and rare categories say about the class, by models that have not seen the row."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -140,6 +141,22 @@ def test_rows_that_two_experts_read_are_read_once(told, monkeypatch):
         monkeypatch.setattr(type(trees.terms.vectorizers["note"]), "transform", None)
         again = Trees.load(Saved(trees.save().tensors, trees.save().metadata), model.schema_)
         assert np.array_equal(again.predict(rows), trees.predict(rows))
+
+
+def test_a_text_is_read_once_however_often_its_row_is_taken_and_hidden(monkeypatch):
+    frame = pd.DataFrame({"note": [f"{word} again {word}" for word in WORDS], "size": np.arange(60.0)})
+    task = task_of(frame, np.arange(60) % 2, note="text", size="number")
+    terms, read = task.terms, []
+    assert replace(task, weights=np.ones(60)).terms is terms  # of another expert
+    transform = terms.vectorizers["note"].transform
+    monkeypatch.setattr(terms.vectorizers["note"], "transform", lambda texts: read.extend(texts) or transform(texts))
+    some = task.rows.take(np.arange(10, 40))
+    keep = np.random.default_rng(0).random((60, 2)) < 0.5
+    hidden = task.rows.keep(keep)
+    for rows in (some, hidden, hidden.take(np.arange(20)), some.without("note")):
+        expected = transform(rows.texts["note"])
+        assert np.array_equal(terms.vectors(rows, "note").toarray(), expected.toarray())
+    assert sorted(read) == sorted({*frame["note"][10:40], *frame["note"][keep[:, 0]], ""})
 
 
 def test_saved_scores_of_other_columns_are_refused(told):

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ DRAWN = ("EPS", "WMF")  # Pillow has other programs draw these
 HALF = (0.5, 0.5, 0.5)  # default mean and deviation of colours
 
 T = TypeVar("T")
+Source = Path | bytes | Image.Image | np.ndarray
 Size = tuple[int, int]
 Box = tuple[int, int, int, int]
 Images = UInt8[np.ndarray, "n 3 {side} {side}"]
@@ -50,16 +52,40 @@ def gather(sources: Sequence[T], side: int, square: Callable[[T], np.ndarray]) -
     return images
 
 
-def open_image(source: Path | bytes) -> Image.Image:
-    """The decoded image, as RGB and the right way up, from a file or from the content of one."""
+def open_image(source: Source) -> Image.Image:
+    """The decoded image, as RGB and the right way up, from a file, the content of one, Pillow, or an array."""
     try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
+        with _opened(source) as image:
             if image.format in DRAWN:
                 raise ValueError(f"it holds {image.format}, whatever its name; save it as PNG or JPEG")
             return _eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
     except Exception as error:  # decoders of damaged files raise whatever they stumble over
         name = f"a value of {len(source)} bytes" if isinstance(source, bytes) else source
+        if isinstance(source, Image.Image | np.ndarray):
+            name = (
+                "an image of Pillow" if isinstance(source, Image.Image) else f"an array of shape {list(source.shape)}"
+            )
         raise ValueError(f"{name} cannot be read as an image ({error}); replace it") from error
+
+
+def _opened(source: Source) -> AbstractContextManager[Image.Image]:
+    if isinstance(source, Image.Image | np.ndarray):  # whoever gave an image goes on to use it: it is not closed
+        return nullcontext(source if isinstance(source, Image.Image) else _from_array(source))
+    return Image.open(io.BytesIO(source) if isinstance(source, bytes) else source)
+
+
+def _from_array(pixels: np.ndarray) -> Image.Image:
+    """Pixels [height, width] or [height, width, 1, 3 or 4]. Bytes, and other integers up to 255, are as they are; others are
+    scaled as those of files."""
+    pixels = pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
+    colours = pixels.shape[2:] in ((), (3,), (4,))
+    if pixels.ndim < 2 or not colours or not pixels.size or pixels.dtype.kind not in "biuf":
+        raise ValueError("pixels are numbers of the shape [height, width] or [height, width, colours]")
+    if pixels.dtype == bool:
+        return Image.fromarray(255 * pixels.astype(np.uint8))
+    if pixels.dtype.kind in "iu" and pixels.dtype != np.uint16 and pixels.min() >= 0 and pixels.max() <= 255:
+        return Image.fromarray(pixels.astype(np.uint8))
+    return Image.fromarray(_scaled(pixels.astype(np.float64), 1.0 if pixels.dtype.kind == "f" else 65_535.0))
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
@@ -67,10 +93,14 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     65,535, fractions from 0 to 1, and images that exceed it from their minimum to their maximum."""
     if not image.mode.startswith(("I", "F")):
         return image
-    pixels = np.asarray(image).astype(np.float64)
+    return Image.fromarray(_scaled(np.asarray(image).astype(np.float64), 1.0 if image.mode == "F" else 65_535.0))
+
+
+def _scaled(pixels: np.ndarray, high: float) -> np.ndarray:
+    """From 0 to 255, from the range up to `high`, or from that of the pixels where they exceed it."""
     if not np.isfinite(pixels).all():
         raise ValueError("it has pixels that are NaN or infinite")
-    low, high = 0.0, 1.0 if image.mode == "F" else 65_535.0
+    low = 0.0
     if pixels.min() < low or pixels.max() > high:
-        low, high = pixels.min(), pixels.max()
-    return Image.fromarray(((pixels - low) * (255 / max(high - low, 1e-300))).round().astype(np.uint8))
+        low, high = float(pixels.min()), float(pixels.max())
+    return np.asarray(((pixels - low) * (255 / max(high - low, 1e-300))).round().astype(np.uint8))

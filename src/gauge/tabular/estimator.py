@@ -574,7 +574,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         except ValueError as error:
             if "could not convert string" not in str(error):
                 raise
-            raise ValueError(f"{error}; arrays hold numbers only: give a DataFrame for texts and images") from error
+            raise ValueError(
+                f"{error}; arrays hold numbers only: give a DataFrame for texts and images, in a pipeline by "
+                "set_output(transform='pandas') of the step before"
+            ) from error
         values, labels = valid if isinstance(valid, tuple) else (valid, None)
         return pd.DataFrame(values, columns=[f"x{index}" for index in range(values.shape[1])]), labels
 

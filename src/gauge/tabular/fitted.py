@@ -197,8 +197,9 @@ class Fitted(TableClassifier):
         grouped = None if numbers is None else numbers[chosen]
         decided = self.class_numbers(probabilities)
         rule, other = choices.get("threshold"), choices.get("against")
+        weights = self.class_weight.tolist()
         return evaluate(
-            Answered(models, labels, decided, classes, rows.observed(), groups=grouped, positive=positive),
+            Answered(models, labels, decided, classes, rows.observed(), grouped, positive, class_weight=weights),
             threshold=None if rule is None else choose_threshold(rule, self.held_out, positive or 0),
             sets=self.prediction_sets,
             by=known.reset_index(drop=True)[by].iloc[chosen],

@@ -111,7 +111,7 @@ class Prepared:
             "target": self.data.target,
             "missing_rates": self.missing_rates,
             "largest_class": (str(self.data.classes[shares.argmax()]), float(shares.max())),
-            "profile": Profile.fit(self.task.rows),
+            "profile": Profile.fit(self.task.rows, self.data.every_row.iloc[self.every[: len(self.task.rows)]]),
         }
 
     def row_names(self, rows: Sequence[int]) -> list[str]:

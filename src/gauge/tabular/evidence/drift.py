@@ -4,12 +4,13 @@ stability index   Σ_bins (new - old) · log(new / old), over tenths of a number
 unlikeness        the p value of a row's numbers under the normal distribution of their training ranks, given which it has;
                   a number that is beyond all of training by more than half of their range is unlike them in any case
 
-The index is that of credit scoring; from 0.1 on, and beyond chance in a chi-squared test, a column counts as moved. Nothing
-of single training rows is kept: shares, a correlation matrix, and a quantile.
+The index is that of credit scoring; from 0.1 on, and beyond chance in a chi-squared test, a column counts as moved. New rows
+of the same source have categories that training never saw, about as many as occurred once in training (Good and Turing).
+Nothing of single training rows is kept: shares, a correlation matrix, and a quantile.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ SMOOTHING = 0.5  # rows added to every bin
 MAX_COLUMNS = 200  # of numbers whose correlations are kept
 SHRINKAGE = 0.05  # of correlations towards none
 UNLIKE = 0.01  # share of the training rows that are as unlike as what is reported
+FOLDS = 5  # in which the cutoff of unlike rows is found
 MIN_ROWS = 50  # in training
 MAX_ROWS = 10_000  # of training, evenly chosen, that say what is unlike them
 MAX_NAMED_ROWS = 5
@@ -43,28 +45,30 @@ FAR = 0.5  # of the range of training, beyond it
 @dataclass(frozen=True)
 class Profile:
     """What the training rows looked like. `counts` has the rows in every bin of each number and category, in the order of
-    the schema's table; `correlations` and `cutoff` describe the numbers, and `numbers` are their positions there."""
+    the schema's table; `correlations` and `cutoff` describe the numbers, and `numbers` are their positions there. `unread`
+    is the share of rows with a value that cannot be read, of each column of the schema."""
 
     counts: Sequence[np.ndarray]
     numbers: np.ndarray
     correlations: np.ndarray
     cutoff: float
+    unread: np.ndarray
 
     @classmethod
-    def fit(cls, rows: Rows) -> "Profile | None":
-        """From training rows; None if they are too few."""
+    def fit(cls, rows: Rows, frame: pd.DataFrame) -> "Profile | None":
+        """From training rows, as they are read and as given; None if they are too few."""
         if len(rows) < MIN_ROWS:
             return None
         cells, sizes = rows.cells, rows.schema.cardinalities
         counts = [_counts(cells[:, index], size) for index, size in enumerate(sizes)]
         numbers = np.flatnonzero(np.array(sizes) == 1)[:MAX_COLUMNS]
-        scores = pd.DataFrame(cells[:, numbers].astype(float))
-        correlations = scores.fillna(0.0).corr().fillna(0.0).to_numpy() if len(numbers) else np.zeros((0, 0))
-        correlations = (1 - SHRINKAGE) * correlations
-        np.fill_diagonal(correlations, 1.0)
+        profile = cls(counts, numbers, _correlations(cells[:, numbers]), 0.0, _unread(frame, rows).mean(0))
         some = cells[np.linspace(0, len(cells) - 1, min(len(cells), MAX_ROWS)).astype(int)]
-        likeness = cls(counts, numbers, correlations, 0.0).likeness(some)
-        return cls(counts, numbers, correlations, float(np.quantile(likeness, UNLIKE)))
+        likeness, fold = np.ones(len(some)), np.arange(len(some)) % FOLDS
+        for number in range(FOLDS):  # a row is more like the correlations that it is part of
+            others = replace(profile, correlations=_correlations(some[fold != number][:, numbers]))
+            likeness[fold == number] = others.likeness(some[fold == number])
+        return replace(profile, cutoff=float(np.quantile(likeness, UNLIKE)))
 
     def likeness(self, cells: np.ndarray) -> np.ndarray:
         """The p value of each row's numbers; 1 where it has none."""
@@ -80,6 +84,15 @@ class Profile:
                 result[rows] = chdtrc(int(own.sum()), distance)
         return result
 
+    def expected_unread(self, schema: Schema) -> np.ndarray:
+        """The share of rows of the same source whose value cannot be read or is a category that training never saw, of each
+        column."""
+        expected = dict(zip([column.name for column in schema.columns], self.unread, strict=True))
+        for cell, counts in zip(schema.table, self.counts, strict=True):
+            if isinstance(cell, Category) and cell.rare_code is None:
+                expected[cell.name] += float((counts == 1).sum() / max(counts.sum(), 1))
+        return np.array(list(expected.values()))
+
     def rare_rates(self, schema: Schema) -> dict[str, float]:
         """The share of rare values among those of each column that has any."""
         columns = zip(schema.table, self.counts, strict=True)
@@ -88,7 +101,7 @@ class Profile:
 
     def tensors(self) -> dict[str, Tensor]:
         flat = {f"counts.{index}": torch.from_numpy(counts) for index, counts in enumerate(self.counts)}
-        described = {"correlations": torch.from_numpy(self.correlations), "numbers": torch.from_numpy(self.numbers)}
+        described = {name: torch.from_numpy(getattr(self, name)) for name in ("correlations", "numbers", "unread")}
         return flat | described | {"cutoff": torch.tensor(self.cutoff, dtype=torch.float64)}
 
     @classmethod
@@ -102,7 +115,8 @@ class Profile:
         fits = [len(each) == (BINS if size == 1 else size) for each, size in zip(counts, sizes, strict=True)]
         if not all(fits) or correlations.shape != (len(numbers),) * 2 or not set(numbers) <= set(range(len(sizes))):
             raise ValueError("the profile of its training rows is that of other columns")
-        return cls(counts, numbers, correlations, float(tensors["cutoff"]))
+        unread = tensors["unread"].numpy() if "unread" in tensors else np.zeros(len(schema.columns))
+        return cls(counts, numbers, correlations, float(tensors["cutoff"]), unread)
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,7 @@ class Drift:
     columns: pd.DataFrame
     unlike: np.ndarray
     rows: int
-    names: Sequence[str]
+    names: Sequence[str] = field(repr=False)
 
     @property
     def moved(self) -> list[str]:
@@ -143,20 +157,20 @@ def measure_drift(
         raise ValueError("fewer than 50 training rows say too little to compare others with; fit on more rows")
     if not len(frame):
         raise ValueError("the table has no rows; give some to compare with the training rows")
-    schema, observed = rows.schema, rows.observed()
+    schema, unread, expected = rows.schema, _unread(frame, rows), profile.expected_unread(rows.schema)
+    absent = ~rows.observed() & ~unread
     cells = {column.name: values for column, values in zip(schema.table, rows.cells.T, strict=True)}
     positions = {column.name: number for number, column in enumerate(schema.table)}
     lines, likeness = [], profile.likeness(rows.cells)
     for index, column in enumerate(schema.columns):
         line = {"column": column.name, "index": 0.0, "moved": False}
-        words = _missing_words(~observed[:, index], missing_rates[column.name], training_rows, len(schema.columns))
-        unseen = np.zeros(len(frame), bool)
-        if column.name in frame:
-            unseen = ~missing(frame[column.name]).to_numpy() & ~observed[:, index]
-        if unseen.mean() > MISSING_MOVED:
-            words.append(
-                f"{100 * unseen.mean():.0f} % of the rows have values that training never saw, or cannot be read"
-            )
+        words, counts = [], (len(frame), training_rows)
+        now, before = float(absent[:, index].mean()), max(0.0, missing_rates[column.name] - profile.unread[index])
+        if _share_moved(now, before, counts, len(schema.columns)):
+            words.append(f"missing in {100 * now:.0f} % instead of {100 * before:.0f} %")
+        now = float(unread[:, index].mean())
+        if now > expected[index] and _share_moved(now, expected[index], counts, len(schema.columns)):
+            words.append(f"{100 * now:.0f} % of the rows have values that training never saw, or cannot be read")
         if column.name in cells:
             old = profile.counts[positions[column.name]]
             new = _counts(cells[column.name], schema.cardinalities[positions[column.name]])
@@ -169,6 +183,22 @@ def measure_drift(
     unlike = np.flatnonzero(likeness < profile.cutoff)
     unlike = unlike[np.argsort(likeness[unlike], kind="stable")]
     return Drift(pd.DataFrame(lines), unlike, len(frame), row_names(frame.index))
+
+
+def _correlations(scores: np.ndarray) -> np.ndarray:
+    known = pd.DataFrame(scores.astype(float)).fillna(0.0)
+    correlations = (1 - SHRINKAGE) * (known.corr().fillna(0.0).to_numpy() if known.shape[1] else np.zeros((0, 0)))
+    np.fill_diagonal(correlations, 1.0)
+    return np.asarray(correlations)
+
+
+def _unread(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
+    """Where a row has a value that counts as missing, since it cannot be read or training never saw it: [rows, columns]."""
+    absent = [
+        missing(frame[column.name]).to_numpy() if column.name in frame else np.ones(len(frame), bool)
+        for column in rows.schema.columns
+    ]
+    return np.asarray(~np.stack(absent, 1) & ~rows.observed())
 
 
 def _given(column: Number, cells: pd.Series) -> np.ndarray:
@@ -205,16 +235,12 @@ def _values_moved(old: np.ndarray, new: np.ndarray, columns: int) -> tuple[float
     return index, index >= MOVED and bool(chdtrc(int(both.sum()) - 1, statistic) < CHANCE / columns)
 
 
-def _missing_words(absent: np.ndarray, before: float, training_rows: int, columns: int) -> list[str]:
-    now, count = float(absent.mean()), len(absent)
-    pooled = (now * count + before * training_rows) / (count + training_rows)
-    deviation = (pooled * (1 - pooled) * (1 / count + 1 / max(training_rows, 1))) ** 0.5
-    if (
-        abs(now - before) < MISSING_MOVED
-        or chdtrc(1, ((now - before) / max(deviation, 1e-12)) ** 2) >= CHANCE / columns
-    ):
-        return []
-    return [f"missing in {100 * now:.0f} % instead of {100 * before:.0f} %"]
+def _share_moved(now: float, before: float, rows: tuple[int, int], columns: int) -> bool:
+    """Whether a share of new rows differs from that of training, by much and beyond chance; `rows` are those of both."""
+    pooled = (now * rows[0] + before * rows[1]) / sum(rows)
+    deviation = (pooled * (1 - pooled) * (1 / rows[0] + 1 / max(rows[1], 1))) ** 0.5
+    beyond = chdtrc(1, ((now - before) / max(deviation, 1e-12)) ** 2) < CHANCE / columns
+    return bool(abs(now - before) >= MISSING_MOVED and beyond)
 
 
 def _value_words(column: Column, old: np.ndarray, values: np.ndarray, given: np.ndarray | None) -> str:

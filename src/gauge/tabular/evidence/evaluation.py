@@ -65,7 +65,8 @@ class Evaluation:
     Attributes
     ----------
     scores
-        A line for each model and metric with its value and a 95 % bootstrap interval.
+        A line for each model and metric with its value and a 95 % interval: Wilson's of the accuracy, bootstrap intervals
+        of the others.
     confusion
         Rows by label (down) and prediction (across).
     rows
@@ -352,10 +353,10 @@ def positive_class(classes: Sequence[Any], wanted: Any, threshold: Any) -> int |
 
 
 def _implied(answered: Answered) -> float:
-    """The smallest probability of the positive class with which a row is decided so."""
-    p, _ = answered.one_class(answered.own)
-    chosen = p[answered.decided == answered.positive]
-    return float(chosen.min()) if len(chosen) else 1.0
+    """The probability of the positive class, of two, from which on a row is decided so."""
+    assert answered.positive is not None
+    weights = answered.class_weight
+    return float(weights[1 - answered.positive] / sum(weights))
 
 
 def _confusion(labels: np.ndarray, decided: np.ndarray, names: Sequence[str]) -> pd.DataFrame:

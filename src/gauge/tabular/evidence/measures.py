@@ -40,7 +40,8 @@ OPERATING = ("sensitivity", "specificity", "PPV", "NPV")
 class Answered:
     """Labelled rows and what models answer for them, the classifier first. `decided` are the classes that it predicts,
     `observed` says which columns each row has, and `groups` are the numbers of patients or others that rows belong to, of
-    which intervals are then made. `positive` is the number of the class that is looked for."""
+    which intervals are then made. `positive` is the number of the class that is looked for, and `class_weight` what each
+    class counts in a decision."""
 
     models: Mapping[str, np.ndarray]
     labels: np.ndarray
@@ -49,6 +50,7 @@ class Answered:
     observed: np.ndarray
     groups: Groups = None
     positive: int | None = None
+    class_weight: Sequence[float] = (1.0, 1.0)
 
     @property
     def own(self) -> np.ndarray:
@@ -89,6 +91,9 @@ def score_table(answered: Answered) -> pd.DataFrame:
         return np.array(values)
 
     low, high = quantiles(bootstrap(score, labels, answered.groups))
+    for model, hits in enumerate(right):  # a share like those of parts of the rows, and never certain
+        place = model * len(metrics) + metrics.index("accuracy")
+        _, low[place], high[place] = share_interval(hits, answered.groups)
     names = [(name, metric) for name in answered.models for metric in metrics]
     lines = zip(names, score(np.arange(len(labels))), low, high, strict=True)
     return pd.DataFrame(

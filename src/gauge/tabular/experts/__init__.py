@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -65,15 +64,17 @@ class Task:
         """The task with these of the given rows as `every`, unless all of them have a label."""
         return replace(self, every=rows.take(every)) if len(every) > len(self.rows) else self
 
-    @cached_property
+    @property
     def terms(self) -> Terms:
-        """The words of all texts, with or without a label, and how frequent they are."""
-        return Terms.fit(self.all_rows)
+        """The words of all texts, with or without a label, and how frequent they are; read once for all experts."""
+        shared = self.all_rows.shared
+        return shared["terms"] if "terms" in shared else shared.setdefault("terms", Terms.fit(self.all_rows))
 
-    @cached_property
+    @property
     def pixels(self) -> Pixels:
-        """The components of all images, with or without a label."""
-        return Pixels.fit(self.all_rows)
+        """The components of all images, with or without a label; read once for all experts."""
+        shared = self.all_rows.shared
+        return shared["pixels"] if "pixels" in shared else shared.setdefault("pixels", Pixels.fit(self.all_rows))
 
     @property
     def all_rows(self) -> Rows:

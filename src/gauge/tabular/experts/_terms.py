@@ -50,11 +50,11 @@ class Terms:
 
     def vectors(self, rows: Rows, name: str) -> Any:
         """A sparse matrix, computed once for rows that several experts read: [rows, terms]. Equal texts, as in copies of a
-        row with other cells, are read once."""
+        row with other cells, or with values hidden, are read once."""
         key = "terms", name, self._digests[name]
         if key not in rows.shared:
-            codes, different = pd.factorize(rows.texts[name])
-            rows.shared[key] = self.vectorizers[name].transform(different)[codes]
+            read = rows.read_texts.setdefault(key, _Read())
+            rows.shared[key] = read.vectors(self.vectorizers[name], rows.texts[name])
         return rows.shared[key]
 
     def export(self, rows: GraphRows, name: str, weights: np.ndarray) -> str:
@@ -88,6 +88,24 @@ class Terms:
             vectorizers[name] = _vectorizer(vocabulary)
             vectorizers[name].idf_ = tensors[f"idf.{name}"].numpy()
         return cls(vectorizers)
+
+
+class _Read:
+    """The texts that a vectorizer has read, each once, and their vectors."""
+
+    def __init__(self) -> None:
+        self.positions: dict[str, int] = {}
+        self.known: Any = None
+
+    def vectors(self, vectorizer: "TfidfVectorizer", texts: np.ndarray) -> Any:
+        from scipy.sparse import vstack
+
+        new = [text for text in pd.unique(texts) if text not in self.positions]
+        if new:
+            read = vectorizer.transform(new)
+            self.known = read if self.known is None else vstack([self.known, read], format="csr")
+            self.positions |= {text: position for position, text in enumerate(new, len(self.positions))}
+        return self.known[[self.positions[text] for text in texts]]
 
 
 def _vectorizer(vocabulary: Sequence[str] | None = None) -> "TfidfVectorizer":

@@ -1,4 +1,4 @@
-"""Tables in files: CSV, TSV, JSON Lines and Parquet, one file or many, read whole or in parts."""
+"""Tables in files: CSV, TSV, JSON Lines, Parquet and Excel sheets, one file or many, read whole or in parts."""
 
 import contextlib
 import csv
@@ -7,17 +7,32 @@ import json
 import logging
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import ParseError
+from zipfile import BadZipFile
 
 import pandas as pd
 
-from gauge.tabular.table.paths import LINES, SEPARATORS, table_files
+from gauge.tabular.table.paths import LINES, SEPARATORS, SHEETS, table_files
 
 logger = logging.getLogger(__name__)
 
 OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+EXCEL_ERRORS = (
+    "#NULL!",
+    "#DIV/0!",
+    "#VALUE!",
+    "#REF!",
+    "#NAME?",
+    "#NUM!",
+    "#N/A",
+    "#GETTING_DATA",
+    "#SPILL!",
+    "#CALC!",
+)
 BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
 
 
@@ -58,6 +73,8 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
         yield from _parquet(path, rows)
     elif suffix in LINES:
         yield from _json_lines(path, rows)
+    elif suffix in SHEETS:
+        yield from _sheet(path, rows)
     else:
         options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str, "encoding": _encoding(path)}
         options["sep"] = _separator(path, options)
@@ -205,3 +222,64 @@ def _parquet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
                 yield batch.to_pandas()
     except OSError as error:
         raise ValueError(f"it is damaged: {error}; write it again") from error
+
+
+def _sheet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
+    """The first visible sheet of a workbook: the names of the columns in the first row that has values, then the rows, of
+    which blank ones are left out. Types are those of Excel; its errors, such as #N/A, are missing."""
+    try:
+        with contextlib.closing(_workbook(path, values=True)) as book, contextlib.closing(_workbook(path)) as written:
+            shown = [number for number, sheet in enumerate(book.worksheets) if sheet.sheet_state == "visible"] or [0]
+            sheet, other = (each.worksheets[shown[0]] for each in (book, written))
+            if len(shown) > 1:
+                logger.warning("%s: sheet %r is read, the first of %d", path, sheet.title, len(shown))
+            lines = _cells(sheet, other)
+            _, first = next(lines, (0, ()))
+            names = [f"Unnamed: {place}" if cell is None else str(cell) for place, cell in enumerate(first)]
+            if repeated := [name for place, name in enumerate(names) if name in names[:place]]:
+                raise ValueError(f"column {repeated[0]!r} occurs twice; rename one of them")
+            while part := list(itertools.islice(lines, rows)):
+                for number, cells in part:
+                    if len(cells) > len(names):
+                        raise ValueError(
+                            f"row {number} has {len(cells)} values, but the first row names {len(names)} columns; remove "
+                            "titles above the names, and values beside the table"
+                        )
+                blank = len(names) * (None,)
+                yield pd.DataFrame([(*cells, *blank)[: len(names)] for _, cells in part], columns=names, dtype=object)
+    except (BadZipFile, KeyError, OSError, ParseError, TypeError) as error:
+        raise ValueError(f"it is damaged, or has a password ({error}); save it again") from error
+
+
+def _workbook(path: Path, *, values: bool = False) -> Any:
+    """A workbook to read once, with the `values` of formulas that Excel has stored, or as it is written."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise ValueError(
+            "reading Excel sheets needs openpyxl; install it with: pip install 'gauge-ml[excel]'"
+        ) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of styles, which are not read
+        return load_workbook(path, read_only=True, data_only=values)
+
+
+def _cells(values: Any, written: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The number and the cells of each row that has any, up to the last one; an error where a formula has no value."""
+    for sheet in (values, written):
+        sheet.reset_dimensions()  # what a file says of its own size may be wrong
+    both = zip(values.iter_rows(values_only=True), written.iter_rows(values_only=True), strict=True)
+    for number, (cells, formulas) in enumerate(both, 1):
+        if any(cell is None and given is not None for cell, given in zip(cells, formulas, strict=True)):
+            given = next(
+                given for cell, given in zip(cells, formulas, strict=True) if cell is None and given is not None
+            )
+            raise ValueError(
+                f"row {number} has a formula without its value ({str(given)[:50]}); open the file in Excel and save it, or "
+                "put values in the place of formulas"
+            )
+        known = [None if isinstance(cell, str) and cell in EXCEL_ERRORS else cell for cell in cells]
+        while known and (known[-1] is None or known[-1] == ""):
+            known.pop()
+        if known:
+            yield number, tuple(known)

@@ -63,6 +63,10 @@ def check_array_like(rows: Any) -> None:
         elif isinstance(rows, pd.Series):
             cure = "series.to_frame() of a column, pd.DataFrame([series]) of a row"
         raise ValueError(f"the rows are {given}; give a DataFrame, for example {cure}")
+    if hasattr(rows, "collect"):
+        raise ValueError(f"the rows are a {type(rows).__name__}, a plan to compute them; give rows.collect()")
+    if getattr(getattr(rows, "dtype", None), "names", None):
+        raise ValueError("the rows are an array of records; give pd.DataFrame(rows)")
 
 
 def from_array(rows: Any) -> pd.DataFrame:
@@ -116,6 +120,10 @@ def labels_of(rows: Any, y: Any, count: int) -> pd.Series:
 
 def check_count(labels: Any, rows: int) -> None:
     """Labels and rows belong together by position."""
+    if not hasattr(labels, "__len__"):
+        raise ValueError(
+            f"the labels are {labels!r}; give a label for each row, or the name of their column as a text, {str(labels)!r}"
+        )
     if len(labels) != rows:
         raise ValueError(f"the table has {rows} rows but there are {len(labels)} labels; give one for each row")
 

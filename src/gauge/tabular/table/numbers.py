@@ -349,10 +349,16 @@ def plain_cells(column: pd.Series) -> pd.Series:
     return column if all(map(is_, cells, given)) else pd.Series(cells, column.index, object, column.name)
 
 
-def paths_or_bytes(column: pd.Series) -> pd.Series:
-    """The column of images with bytes as they are and anything else as in `plain`."""
-    cells = [value if isinstance(value, bytes) else _plain_cell(value) for value in column]
+def paths_or_bytes(column: pd.Series, *kept: type) -> pd.Series:
+    """The column of images or signals with bytes, and other types that are kept, as they are, and anything else as in
+    `plain`."""
+    cells = [value if isinstance(value, (bytes, *kept)) else _plain_cell(value) for value in column]
     return pd.Series(cells, column.index, object, column.name)
+
+
+def is_pixels(value: Any) -> bool:
+    """Whether it is an array of pixels with colours: [height, width, colours]."""
+    return isinstance(value, np.ndarray) and value.ndim == 3 and value.shape[2] in (1, 3, 4)
 
 
 def _samples(values: Any) -> np.ndarray | None:
@@ -371,7 +377,7 @@ def _plain_cell(value: Any) -> Any:
     if isinstance(value, str):  # lone surrogates cannot be written anywhere
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     kept = (*NUMERIC_TYPES, date) if not isinstance(value, np.complexfloating) else ()
-    if value is None or (isinstance(value, kept) and value is not pd.NaT):
+    if value is None or is_pixels(value) or (isinstance(value, kept) and value is not pd.NaT):
         return value
     if value is pd.NA or value is pd.NaT or (isinstance(value, np.datetime64) and np.isnat(value)):
         return None

@@ -5,9 +5,10 @@ from pathlib import Path
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 LINES = (".jsonl", ".ndjson")
-SUFFIXES = (*SEPARATORS, *LINES, ".parquet")
+SHEETS = (".xlsx", ".xlsm")
+SUFFIXES = (*SEPARATORS, *LINES, ".parquet", *SHEETS)
 CURES = {
-    **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".ods", ".numbers"), "save the sheet as CSV UTF-8"),
+    **dict.fromkeys((".xls", ".xlsb", ".ods", ".numbers"), "save the sheet as .xlsx or CSV UTF-8"),
     **dict.fromkeys((".gz", ".zip", ".bz2", ".xz", ".zst"), "unpack it"),
     **dict.fromkeys((".txt", ".dat", ".data"), "if columns are separated by tabs or commas, rename it to .tsv or .csv"),
     ".json": "write every row as an object in a line of its own (.jsonl)",

@@ -19,13 +19,15 @@ from gauge.tabular.table.schema import Encoded, Schema, per_column
 class Rows:
     """Rows of a table as modalities of the network (`encoded`), the whole texts of each column that has them, "" where they
     are missing, and the `rare_levels` of each column that has them. `fold` is the number of the fold that holds each row
-    out, where that matters. `shared` is what experts have read of these rows, for others that read the same."""
+    out, where that matters. `shared` is what experts have read of these rows, for others that read the same, and
+    `read_texts` what they have read of single texts, which rows derived from these have as well."""
 
     schema: Schema
     encoded: Encoded
     texts: Mapping[str, np.ndarray]
     rare: Mapping[str, np.ndarray] = field(default_factory=dict)
     fold: np.ndarray | None = None
+    read_texts: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
     shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod

@@ -1,4 +1,5 @@
-"""Images, given by the paths of their files or as the bytes of these, and resized; one without a file is missing."""
+"""Images, given by the paths of their files, as the bytes of these, by Pillow or as arrays, and resized; one without a file
+is missing."""
 
 import base64
 import binascii
@@ -15,7 +16,7 @@ from PIL import Image as Pillow
 from pydantic import AfterValidator
 
 from gauge.data.graph import Graph
-from gauge.data.images import gather, open_image
+from gauge.data.images import Source, gather, open_image
 from gauge.tabular.table.columns import (
     ANYWHERE,
     DEFAULT_OPTIONS,
@@ -32,7 +33,7 @@ from gauge.tabular.table.columns import (
     report_absent_files,
     report_unreadable,
 )
-from gauge.tabular.table.numbers import as_words, paths_or_bytes
+from gauge.tabular.table.numbers import as_words, is_pixels, paths_or_bytes
 from gauge.tabular.table.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ __all__ = ["Image"]
 logger = logging.getLogger(__name__)
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-BYTES = r"b['\"](?:\\x89PNG|\\xff\\xd8|GIF8|RIFF|II\*|MM\\x00)"  # the files of images, as Python writes bytes
+# the files of images as Python writes bytes, and images of Pillow as it writes them
+GIVEN = r"b['\"](?:\\x89PNG|\\xff\\xd8|GIF8|RIFF|II\*|MM\\x00)|<PIL\."
 REQUEST_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow hands others, such as EPS, to programs
 MIN_SHARE_OF_IMAGES = 0.8  # among the values of a column that is recognised
 GRID = 4  # parts along a side of an image where no network divides it
@@ -74,7 +76,7 @@ class Image(Content):
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
         words = as_words(values)
-        images = words.str.lower().str.endswith(SUFFIXES) | words.str.match(BYTES)
+        images = words.str.lower().str.endswith(SUFFIXES) | words.str.match(GIVEN) | values.map(is_pixels).astype(bool)
         return Guess() if images.mean() > MIN_SHARE_OF_IMAGES and not has_category_type(values) else None
 
     @classmethod
@@ -87,18 +89,19 @@ class Image(Content):
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         known = values.map(lambda value: not options.files.absence(str(value))).astype(bool)
-        absent = (~known & ~as_words(values).str.match(BYTES)).to_numpy(bool)
+        given = as_words(values).str.match(GIVEN) | values.map(lambda value: isinstance(value, np.ndarray)).astype(bool)
+        absent = (~known & ~given).to_numpy(bool)
         first = f", first {values[absent].iloc[0]!r}" if absent.any() else ""
         return absent, [f"{absent.sum()} image files do not exist{first}"] if absent.any() else []
 
     @staticmethod
     def clean(column: pd.Series) -> pd.Series:
-        return paths_or_bytes(column)
+        return paths_or_bytes(column, Pillow.Image, np.ndarray)
 
     def encode(
         self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        available = self._available(column, files)
+        available = self._available(column, files, training=training)
         broken: dict[int, str] = {}
         sides = [0]
 
@@ -124,19 +127,27 @@ class Image(Content):
             )
         return images, observed
 
-    def _available(self, column: pd.Series, files: ImageFiles) -> dict[int, Path | bytes]:
-        """The files of all rows that have one; others are reported."""
-        available: dict[int, Path | bytes] = {}
+    def _available(self, column: pd.Series, files: ImageFiles, *, training: bool) -> dict[int, Source]:
+        """The images of all rows that have one; others are reported. In training it is an error if none has."""
+        available: dict[int, Source] = {}
         absent: dict[str, list[int]] = {}
         cells = column.tolist()
         for row in np.flatnonzero(~missing_cells(column)).tolist():
             cell = cells[row]
-            source = cell if isinstance(cell, bytes) else files.path(str(cell))
-            reason = "" if isinstance(cell, bytes) else files.absence(str(cell))
+            given = isinstance(cell, bytes | Pillow.Image | np.ndarray)
+            source = cell if given else files.path(str(cell))
+            reason = "" if given else files.absence(str(cell))
             if source is None or reason:
                 absent.setdefault(reason, []).append(row)
             else:
                 available[row] = source
+        if training and absent and not available:
+            first = min(rows[0] for rows in absent.values())
+            raise ValueError(
+                f"column {self.name!r}: none of its image files can be found, first {str(cells[first])[:100]} (row "
+                f"{column.index[first]}); set the folder that paths are relative to (image_folder=; on the command line "
+                "it is that of the table), or the column's kind (columns=, --column)"
+            )
         report_absent_files(column, absent, self.kind)
         return available
 

@@ -94,7 +94,7 @@ class Signal(Content):
     def recognise(cls, values: pd.Series) -> Guess | None:
         if has_category_type(values) or pd.api.types.is_numeric_dtype(values):
             return None
-        arrays = values.map(lambda value: isinstance(value, np.ndarray)).to_numpy(bool)
+        arrays = values.map(lambda value: isinstance(value, np.ndarray) and value.ndim < 3).to_numpy(bool)
         words = as_words(values[~arrays])
         lists = words.str.fullmatch(NUMBERS) & (words.str.count(",") >= MIN_SAMPLES - 1)
         known = words.str.lower().str.endswith(SUFFIXES) | words.str.match(BYTES) | lists
