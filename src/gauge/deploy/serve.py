@@ -63,10 +63,16 @@ class Loaded:
 
     def frame(self, rows: Sequence[Cells]) -> pd.DataFrame:
         """The rows of requests with all columns of training."""
-        names = list(self.classifier.names)
+        names, positions = self._positions
         cells = np.full((len(rows), len(names)), None, object)
-        cells[:, [names.index(name) for name in self.reader.names]] = rows
+        cells[:, positions] = rows
         return pd.DataFrame(cells, columns=names)
+
+    @cached_property
+    def _positions(self) -> tuple[pd.Index, list[int]]:
+        """The columns of training, and where those of requests are among them."""
+        names = pd.Index(self.classifier.names)
+        return names, names.get_indexer(list(self.reader.names)).tolist()
 
     def predictions(self, requested: Sequence[tuple[Cells, float | None]]) -> list[dict[str, Any]]:
         """The class of each row, the probability of every class, notes on values that count as missing and, for rows with a
