@@ -18,7 +18,7 @@ from gauge.types import Batch
 
 logger = logging.getLogger(__name__)
 
-SCRIPTED_SIZES = (1, 4, 16, 64)  # samples of a trace; with more of them Python hardly matters
+SCRIPTED_SIZES = (1, 4, 16, 64, 128)  # samples of a trace; with more of them Python hardly matters
 WARM_UP_CALLS = 3  # after which TorchScript has optimised a trace
 TOLERANCE = 1e-5  # of logits, between a trace and the network
 
