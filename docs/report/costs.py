@@ -104,24 +104,47 @@ def serving() -> str:
 def latency() -> str:
     """CPU time of predictions in process, of each version that was measured, beside LightGBM's own on the same rows."""
     head = (
-        *("version", "one row, CPU ms", "exported, CPU ms", "gates", "rows a CPU second", "speed over LightGBM's"),
-        *("in parts of 100", "of 1,000"),
+        *("version", "one row, CPU ms", "recorded", "exported", "gates", "rows a CPU second", "speed over LightGBM's"),
+        *("in parts of 100", "of 100, recorded", "of 1,000", "of 10,000"),
     )
-    versions = json.loads((TIMINGS / "latency-cpu.json").read_text(encoding="utf-8"))
     return _table(
         head,
         (
             (
-                *(name, f"{version['one_row_ms_p50']:.1f}", _milliseconds(version.get("one_row_onnx_ms_p50"))),
-                *(_gates(key, row), f"{row['rows_per_second']:,}"),
-                *(f"{share:.2f}" for share in (row["speed_over_lightgbm"], *row["speed_of_parts_over_whole"].values())),
+                *(name, *(_number(version.get(f"one_row_{form}ms_p50"), 1) for form in ("", "recorded_", "onnx_"))),
+                *(_gates(key, row), *_speeds(row)),
             )
-            for name, version in versions.items()
+            for name, version in _perf("latency-cpu").items()
             for key in ("no_gates", "auto", "gates")
             if key in version
             for row in (version[key],)
         ),
     )
+
+
+def large_tables() -> str:
+    """The same for tables of many columns and of many classes, of each version that was measured."""
+    head = ("columns", "classes", "experts", "one row, CPU ms", "rows a CPU second", "speed over LightGBM's")
+    return _table(
+        (*head, "in parts of 100", "of 100, recorded", "of 1,000", "of 10,000"),
+        (
+            (
+                *(f"{row['columns']:,}", row["classes"], ", ".join(row["experts"])),
+                *(f"{row['one_row_ms_p50']:.1f}", *_speeds(row)),
+            )
+            for version in _perf("latency-cpu").values()
+            for key in ("many_columns", "many_classes")
+            if key in version
+            for row in (version[key],)
+        ),
+    )
+
+
+def _speeds(row: dict[str, Any]) -> tuple[str, ...]:
+    """Rows a second, and the speed over LightGBM's and in parts over that at once."""
+    parts, recorded = row["speed_of_parts_over_whole"], row.get("speed_of_recorded_parts_over_whole", {})
+    shares = (row["speed_over_lightgbm"], parts["100"], recorded.get("100"), parts["1000"], parts.get("10000"))
+    return f"{row['rows_per_second']:,}", *(_number(share, 2) for share in shares)
 
 
 def _gates(key: str, row: dict[str, Any]) -> str:
@@ -130,8 +153,8 @@ def _gates(key: str, row: dict[str, Any]) -> str:
     return "yes" if key == "gates" else "no"
 
 
-def _milliseconds(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.1f}"
+def _number(value: float | None, digits: int) -> str:
+    return "not measured" if value is None else f"{value:.{digits}f}"
 
 
 def export_cost() -> str:
@@ -226,6 +249,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "prediction-cost": prediction_cost,
     "serving": serving,
     "latency": latency,
+    "latency-large": large_tables,
     "export-cost": export_cost,
     "streaming": streaming,
     "on-ray": on_ray,
