@@ -38,7 +38,7 @@ ROWS = 10_000
 CATEGORICAL = 3  # of the columns
 MISSING = 0.2
 PARTS = (100, 1000, 10_000)  # rows of a part
-PREDICTED = 20_000  # rows that are predicted at once and in parts
+PREDICTED, PREDICTED_CELLS = 20_000, 2_000_000  # rows, at most as many as have so many cells, at once and in parts
 CALLS = 200  # of one row
 LATENCY_COLUMNS = 15  # of one row
 COMMAND_ROWS = 600  # that the command predicts
@@ -162,19 +162,21 @@ def _booster(model: GaugeClassifier) -> Any:
 
 def throughput(model: GaugeClassifier, frame: pd.DataFrame) -> dict[str, Any]:
     """Rows a second at once and in parts, as they are and recorded, beside LightGBM alone on the same cells."""
-    frame = pd.concat([frame] * -(-PREDICTED // len(frame)), ignore_index=True)[:PREDICTED]
+    count = min(PREDICTED, PREDICTED_CELLS // frame.shape[1])
+    frame = pd.concat([frame] * -(-count // len(frame)), ignore_index=True)[:count]
     model.predict_proba(frame[:1000])
     whole = min(seconds(model.predict_proba, frame) for _ in range(3))
     cells, booster = model.fitted_.read(frame)[1].cells, _booster(model)
     own = min(seconds(booster.predict, cells, num_threads=1) for _ in range(3))
     fast = deepcopy(model.fitted_)
     fast.record()
+    sizes = [size for size in PARTS if size < count]
     return {
         "rows_per_second": round(len(frame) / whole),
         "lightgbm_rows_per_second": round(len(frame) / own),
         "speed_over_lightgbm": round(own / whole, 2),
-        "speed_of_parts_over_whole": {str(size): _in_parts(model.fitted_, frame, size, whole) for size in PARTS},
-        "speed_of_recorded_parts_over_whole": {str(size): _in_parts(fast, frame, size, whole) for size in PARTS[:1]},
+        "speed_of_parts_over_whole": {str(size): _in_parts(model.fitted_, frame, size, whole) for size in sizes},
+        "speed_of_recorded_parts_over_whole": {str(size): _in_parts(fast, frame, size, whole) for size in sizes[:1]},
     }
 
 

@@ -143,7 +143,7 @@ def large_tables() -> str:
 def _speeds(row: dict[str, Any]) -> tuple[str, ...]:
     """Rows a second, and the speed over LightGBM's and in parts over that at once."""
     parts, recorded = row["speed_of_parts_over_whole"], row.get("speed_of_recorded_parts_over_whole", {})
-    shares = (row["speed_over_lightgbm"], parts["100"], recorded.get("100"), parts["1000"], parts.get("10000"))
+    shares = (row["speed_over_lightgbm"], parts["100"], recorded.get("100"), parts.get("1000"), parts.get("10000"))
     return f"{row['rows_per_second']:,}", *(_number(share, 2) for share in shares)
 
 
