@@ -115,7 +115,7 @@ def recorded_ms(model: GaugeClassifier, frame: pd.DataFrame) -> float:
     fast = deepcopy(model.fitted_)
     fast.record()
     known = frame[:CALLS].astype(object)
-    rows = known.where(known.notna(), None).to_dict("records")
+    rows: list[Any] = known.where(known.notna(), None).to_dict("records")
     fast.predict_row_with_observed(rows[0])
     return median_ms(fast.predict_row_with_observed, rows)
 

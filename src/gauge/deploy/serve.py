@@ -73,7 +73,7 @@ class Loaded:
     def _positions(self) -> tuple[pd.Index, list[int]]:
         """The columns of training, and where those of requests are among them."""
         names = pd.Index(self.classifier.names)
-        return names, names.get_indexer(list(self.reader.names)).tolist()
+        return names, names.get_indexer(pd.Index(list(self.reader.names))).tolist()
 
     def predictions(self, requested: Sequence[tuple[Cells, float | None]]) -> list[dict[str, Any]]:
         """The class of each row, the probability of every class, notes on values that count as missing and, for rows with a
