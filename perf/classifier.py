@@ -5,9 +5,10 @@ python perf/classifier.py --latency after [--rows 10000]
 python perf/classifier.py --fits after
 
 With `--latency NAME` the file latency-cpu.json gets a record of that name beside those it has, such as "before": CPU
-milliseconds of one row, with torch, with LightGBM alone and with the exported file, CPU seconds of the export and of the
-command `gauge predict`, rows per CPU second at once and in parts, and LightGBM's own `predict` on the same rows. `load` is
-the load average of the machine at the start: other work on it slows all of this down, so that ratios mean more.
+milliseconds of one row, with torch, after `record`, with LightGBM alone and with the exported file, CPU seconds of the
+export and of the command `gauge predict`, rows per CPU second at once and in parts, also after `record`, and LightGBM's own
+`predict` on the same rows; the same for a table of 1,000 columns and for one of 50 classes. `load` is the load average of
+the machine at the start: other work on it slows all of this down, so that ratios mean more.
 
 With `--fits NAME` the file fits-cpu.json gets a record of that name: CPU seconds to fit small tables with the presets
 "default" and "fast" and their medians, digits as 64 columns, 100,000 rows x 20 columns, and to evaluate a model of 40
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +36,22 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_cl
 from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.experiments.recording import origin, write_record
 from gauge.tabular.experts.trees import Trees
+from gauge.tabular.fitted import Fitted
 from gauge.training.device import pick_device
 
 ROWS = 10_000
 CATEGORICAL = 3  # of the columns
 MISSING = 0.2
-PARTS = (100, 1000)  # rows of a part
+PARTS = (100, 1000, 10_000)  # rows of a part
+PREDICTED, PREDICTED_CELLS = 20_000, 2_000_000  # rows, at most as many as have so many cells, at once and in parts
 CALLS = 200  # of one row
 LATENCY_COLUMNS = 15  # of one row
 COMMAND_ROWS = 600  # that the command predicts
 LARGE_ROWS = 100_000
 SMALL_TABLES = {"200 x 8": (200, 8), "600 x 12": (600, 12), "1500 x 15": (1500, 15)}  # made here
-CLASSES = 40  # of the model that is evaluated
+EVALUATED_CLASSES = 40  # of the model that is evaluated
+WIDE_ROWS, WIDE_COLUMNS = 600, 1000  # of a table of many columns
+CLASSES = 50  # of a table of many classes
 
 
 def table(rows: int, columns: int) -> tuple[pd.DataFrame, np.ndarray]:
@@ -57,6 +63,14 @@ def table(rows: int, columns: int) -> tuple[pd.DataFrame, np.ndarray]:
     words = {f"word{index}": draw.choice(list("abcdef"), rows) for index in range(CATEGORICAL)}
     frame = pd.concat([frame, pd.DataFrame(words)], axis=1)
     return frame.mask(draw.random(frame.shape) < MISSING), labels
+
+
+def many(rows: int, columns: int, classes: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """Numbers of which a few tell the classes apart, some cells missing."""
+    shape = {"n_informative": min(columns, 20), "n_redundant": 0, "n_repeated": 0, "n_clusters_per_class": 1}
+    values, labels = make_classification(rows, columns, n_classes=classes, random_state=0, **shape)
+    frame = pd.DataFrame(values, columns=[f"number{index}" for index in range(columns)])
+    return frame.mask(np.random.default_rng(0).random(frame.shape) < MISSING / 2), labels
 
 
 def with_date(frame: pd.DataFrame) -> pd.DataFrame:
@@ -85,6 +99,7 @@ def latency(rows: int) -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 1),
         "gates_answer": model.gates_answer_,
         "one_row_ms_p50": median_ms(model.predict_proba, [frame.iloc[[row]] for row in range(CALLS)]),
+        "one_row_recorded_ms_p50": recorded_ms(model, frame),
         "one_row_lightgbm_ms_p50": median_ms(booster.predict, [cells[[row]] for row in range(CALLS)]),
         **exported(model, frame),
     }
@@ -93,6 +108,12 @@ def latency(rows: int) -> dict[str, Any]:
     for name, gates in kinds.items():
         model = GaugeClassifier(**options, gates=gates).fit(frame, labels)
         result[name] = throughput(model, frame) | {"gates_answer": model.gates_answer_}
+    large = {"many_columns": many(WIDE_ROWS, WIDE_COLUMNS, 2), "many_classes": many(rows, 10, CLASSES)}
+    for name, (frame, labels) in large.items():
+        model = GaugeClassifier(**options).fit(frame, labels)
+        one_row = {"one_row_ms_p50": median_ms(model.predict_proba, [frame.iloc[[row]] for row in range(CALLS)])}
+        sizes = {"columns": frame.shape[1], "classes": len(model.classes_), "experts": list(model.ensemble_.experts)}
+        result[name] = sizes | one_row | throughput(model, frame)
     return result
 
 
@@ -111,12 +132,28 @@ def fits() -> dict[str, Any]:
     result["digits_seconds"] = round(seconds(GaugeClassifier(**options).fit, *load_digits(return_X_y=True)), 1)
     large = table(LARGE_ROWS, 20)
     result["large_seconds"] = round(seconds(GaugeClassifier(**options).fit, *large), 1)
-    shape: dict[str, Any] = {"n_features": 20, "n_informative": 12, "n_clusters_per_class": 1, "n_classes": CLASSES}
+    shape: dict[str, Any] = {
+        "n_features": 20,
+        "n_informative": 12,
+        "n_clusters_per_class": 1,
+        "n_classes": EVALUATED_CLASSES,
+    }
     values, labels = make_classification(2000, random_state=0, **shape)
     model = GaugeClassifier(preset="fast", trust=False, **options).fit(values, labels)
     rows = values[:COMMAND_ROWS], labels[:COMMAND_ROWS]
     result["evaluate_seconds"] = round(seconds(model.evaluate, *rows), 1)
     return result
+
+
+def recorded_ms(model: GaugeClassifier, frame: pd.DataFrame) -> float:
+    """The median CPU milliseconds of one row with a recorded copy of the model, given as values by column, as a server
+    does."""
+    fast = deepcopy(model.fitted_)
+    fast.record()
+    known = frame[:CALLS].astype(object)
+    rows: list[Any] = known.where(known.notna(), None).to_dict("records")
+    fast.predict_row_with_observed(rows[0])
+    return median_ms(fast.predict_row_with_observed, rows)
 
 
 def median_ms(call: Callable[[Any], Any], rows: list[Any]) -> float:
@@ -160,21 +197,30 @@ def _booster(model: GaugeClassifier) -> Any:
 
 
 def throughput(model: GaugeClassifier, frame: pd.DataFrame) -> dict[str, Any]:
-    """Rows a second at once and in parts, beside LightGBM alone on the same cells."""
+    """Rows a second at once and in parts, as they are and recorded, beside LightGBM alone on the same cells."""
+    count = min(PREDICTED, PREDICTED_CELLS // frame.shape[1])
+    frame = pd.concat([frame] * -(-count // len(frame)), ignore_index=True)[:count]
     model.predict_proba(frame[:1000])
     whole = min(seconds(model.predict_proba, frame) for _ in range(3))
     cells, booster = model.fitted_.read(frame)[1].cells, _booster(model)
     own = min(seconds(booster.predict, cells, num_threads=1) for _ in range(3))
-    parts = {}
-    for size in PARTS:
-        cut = [frame[start : start + size] for start in range(0, len(frame), size)]
-        parts[str(size)] = round(whole / sum(seconds(model.predict_proba, part) for part in cut), 2)
+    fast = deepcopy(model.fitted_)
+    fast.record()
+    sizes = [size for size in PARTS if size < count]
     return {
         "rows_per_second": round(len(frame) / whole),
         "lightgbm_rows_per_second": round(len(frame) / own),
         "speed_over_lightgbm": round(own / whole, 2),
-        "speed_of_parts_over_whole": parts,
+        "speed_of_parts_over_whole": {str(size): _in_parts(model.fitted_, frame, size, whole) for size in sizes},
+        "speed_of_recorded_parts_over_whole": {str(size): _in_parts(fast, frame, size, whole) for size in sizes[:1]},
     }
+
+
+def _in_parts(model: Fitted, frame: pd.DataFrame, size: int, whole: float) -> float:
+    """The speed in parts of this size over that at once."""
+    parts = [frame[start : start + size] for start in range(0, len(frame), size)]
+    model.predict_proba(parts[0])
+    return round(whole / sum(seconds(model.predict_proba, part) for part in parts), 2)
 
 
 def main() -> None:

@@ -13,15 +13,15 @@ Ratios are within this one run. Other work on the machine slows all of it down: 
 import argparse
 import json
 import os
+import selectors
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -152,26 +152,31 @@ def _received(connection: socket.socket) -> bytes:
     return part
 
 
-def ask(port: int, sent: Sequence[bytes], seconds: float) -> list[float]:
-    """The seconds of each request over one connection, until the time is over."""
-    cost: list[float] = []
-    end = time.perf_counter() + seconds
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while (started := time.perf_counter()) < end:
-            connection.sendall(sent[len(cost) % len(sent)])
-            status, body = answer(connection)
-            assert status == 200, body
-            cost.append(time.perf_counter() - started)
-    return cost
-
-
 def load(port: int, seconds: float, clients: int) -> dict[str, float]:
-    """How long answers take over that many connections, and how many there are in a second."""
-    started, sent = time.perf_counter(), requests()
-    with ThreadPoolExecutor(clients) as pool:
-        parts = list(pool.map(lambda _: ask(port, sent, seconds), range(clients)))
-    elapsed, cost = time.perf_counter() - started, np.concatenate(parts)
+    """How long answers take over that many connections, and how many there are in a second. One thread serves all of these:
+    threads of their own would wait for each other longer than for the server."""
+    sent, cost, asked = requests(), list[float](), dict[socket.socket, float]()
+
+    def send(connection: socket.socket) -> None:
+        asked[connection] = time.perf_counter()
+        connection.sendall(sent[(len(cost) + len(asked)) % len(sent)])
+
+    started = time.perf_counter()
+    with selectors.DefaultSelector() as ready, ExitStack() as opened:
+        for _ in range(clients):
+            connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ready.register(connection, selectors.EVENT_READ)
+            send(connection)
+        while asked:
+            for key, _ in ready.select():
+                assert isinstance(key.fileobj, socket.socket)
+                status, body = answer(key.fileobj)
+                assert status == 200, body
+                cost.append(time.perf_counter() - asked.pop(key.fileobj))
+                if time.perf_counter() < started + seconds:
+                    send(key.fileobj)
+    elapsed = time.perf_counter() - started
     p50, p99 = (1000 * float(np.quantile(cost, level)) for level in (0.5, 0.99))
     counts = {"requests": len(cost), "requests_per_second": len(cost) / elapsed}
     return {"clients": clients, "p50_ms": p50, "p99_ms": p99, **counts}
@@ -188,8 +193,8 @@ def measure(path: Path, options: argparse.Namespace, **labels: str) -> Iterator[
     source = options.before if labels["version"] == "before" else None
     for batch in options.batches:
         with serving(path, batch, source, options.device) as (port, process):
-            load(port, WARM_UP_SECONDS, 4)
             for clients in options.clients:
+                load(port, WARM_UP_SECONDS, clients)
                 single, before = lightgbm_ms(), cpu_seconds(process)
                 line = load(port, options.seconds, clients)
                 line["server_cpu_ms"] = 1000 * (cpu_seconds(process) - before) / line.pop("requests")

@@ -104,17 +104,19 @@ def serving() -> str:
 def latency() -> str:
     """CPU time of predictions in process, of the last version that was measured, beside LightGBM's own on the same rows."""
     head = (
-        *("gates", "one row, CPU ms", "exported, CPU ms", "rows a CPU second", "speed over LightGBM's"),
-        *("in parts of 100", "of 1,000"),
+        *("gates", "one row, CPU ms", "recorded", "exported", "rows a CPU second", "speed over LightGBM's"),
+        *("in parts of 100", "of 100, recorded", "of 1,000", "of 10,000"),
     )
-    *_, version = json.loads((TIMINGS / "latency-cpu.json").read_text(encoding="utf-8")).values()
+    version = _last_latency()
     return _table(
         head,
         (
             (
-                *(_gates(key, row), f"{version['one_row_ms_p50']:.1f}", f"{version['one_row_onnx_ms_p50']:.1f}"),
-                f"{row['rows_per_second']:,}",
-                *(f"{share:.2f}" for share in (row["speed_over_lightgbm"], *row["speed_of_parts_over_whole"].values())),
+                *(
+                    _gates(key, row),
+                    *(_number(version[f"one_row_{form}ms_p50"], 1) for form in ("", "recorded_", "onnx_")),
+                ),
+                *_speeds(row),
             )
             for key in ("no_gates", "auto", "gates")
             if key in version
@@ -123,10 +125,43 @@ def latency() -> str:
     )
 
 
+def large_tables() -> str:
+    """The same for tables of many columns and of many classes."""
+    version = _last_latency()
+    head = ("columns", "classes", "experts", "one row, CPU ms", "rows a CPU second", "speed over LightGBM's")
+    return _table(
+        (*head, "in parts of 100", "of 100, recorded", "of 1,000", "of 10,000"),
+        (
+            (
+                *(f"{row['columns']:,}", row["classes"], ", ".join(row["experts"])),
+                *(f"{row['one_row_ms_p50']:.1f}", *_speeds(row)),
+            )
+            for row in (version["many_columns"], version["many_classes"])
+        ),
+    )
+
+
+def _last_latency() -> dict[str, Any]:
+    """The record of the last version that was measured."""
+    *_, version = _perf("latency-cpu").values()
+    return version
+
+
+def _speeds(row: dict[str, Any]) -> tuple[str, ...]:
+    """Rows a second, and the speed over LightGBM's and in parts over that at once."""
+    parts, recorded = row["speed_of_parts_over_whole"], row.get("speed_of_recorded_parts_over_whole", {})
+    shares = (row["speed_over_lightgbm"], parts["100"], recorded.get("100"), parts.get("1000"), parts.get("10000"))
+    return f"{row['rows_per_second']:,}", *(_number(share, 2) for share in shares)
+
+
 def _gates(key: str, row: dict[str, Any]) -> str:
     if key == "auto":
         return "auto: they answer" if row["gates_answer"] else "auto: evidence alone"
     return "yes" if key == "gates" else "no"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "not measured" if value is None else f"{value:.{digits}f}"
 
 
 def export_cost() -> str:
@@ -221,6 +256,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "prediction-cost": prediction_cost,
     "serving": serving,
     "latency": latency,
+    "latency-large": large_tables,
     "export-cost": export_cost,
     "streaming": streaming,
     "on-ray": on_ray,

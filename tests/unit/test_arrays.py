@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from helpers import BLOCK_TORCH, ONE_THREAD, unchecked
 
 from gauge.deploy.requests import Limits, RefusedError, RequestReader
 from gauge.tabular.table.arrays import column_of, columns_from_json, encode_row, encode_rows
+from gauge.tabular.table.columns import is_missing, missing
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
@@ -123,3 +125,21 @@ def test_texts_and_rare_categories_of_one_row_are_those_of_its_table():
             name: levels.tolist() for name, levels in expected.rare.items()
         }
         np.testing.assert_array_equal(one.cells, expected.cells)
+
+
+def test_a_single_cell_is_missing_where_it_is_in_a_column():
+    texts = [None, "", " NA ", "?", "a", "None"]
+    others = [
+        float("nan"),
+        np.float32("nan"),
+        0.0,
+        3,
+        True,
+        pd.NA,
+        pd.NaT,
+        pd.Timestamp("2020-01-31"),
+        b"",
+        Decimal("NaN"),
+    ]
+    cells = pd.Series([*texts, *others, Decimal(1), np.arange(3.0)], dtype=object)
+    assert [is_missing(cell) for cell in cells] == missing(cells).tolist()

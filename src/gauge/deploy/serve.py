@@ -1,6 +1,7 @@
 """gauge serve: a classifier behind HTTP, with checked requests, batches of concurrent ones, metrics and reload."""
 
 import asyncio
+import gc
 import logging
 import sys
 import time
@@ -64,10 +65,16 @@ class Loaded:
 
     def frame(self, rows: Sequence[Cells]) -> pd.DataFrame:
         """The rows of requests with all columns of training."""
-        names = list(self.classifier.names)
+        names, positions = self._positions
         cells = np.full((len(rows), len(names)), None, object)
-        cells[:, [names.index(name) for name in self.reader.names]] = rows
+        cells[:, positions] = rows
         return pd.DataFrame(cells, columns=names)
+
+    @cached_property
+    def _positions(self) -> tuple[pd.Index, list[int]]:
+        """The columns of training, and where those of requests are among them."""
+        names = pd.Index(self.classifier.names)
+        return names, names.get_indexer(pd.Index(list(self.reader.names))).tolist()
 
     def predictions(self, requested: Sequence[tuple[Cells, float | None]]) -> list[dict[str, Any]]:
         """The class of each row, the probability of every class, notes on values that count as missing and, for rows with a
@@ -287,8 +294,8 @@ def create_app(
     trusted: Path | str | None = None,
 ) -> Starlette:
     """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote. On a GPU, predictions
-    are recorded as CUDA graphs; with `record=False` they stay eager. With `ui`, there is a page for people at `/`. With
-    `trusted`, a public key or its file, models that are not signed with it are refused."""
+    are recorded as CUDA graphs, on a CPU the network is traced; with `record=False` they stay eager. With `ui`, there is a
+    page for people at `/`. With `trusted`, a public key or its file, models that are not signed with it are refused."""
     limits = limits or Limits()
     service = Service(Store(path, limits, device, record, trusted), limits)
     api = Api(service)
@@ -330,8 +337,10 @@ def run(path: Path, *, limits: Limits, **options: Any) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     files = _allow_open_files(limits.connections + SPARE_FILES)
     limits = replace(limits, connections=min(limits.connections, files - SPARE_FILES))
+    server = create_server(path, limits=limits, **options)
+    gc.freeze()  # a look at all objects of torch for unused ones would stop every request for 0.15 s
     with suppress(KeyboardInterrupt):
-        create_server(path, limits=limits, **options).run()
+        server.run()
 
 
 def _allow_open_files(count: int) -> int:

@@ -226,6 +226,10 @@ def _norm(layer: nn.LayerNorm, x: Tensor) -> tuple[Tensor, PullBack]:
     normed, mean, scale = torch.native_layer_norm(x, shape, weight, bias, layer.eps)
 
     def pull_back(gradient: Tensor) -> Tensor:
+        if torch.jit.is_tracing():  # type: ignore[attr-defined]  # TorchScript does not know the operator
+            direction, scaled = (x - mean) * scale, gradient * weight
+            along = direction * (scaled * direction).mean(-1, keepdim=True)
+            return (scaled - scaled.mean(-1, keepdim=True) - along) * scale
         return torch.ops.aten.native_layer_norm_backward(
             gradient, x, shape, mean, scale, weight, bias, [True, False, False]
         )[0]

@@ -127,7 +127,9 @@ class Trees(Expert):
             return np.zeros((0, self.forest.classes))
         cells = _cells(rows, self.pixels, self.scores.columns(rows))
         scores = self.raw_scores(cells, threads=torch.get_num_threads())
-        return log_softmax(np.pad(scores, ((0, 0), (1, 0))) if self.forest.outputs == 1 else scores, axis=1)
+        if self.forest.outputs == 1:
+            scores = np.concatenate([np.zeros_like(scores), scores], 1)
+        return log_softmax(scores, axis=1)
 
     def export(self, rows: GraphRows) -> str:
         graph, parts = rows.graph, [*rows.table, *self.pixels.export(rows), *self.scores.export(rows)]

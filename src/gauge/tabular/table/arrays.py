@@ -46,7 +46,8 @@ def by_modality(columns: Sequence[Column]) -> dict[str, tuple[Column, ...]]:
 def flag_positions(columns: Sequence[Column]) -> list[int]:
     """Where the flag of each column is, if the flags of all modalities stand side by side."""
     order = [column.name for own in by_modality(columns).values() for column in own]
-    return [order.index(column.name) for column in columns]
+    position = {name: index for index, name in enumerate(order)}
+    return [position[column.name] for column in columns]
 
 
 def rows_at_once(columns: Iterable[Column]) -> int:
@@ -109,7 +110,7 @@ def _only_row(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, Any] 
         return None
     if not all(kind in PLAIN_TYPES or isinstance(kind, pd.StringDtype) for kind in frame.dtypes):
         return None
-    row = dict(zip(frame.columns, frame.to_numpy(object)[0], strict=True))
+    row = dict(zip(frame.columns.tolist(), frame.to_numpy(object)[0], strict=True))
     return row if all(column.name in row for column in columns) else None
 
 
@@ -120,7 +121,8 @@ def column_of(column: Column, values: Sequence[Any]) -> pd.Series:
 
 def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Series]:
     names = [column.name for column in columns]
-    lacking = [name for name in names if name not in frame]
+    given = set(frame.columns.tolist())
+    lacking = [name for name in names if name not in given]
     if len(names) - len(lacking) < MIN_SHARE_OF_COLUMNS * len(names):
         raise ValueError(
             f"the table has {len(names) - len(lacking)} of the model's {len(names)} columns, it lacks {lacking[0]!r}; its "

@@ -41,7 +41,7 @@ def as_pandas(rows: Any) -> pd.DataFrame:
             f"the column names have {frame.columns.nlevels} levels, e.g. {frame.columns[0]!r}; give one level, for example "
             "table.set_axis(table.columns.map('_'.join), axis=1)"
         )
-    if frame.columns.is_unique and all(isinstance(name, str) for name in frame.columns):
+    if frame.columns.is_unique and all(isinstance(name, str) for name in frame.columns.tolist()):
         return frame
     names = pd.Index(map(str, frame.columns))
     if names.has_duplicates:
@@ -86,7 +86,8 @@ def match_columns(rows: Any, names: Sequence[str], *, named: bool, target: str |
     if not named and not set(names) <= set(frame.columns):
         logger.warning("the model was fitted on an array without names; columns are read by position")
         return by_position(frame, names)
-    if new := [name for name in frame.columns if name not in {*names, target}]:
+    known = {*names, target}
+    if new := [name for name in frame.columns.tolist() if name not in known]:
         logger.warning("column %r (first of %d) was not in training and is ignored", new[0], len(new))
     return frame
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,13 +50,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.encoded.empty)
 
-    @property
+    @cached_property
     def cells(self) -> np.ndarray:
         """Numbers as normal scores of their ranks and categories as their codes, NaN where they are missing."""
         if "table" not in self.encoded.inputs:
             return np.zeros((len(self), 0), np.float32)
         values, flags = self.encoded.inputs["table"].numpy(), self.encoded.observed["table"].numpy()
-        return np.where(flags, values, np.float32(np.nan))
+        return _read_only(np.where(flags, values, np.float32(np.nan)))
 
     def levels(self, column: Cell, codes: np.ndarray) -> np.ndarray:
         """The categories of a column of `cells`, with numbers of their own for rare ones that are told apart; -1 where they
@@ -67,8 +68,12 @@ class Rows:
 
     def observed(self) -> np.ndarray:
         """Which columns of the schema each row has: [rows, columns]."""
+        return self._observed
+
+    @cached_property
+    def _observed(self) -> np.ndarray:
         flags = [per_column(flags).numpy() for flags in self.encoded.observed.values()]
-        return np.concatenate(flags, 1)[:, self.schema.positions]
+        return _read_only(np.concatenate(flags, 1)[:, self.schema.positions])
 
     def take(self, index: np.ndarray) -> "Rows":
         inputs, observed = self.encoded._rows(index)
@@ -138,6 +143,12 @@ class Rows:
 def unread_contents(schema: Schema, frame: pd.DataFrame) -> list[str]:
     """What the network does not read of long texts, a sentence for each column."""
     return [line for column in schema.contents.values() if (line := column.unread(frame[column.name]))]
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """The array, which several readers share."""
+    array.setflags(write=False)
+    return array
 
 
 def _with_flags(encoded: Encoded, observed: dict[str, Tensor]) -> Encoded:

@@ -6,6 +6,7 @@ because exported models read tables with them.
 """
 
 import logging
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -341,6 +342,13 @@ def missing_cells(column: pd.Series) -> np.ndarray:
     cells = column.tolist()
     words = np.fromiter((isinstance(cell, str) and is_missing_word(cell) for cell in cells), bool, len(cells))
     return np.asarray(absent) | words
+
+
+def is_missing(cell: Any) -> bool:
+    """`missing` of one cell."""
+    if cell is None or isinstance(cell, str | float):
+        return cell is None or (is_missing_word(cell) if isinstance(cell, str) else math.isnan(cell))
+    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
 
 
 def is_missing_word(text: str) -> bool:

@@ -20,8 +20,8 @@ from gauge.tabular.table.columns import (
     Question,
     ReadOptions,
     has_category_type,
+    is_missing,
     missing,
-    missing_cells,
 )
 from gauge.tabular.table.numbers import are_codes, as_words, plain_cells, without_fraction
 
@@ -108,11 +108,10 @@ class Category(Cell):
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
         cells, known = column.tolist(), self.codes
         codes = np.array([known.get(cell, math.nan) if type(cell) is str else math.nan for cell in cells], np.float64)
-        others = np.flatnonzero(np.isnan(codes))  # most values are written as in training
-        if len(others):
-            others = others[~missing_cells(column.iloc[others])]
-            codes[others] = [known.get(_word(cells[row]), math.nan) for row in others]
-        unknown = others[np.isnan(codes[others])]
+        # most values are written as in training
+        others = [row for row in np.flatnonzero(np.isnan(codes)).tolist() if not is_missing(cells[row])]
+        codes[others] = [known.get(_word(cells[row]), math.nan) for row in others]
+        unknown = [row for row in others if math.isnan(codes[row])]
         if self.has_rare:
             codes[unknown] = self.rare_code
         elif len(unknown):
