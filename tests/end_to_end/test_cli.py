@@ -288,7 +288,7 @@ def test_the_demo_asks_for_sums_and_about_missing_and_wrong_views(digit_question
     ]
     outcomes = [[answer == sample.label for answer, _ in sample.answers.values()] for sample in sums.samples]
     assert 1 < len(outcomes) == len({tuple(each) for each in outcomes}) <= demo.SHOWN
-    shares = [float(re.match(r"As (\d+) of 100", sample.title)[1]) for sample in sums.samples]
+    shares = [float(re.search(r"answered like (\d+) of 100$", sample.title)[1]) for sample in sums.samples]
     assert shares == sorted(shares, reverse=True)
     for sample in sums.samples:
         shown = [view.image is not None for view in sample.views]

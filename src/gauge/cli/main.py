@@ -102,9 +102,8 @@ def _demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
     jobs = min(2, torch.get_num_threads()) if pick_device(device).type == "cpu" else 1
     with progress() as on_epoch:
         sections, facts = digits.run(out, seed=seed, epochs=epochs, device=device, on_epoch=on_epoch, jobs=jobs)
-    given = {"seed": seed, "epochs": epochs, "device": device}
     logging.getLogger("gauge").setLevel(logging.ERROR)  # what `fit` notices about four tables is not about the demo
-    table, evidence = tables.run(out / "cars", names=[*tables.TABLES], verbose=False, **given)
+    table, evidence = tables.run(out / "cars", [*tables.TABLES], seed=seed, epochs=epochs, device=device, verbose=False)
     report = demo_report((*sections, table), facts)
     write_text(out / "report.html", render_report(report))
     for section in report.sections:

@@ -107,7 +107,7 @@ def _sums(finished: Finished, test: Dataset, learned: int) -> Section:
     _, complete = ranked(_answers(finished, "complete")[0], labels, ACCURACY.compare, "With two images of each digit")
     (batch,) = masked_batches(test, parse_protocol("views=1"), len(test))
     shown = [
-        _sample(f"As {share:.0f} of 100: test sum", batch, row, answers, labels, names=IMAGES)
+        _sample(f"Test sum {row}, answered like {share:.0f} of 100", batch, row, answers, labels, names=IMAGES)
         for row, share in _outcomes(answers, labels)
     ]
     return Section(
@@ -130,7 +130,7 @@ def _missing_views(finished: Finished, test: Dataset, learned: int) -> Section:
     answers, labels = _answers(finished, "eta=0.8")
     best, findings = ranked(answers, labels, ACCURACY.compare, "With four of five views missing")
     (batch,) = masked_batches(test, parse_protocol("eta=0.8"), len(test))
-    shown = [_sample("Test digit", batch, row, answers, labels) for row in _chosen(answers, labels)]
+    shown = [_sample(f"Test digit {row}", batch, row, answers, labels) for row in _chosen(answers, labels)]
     return Section(
         title="Most views are missing",
         asked="Which digit is it? Five people wrote it.",
@@ -160,7 +160,9 @@ def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus) -> Sectio
     trust, wrong = view_trust(method, batch), torch.stack([*batch.truth.wrong.values()], 1)
     found = 100 * roc_auc_score(~wrong.cpu().numpy().ravel(), trust.cpu().numpy().ravel())
     two = (wrong.sum(1) == 2).cpu().numpy()
-    shown = [_sample("Test digit", batch, row, answers, labels, trust=trust) for row in _chosen(answers, labels, two)]
+    shown = [
+        _sample(f"Test digit {row}", batch, row, answers, labels, trust=trust) for row in _chosen(answers, labels, two)
+    ]
     return Section(
         title="Some views are wrong",
         asked="Which digit is it, and which views should not be believed?",
@@ -252,7 +254,7 @@ def _sample(
         )
 
     return Sample(
-        title=f"{title} {row}",
+        title=title,
         label=str(int(labels[row])),
         views=tuple(view(number, name) for number, name in enumerate(batch.inputs)),
         answers={name: (str(int(each[row].argmax())), float(each[row].max())) for name, each in answers.items()},
