@@ -12,7 +12,7 @@ from gauge.types import SupportsComplete
 
 Strategy = Literal["mask", "impute"]
 
-MIN_STEPS, STEPS_PER_ROOT = 120, 5  # of the backbone: at least a number, and a multiple of the root of the rows
+STEPS, CONTENT_STEPS = (80, 4), (120, 5)  # of the backbone: at least a number, and a multiple of the root of the rows
 MIN_EPOCHS, MAX_EPOCHS = 3, 100
 WARM_UP = 0.1  # of all steps, where pretrained encoders are fine-tuned
 
@@ -23,7 +23,7 @@ class Recipe:
     name or any object with `complete(batch)`, `seconds` the time limit. `tune` says by column what is trained of pretrained
     encoders, where that is more than the projection. On a CPU a network learns from at most `max_rows` of a table in
     memory. With "auto" gates, validation decides whether they change the answer or are evidence alone. Where there is
-    `content`, texts, images or signals, batches are larger."""
+    `content`, texts, images or signals, the network takes more steps."""
 
     size: str
     strategies: tuple[Strategy, ...]
@@ -51,9 +51,10 @@ class Recipe:
     def settings(self, rows: int) -> TrainSettings:
         """Those of the backbone: a short schedule of large steps that ends with a rate of zero. No epoch is selected, so
         that rows held out can weigh the network against other experts."""
-        usual, share = (128, 64) if self.content else (64, 128)  # cells alone need no large ones
-        batch = self.batch_size or min(256, max(32, min(usual, rows // 2), rows // share))
-        steps = max(MIN_STEPS, round(STEPS_PER_ROOT * rows**0.5))
+        part = 64 if self.content else 128  # of the rows of a large table; twice as many take twice as long
+        batch = self.batch_size or min(256, max(32, min(128, rows // 2), rows // part))
+        least, per_root = CONTENT_STEPS if self.content else STEPS
+        steps = max(least, round(per_root * rows**0.5))
         return TrainSettings(
             epochs=self.epochs or min(MAX_EPOCHS, max(MIN_EPOCHS, steps * batch // rows)),
             batch_size=batch,
