@@ -7,8 +7,8 @@ python studies/fuzz.py --exports 300 [--seed 0] [--out studies/results]
 A refusal is a ValueError of one line that this package raises; those of other libraries are unclear. A traceback is any
 other error. A silent prior is an answer equal to the class prior without a warning. A silent load is a changed model that
 loads without an error. A forgery is a change whose checksums were renewed: it is refused, or it is another model that
-answers with finite probabilities. With --exports, the description and the graph of an exported file are forged. Forgeries run in processes of their own, with limits of memory and time, that note when a
-program is started or a connection opened.
+answers with finite probabilities. With --exports, the description or the graph of an exported file is forged. Forgeries run
+in processes of their own, with limits of memory and time, that note when a program is started or a connection opened.
 """
 
 import argparse
