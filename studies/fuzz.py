@@ -2,12 +2,13 @@
 
 python studies/fuzz.py [--inputs 5000] [--mutations 1000] [--seed 0] [--out studies/results]
 python studies/fuzz.py --forgeries 400 [--seed 0] [--out studies/results]
+python studies/fuzz.py --exports 300 [--seed 0] [--out studies/results]
 
 A refusal is a ValueError of one line that this package raises; those of other libraries are unclear. A traceback is any
 other error. A silent prior is an answer equal to the class prior without a warning. A silent load is a changed model that
 loads without an error. A forgery is a change whose checksums were renewed: it is refused, or it is another model that
-answers with finite probabilities. Forgeries run in processes of their own, with limits of memory and time, that note when a
-program is started or a connection opened.
+answers with finite probabilities. With --exports, the description or the graph of an exported file is forged. Forgeries run
+in processes of their own, with limits of memory and time, that note when a program is started or a connection opened.
 """
 
 import argparse
@@ -33,11 +34,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pandas as pd
 import torch
 from PIL import Image
 
-from gauge import GaugeClassifier
+from gauge import ExportedClassifier, GaugeClassifier, export
+from gauge.deploy.exported import CHECKSUM_KEY, KEY, seal
 from gauge.experiments.recording import origin, write_record
 from gauge.tabular.saved import CARD, HISTORY, METADATA, TOKENIZERS, WEIGHTS, checksum, file_checksums
 from gauge.tabular.table.columns import infer_kind
@@ -377,6 +380,82 @@ def _forged_file(draw: random.Random, folder: Path) -> None:
             (folder / name).mkdir()
 
 
+def forge_export(draw: random.Random, model: onnx.ModelProto) -> str:
+    """Changes the description or the graph of an exported classifier; returns what was done."""
+    graph, numbers = model.graph, [each for each in model.graph.initializer if each.raw_data]
+    deeds: dict[str, Callable[[], Any]] = {
+        "description": lambda: _forge_description(draw, model),
+        "no node": lambda: graph.node.pop(draw.randrange(len(graph.node))),
+        "operator": lambda: setattr(
+            draw.choice(graph.node), "op_type", draw.choice(["Relu", "Nope", "Identity", "Sqrt"])
+        ),
+        "domain": lambda: setattr(draw.choice(graph.node), "domain", "other"),
+        "input": lambda: draw.choice(graph.node).input.__setitem__(0, draw.choice(graph.node).output[0]),
+        "no outputs": lambda: graph.ClearField("output"),
+        "name of an output": lambda: setattr(graph.output[0], "name", "other"),
+        "type of an input": lambda: setattr(
+            draw.choice(graph.input).type.tensor_type, "elem_type", draw.choice([1, 7, 8])
+        ),
+        "noise": lambda: _set_bytes(draw.choice(numbers), draw.randbytes),
+        "ones": lambda: _set_bytes(draw.choice(numbers), lambda count: b"\xff" * count),
+        "no bytes": lambda: _set_bytes(draw.choice(numbers), lambda count: b""),
+        "shape": lambda: _forge_shape(draw, draw.choice([each for each in graph.initializer if each.dims])),
+        "type of numbers": lambda: setattr(draw.choice(graph.initializer), "data_type", draw.choice([1, 6, 7, 8, 11])),
+        "another file": lambda: _point_elsewhere(draw, draw.choice(numbers)),
+        "attribute": lambda: _forge_attribute(draw, draw.choice([each for each in graph.node if each.attribute])),
+        "loop": lambda: _append(graph, "Loop"),
+        "sum": lambda: _append(graph, "Add"),
+    }
+    deed = draw.choice([*deeds, *["description"] * 8])
+    deeds[deed]()
+    return deed
+
+
+def _forge_description(draw: random.Random, model: onnx.ModelProto) -> None:
+    change = draw.choice([_forged, _changed])
+    for entry in model.metadata_props:
+        if entry.key == KEY:
+            entry.value = json.dumps(change(draw, json.loads(entry.value)))
+
+
+def _set_bytes(tensor: onnx.TensorProto, make: Callable[[int], bytes]) -> None:
+    tensor.raw_data = make(len(tensor.raw_data))
+
+
+def _forge_shape(draw: random.Random, tensor: onnx.TensorProto) -> None:
+    tensor.dims[0] = draw.choice([0, -1, 10**12, tensor.dims[0] + 1])
+
+
+def _point_elsewhere(draw: random.Random, tensor: onnx.TensorProto) -> None:
+    tensor.raw_data, tensor.data_location = b"", onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=draw.choice(["/etc/passwd", "../../x", "/dev/zero", "0.png"]))
+
+
+def _forge_attribute(draw: random.Random, node: onnx.NodeProto) -> None:
+    attribute = draw.choice(node.attribute)
+    if attribute.ints:
+        attribute.ints[draw.randrange(len(attribute.ints))] = draw.choice([-1, 0, 5, 10**9, 2**40])
+    elif attribute.floats:
+        attribute.floats[draw.randrange(len(attribute.floats))] = draw.choice([float("nan"), float("inf"), 1e38])
+    else:
+        attribute.i = draw.choice([-5, 99, 10**9])
+
+
+def _append(graph: onnx.GraphProto, operator: str) -> None:
+    """The probabilities go through another operator: a loop without end, or a sum with themselves."""
+    (answer,) = (node for node in graph.node if "probabilities" in node.output)
+    answer.output[list(answer.output).index("probabilities")] = "before"
+    if operator == "Add":
+        graph.node.append(onnx.helper.make_node("Add", ["before", "before"], ["probabilities"]))
+        return
+    value = onnx.helper.make_tensor_value_info
+    inputs = [value("step", 7, []), value("go", 9, []), value("value", 11, None)]
+    body = [onnx.helper.make_node("Identity", [name], [f"{name} again"]) for name in ("go", "value")]
+    outputs = [value("go again", 9, []), value("value again", 11, None)]
+    repeated = onnx.helper.make_graph(body, "body", inputs, outputs)
+    graph.node.append(onnx.helper.make_node("Loop", ["", "", "before"], ["probabilities"], body=repeated))
+
+
 def _same_json(before: bytes, after: bytes) -> bool:
     try:
         return bool(json.loads(before) == json.loads(after))
@@ -489,8 +568,30 @@ class Fuzz:
         repr(model)
         return "answered"
 
+    def exported(self, draw: random.Random) -> str:
+        """Read and asked in every way, unless it is refused before."""
+        original, path = self.folder / "whole.onnx", self.folder / "forged.onnx"
+        if not original.is_file():
+            export(GaugeClassifier.load(self.folder / "model", image_folder=self.folder), original)
+        model, rows = onnx.load(original), self.table[:5]
+        self.deed = forge_export(draw, model)
+        for entry in [each for each in model.metadata_props if each.key == CHECKSUM_KEY]:
+            model.metadata_props.remove(entry)
+        path.write_bytes(seal(model.SerializeToString()))
+        classifier = ExportedClassifier(path, image_folder=self.folder)
+        probabilities = classifier.predict_proba(rows)
+        classifier.predict(rows)
+        classifier.predict_row(rows.iloc[0].drop("label").to_dict())
+        with contextlib.suppress(ValueError):  # it has none
+            classifier.predict_set(rows)
+        return (
+            "answered"
+            if np.isfinite(probabilities).all() and np.allclose(probabilities.sum(1), 1, atol=1e-2)
+            else "NaN"
+        )
 
-def forged_in_process(folder: Path, first: int, last: int, seed: int) -> None:
+
+def forged_in_process(folder: Path, first: int, last: int, seed: int, kind: str) -> None:
     """Forgeries one by one, each printed as it ends; a process that a case ends has printed all before it."""
     started = []
     harmful = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect", "os.fork")
@@ -502,8 +603,8 @@ def forged_in_process(folder: Path, first: int, last: int, seed: int) -> None:
         signal.alarm(MAX_WAIT)
         started.clear()
         fuzz.examples.clear()
-        fuzz.cases("forgeries", number + 1, fuzz.forgery, number)
-        (outcome,) = fuzz.counts["forgeries"]
+        fuzz.cases(kind, number + 1, {"forgeries": fuzz.forgery, "exports": fuzz.exported}[kind], number)
+        (outcome,) = fuzz.counts[kind]
         line = {
             "outcome": f"code run: {started[0]}" if started else outcome,
             "deed": fuzz.deed,
@@ -512,13 +613,13 @@ def forged_in_process(folder: Path, first: int, last: int, seed: int) -> None:
         print(json.dumps(line), flush=True)
 
 
-def forgeries(folder: Path, count: int, seed: int) -> tuple[Counter[str], list[str]]:
+def forgeries(folder: Path, count: int, seed: int, kind: str) -> tuple[Counter[str], list[str]]:
     """The outcomes of forgeries, each process going on where the one before it ended, and examples of bad ones."""
-    Fuzz(folder, seed, "impute")
+    Fuzz(folder, seed, "impute" if kind == "forgeries" else "mask")
     counts: Counter[str] = Counter()
     examples, done = [], 0
     while done < count:
-        command = [sys.executable, __file__, "--seed", str(seed), "--forged", str(folder), str(done), str(count)]
+        command = [sys.executable, __file__, "--seed", str(seed), "--forged", str(folder), str(done), str(count), kind]
         result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
         counts.update(line["outcome"] for line in lines)
@@ -532,10 +633,11 @@ def forgeries(folder: Path, count: int, seed: int) -> tuple[Counter[str], list[s
     return counts, examples
 
 
-def record_forgeries(options: argparse.Namespace) -> None:
+def record_forgeries(options: argparse.Namespace, kind: str) -> None:
+    count = getattr(options, kind)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        counts, examples = forgeries(Path(folder), options.forgeries, options.seed)
+        counts, examples = forgeries(Path(folder), count, options.seed, kind)
     print(*examples, sep="\n\n")
     bad = {
         name: sum(count for outcome, count in counts.items() if outcome.startswith(starts))
@@ -548,8 +650,8 @@ def record_forgeries(options: argparse.Namespace) -> None:
             "code_run": "code run",
         }.items()
     }
-    content = origin(options) | {"seed": options.seed, "forgeries": options.forgeries, **bad, "outcomes": dict(counts)}
-    write_record(options.out / "forgeries.json", content)
+    content = origin(options) | {"seed": options.seed, "forgeries": count, **bad, "outcomes": dict(counts)}
+    write_record(options.out / {"forgeries": "forgeries.json", "exports": "forged_exports.json"}[kind], content)
     print(json.dumps(content, indent=2))
 
 
@@ -574,16 +676,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--forgeries", type=int, help="only these, and so many of them")
-    parser.add_argument("--forged", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--exports", type=int, help="only forged exported files, and so many of them")
+    parser.add_argument("--forged", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.forged:
         warnings.simplefilter("ignore")
-        folder, first, last = options.forged
-        forged_in_process(Path(folder), int(first), int(last), options.seed)
+        folder, first, last, kind = options.forged
+        forged_in_process(Path(folder), int(first), int(last), options.seed, kind)
         return
-    if options.forgeries:
-        record_forgeries(options)
-        return
+    for kind in ("forgeries", "exports"):
+        if getattr(options, kind):
+            record_forgeries(options, kind)
+            return
     started = time.process_time()
     for fuzz in run(options):
         for example in fuzz.examples[:12]:

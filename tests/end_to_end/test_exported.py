@@ -174,6 +174,11 @@ def test_a_forged_description_with_a_renewed_checksum_is_refused(part, tmp_path)
     }  # nobody reads it
     forged = [{name: value for name, value in about.items() if name != left} for left in about]
     forged += [about | {name: 7} for name in about if name not in ("target", "named", "classes", "class_weight")]
+    forged += [
+        about | {"class_weight": weights} for weights in (["x", "y"], [{}], [1.0], [float("nan")] * 2, [-1.0] * 2)
+    ]
+    forged += [about | {"classes": classes} for classes in ([], ["a", "a"], [["a"], ["b"]], [None, 1])]
+    forged += [about | {"target": 7}, about | {"named": 7}, about | {"more": 7}]
     forged += [about | {"columns": [{"kind": "number"}]}, [], 7]
     for description in forged:
         del model.metadata_props[:]
@@ -181,6 +186,54 @@ def test_a_forged_description_with_a_renewed_checksum_is_refused(part, tmp_path)
         path.write_bytes(seal(model.SerializeToString()))
         with pytest.raises(ValueError, match="export it again|gauge export|fit"):
             ExportedClassifier(path)
+
+
+def endless(graph):
+    """The probabilities come out of a loop without end."""
+    values = onnx.helper.make_tensor_value_info
+    (answer,) = (node for node in graph.node if "probabilities" in node.output)
+    answer.output[list(answer.output).index("probabilities")] = "before"
+    inputs = [values("step", 7, []), values("go", 9, []), values("value", 11, None)]
+    body = [onnx.helper.make_node("Identity", [name], [f"{name} again"]) for name in ("go", "value")]
+    outputs = [values("go again", 9, []), values("value again", 11, None)]
+    repeated = onnx.helper.make_graph(body, "body", inputs, outputs)
+    graph.node.append(onnx.helper.make_node("Loop", ["", "", "before"], ["probabilities"], body=repeated))
+
+
+def doubled(graph):
+    (answer,) = (node for node in graph.node if "probabilities" in node.output)
+    answer.output[list(answer.output).index("probabilities")] = "before"
+    graph.node.append(onnx.helper.make_node("Add", ["before", "before"], ["probabilities"]))
+
+
+def renamed(graph):
+    (answer,) = (node for node in graph.node if "probabilities" in node.output)
+    answer.output[list(answer.output).index("probabilities")] = graph.output[0].name = "other"
+
+
+def of_a_file(graph):
+    largest = max((each for each in graph.initializer if each.raw_data), key=lambda each: len(each.raw_data))
+    largest.raw_data, largest.data_location = b"", onnx.TensorProto.EXTERNAL
+    largest.external_data.add(key="location", value="/etc/passwd")
+
+
+GRAPHS = {
+    endless: r"cannot be read as ONNX \(it has the operator Loop\); export it again",
+    doubled: "answers with something else than probabilities; export it again",
+    renamed: "cannot answer .*; export it again",
+    of_a_file: "cannot be read as ONNX .*; export it again",
+}
+
+
+@pytest.mark.parametrize("forge", GRAPHS)
+def test_a_forged_graph_with_a_renewed_checksum_is_refused_when_it_is_read(part, tmp_path, forge):
+    path, model = tmp_path / "model.onnx", onnx.load(part[0])
+    del model.metadata_props[-1]
+    forge(model.graph)
+    path.write_bytes(seal(model.SerializeToString()))
+    with pytest.raises(ValueError, match=GRAPHS[forge]) as refused:
+        ExportedClassifier(path)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_file_that_is_not_an_exported_classifier_is_refused(made, tmp_path):

@@ -121,6 +121,26 @@ def test_a_description_beyond_the_limit_is_not_read(forged, monkeypatch):
     assert MAX_JSON_BYTES < 2**30
 
 
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "metrics.jsonl", "tokenizers/3/tokenizer.json"])
+def test_a_file_of_terabytes_that_takes_no_place_is_not_read(name, forged):
+    folder = forged()
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("ab") as file:
+        file.truncate(2**42)
+    with pytest.raises(ValueError, match=f"{name} has 4,398,046,511,104 bytes, the limit is .*; fit"):
+        GaugeClassifier.load(folder)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that is there and cannot be read")
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_a_link_to_what_cannot_be_read_is_refused(name, forged):
+    folder = forged()
+    (folder / name).unlink()
+    (folder / name).symlink_to("/proc/self/mem")
+    with pytest.raises(ValueError, match=f"{name} cannot be read .*; fit the classifier again"):
+        GaugeClassifier.load(folder)
+
+
 def test_a_forged_circle_of_splits_never_reaches_native_code(forged):
     def circle(tensors):
         left = tensors["experts.trees.forest.left"]

@@ -11,14 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from gauge.data.signature import check_signature
+from gauge.deploy.operators import check_operators
 from gauge.tabular.classifier import TableClassifier, image_files
 from gauge.tabular.prediction_sets import PredictionSets
+from gauge.tabular.saved import SavedSets, validated
 from gauge.tabular.table.arrays import (
     cells,
     column_of,
@@ -38,6 +41,7 @@ BATCH_ROWS = 256
 OBJECT = np.dtype(object)
 ERRORS_ONLY = 3  # severity from which on onnxruntime logs
 WORD = re.compile(r"\w+")
+MAX_SUM_ERROR = 1e-3  # of the probabilities of a row
 MODALITIES = "inputs", "observed"  # kinds of inputs that every modality has
 
 Vocabularies = Mapping[str, Mapping[str, int]]
@@ -45,6 +49,25 @@ Vocabularies = Mapping[str, Mapping[str, int]]
 
 Values = Callable[[str], Sequence[Any]]
 """The values of a column by its name."""
+
+
+class Description(BaseModel):
+    """What the metadata of an exported classifier holds."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    format: Literal["gauge-export-2"]
+    version: str = ""
+    classes: Annotated[list[str | bool | int | FiniteFloat], Field(min_length=1)]
+    class_weight: list[Annotated[FiniteFloat, Field(ge=0)]]
+    target: str | None
+    columns: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    names: list[str]
+    named: bool
+    experts: list[str]
+    left_out: dict[str, str]
+    prediction_sets: SavedSets | None
+    vocabularies: dict[str, list[str]]
 
 
 def seal(content: bytes) -> bytes:
@@ -82,6 +105,7 @@ def open_session(content: bytes, path: Path) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = ERRORS_ONLY
     try:
+        check_operators(content)
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no base class but this
         reason = str(error).partition("\n")[0]
@@ -113,32 +137,40 @@ class ExportedClassifier(TableClassifier):
     def __init__(
         self, path: str | Path, *, image_folder: str | Path | None = None, outside_images: bool = False
     ) -> None:
-        path = Path(path)
+        self.path = path = Path(path)
         self.session = open_session(read_sealed(path), path)
         text = self.session.get_modelmeta().custom_metadata_map.get(KEY)
-        metadata = json.loads(text) if text else {}
-        if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-            raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
         self.files = image_files(image_folder, outside=outside_images)
         try:
-            self._describe(metadata)
-            left_out, experts = ", ".join(metadata["left_out"]), " and ".join(metadata["experts"])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} does not describe a classifier ({error!r:.200}); export it again") from error
+            metadata = json.loads(text or "{}")
+        except (ValueError, RecursionError):
+            metadata = None
+        if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+            raise ValueError(f"{path} is not an exported classifier; give a file that `gauge export` wrote")
+        try:
+            description = validated(Description, metadata)
+            self._describe(description)
+            blank = dict.fromkeys(self._required)
+            self._run(self._feed(encode_row(self.columns, blank, self.files), lambda name: [None]), 1)
+        except Exception as error:  # whatever a forged description causes
+            reason = " ".join(f"{error!r:.200}".split())
+            raise ValueError(f"{path} does not describe a classifier ({reason}); export it again") from error
+        left_out, experts = ", ".join(description.left_out), " and ".join(description.experts)
         if left_out:
             logger.warning("%s holds the %s alone, without %s", path, experts, left_out)
 
-    def _describe(self, metadata: Mapping[str, Any]) -> None:
+    def _describe(self, about: Description) -> None:
         """What the graph cannot hold: the classes, and how columns are read."""
-        self.classes = np.array(metadata["classes"])
-        self.class_weight = np.array(metadata["class_weight"])
-        self.target: str | None = metadata["target"]
-        self.named: bool = metadata["named"]
-        sets = metadata["prediction_sets"]
-        self.prediction_sets = None if sets is None else PredictionSets.from_json(sets)
-        self.vocabularies = numbered(metadata["vocabularies"])
-        self._names: list[str] = metadata["names"]
-        self._columns = columns_from_json(metadata["columns"])
+        self.classes = np.array(about.classes)
+        self.class_weight = np.array(about.class_weight)
+        if not len(set(about.classes)) == len(self.classes) == len(self.class_weight):
+            raise ValueError("its classes and their weights differ in number, or a class occurs twice")
+        self.target, self.named = about.target, about.named
+        sets = about.prediction_sets
+        self.prediction_sets = None if sets is None else PredictionSets.from_json(sets.model_dump())
+        self.vocabularies = numbered(about.vocabularies)
+        self._names = about.names
+        self._columns = columns_from_json(about.columns)
         self._positions = flag_positions(self.columns)
         self._counted = {name: contents(self.columns)[name] for name in self.vocabularies}
         self._required = {column.name for column in self.columns}
@@ -208,15 +240,30 @@ class ExportedClassifier(TableClassifier):
         empty = int((~flags.any(1)).sum())
         if empty:
             logger.warning("%d rows have no values and get the class prior", empty)
+        return self._run(self._feed(encoded, values), len(flags)), flags[:, self._positions]
+
+    def _feed(self, encoded: Mapping[str, tuple[np.ndarray, np.ndarray]], values: Values) -> dict[str, np.ndarray]:
+        """The inputs of the graph."""
         feed = graph_inputs(encoded, self._texts(values), self.vocabularies, self._rare(values))
-        feed = {name: values for name, values in feed.items() if name in self._inputs}
-        parts = [
-            self.session.run(
-                ["probabilities"], {name: values[start : start + BATCH_ROWS] for name, values in feed.items()}
-            )[0]
-            for start in range(0, len(flags), BATCH_ROWS)
-        ]
-        return np.concatenate([np.zeros((0, len(self.classes))), *parts]), flags[:, self._positions]
+        return {name: values for name, values in feed.items() if name in self._inputs}
+
+    def _run(self, feed: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        """The probabilities of rows; an error if the graph cannot answer, or answers with something else."""
+        try:
+            parts = [
+                self.session.run(
+                    ["probabilities"], {name: values[start : start + BATCH_ROWS] for name, values in feed.items()}
+                )[0]
+                for start in range(0, rows, BATCH_ROWS)
+            ]
+            probabilities = np.concatenate([np.zeros((0, len(self.classes))), *parts])
+        except Exception as error:  # onnxruntime's errors share no base class but this
+            reason = str(error).partition("\n")[0][:200]
+            raise ValueError(f"{self.path} cannot answer ({reason}); export it again") from error
+        wrong = probabilities.shape[0] != rows or not (abs(probabilities.sum(1) - 1) < MAX_SUM_ERROR).all()
+        if wrong or (probabilities < 0).any():
+            raise ValueError(f"{self.path} answers with something else than probabilities; export it again")
+        return probabilities
 
 
 def numbered(vocabularies: Mapping[str, Sequence[str]]) -> Vocabularies:

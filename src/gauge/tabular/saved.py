@@ -18,7 +18,7 @@ from gauge.data.signature import SUFFIX, check_signature
 FORMAT = "gauge-classifier-9"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
-MAX_JSON_BYTES = 64 * 2**20  # of one file
+MAX_JSON_BYTES, MAX_WEIGHTS_BYTES = 64 * 2**20, 16 * 2**30  # of one file
 UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbose")  # those of a machine
 MAX_TOKENIZER_FILES = 10_000
 MAX_COLUMNS, MAX_CLASSES, MAX_ROWS = 100_000, 100_000, 10**12
@@ -237,10 +237,18 @@ def usable(path: Path) -> Iterator[None]:
 
 
 def _bounded_bytes(path: Path) -> bytes:
+    _check_size(path, MAX_JSON_BYTES)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error}); fit the classifier again") from error
+
+
+def _check_size(path: Path, limit: int) -> None:
+    """An error if a file is larger: a sparse one of terabytes takes no place on a disk, and hours to read."""
     size = path.stat().st_size
-    if size > MAX_JSON_BYTES:
-        raise ValueError(f"{path} has {size:,} bytes, the limit is {MAX_JSON_BYTES:,}; fit the classifier again")
-    return path.read_bytes()
+    if size > limit:
+        raise ValueError(f"{path} has {size:,} bytes, the limit is {limit:,}; fit the classifier again")
 
 
 def file_checksums(folder: Path) -> dict[str, str]:
@@ -251,8 +259,12 @@ def file_checksums(folder: Path) -> dict[str, str]:
     checksums = {}
     for path in (folder / WEIGHTS, folder / HISTORY, *tokenizers):
         if path.is_file():
-            with path.open("rb") as file:
-                checksums[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+            _check_size(path, MAX_WEIGHTS_BYTES if path.name == WEIGHTS else MAX_JSON_BYTES)
+            try:
+                with path.open("rb") as file:
+                    checksums[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise ValueError(f"{path} cannot be read ({error}); fit the classifier again") from error
     return checksums
 
 
