@@ -94,10 +94,13 @@ class Answers:
 
     def and_learn_from(self, other: Self) -> Self:
         """These answers, and others that are not scored."""
-        tensors = ("logits", "present", "share", "labels", "weights")
         return replace(
             self,
-            **{name: torch.cat([getattr(self, name), getattr(other, name)]) for name in tensors},
+            logits=torch.cat([self.logits, other.logits]),
+            present=torch.cat([self.present, other.present]),
+            share=torch.cat([self.share, other.share]),
+            labels=torch.cat([self.labels, other.labels]),
+            weights=torch.cat([self.weights, other.weights]),
             plain=np.concatenate([self.plain, other.plain]),
             part=np.concatenate([self.part, other.part]),
         )
