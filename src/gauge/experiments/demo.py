@@ -87,6 +87,7 @@ def run(
         name: f"{result.benchmark}, {result.data['samples']} test samples, fingerprint {result.data['fingerprint']}"
         for name, result in used.items()
     } | {
+        "chosen": "sizes and epochs, after trial runs whose test scores were seen",
         "seed": str(seed),
         "hardware": ", ".join(str(value) for value in other.hardware.values()),
         "commit": other.commit,
