@@ -39,7 +39,7 @@ from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.experts import Expert, Lesson, Task
 from gauge.tabular.experts._bag import bag
 from gauge.tabular.experts._logistic import fit_logistic
-from gauge.tabular.fitting import Cross, _equal, _fit_experts, _folds, _lesson, _unseen
+from gauge.tabular.fitting import Cross, _equal, _fit_experts, _folds, _lesson, _validated
 from gauge.tabular.options import PRESETS
 from gauge.tabular.preparation import Prepared, make_recipe
 from gauge.tabular.table.columns import ANYWHERE
@@ -95,9 +95,9 @@ class Case:
 
     def answer(self, experts: dict[str, Expert], cross: Cross) -> np.ndarray:
         """What experts answer with weights from the rows held out."""
-        combination = Combination(len(experts), 1, self.task.classes).double()
-        ensemble = Ensemble(experts, combination, self.prior, 1 / len(self.task.rows))
-        weigh(_unseen(self.task, self.folds, ensemble, cross), rate=self.task.recipe.rate)
+        ensemble = Ensemble(experts, Combination(len(experts), 1).double(), self.prior, 1 / len(self.task.rows))
+        validated, part = _validated(self.task, self.folds, ensemble, cross)
+        weigh(*validated, part, rate=self.task.recipe.rate)
         return ensemble.predict(self.test)
 
     def students(self, teachers: Callable[[str], list[str]]) -> tuple[dict[str, Expert], Cross]:

@@ -1,4 +1,4 @@
-"""Weights and scores come from answers for rows that had no part in them, and an expert that does harm is not asked."""
+"""Weights and scores come from answers for rows that had no part in them; a slow expert that hardly counts is not asked."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -12,11 +12,10 @@ from helpers import unchecked
 from gauge import GaugeClassifier
 from gauge.model.combination import Combination
 from gauge.tabular import estimator
-from gauge.tabular.weighing import NO_PART, Answers, Unseen, weigh
+from gauge.tabular.weighing import Answers, weigh
 
 LINEAR = {"experts": "linear", "trust": False, "random_state": 0, "verbose": False}
 ROWS, EXPERTS = 60, 8
-OVERRATED = np.array([1.0, 0, 0])  # the first of three classes
 
 
 def table(rows=150, seed=0):
@@ -25,34 +24,23 @@ def table(rows=150, seed=0):
     return frame, np.where(frame["a"] + draw.normal(size=rows) > 0, "up", "down")
 
 
-def given(logits, labels, part=None):
-    """Plain answers of experts that are all present, each counting as much."""
-    logits, rows = torch.from_numpy(logits).log_softmax(-1), len(labels)
-    return Answers(
-        rows=rows,
-        logits=logits,
-        present=torch.ones(logits.shape[:2], dtype=torch.bool),
-        share=torch.ones(rows, 1, dtype=torch.float64),
-        labels=torch.from_numpy(labels),
-        weights=torch.ones(rows, dtype=torch.float64),
-        plain=np.ones(rows, bool),
-        part=np.arange(rows) % 5 if part is None else part,
-    )
+def given(logits, labels):
+    """The answers of experts for rows that have all values, none of them hidden."""
+    rows = len(labels)
+    share = torch.ones(rows, 1, dtype=torch.float64)
+    return Answers(rows, torch.from_numpy(logits).log_softmax(-1), share, torch.from_numpy(labels), np.arange(rows) % 5)
 
 
-def able(labels, skill, seed, classes=2):
-    """Logits of an expert that is right as often as its skill allows: none at zero."""
-    draw = np.random.default_rng(seed)
-    return skill * np.eye(classes)[labels] + draw.normal(size=(len(labels), classes))
+def able(labels, skill, seed):
+    """Logits of an expert that is right as often as its skill allows: by chance at zero."""
+    return skill * np.eye(2)[labels] + np.random.default_rng(seed).normal(size=(len(labels), 2))
 
 
-def learned(answers, chosen=slice(None)):
-    """The weights of all experts, together one, and the shift of the classes."""
-    mask = np.zeros(len(answers.part), bool)
-    mask[chosen] = True
-    combination = answers.learn(range(answers.logits.shape[1]), mask)
-    weights = (combination.offset + combination.slope[:, 0]).exp()
-    return (weights / weights.sum()).numpy(), combination.shift.numpy()
+def learned_weights(answers, rows):
+    """Those of all experts, together one, from the first rows."""
+    combination = answers.learn(range(answers.logits.shape[1]), np.arange(len(answers.part)) < rows)
+    weights = (combination.offset + combination.slope[:, 0]).exp().numpy()
+    return weights / weights.sum()
 
 
 @pytest.fixture(scope="module")
@@ -99,66 +87,22 @@ def test_experts_that_know_nothing_do_not_look_better_than_chance(answers):
     assert loss(own, labels) < np.log(2) < loss(answers.cross_fitted(every), labels)
 
 
-def test_weights_are_shares_and_an_expert_that_guesses_has_almost_none():
+def test_an_expert_that_guesses_has_almost_no_weight_and_equal_ones_have_equal_weights():
     labels = np.random.default_rng(1).integers(0, 2, 3000)
-    noise = 4 * np.random.default_rng(2).normal(size=(3000, 2))  # sure of what it guesses
-    weights, _ = learned(given(np.stack([able(labels, 2, 3), noise, able(labels, 2, 4)], 1), labels))
-    assert (weights >= 0).all()
-    assert weights.sum() == pytest.approx(1)
+    guess = 4 * np.random.default_rng(2).normal(size=(3000, 2))  # and is sure of it
+    weights = learned_weights(given(np.stack([able(labels, 2, 3), guess, able(labels, 2, 4)], 1), labels), 3000)
     assert weights[1] < 0.03
     assert weights[0] == pytest.approx(weights[2], abs=0.1)
 
 
-def test_few_rows_leave_equal_weights_and_the_classes_where_they_are():
-    labels = np.random.default_rng(1).integers(0, 3, 3000)
-    experts = np.stack([able(labels, 2, 3, 3) + OVERRATED, able(labels, 0, 4, 3)], 1)
-    answers = given(experts, labels)
-    far = []
-    for rows in (0, 3, 30, 3000):
-        weights, shift = learned(answers, slice(rows))
-        far.append((abs(weights[0] - 0.5), abs(shift).max()))
-    assert far[0] == (0, 0)
-    assert all(np.less(fewer, more).all() for fewer, more in pairwise(far))
-    assert far[1][0] < 0.15
-    assert far[1][1] < 0.1
-
-
-def test_a_class_that_all_experts_overrate_is_shifted_back():
-    labels = np.random.default_rng(1).integers(0, 3, 2000)
-    biased = np.stack([able(labels, 2, seed, 3) + OVERRATED for seed in (3, 4)], 1)
-    answers = given(biased, labels)
-    probabilities = answers.cross_fitted([0, 1])
-    plain = answers.logits.mean(1).softmax(1).numpy()
-    shares = np.bincount(labels) / len(labels)
-    assert plain.mean(0)[0] > shares[0] + 0.05
-    assert probabilities.mean(0) == pytest.approx(shares, abs=0.02)
-    assert (probabilities.argmax(1) == labels).mean() > (plain.argmax(1) == labels).mean()
-
-
-def test_rows_that_count_more_decide_more():
-    labels = np.random.default_rng(1).integers(0, 2, 1000)
-    half = np.arange(1000) < 500
-    first, second = (np.where(own[:, None], able(labels, 3, 3), able(labels, 0, 4)) for own in (half, ~half))
-    answers = given(np.stack([first, second], 1), labels)
-    weights = torch.from_numpy(np.where(half, 9.0, 1.0))
-    assert learned(replace(answers, weights=weights))[0][0] > learned(answers)[0][0] + 0.1
-
-
-def test_rows_that_a_slow_expert_has_seen_say_how_the_others_compare():
-    labels = np.random.default_rng(1).integers(0, 2, 1000)
-    experts = np.stack([able(labels, 1, 2), able(labels, 2, 3), able(labels, 1, 4)], 1)
-    scored, more = given(experts[:40], labels[:40]), given(experts[40:], labels[40:], np.full(960, NO_PART))
-    present = more.present.clone()
-    present[:, 0] = False
-    unseen_by_some = replace(more, logits=torch.where(present[..., None], more.logits, 0.0), present=present)
-    both = scored.and_learn_from(unseen_by_some)
-    few, many = (learned(each)[0] for each in (scored, both))
-    assert many[1] > 1.5 * many[2]
-    assert few[1] < 1.2 * few[2]  # by chance
-    assert both.cross_fitted([0, 1, 2]).shape == (40, 2)
-    changed = replace(both, logits=both.logits.clone())
-    changed.logits[40:, 0] = 7.0  # an answer that is not there
-    assert np.array_equal(learned(changed)[0], many)
+def test_the_fewer_rows_are_held_out_the_nearer_the_weights_are_to_equal_ones():
+    labels = np.random.default_rng(1).integers(0, 2, 3000)
+    answers = given(np.stack([able(labels, 2, 3), able(labels, 0, 4)], 1), labels)
+    better = [learned_weights(answers, rows)[0] for rows in (0, 3, 30, 3000)]
+    assert better[0] == 0.5
+    assert all(fewer < more for fewer, more in pairwise(better))
+    assert better[1] - 0.5 < (better[-1] - 0.5) / 2
+    assert better[-1] > 0.9
 
 
 def test_every_row_is_answered_by_experts_that_have_not_seen_it(results):
@@ -194,16 +138,16 @@ def test_a_slow_expert_without_weight_is_not_asked_and_a_useful_one_is():
     experts = {"good": good.ensemble.experts["linear"], "bad": bad.ensemble.experts["linear"]}
     experts["bad"].coefficients *= 1000  # sure of what it has learned from noise
     rows = good.read(frame[150:])[1]
-    rest = rows, (labels[150:] == "up").astype(int), np.ones(150), np.arange(150) % 5
+    numbers, part = (labels[150:] == "up").astype(int), np.arange(150) % 5
     used = {}
     for slow in experts:
-        both = replace(good.ensemble, experts=experts, combination=Combination(2, 1, 2).double())
-        board = weigh(Unseen(both, *rest), rate=0.5, slow=[slow]).set_index("expert")
+        both = replace(good.ensemble, experts=experts, combination=Combination(2, 1).double())
+        board = weigh(both, rows, numbers, part, rate=0.5, slow=[slow]).set_index("expert")
         used[slow] = dict(zip(experts, both.used, strict=True))
         if slow == "bad":
             assert board.loc["bad", "weight"] == 0
-            alone = replace(good.ensemble, combination=Combination(1, 1, 2).double())
-            weigh(Unseen(alone, *rest), rate=0.5)
+            alone = replace(good.ensemble, combination=Combination(1, 1).double())
+            weigh(alone, rows, numbers, part, rate=0.5)
             experts["bad"].predict = None  # an answer of it would be an error
             assert np.allclose(both.predict(rows), alone.predict(rows))
     assert used == {"good": {"good": True, "bad": True}, "bad": {"good": True, "bad": False}}

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gauge.data import Dataset
 from gauge.methods._answers import Answers, head_answers, masked_samples, validation_rows
-from gauge.model.combination import SHIFT_SPREAD, Combination
+from gauge.model.combination import Combination
 from gauge.types import Batch, Method, Prediction
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ def _of(used: Bool[Tensor, "j"], logits: Float[Tensor, "n j k"], share: Float[Te
 
 
 def _learn(combination: Combination, answers: Answers, labels: Int[Tensor, "n"], rows: int) -> None:
-    combination.learn(answers.logits, answers.present, answers.share, labels, rows=rows, spreads=(SPREAD, SHIFT_SPREAD))
+    combination.learn(answers.logits, answers.present, answers.share, labels, rows=rows, spread=SPREAD)
 
 
 def _sets(count: int) -> list[tuple[int, ...]]:

@@ -63,24 +63,19 @@ class Combination(nn.Module):
         trust: Float[Tensor, "n j"] | None = None,
         *,
         rows: int,
-        spreads: tuple[float, float] = (SPREAD, SHIFT_SPREAD),
-        weights: Float[Tensor, "n"] | None = None,
+        spread: float = SPREAD,
     ) -> None:
-        """`rows` is the number of different samples among the n: one that is seen under several masks counts once. `spreads`
-        are the prior deviations of u and s, and `weights` say what each of the n counts."""
+        """`rows` is the number of different samples among the n: one that is seen under several masks counts once. `spread`
+        is the prior deviation of u."""
         logits, share = _trusted(logits.detach().double(), trust), share.double()
         offset, slope = (torch.zeros_like(x).double().requires_grad_() for x in (self.offset, self.slope))
         shift = logits.new_zeros(logits.shape[-1]).requires_grad_(self.shift is not None)
         learned = [offset, slope, *([] if self.shift is None else [shift])]
 
         def objective() -> Tensor:
-            parts = ((offset, spreads[0]), (slope, SLOPE_SPREAD), (shift, spreads[1]))
+            parts = ((offset, spread), (slope, SLOPE_SPREAD), (shift, SHIFT_SPREAD))
             prior = sum((values / deviation).square().sum() for values, deviation in parts)
-            product = _product(logits, present, share, offset, slope) + shift
-            if weights is None:
-                return F.cross_entropy(product, labels) + prior / (2 * rows)
-            losses = F.cross_entropy(product, labels, reduction="none")
-            return losses @ (weights / weights.sum()) + prior / (2 * rows)
+            return F.cross_entropy(_product(logits, present, share, offset, slope) + shift, labels) + prior / (2 * rows)
 
         minimize(objective, learned, max_iter=STEPS)
         self.offset.copy_(offset.detach())

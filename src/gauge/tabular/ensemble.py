@@ -1,10 +1,9 @@
 """Ensemble: the experts of a table, and one calibrated answer from all of them.
 
-logits = Σ_j w_j · log p_j / J + s over the J experts, w_j = exp(u_j + v_j · share), share the observed part of the columns
+logits = Σ_j w_j · log p_j / J over the J experts, w_j = exp(u_j + v_j · share), with share the observed part of the columns
 
-u, v and s, a number for each class, are learned from rows held out (`gauge.model.combination`), as they are and with further
-values hidden. Few rows leave the weights near one and s near zero: the geometric mean of all experts. The sum of the weights
-is an inverse temperature, which also flattens or sharpens the class prior that each p_j holds; s makes up for that.
+u and v are learned from rows held out (`gauge.model.combination`), as they are and with further values hidden. Few rows
+leave the weights near one: the geometric mean of all experts. The sum of the weights is an inverse temperature.
 """
 
 from collections.abc import Mapping, Sequence
@@ -127,8 +126,7 @@ class Ensemble:
         floor = self.smoothing * np.maximum(self.prior, MIN_PRIOR)
         flags = graph.cast(rows.flags, np.float64)
         share = graph.node("ReduceMean", flags, axis)
-        shift = self.combination.shift
-        logits = graph.constant(np.zeros((1, len(self.prior))) if shift is None else shift.double().numpy()[None])
+        logits = graph.constant(np.zeros((1, len(self.prior))))
         for expert, used, offset, slope in zip(
             self.experts.values(),
             self.used,
@@ -181,10 +179,8 @@ class Ensemble:
         for name, metadata in saved.metadata["experts"].items():
             own = with_prefix(f"{name}.", saved.tensors)
             experts[name] = load_expert(EXPERTS.get(name), Saved(own, metadata, saved.source), schema)
-        own = with_prefix("combination.", saved.tensors)
-        classes = len(saved.metadata["prior"]) if "shift" in own else 0
-        combination = Combination(len(experts), 1, classes).double()
-        combination.load_state_dict(own)
+        combination = Combination(len(experts), 1).double()
+        combination.load_state_dict(with_prefix("combination.", saved.tensors))
         return cls(experts, combination, np.array(saved.metadata["prior"]), saved.metadata["smoothing"])
 
 

@@ -25,7 +25,7 @@ from gauge.tabular.teaching import (
     temperatures,
     tempered,
 )
-from gauge.tabular.weighing import NO_PART, Unseen, unscored, weigh
+from gauge.tabular.weighing import unscored, weigh
 from gauge.training.distributed import broadcast
 from gauge.training.metrics import log_losses, pays
 
@@ -85,21 +85,18 @@ def fit_ensemble(
     unlabelled = None
     if task.every is not None:
         experts, cross, unlabelled = _teach(task, tried, experts, cross)
-    combination = Combination(len(experts), 1, task.classes).double()
-    ensemble = Ensemble(experts, combination, prior, 1 / len(task.rows))
-    board, unseen = unscored(ensemble), _unseen(task, tried, ensemble, cross)
-    if len(unseen.rows):
+    ensemble = Ensemble(experts, Combination(len(experts), 1).double(), prior, 1 / len(task.rows))
+    board, validated, part = unscored(ensemble), *_validated(task, tried, ensemble, cross)
+    if len(part):
         slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
-        others = _unseen_by_some(task, tried, ensemble, cross)
-        board = weigh(unseen, others, rate=task.recipe.rate, slow=slow)
+        board = weigh(*validated, part, rate=task.recipe.rate, slow=slow)
     labelled = len(task.rows)
     if task.streamed is not None:  # a sample of those that the network learned from
         learned = (expert.training.labelled for expert in experts.values() if expert.training is not None)
-        labelled = max([labelled, *(rows + len(unseen.rows) for rows in learned)])
+        labelled = max([labelled, *(rows + len(part) for rows in learned)])
     ensemble, more = _refit(task, ensemble)
     records = [expert.training for expert in ensemble.experts.values() if expert.training is not None]
     training = records[0] if records else Training(rows=len(task.rows))
-    validated = unseen.ensemble, unseen.rows, unseen.labels
     return FittedEnsemble(ensemble, board, labelled, training, validated, unlabelled, [*left_out, *more])
 
 
@@ -151,44 +148,27 @@ def _fit_experts(
     return experts, {name: [bag(each) for each in fitted[name][1]] for name in experts}, left_out
 
 
-def _unseen(task: Task, folds: Folds, ensemble: Ensemble, cross: Cross) -> Unseen:
-    """The rows of the folds which all experts have, each answered by those that have not seen it, in parts: these folds, or
-    those of a single one."""
+def _validated(
+    task: Task, folds: Folds, ensemble: Ensemble, cross: Cross
+) -> tuple[tuple[Ensemble, Rows, np.ndarray], np.ndarray]:
+    """Experts that answer the rows of the folds which all of them have, each row by those that have not seen it; then the
+    part of these rows that each belongs to, with those that stay together."""
     count = min(len(each) for each in cross.values())
-    rows, number = _held_out(folds[:count])
+    held_out = [rows for _, rows in folds[:count]]
+    rows = np.concatenate([np.arange(0), *held_out])
+    number = np.repeat(np.arange(count), [len(each) for each in held_out])
+    labels, part = task.labels[rows], number
     experts: dict[str, Expert] = dict(ensemble.experts)
     if count:
         experts = {name: OutOfFold(each[:count]) for name, each in cross.items()}
-    part = number
     if count == 1:
         groups = None if task.splits is None else task.splits.groups
         splits = None if groups is None else Splits(groups[rows])
-        part = np.full(len(rows), PARTS)
-        for index, (_, own) in enumerate(make_folds(task.labels[rows], PARTS, task.recipe.seed, splits)):
+        part = np.full(len(rows), -1)
+        for index, (_, own) in enumerate(make_folds(labels, PARTS, task.recipe.seed, splits)):
             part[own] = index
-    return _answered(task, rows, number, replace(ensemble, experts=experts), part)
-
-
-def _unseen_by_some(task: Task, folds: Folds, ensemble: Ensemble, cross: Cross) -> Unseen | None:
-    """The rows of the further folds that some of the experts have, to learn from; None if there are none."""
-    counts = [len(each) for each in cross.values()]
-    first, last = min(counts), max(counts)
-    if first == last:
-        return None
-    rows, number = _held_out(folds[first:last])
-    experts = {name: OutOfFold(each[first:]) for name, each in cross.items() if len(each) == last}
-    some = replace(ensemble, experts=experts).only(list(experts))
-    return _answered(task, rows, number, some, np.full(len(rows), NO_PART))
-
-
-def _held_out(folds: Folds) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that are held out, and the number of the fold of each."""
-    held_out = [rows for _, rows in folds]
-    return np.concatenate([np.arange(0), *held_out]), np.repeat(np.arange(len(folds)), list(map(len, held_out)))
-
-
-def _answered(task: Task, rows: np.ndarray, fold: np.ndarray, ensemble: Ensemble, part: np.ndarray) -> Unseen:
-    return Unseen(ensemble, replace(task.rows.take(rows), fold=fold), task.labels[rows], task.weights[rows], part)
+    validated = replace(ensemble, experts=experts), replace(task.rows.take(rows), fold=number), labels
+    return validated, part
 
 
 def _teach(
