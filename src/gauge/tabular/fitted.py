@@ -137,6 +137,7 @@ class Fitted(TableClassifier):
     def record(self) -> None:
         for expert in self.ensemble.experts.values():
             expert.record()
+        self._try()  # so that no later row waits for the recording
 
     def explain(self, X: Any, y: Any = None, *, exact: bool = False, keep: Sequence[str] = ()) -> Explanation:
         """See `GaugeClassifier.explain`."""

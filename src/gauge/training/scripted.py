@@ -18,7 +18,7 @@ from gauge.types import Batch
 
 logger = logging.getLogger(__name__)
 
-SCRIPTED_SIZES = (1, 4, 16, 64, 128)  # samples of a trace; with more of them Python hardly matters
+SCRIPTED_SIZES = (1, 8, 64)  # samples of a trace; with more of them Python hardly matters
 WARM_UP_CALLS = 3  # after which TorchScript has optimised a trace
 TOLERANCE = 1e-5  # of logits, between a trace and the network
 
@@ -32,7 +32,7 @@ class Scripted:
 
     def __init__(self, network: GaugePlus) -> None:
         self.network = network
-        self.traces: dict[object, Answer | None] = {}
+        self.traces: dict[object, dict[int, Answer | None]] = {}
 
     @classmethod
     def of(cls, network: GaugePlus) -> Self | None:
@@ -43,15 +43,18 @@ class Scripted:
     def logits(self, batch: Batch) -> Tensor:
         tensors, count = [*batch.inputs.values(), *batch.observed.values()], len(batch)
         size = next((size for size in SCRIPTED_SIZES if size >= count), None)
-        key = (size, batch.modalities, *((each.shape[1:], each.dtype) for each in tensors))
-        if size is None or (key in self.traces and self.traces[key] is None):
+        if size is None:
             return _logits(self.network, batch)
-        if size > count:
-            tensors = [torch.cat([each, each[:1].expand(size - count, *each.shape[1:])]) for each in tensors]
-        if key not in self.traces:
-            self.traces[key] = self._trace(batch.modalities, tensors)
-        traced = self.traces[key]
-        return _logits(self.network, batch) if traced is None else traced(*tensors)[:count]
+        key = (batch.modalities, *((each.shape[1:], each.dtype) for each in tensors))
+        if key not in self.traces:  # all sizes at once, so that no later batch waits for its trace
+            self.traces[key] = {
+                size: self._trace(batch.modalities, [_padded(each[:size], size) for each in tensors])
+                for size in SCRIPTED_SIZES
+            }
+        traced = self.traces[key][size]
+        if traced is None:
+            return _logits(self.network, batch)
+        return traced(*(_padded(each, size) for each in tensors))[:count]
 
     def _trace(self, modalities: Sequence[str], tensors: Sequence[Tensor]) -> Answer | None:
         network, examples = _Flat(self.network, modalities).eval(), tuple(each.clone() for each in tensors)
@@ -85,6 +88,12 @@ class _Flat(nn.Module):
 
 def _logits(network: GaugePlus, batch: Batch) -> Tensor:
     return network.decide(network.read(batch)).logits
+
+
+def _padded(tensor: Tensor, size: int) -> Tensor:
+    """A tensor of so many samples, of which the first is repeated."""
+    lacking = size - tensor.shape[0]
+    return torch.cat([tensor, tensor[:1].expand(lacking, *tensor.shape[1:])]) if lacking else tensor
 
 
 def _halves(tensors: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
