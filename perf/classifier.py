@@ -2,7 +2,7 @@
 
 python perf/classifier.py [--rows 10000] [--columns 10] [--no-gates] [--out perf/results]
 python perf/classifier.py --latency after [--rows 10000]
-python perf/classifier.py --fits after
+python perf/classifier.py --fits after [--only small evaluate large digits]
 
 With `--latency NAME` the file latency-cpu.json gets a record of that name beside those it has, such as "before": CPU
 milliseconds of one row, with torch, after `record`, with LightGBM alone and with the exported file, CPU seconds of the
@@ -12,7 +12,7 @@ the machine at the start: other work on it slows all of this down, so that ratio
 
 With `--fits NAME` the file fits-cpu.json gets a record of that name: CPU seconds to fit small tables with the presets
 "default" and "fast" and their medians, digits as 64 columns, 100,000 rows x 20 columns, and to evaluate a model of 40
-classes. The first fit of a process, which also imports, is left out.
+classes.
 """
 
 import argparse
@@ -48,7 +48,7 @@ CALLS = 200  # of one row
 LATENCY_COLUMNS = 15  # of one row
 COMMAND_ROWS = 600  # that the command predicts
 LARGE_ROWS = 100_000
-SMALL_TABLES = {"200 x 8": (200, 8), "600 x 12": (600, 12), "1500 x 15": (1500, 15)}  # made here
+SMALL_TABLES = {"200 x 10": (200, 10), "600 x 12": (600, 12), "1500 x 15": (1500, 15)}  # made here
 EVALUATED_CLASSES = 40  # of the model that is evaluated
 WIDE_ROWS, WIDE_COLUMNS = 600, 1000  # of a table of many columns
 CLASSES = 50  # of a table of many classes
@@ -117,32 +117,39 @@ def latency(rows: int) -> dict[str, Any]:
     return result
 
 
-def fits() -> dict[str, Any]:
-    """What it costs to fit tables of several sizes, and to evaluate a model of many classes."""
-    torch.set_num_threads(1)
-    options: dict[str, Any] = {"random_state": 0, "verbose": False, "n_jobs": 1}
+FIT_OPTIONS: dict[str, Any] = {"random_state": 0, "verbose": False, "n_jobs": 1}
+
+
+def fit_small() -> dict[str, Any]:
+    """What it costs to fit small tables with two presets; the first fit of the process, which also imports, is left out."""
     small = {name: table(*size) for name, size in SMALL_TABLES.items()}
     small |= {load.__name__.removeprefix("load_"): load(return_X_y=True) for load in (load_breast_cancer, load_wine)}
-    GaugeClassifier(**options).fit(*small["200 x 8"])
-    result: dict[str, Any] = {"load": round(os.getloadavg()[0], 1)}
+    GaugeClassifier(**FIT_OPTIONS).fit(*small["200 x 10"])
+    result: dict[str, Any] = {}
     for preset in ("default", "fast"):
-        cost = {name: seconds(GaugeClassifier(preset=preset, **options).fit, *each) for name, each in small.items()}
+        cost = {name: seconds(GaugeClassifier(preset=preset, **FIT_OPTIONS).fit, *each) for name, each in small.items()}
         result[preset] = {name: round(each, 1) for name, each in cost.items()}
         result[f"{preset}_median"] = round(float(np.median(list(cost.values()))), 1)
-    result["digits_seconds"] = round(seconds(GaugeClassifier(**options).fit, *load_digits(return_X_y=True)), 1)
-    large = table(LARGE_ROWS, 20)
-    result["large_seconds"] = round(seconds(GaugeClassifier(**options).fit, *large), 1)
-    shape: dict[str, Any] = {
-        "n_features": 20,
-        "n_informative": 12,
-        "n_clusters_per_class": 1,
-        "n_classes": EVALUATED_CLASSES,
-    }
-    values, labels = make_classification(2000, random_state=0, **shape)
-    model = GaugeClassifier(preset="fast", trust=False, **options).fit(values, labels)
-    rows = values[:COMMAND_ROWS], labels[:COMMAND_ROWS]
-    result["evaluate_seconds"] = round(seconds(model.evaluate, *rows), 1)
     return result
+
+
+def evaluate_many() -> dict[str, Any]:
+    """What it costs to evaluate a model of many classes."""
+    shape: dict[str, Any] = {"n_features": 20, "n_informative": 12, "n_clusters_per_class": 1, "n_classes": EVALUATED_CLASSES}
+    values, labels = make_classification(2000, random_state=0, **shape)
+    model = GaugeClassifier(preset="fast", trust=False, **FIT_OPTIONS).fit(values, labels)
+    rows = values[:COMMAND_ROWS], labels[:COMMAND_ROWS]
+    return {"evaluate_seconds": round(seconds(model.evaluate, *rows), 1)}
+
+
+FITS: dict[str, Callable[[], dict[str, Any]]] = {
+    "small": fit_small,
+    "evaluate": evaluate_many,
+    "large": lambda: {"large_seconds": round(seconds(GaugeClassifier(**FIT_OPTIONS).fit, *table(LARGE_ROWS, 20)), 1)},
+    "digits": lambda: {
+        "digits_seconds": round(seconds(GaugeClassifier(**FIT_OPTIONS).fit, *load_digits(return_X_y=True)), 1)
+    },
+}
 
 
 def recorded_ms(model: GaugeClassifier, frame: pd.DataFrame) -> float:
@@ -230,13 +237,20 @@ def main() -> None:
     parser.add_argument("--no-gates", action="store_true", help="GaugeClassifier(gates=False)")
     parser.add_argument("--latency", metavar="NAME", help='the name of the record in latency-cpu.json, e.g. "after"')
     parser.add_argument("--fits", metavar="NAME", help="the name of the record in fits-cpu.json")
+    parser.add_argument("--only", nargs="*", choices=FITS, default=list(FITS), help="parts of --fits; others are kept")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     if name := options.latency or options.fits:
         path = options.out / ("latency-cpu.json" if options.latency else "fits-cpu.json")
         known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        result = latency(options.rows) if options.latency else fits()
-        write_record(path, known | {name: origin(options) | result})
+        if options.latency:
+            result = latency(options.rows)
+        else:
+            torch.set_num_threads(1)
+            result = dict(known.get(name, {})) | {"load": round(os.getloadavg()[0], 1)}
+            for part in options.only:
+                result |= FITS[part]()
+        write_record(path, known | {name: result | origin(options)})
         print(result, f"written to {path}")
         return
     frame, labels = table(options.rows, options.columns)
