@@ -581,7 +581,7 @@ class Fuzz:
         classifier = ExportedClassifier(path, image_folder=self.folder)
         probabilities = classifier.predict_proba(rows)
         classifier.predict(rows)
-        classifier.predict_row(rows.iloc[0].drop("label").to_dict())
+        classifier.predict_row({str(name): value for name, value in rows.iloc[0].drop("label").items()})
         with contextlib.suppress(ValueError):  # it has none
             classifier.predict_set(rows)
         return (

@@ -141,6 +141,21 @@ def test_a_link_to_what_cannot_be_read_is_refused(name, forged):
         GaugeClassifier.load(folder)
 
 
+def test_no_more_files_of_tokenizers_are_listed_than_are_allowed(forged, tmp_path, monkeypatch):
+    folder, many = forged(), tmp_path / "many"
+    many.mkdir()
+    for number in range(5):
+        (many / f"{number}.txt").write_text("")
+    (folder / "tokenizers").symlink_to(many)
+    monkeypatch.setattr("gauge.tabular.saved.MAX_TOKENIZER_FILES", 3)
+    listed = Path.is_file
+    asked = []
+    monkeypatch.setattr(Path, "is_file", lambda path: asked.append(path) or listed(path))
+    with pytest.raises(ValueError, match="tokenizers has more than 3 files; fit the classifier again"):
+        GaugeClassifier.load(folder)
+    assert sum("many" in str(path) or "tokenizers" in str(path) for path in asked) == 4
+
+
 def test_a_forged_circle_of_splits_never_reaches_native_code(forged):
     def circle(tensors):
         left = tensors["experts.trees.forest.left"]

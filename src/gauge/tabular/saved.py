@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -253,8 +254,9 @@ def _check_size(path: Path, limit: int) -> None:
 
 def file_checksums(folder: Path) -> dict[str, str]:
     """Those of the weights, losses and tokenizers, so that they belong together."""
-    tokenizers = sorted(path for path in (folder / TOKENIZERS).rglob("*") if path.is_file())
-    if len(tokenizers) > MAX_TOKENIZER_FILES:
+    entries = list(islice((folder / TOKENIZERS).rglob("*"), MAX_TOKENIZER_FILES + 1))  # a link may lead anywhere
+    tokenizers = sorted(path for path in entries if path.is_file())
+    if len(entries) > MAX_TOKENIZER_FILES:
         raise ValueError(f"{folder / TOKENIZERS} has more than {MAX_TOKENIZER_FILES} files; fit the classifier again")
     checksums = {}
     for path in (folder / WEIGHTS, folder / HISTORY, *tokenizers):
