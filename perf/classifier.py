@@ -135,7 +135,12 @@ def fit_small() -> dict[str, Any]:
 
 def evaluate_many() -> dict[str, Any]:
     """What it costs to evaluate a model of many classes."""
-    shape: dict[str, Any] = {"n_features": 20, "n_informative": 12, "n_clusters_per_class": 1, "n_classes": EVALUATED_CLASSES}
+    shape: dict[str, Any] = {
+        "n_features": 20,
+        "n_informative": 12,
+        "n_clusters_per_class": 1,
+        "n_classes": EVALUATED_CLASSES,
+    }
     values, labels = make_classification(2000, random_state=0, **shape)
     model = GaugeClassifier(preset="fast", trust=False, **FIT_OPTIONS).fit(values, labels)
     rows = values[:COMMAND_ROWS], labels[:COMMAND_ROWS]
