@@ -256,8 +256,8 @@ def test_a_folder_that_is_no_model_is_refused(model, tmp_path):
         GaugeClassifier.load(tmp_path)
     model.save(tmp_path / "other")
     about = tmp_path / "other" / "model.json"
-    about.write_text(json.dumps(json.loads(about.read_text()) | {"format": "gauge-classifier-9"}))
-    with pytest.raises(ValueError, match="has format 'gauge-classifier-9', this version reads"):
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"format": "gauge-classifier-0"}))
+    with pytest.raises(ValueError, match="has format 'gauge-classifier-0', this version reads"):
         GaugeClassifier.load(tmp_path / "other")
     about.write_text("{")
     with pytest.raises(ValueError, match="model.json is damaged"):

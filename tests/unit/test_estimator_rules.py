@@ -150,5 +150,7 @@ def test_bad_input_is_refused_with_the_position_and_the_cure(numbers, table):
         fit(numbers, labels, size="huge")
     with pytest.raises(ValueError, match="there is no imputer 'tip'; known: contrastive, iterative, masked_columns"):
         fit(numbers, labels, imputer="tip")
-    with pytest.raises(ValueError, match="no row has a value and a weight above zero"):
+    with pytest.raises(ValueError, match="column 'age': none of its image files can be found, first 45.5.*row 3"):
         fit(numbers, labels, columns={"age": "image", "site": "ignore"})
+    with pytest.raises(ValueError, match="no row has a value and a weight above zero"):
+        fit(numbers, labels, sample_weight=numbers["age"].isna() & numbers["site"].isna())

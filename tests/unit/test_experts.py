@@ -96,13 +96,15 @@ def test_trees_and_linear_models_read_components_of_images(tmp_path, name):
     np.testing.assert_array_equal(GaugeClassifier.load(tmp_path).predict_proba(frame), model.predict_proba(frame))
 
 
-def test_images_that_are_all_alike_or_unreadable_say_nothing(table):
-    alike = table[["ill"]].assign(photo=png(np.full((8, 8), 7)), gone="nowhere.png", notes=table["notes"])
+def test_images_that_are_all_alike_or_absent_but_for_one_say_nothing(table):
+    photo = png(np.full((8, 8), 7))
+    gone = [photo] + ["nowhere.png"] * (len(table) - 1)
+    alike = table[["ill"]].assign(photo=photo, gone=gone, notes=table["notes"])
     model = fit(alike, "ill", experts="trees", columns={"photo": "image", "gone": "image"})
     other = alike[:1].assign(photo=png(np.arange(64).reshape(8, 8)))
     np.testing.assert_allclose(model.predict_proba(other), model.predict_proba(alike[:1]))
-    unreadable = fit(alike.drop(columns="photo"), "ill", experts="trees", columns={"gone": "image"})
-    assert np.isfinite(unreadable.predict_proba(alike[:2])).all()
+    absent = fit(alike.drop(columns="photo"), "ill", experts="trees", columns={"gone": "image"})
+    assert np.isfinite(absent.predict_proba(alike[:2])).all()
 
 
 @pytest.mark.parametrize("experts", ["network", ["linear", "trees"], "trees"])
