@@ -84,10 +84,9 @@ def test_gates_that_were_asked_for_answer_and_others_say_what_they_brought(model
         assert "gates" not in model.verdict_
     else:
         losses = model.fitted_.training.gate_losses
-        what = "gates change the answer" if model.gates_answer_ else "gates are evidence alone"
-        assert (
-            f"; {what} (log loss {losses['with']:.3f} with and {losses['without']:.3f} without them)" in model.verdict_
-        )
+        assert ("gates change the answer" in model.verdict_) == model.gates_answer_
+        assert ("gates are shown as evidence and do not change" in model.verdict_) != model.gates_answer_
+        assert f"held out {losses['with']:.3f} with and {losses['without']:.3f} without them)" in model.verdict_
 
 
 def test_what_explains_a_row_has_gates_and_the_probability_of_the_answer(model, rows):

@@ -26,6 +26,13 @@ def notes(count):
     return [f"{WORDS[i % 7]} since {i} days and {WORDS[i % 3]}" for i in range(count)]
 
 
+CARS = [
+    f"{maker} {model}"
+    for maker in ("ford", "audi", "fiat")
+    for model in ["one", "two", "three", "four", "five", "six", "seven", "eight"]
+]
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
@@ -39,6 +46,9 @@ def notes(count):
         (["2020-01-01", "2021-05-05 12:00:00", ""], "number"),
         (["a.png", "dir/B.JPG", None], "image"),
         (notes(30), "text"),
+        (CARS, "text"),
+        (CARS * 3, "category"),
+        ([f"{name} of{name}" for name in map(str, range(100, 130))], "category"),
         ([f"patient-{i}" for i in range(30)], "ignore"),
         ([7, 7, 7], "ignore"),
         ([None, "", "  "], "ignore"),

@@ -355,7 +355,8 @@ def explain(
 
     files = image_files(table_folder(table), outside=outside_images)
     classifier = Fitted.load(model, device=device, files=files, trusted=trusted)
-    chosen = read_table_file(table).iloc[int(first_last[1]) : int(first_last[2])]
+    every = read_table_file(table)
+    chosen = every.iloc[int(first_last[1]) : int(first_last[2])]
     if not len(chosen):
         raise ValueError(f"{table} has no rows {rows}; choose others")
     labels = classifier.target if classifier.target in chosen else None
@@ -365,7 +366,8 @@ def explain(
         write_text(out, shown.to_frame().to_csv(index=False))
     else:
         explanation.to_html(out, donors=donors)
-    print(f"the evidence of {len(explanation)} rows is in {out}")
+    others = f" of {len(every)}; --rows FIRST:LAST chooses others" if len(explanation) < len(every) else ""
+    print(f"the evidence of {len(explanation)} rows is in {out}" + (f" (rows {rows}{others})" if others else ""))
 
 
 def _on_command_line(context: typer.Context, name: str) -> bool:

@@ -180,9 +180,9 @@ class Training:
         """What was decided about gates, and why; empty if nothing had to be."""
         if not self.gate_losses:
             return ""
-        what = "gates change the answer" if answer else "gates are evidence alone"
+        what = "gates change the answer" if answer else "gates are shown as evidence and do not change the answer"
         losses = " and ".join(f"{loss:.3f} {name}" for name, loss in self.gate_losses.items())
-        return f"; {what} (log loss {losses} them)"
+        return f"; {what} (log loss on rows held out {losses} them)"
 
 
 class Saved(NamedTuple):

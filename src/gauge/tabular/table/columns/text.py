@@ -39,6 +39,7 @@ __all__ = ["Text", "PretrainedText"]
 WORD = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
 UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?"
 MIN_TEXTS, MIN_MEAN_WORDS = 20, 3  # more different values, with at least so many words on average, are texts
+MIN_NAME_WORDS, MIN_RECURRING = 2, 0.5  # so are names: mostly different values, of whose words this share recur
 MAX_VOCABULARY = 5000  # words per column
 MAX_WORDS, MAX_TOKENS = 48, 64  # of the longest text; tokens are those of a pretrained encoder
 MAX_TOKEN = 10**7
@@ -111,8 +112,11 @@ class Text(Words):
         words = as_words(values)
         if words.str.fullmatch(UUID).mean() > 0.9:
             return Guess("its values are UUIDs", ignored=True)
-        many = words.nunique() > MIN_TEXTS and words.str.count(r"\w+").mean() >= MIN_MEAN_WORDS
-        return Guess() if many else None
+        different = words.nunique()
+        if different > MIN_TEXTS and words.str.count(r"\w+").mean() >= MIN_MEAN_WORDS:
+            return Guess()
+        names = different > max(MIN_TEXTS, len(words) / 2) and words.str.count(r"\S+").mean() >= MIN_NAME_WORDS
+        return Guess("most values differ, and their words recur") if names and _recurs(words) else None
 
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> Words:
@@ -248,3 +252,10 @@ class PretrainedText(Words):
 
     def _tokens(self, text: str, **options: bool) -> Any:
         return self.model.tokenizer(text, add_special_tokens=False, verbose=False, **options)
+
+
+def _recurs(texts: pd.Series) -> bool:
+    """Whether enough of the words are in more than one of the different texts."""
+    words = [word for text in texts.str.lower().unique() for word in {*text.split()}]
+    counts = Counter(words)
+    return sum(counts[word] > 1 for word in words) >= MIN_RECURRING * len(words)
