@@ -54,11 +54,15 @@ def test_a_frame_given_to_a_model_of_an_array_is_read_by_position(frame, labels,
         model.predict(frame)
 
 
-def test_plans_records_and_names_that_are_no_texts_are_refused_with_a_cure(frame, labels):
+def test_plans_are_refused_with_a_cure(frame, labels):
     polars = pytest.importorskip("polars")
     classifier = GaugeClassifier(experts="linear", trust=False, verbose=False)
     with pytest.raises(ValueError, match=r"a LazyFrame, a plan to compute them; give rows.collect\(\)"):
         classifier.fit(polars.LazyFrame({"age": frame["age"].tolist()}), labels)
+
+
+def test_records_and_names_that_are_no_texts_are_refused_with_a_cure(frame, labels):
+    classifier = GaugeClassifier(experts="linear", trust=False, verbose=False)
     with pytest.raises(ValueError, match=r"an array of records; give pd.DataFrame\(rows\)"):
         classifier.fit(frame.to_records(index=False), labels)
     with pytest.raises(ValueError, match="the labels are 2; give a label for each row, or the name .* as a text, '2'"):
