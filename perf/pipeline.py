@@ -29,7 +29,7 @@ from gauge.masks import Protocol
 from gauge.model.nn import conv
 from gauge.training.inference import predict_split
 from gauge.training.stages import Stage
-from gauge.training.step import training_step
+from gauge.training.step import arithmetic, training_step
 from gauge.types import Method, Trainable
 
 ROWS = ("any_subset", "gauge:masked", "gauge:v2", "gauge", "gauge_plus", "gauge_plus:gauge_plus-trust")
@@ -64,12 +64,13 @@ def seconds_an_epoch(stage: Stage, train: Dataset, *, record: bool, steps: int) 
         if train.device.type == "cuda":
             torch.cuda.synchronize()
 
-    run(group)
     measured = []
-    for _ in range(max(1, steps // group)):
-        started = time.perf_counter()
+    with arithmetic(stage.settings, train.device):
         run(group)
-        measured.append((time.perf_counter() - started) / group)
+        for _ in range(max(1, steps // group)):
+            started = time.perf_counter()
+            run(group)
+            measured.append((time.perf_counter() - started) / group)
     return statistics.median(measured) * math.ceil(len(train) / size)
 
 

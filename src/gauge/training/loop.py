@@ -6,10 +6,9 @@ epoch, so a run that is killed and started again ends bit for bit where the unin
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from gauge.training.distributed import broadcast, is_main, join_group
 from gauge.training.inference import MAX_GPU_BATCH, masked_batches, predict_split
 from gauge.training.recorded import Predict, recorded_predict
 from gauge.training.settings import TrainSettings
-from gauge.training.step import Step, make_adam, training_step
+from gauge.training.step import Step, arithmetic, make_adam, training_step
 from gauge.types import Method, Trainable
 
 MIN_IMPROVEMENT = 1e-4  # what counts as an improvement for patience
@@ -91,7 +90,7 @@ def fit(
     while progress.epoch < settings.epochs and not _ended(progress, settings):
         started = time.perf_counter()
         own_draws = seeded(settings.seed, "epoch", progress.epoch) if method.draws else nullcontext()
-        with own_draws, _arithmetic(settings, train.device):
+        with own_draws, arithmetic(settings, train.device):
             if val is not None and isinstance(method, Method):
                 method.validate(train, val)
             losses = _train_epoch(step, progress.epoch)
@@ -288,22 +287,3 @@ class _Saver:
             state.setdefault(int(number), {})[slot] = tensor
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
         return Progress(**metadata["progress"]), parts["best"] or None
-
-
-@contextmanager
-def _arithmetic(settings: TrainSettings, device: torch.device) -> Iterator[None]:
-    """The precision of matrix products and the determinism that the settings ask for."""
-    if settings.deterministic and device.type == "cuda" and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
-        raise ValueError("deterministic=True on a GPU needs the environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
-    changes = settings.deterministic and not torch.are_deterministic_algorithms_enabled()
-    precision = torch.get_float32_matmul_precision()
-    if changes:  # otherwise it is not called: it imports torch's compiler
-        torch.use_deterministic_algorithms(True)
-    if settings.precision == "tf32" and device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        if changes:
-            torch.use_deterministic_algorithms(False)
-        torch.set_float32_matmul_precision(precision)

@@ -6,10 +6,11 @@ once as a CUDA graph and replayed.
 
 import inspect
 import logging
+import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -181,3 +182,22 @@ def training_step(method: Trainable, train: Dataset, settings: TrainSettings, *,
     """The step that `fit` repeats, with its own optimizer: (index, key, learning rate) -> loss terms."""
     method.to(train.device).train()
     return Step(method, make_adam(method, settings, train.device), train, settings, record=record)
+
+
+@contextmanager
+def arithmetic(settings: TrainSettings, device: torch.device) -> Iterator[None]:
+    """The precision of matrix products and the determinism that the settings ask for."""
+    if settings.deterministic and device.type == "cuda" and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
+        raise ValueError("deterministic=True on a GPU needs the environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
+    changes = settings.deterministic and not torch.are_deterministic_algorithms_enabled()
+    precision = torch.get_float32_matmul_precision()
+    if changes:  # otherwise it is not called: it imports torch's compiler
+        torch.use_deterministic_algorithms(True)
+    if settings.precision == "tf32" and device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        if changes:
+            torch.use_deterministic_algorithms(False)
+        torch.set_float32_matmul_precision(precision)

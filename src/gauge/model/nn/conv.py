@@ -26,12 +26,13 @@ def conv_trunk(channels: Sequence[int]) -> nn.Sequential:
 
 
 def deep_trunk(channels: Sequence[int]) -> "DeepTrunk":
-    """Two 3x3 convolutions with BatchNorm and ReLU before each halving; the same sides as `conv_trunk`."""
+    """Two 3x3 convolutions with BatchNorm and ReLU before each halving; the same sides as `conv_trunk`. Pooling comes before
+    the second ReLU, which gives the same and leaves it a quarter of the values."""
     layers: list[nn.Module] = []
     for before, after in pairwise(channels):
         for inputs in (before, after):
             layers += [nn.Conv2d(inputs, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
-        layers.append(nn.MaxPool2d(2, ceil_mode=True))
+        layers.insert(-1, nn.MaxPool2d(2, ceil_mode=True))
     return DeepTrunk(*layers)
 
 
@@ -73,8 +74,8 @@ def check_shape(name: str, shape: Sequence[int], wanted: Sequence[int | str]) ->
 
 
 class DeepTrunk(nn.Sequential):
-    """Groups of convolution, BatchNorm and ReLU, and pools between them. Where nothing is learned on a GPU, a group is one
-    kernel, whose convolution has the scale and the shift of its BatchNorm."""
+    """Groups of convolution, BatchNorm and ReLU, which pools interrupt. Where nothing is learned on a GPU, a group is one
+    kernel before its pool, whose convolution has the scale and the shift of its BatchNorm."""
 
     def forward(self, x: Tensor) -> Tensor:
         x = for_convolution(x)
@@ -85,11 +86,10 @@ class DeepTrunk(nn.Sequential):
             if isinstance(layer, nn.Conv2d):
                 assert not isinstance(layer.padding, str)
                 weight, shift = folded(layer, next(layers))
-                next(layers)
                 x = torch.cudnn_convolution_relu(
                     x, weight, shift, layer.stride, layer.padding, layer.dilation, layer.groups
                 )
-            else:
+            elif not isinstance(layer, nn.ReLU):
                 x = layer(x)
         return x
 
