@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from gauge import Dataset
 from gauge.imputers.mopoe import MoPoE
 from gauge.model.nn import residual
-from gauge.model.nn.conv import folded
+from gauge.model.nn.conv import block_maxima, folded
 from gauge.registry import ENCODERS
 
 MST = {"mnist": (1, 28, 28), "svhn": (3, 32, 32), "text": (8, 71)}
@@ -92,6 +92,12 @@ def test_a_residual_block_is_twice_its_shortcut_and_a_third_of_its_branch():
     dropout = [type(layer) for layer in block.branch if isinstance(layer, nn.Dropout | nn.Dropout2d)]
     assert dropout == [nn.Dropout2d] * 2
     assert [type(layer) for layer in residual.ResidualBlock(3, 4, dims=1).branch].count(nn.Dropout) == 2
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_maxima_of_blocks_are_those_of_a_pool(layout):
+    x = torch.randn(3, 5, 6, 4).contiguous(memory_format=layout)
+    assert torch.equal(block_maxima(x), nn.functional.max_pool2d(x, 2))
 
 
 def test_a_folded_norm_is_part_of_its_convolution():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.model.nn.conv import CHANNELS, for_convolution, square_side, trunk_sides
+from gauge.model.nn.conv import CHANNELS, Halve, for_convolution, square_side, trunk_sides
 from gauge.types import Encoder
 
 
@@ -26,7 +26,7 @@ class Grid(Encoder):
         if not self.units:
             raise ValueError(f"side {shape[1]} is too small for {len(channels)} halvings and a pool; use fewer")
         self.trunk = self.make_trunk((shape[0], *channels))
-        self.read_out = nn.Sequential(nn.Conv2d(channels[-1], width, 1), nn.MaxPool2d(2))
+        self.read_out = nn.Sequential(nn.Conv2d(channels[-1], width, 1), Halve())
 
     def forward(self, x: Float[Tensor, "b ch h w"], observed: Tensor) -> Float[Tensor, "b n c"]:
         return self.read_out(self.trunk(for_convolution(x))).flatten(2).transpose(1, 2)
