@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from statistics import mean
+from typing import Any
 
-from report.results import ETA, FACES, beside, is_measured, measured, seeds
+from report.results import ETA, FACES, NOT_MEASURED, beside, difference, is_measured, measured, minus_each, seeds
 
 EVERY, STUDENT, PRETRAINED = (f"gauge_plus:gauge_plus-{name}" for name in ("every-row", "student", "pretrained"))
 OURS = (STUDENT, EVERY, PRETRAINED)
@@ -16,6 +18,14 @@ V2 = "gauge:v2"
 CELLS = ("complete", "gamma=0.5", "gamma=0.9", "gamma=1")
 SVHN_ALONE = ("complete", "missing=text", "missing=svhn+text", "missing=mnist+text")
 VIEWS = ("complete", "views=2", "views=1", "eta=0.5")
+STARTED = (PRETRAINED, VOTERS[1])
+COPIED = {  # rows and conditions of the runs that compare answers for copies of images
+    "leaf99/tta": (STARTED, CELLS),
+    "ham10000/tta": (STARTED, CELLS),
+    "celeba_table/tta": ((EVERY, STUDENT, *STARTED, V2), CELLS),
+    "celeba/tta": (STARTED, ("missing=text",)),
+    "polymnist/tta": (STARTED, ("eta=0.6", "eta=0.8")),
+}
 
 
 def digits(folder: str, *others: tuple[str, str]) -> str:
@@ -57,6 +67,35 @@ def terms() -> str:
     return beside(measured(rows | {"gauge_plus": "polymnist/fair256"}), ETA)
 
 
+def copies() -> str:
+    """Rows that answer for changed copies of the images, minus the same trained models on the images as they are."""
+    lines = []
+    for run, (rows, protocols) in COPIED.items():
+        for row, protocol in product(rows, protocols):
+            once, often = _seeds(run, row, protocol), _seeds(run, over_copies(row), protocol)
+            if once and often:
+                pair = minus_each({over_copies(row): run, row: run}, over_copies(row), protocol).get(row)
+                means = (f"{100 * mean(result.value for result, _ in each.values()):.2f}" for each in (once, often))
+                name = f"{run.removesuffix('/tta')}, {row.removeprefix('gauge_plus:')}"
+                lines.append(f"| {name} | {protocol} | {' | '.join(means)} | {difference(pair)} |")
+    head = ["| accuracy or AUC, % | condition | images as they are | mean over copies | points |", "|---" * 5 + "|"]
+    return "\n".join([*head, *lines]) + "\n" if lines else NOT_MEASURED
+
+
+def over_copies(row: str) -> str:
+    """The row of test-time augmentation that has the trained model of this row.
+
+    >>> over_copies("late_fusion:pretrained"), over_copies("gauge_plus:gauge_plus-student"), over_copies("gauge:v2")
+    ('tta:late_fusion-pretrained', 'tta:gauge_plus-student', 'tta:v2')
+    """
+    method, _, variant = row.partition(":")
+    return f"tta:{method}-{variant}" if method == "late_fusion" else f"tta:{variant}"
+
+
+def _seeds(run: str, row: str, protocol: str) -> dict[int, Any]:
+    return seeds(run, row, protocol) if is_measured(run) else {}
+
+
 @dataclass(frozen=True)
 class Goal:
     """What a row was to reach under a condition, in percent; with `over`, the difference to a row of another run."""
@@ -69,23 +108,25 @@ class Goal:
     over: tuple[str, str] | None = None
 
     def line(self) -> str:
-        own = seeds(self.run, self.row, self.protocol) if is_measured(self.run) else {}
-        if not own or (self.over is not None and not is_measured(self.over[1])):
+        own = _seeds(self.run, self.row, self.protocol)
+        other = {} if self.over is None else _seeds(self.over[1], self.over[0], self.protocol)
+        if not own or (self.over is not None and not other):
             return f"| {self.what} | {self._goal()} | not measured | |"
         value = 100 * mean(result.value for result, _ in own.values())
         shown = f"{value:.2f}"
         if self.over is not None:
-            row, run = self.over
-            reference = 100 * mean(result.value for result, _ in seeds(run, row, self.protocol).values())
+            reference = 100 * mean(result.value for result, _ in other.values())
             value -= reference
             shown = f"{value:+.2f} ({shown} and {reference:.2f})"
         verdict = "reached" if round(value, 2) >= self.least else "**missed**"
-        return f"| {self.what} | {self._goal()} | {shown}, {self.row.rpartition(':')[2]}, n = {len(own)} | {verdict} |"
+        shown = f"{shown}, {self.row.removeprefix('gauge_plus:')}, n = {len(own)}"
+        return f"| {self.what} | {self._goal()} | {shown} | {verdict} |"
 
     def _goal(self) -> str:
-        return f"{self.least:g}" if self.over is None else f"{self.least:+g} over {self.over[0].rpartition(':')[2]}"
+        return f"{self.least:g}" if self.over is None else f"{self.least:+g} over {self.over[0].removeprefix('gauge:')}"
 
 
+OVER_V2 = (("complete", 0.0), ("gamma=0.5", 0.2), ("gamma=0.9", 1.0), ("gamma=1", 2.4))
 ONE_VIEW, PHOTO = "eta=0.8", "missing=mnist+text"
 GOALS = (
     Goal("PolyMNIST, one view of five, 64 labels", STUDENT, "polymnist/every_row64", ONE_VIEW, 97),
@@ -119,7 +160,28 @@ GOALS = (
     ),
     *(
         Goal(f"celeba_table {at}, AUC", EVERY, "celeba_table/every_row", at, least, (V2, "celeba_table/divisions"))
-        for at, least in (("complete", 0.0), ("gamma=0.5", 0.2), ("gamma=0.9", 1.0), ("gamma=1", 2.4))
+        for at, least in OVER_V2
+    ),
+    Goal(
+        "PolyMNIST, one view of five, 60,000 labels, mean over copies",
+        over_copies(PRETRAINED),
+        "polymnist/tta",
+        ONE_VIEW,
+        99.25,
+    ),
+    Goal("leaf99 without cells, mean over copies", over_copies(PRETRAINED), "leaf99/tta", "gamma=1", 90),
+    Goal("ham10000 complete, AUC, mean over copies", over_copies(PRETRAINED), "ham10000/tta", "complete", 91.5),
+    Goal("ham10000 without cells, AUC, mean over copies", over_copies(PRETRAINED), "ham10000/tta", "gamma=1", 90.7),
+    *(
+        Goal(
+            f"celeba_table {at}, AUC, mean over copies",
+            over_copies(EVERY),
+            "celeba_table/tta",
+            at,
+            least,
+            (over_copies(V2), "celeba_table/tta"),
+        )
+        for at, least in OVER_V2
     ),
 )
 
@@ -151,5 +213,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "pretrained-leaf99": partial(labelled, "leaf99", CELLS, "fair"),
     "pretrained-ham10000": partial(labelled, "ham10000", CELLS, "fair", gauge_plus="plus"),
     "pretraining-terms": terms,
+    "tta": copies,
     "every-row-goals": goals,
 }

@@ -1,0 +1,67 @@
+"""Plan of test-time augmentation: rows of other plans, as trained there, that answer for changed copies of images."""
+
+from dataclasses import replace
+
+from gauge.data import Dataset
+from gauge.experiments.benchmarks import Benchmark
+from gauge.experiments.plans import Plan, Variant
+from gauge.experiments.plans.gauge import PLAN as GAUGE
+from gauge.experiments.plans.gauge_plus import PLAN as GAUGE_PLUS
+from gauge.experiments.plans.gauge_plus import make_stacking
+from gauge.experiments.plans.late_fusion import PLAN as LATE_FUSION
+from gauge.methods.tta import COPIES, TTA
+from gauge.training.stages import Stage
+from gauge.types import Method, UnsupportedError
+
+__all__ = ["PLAN"]
+
+ROWS = {  # the plan and the row that trains what answers
+    "tta": (GAUGE_PLUS, "gauge_plus"),
+    "gauge_plus-pretrained": (GAUGE_PLUS, "gauge_plus-pretrained"),
+    "gauge_plus-student": (GAUGE_PLUS, "gauge_plus-student"),
+    "gauge_plus-every-row": (GAUGE_PLUS, "gauge_plus-every-row"),
+    "late_fusion": (LATE_FUSION, "late_fusion"),
+    "late_fusion-pretrained": (LATE_FUSION, "pretrained"),
+    "late_fusion-student": (LATE_FUSION, "student"),
+    "v2": (GAUGE, "v2"),
+}
+
+
+def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
+    """Of a stack every member that is trained on images answers for their copies, and the weights are learned from that."""
+    plan, row = ROWS[variant]
+    trained = plan.stage(benchmark, row, seed)
+    if not trained.settings.augment:
+        raise UnsupportedError(
+            f"method 'tta:{variant}' cannot serve {benchmark.name}: {row} is trained without augmentation; set augment in "
+            "the settings of its stage"
+        )
+    if trained.make is not make_stacking:
+        return over_copies(trained)
+    members = (over_copies(member) if member.settings.epochs else member for member in trained.needs)
+    return replace(trained, name=f"{trained.name}-tta", needs=tuple(members))
+
+
+def over_copies(trained: Stage) -> Stage:
+    settings = trained.settings.model_copy(update={"epochs": 0})
+    return Stage(f"{trained.name}-tta", make_tta, {"augmentation": trained.settings.augment}, settings, (trained,))
+
+
+def make_tta(train: Dataset, trained: Method, *, augmentation: str) -> TTA:
+    return TTA(trained, augmentation)
+
+
+def unsupported(benchmark: Benchmark) -> str | None:
+    if not any(len(modality.shape) == 3 for modality in benchmark.modalities.values()):
+        return "it has no images"
+    if not benchmark.settings.plus.augment:
+        return "its images are not augmented in training, see the setting plus.augment"
+    return None
+
+
+COPIED = f"the mean answer for {COPIES} copies of the images, changed as in training"
+PLAN = Plan(
+    {name: Variant(f"{plan.variants[row].note}; {COPIED}") for name, (plan, row) in ROWS.items()},
+    stage,
+    unsupported=unsupported,
+)

@@ -1,0 +1,133 @@
+"""Test-time augmentation: the mean answer for changed copies of images, of models that are trained once, without copies."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from helpers import CLASSES, SETTINGS, assert_equal, dataset, enlarged, plus, rows_of, with_hidden
+
+from gauge.data import Dataset
+from gauge.experiments.benchmarks import BENCHMARKS, Overrides
+from gauge.experiments.plans import last_stage, plan_of
+from gauge.experiments.plans.gauge_plus import make_stacking
+from gauge.experiments.plans.tta import ROWS, over_copies
+from gauge.methods.tta import COPIES, TTA, changed
+from gauge.training.stages import Stage, StageStore
+from gauge.types import Method, Prediction, UnsupportedError
+
+LEAVES = "leaves"  # it corrupts three cells of ten in training
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return enlarged(plus())
+
+
+def test_one_copy_is_the_trained_model(trained, batch):
+    logits = TTA(trained, LEAVES, copies=1).predict(batch).logits
+    torch.testing.assert_close(logits, trained.predict(batch).logits.log_softmax(-1), rtol=0, atol=0)
+
+
+def test_the_answer_is_the_mean_over_the_images_as_they_are_and_changed_copies(trained, batch):
+    copies = [batch, *(changed(batch, LEAVES, number) for number in range(1, COPIES))]
+    answers = torch.stack([trained.predict(copy).logits.log_softmax(-1) for copy in copies])
+    seen = batch.observed["image"]
+    assert (answers[1:] - answers[0])[:, seen].abs().amax((0, 2)).min() > 1e-3, "copies are answered otherwise"
+    torch.testing.assert_close(TTA(trained, LEAVES).predict(batch).logits, answers.mean(0))
+    alone = trained.predict(batch).logits.log_softmax(-1)[~seen]
+    torch.testing.assert_close(TTA(trained, LEAVES).predict(batch).logits[~seen], alone)
+
+
+def test_a_sample_is_answered_alone_as_in_any_batch(trained, batch):
+    method = TTA(trained, LEAVES)
+    together = method.predict(batch).logits
+    for row in range(len(batch)):
+        alone = method.predict(rows_of(batch, torch.tensor([row]))).logits
+        torch.testing.assert_close(alone, together[[row]], rtol=1e-4, atol=1e-5)
+
+
+def test_copies_change_observed_images_alone_each_otherwise(batch):
+    copies = [changed(batch, LEAVES, number) for number in range(1, 5)]
+    for copy in copies:
+        assert_equal(dict(copy.observed), dict(batch.observed))
+        for name in ("signal", "table"):
+            assert torch.equal(copy.inputs[name], batch.inputs[name])
+        assert torch.equal(copy.key, batch.key)
+    images = torch.stack([copy.inputs["image"] for copy in copies])
+    assert torch.equal((images == batch.inputs["image"]).flatten(2).all(2).all(0), ~batch.observed["image"])
+    assert all(len(images[:, row].unique(dim=0)) > 1 for row in batch.observed["image"].nonzero()[:, 0])
+
+
+@pytest.mark.parametrize("filling", ["noise", "nan"])
+def test_missing_values_never_enter(trained, batch, filling):
+    method = TTA(trained, LEAVES)
+    before, after = (method.predict(with_hidden(batch, each)).logits for each in (0.0, filling))
+    assert torch.equal(after, before)
+
+
+class Neighbours(Method):
+    looks_across_batch = True
+
+    def predict(self, batch) -> Prediction:
+        return Prediction(torch.zeros(len(batch), CLASSES))
+
+
+def test_what_cannot_answer_for_copies_is_refused(trained):
+    with pytest.raises(ValueError, match="Neighbours looks across the batch, .*; use a method that does not"):
+        TTA(Neighbours(), LEAVES)
+    with pytest.raises(ValueError, match="copies is 0; give at least 1, the images as they are"):
+        TTA(trained, LEAVES, copies=0)
+
+
+def make_plus(train: Dataset):
+    return plus()
+
+
+def test_a_model_is_trained_once_and_keeps_its_weights():
+    settings = SETTINGS.model_copy(update={"epochs": 2, "selection": (), "augment": LEAVES})
+    epochs = []
+    store = StageStore(dataset("train", 40), dataset("val", 30, seed=50), None, lambda name, epoch: epochs.append(name))
+    first = Stage("plus-s0", make_plus, {}, settings)
+    before = store.trained(first).module.state_dict()
+    assert before["combination.offset"].abs().max() > 0, "its combination is learned"
+    module = store.trained(over_copies(first)).module
+    assert epochs == ["plus-s0"] * 2
+    assert module.augmentation == LEAVES
+    assert_equal({name.removeprefix("trained."): values for name, values in module.state_dict().items()}, before)
+
+
+def members(stage: Stage) -> set[str]:
+    return {need.key("data") for need in stage.needs}
+
+
+@pytest.mark.parametrize(("benchmark", "settings"), [("leaf99", {}), ("polymnist", {"plus": {"augment": "digits"}})])
+@pytest.mark.parametrize("variant", ROWS)
+def test_rows_stand_on_the_trained_stages_of_the_rows_without_copies(benchmark, settings, variant):
+    configured = BENCHMARKS.get(benchmark).with_overrides(Overrides.parse(settings, "test"))
+    plan, row = ROWS[variant]
+    trained = plan.stage(configured, row, 3)
+    if not trained.settings.augment:
+        message = f"method 'tta:{variant}' cannot serve polymnist: {row} is trained without augmentation; set augment"
+        with pytest.raises(UnsupportedError, match=message):
+            last_stage(configured, "tta", variant, 3)
+        return
+    stage = last_stage(configured, "tta", variant, 3)
+    assert stage.settings.epochs == 0
+    if trained.make is not make_stacking:
+        assert members(stage) == {trained.key("data")}
+        assert stage.arguments == {"augmentation": trained.settings.augment}
+        return
+    over = [need for need in stage.needs if need.key("data") not in members(trained)]
+    assert set().union(*map(members, over)) == {need.key("data") for need in trained.needs if need.settings.epochs}
+    assert len(over) == 1 + configured.imputer_reads_more
+    assert stage.arguments == trained.arguments
+
+
+def test_benchmarks_without_changed_images_are_refused_with_the_cure():
+    unsupported = plan_of("tta").unsupported
+    assert unsupported(BENCHMARKS.get("polymnist")) == (
+        "its images are not augmented in training, see the setting plus.augment"
+    )
+    leaf99 = BENCHMARKS.get("leaf99")
+    assert unsupported(leaf99) is None
+    assert unsupported(replace(leaf99, modalities={"table": leaf99.modalities["table"]})) == "it has no images"
