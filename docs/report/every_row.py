@@ -163,7 +163,7 @@ GOALS = (
         for at, least in OVER_V2
     ),
     Goal(
-        "PolyMNIST, one view of five, 60,000 labels, mean over copies",
+        "PolyMNIST, one view, 60,000 labels, mean over copies",
         over_copies(PRETRAINED),
         "polymnist/tta",
         ONE_VIEW,

@@ -33,15 +33,15 @@ def test_the_answer_is_the_mean_over_the_images_as_they_are_and_changed_copies(t
     answers = torch.stack([trained.predict(copy).logits.log_softmax(-1) for copy in copies])
     seen = batch.observed["image"]
     assert (answers[1:] - answers[0])[:, seen].abs().amax((0, 2)).min() > 1e-3, "copies are answered otherwise"
-    torch.testing.assert_close(TTA(trained, LEAVES).predict(batch).logits, answers.mean(0))
-    alone = trained.predict(batch).logits.log_softmax(-1)[~seen]
-    torch.testing.assert_close(TTA(trained, LEAVES).predict(batch).logits[~seen], alone)
+    logits = TTA(trained, LEAVES).predict(batch).logits
+    torch.testing.assert_close(logits, answers.mean(0))
+    torch.testing.assert_close(logits[~seen], answers[0, ~seen])
 
 
 def test_a_sample_is_answered_alone_as_in_any_batch(trained, batch):
-    method = TTA(trained, LEAVES)
+    method = TTA(trained, LEAVES, copies=3)
     together = method.predict(batch).logits
-    for row in range(len(batch)):
+    for row in (0, 2, 5):
         alone = method.predict(rows_of(batch, torch.tensor([row]))).logits
         torch.testing.assert_close(alone, together[[row]], rtol=1e-4, atol=1e-5)
 
@@ -60,7 +60,7 @@ def test_copies_change_observed_images_alone_each_otherwise(batch):
 
 @pytest.mark.parametrize("filling", ["noise", "nan"])
 def test_missing_values_never_enter(trained, batch, filling):
-    method = TTA(trained, LEAVES)
+    method = TTA(trained, LEAVES, copies=2)
     before, after = (method.predict(with_hidden(batch, each)).logits for each in (0.0, filling))
     assert torch.equal(after, before)
 
@@ -84,14 +84,14 @@ def make_plus(train: Dataset):
 
 
 def test_a_model_is_trained_once_and_keeps_its_weights():
-    settings = SETTINGS.model_copy(update={"epochs": 2, "selection": (), "augment": LEAVES})
+    settings = SETTINGS.model_copy(update={"epochs": 1, "selection": (), "augment": LEAVES})
     epochs = []
     store = StageStore(dataset("train", 40), dataset("val", 30, seed=50), None, lambda name, epoch: epochs.append(name))
     first = Stage("plus-s0", make_plus, {}, settings)
     before = store.trained(first).module.state_dict()
     assert before["combination.offset"].abs().max() > 0, "its combination is learned"
     module = store.trained(over_copies(first)).module
-    assert epochs == ["plus-s0"] * 2
+    assert epochs == ["plus-s0"]
     assert module.augmentation == LEAVES
     assert_equal({name.removeprefix("trained."): values for name, values in module.state_dict().items()}, before)
 
