@@ -70,8 +70,10 @@ def encode_rows(
     series = _series(columns, frame)
     encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if table := cells(columns):
-        values, flags = zip(*(cell.encode(series[cell.name], files, training=training) for cell in table), strict=True)
-        encoded["table"] = np.stack(values, 1), np.stack(flags, 1)
+        numbers = np.empty((len(frame), len(table)))
+        for index, cell in enumerate(table):
+            numbers[:, index] = cell.numbers(series[cell.name], training=training)
+        encoded["table"] = _with_flags(numbers)
     for modality, column in contents(columns).items():
         encoded[modality] = column.encode(series[column.name], files, training=training)
     return encoded
@@ -94,14 +96,18 @@ def _encode_row(
         for index, cell in enumerate(table):
             quick = cell.quick_number(row[cell.name])
             if quick is None:
-                values, flags = cell.encode(cell.clean(series(cell)), files)
-                quick = float(values[0]) if flags[0] else np.nan
+                quick = cell.numbers(cell.clean(series(cell)))[0]
             numbers[0, index] = quick
-        known = ~np.isnan(numbers)
-        encoded["table"] = np.where(known, numbers, 0.0).astype(np.float32), known
+        encoded["table"] = _with_flags(numbers)
     for modality, column in contents(columns).items():
         encoded[modality] = column.encode(column.clean(series(column)), files)
     return encoded
+
+
+def _with_flags(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cells with 0 where they are missing, and which of them are not."""
+    known = ~np.isnan(numbers)
+    return np.where(known, numbers, 0.0).astype(np.float32), known
 
 
 def _only_row(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, Any] | None:
