@@ -11,6 +11,7 @@ import pandas as pd
 
 from gauge.registry import COLUMNS
 from gauge.tabular.table.columns import ANYWHERE, Cell, Column, Content, ImageFiles
+from gauge.tabular.table.numbers import cells_of
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ def column_of(column: Column, values: Sequence[Any]) -> pd.Series:
 
 def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Series]:
     names = [column.name for column in columns]
-    given = set(frame.columns.tolist())
+    given = set(cells_of(frame.columns))
     lacking = [name for name in names if name not in given]
     if len(names) - len(lacking) < MIN_SHARE_OF_COLUMNS * len(names):
         raise ValueError(

@@ -352,7 +352,7 @@ def plain_cells(column: pd.Series) -> pd.Series:
     return column if all(map(is_, cells, given)) else pd.Series(cells, column.index, object, column.name)
 
 
-def cells_of(column: pd.Series) -> list[Any]:
+def cells_of(column: pd.Series | pd.Index) -> list[Any]:
     """The cells of a column, None for texts that are missing. `tolist` takes a hundred times as long for the texts that
     pandas keeps in Arrow."""
     kind = column.dtype

@@ -108,8 +108,9 @@ class Category(Cell):
 
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
         cells, known = cells_of(column), self.codes
-        written = cells if isinstance(column.dtype, pd.StringDtype) else [each if type(each) is str else None for each in cells]
-        codes = np.fromiter(map(known.get, written, repeat(math.nan)), np.float64, len(cells))
+        texts = isinstance(column.dtype, pd.StringDtype)
+        words = cells if texts else [cell if type(cell) is str else None for cell in cells]
+        codes = np.fromiter(map(known.get, words, repeat(math.nan)), np.float64, len(cells))
         # most values are written as in training
         others = [row for row in np.flatnonzero(np.isnan(codes)).tolist() if not is_missing(cells[row])]
         codes[others] = [known.get(_word(cells[row]), math.nan) for row in others]
