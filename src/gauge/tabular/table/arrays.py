@@ -18,7 +18,6 @@ logger = logging.getLogger(__name__)
 MAX_LISTED_COLUMNS = 20  # in a message
 ROWS_AT_ONCE, VALUES_AT_ONCE = 5000, 2**26  # of a table that is read in parts
 MIN_SHARE_OF_COLUMNS = 0.5  # of the model that a table needs
-PLAIN_TYPES = (np.dtype(object), np.dtype(np.float64), np.dtype(np.int64))  # whose values are those of Python
 
 
 def cells(columns: Iterable[Column]) -> tuple[Cell, ...]:
@@ -112,12 +111,11 @@ def _with_flags(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _only_row(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, Any] | None:
-    """The values of a table that has one row, all columns of the model, and types that do not change what values mean."""
+    """The values of a table that has one row and all columns of the model. Whatever the type of a column is, texts and
+    numbers of Python mean the same in it, and `quick_number` leaves other values to it."""
     if len(frame) != 1 or not frame.columns.is_unique:
         return None
-    if not all(kind in PLAIN_TYPES or isinstance(kind, pd.StringDtype) for kind in frame.dtypes):
-        return None
-    row = dict(zip(frame.columns.tolist(), frame.to_numpy(object)[0], strict=True))
+    row = dict(zip(cells_of(frame.columns), frame.to_numpy(object)[0], strict=True))
     return row if all(column.name in row for column in columns) else None
 
 
