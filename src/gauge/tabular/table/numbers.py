@@ -357,7 +357,7 @@ def cells_of(column: pd.Series | pd.Index) -> list[Any]:
     pandas keeps in Arrow."""
     kind = column.dtype
     if isinstance(kind, pd.StringDtype) and kind.storage == "pyarrow":
-        cells: list[Any] = column.array.__arrow_array__().to_pylist()  # type: ignore[attr-defined]  # the protocol of Arrow
+        cells: list[Any] = column.array.__arrow_array__().to_pylist()  # the protocol of Arrow
         return cells
     return column.tolist()
 

@@ -198,7 +198,7 @@ class Number(Cell):
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
         if not self.date and self.unit != "%" and isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
-            numbers = column.values.astype(np.float64, copy=False)  # to_numpy takes ten times as long
+            numbers = np.asarray(column.values, np.float64)  # to_numpy takes several times as long
             if not np.isinf(numbers).any():
                 return numbers
         rows = np.flatnonzero(~missing_cells(column))
