@@ -35,7 +35,7 @@ class FlatTable(Vector):
         columns, flags = self.columns, observed.to(x.dtype)
         parts = [torch.where(observed, x, 0.0).index_select(1, columns.numbers), flags]
         if columns.total:
-            hot = flags.new_zeros(len(x), columns.total)
+            hot = flags.new_zeros(x.shape[0], columns.total)
             codes = columns.codes(x) + columns.offsets
             parts.insert(1, hot.scatter(1, codes, flags.index_select(1, columns.categorical)))
         return self.layers(torch.cat(parts, 1))[:, None]

@@ -95,9 +95,9 @@ class Attention(nn.Module):
                 at_values = gradient[:, 0].unflatten(-1, (heads, -1)).transpose(0, 1)
                 at_gathered = (at_values @ by_head[2]).transpose(0, 1)
             else:
-                at_gathered = gradient.unflatten(-1, (heads, -1)).transpose(1, 2)
+                at_gathered = gradient.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()
             at_logits = at_gathered @ value.transpose(-2, -1)
-            at_logits -= (at_logits * weights).sum(-1, keepdim=True)
+            at_logits -= (at_gathered * gathered).sum(-1, keepdim=True)  # = Σ at_logits · weights
             at_logits *= weights
             if not single:
                 at_logits *= scale
@@ -198,7 +198,8 @@ class Block(nn.Module):
         """What `forward` and `entry` give, and the pull-back of the former to the sequence. It is written out because
         autograd takes longer than the arithmetic for few samples."""
         normed, norm_back = _norm(self.attention_norm, sequence)
-        entry = self.attention.split(normed, reads)
+        # each part is multiplied by others several times, by this pass, its pull-back and the gated pass: one copy for all
+        entry = tuple(part.contiguous() for part in self.attention.split(normed, reads))
         gathered, attention_back = self.attention.with_pull_back(normed, entry, attn_bias)
         reached = gathered.shape[1]
         state = sequence[:, :reached] + gathered

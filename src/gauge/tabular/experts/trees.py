@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from scipy.special import log_softmax
 
 from gauge.tabular.experts import Expert, Folds, Saved, Task
 from gauge.tabular.experts._forest import Forest
@@ -129,7 +128,7 @@ class Trees(Expert):
         scores = self.raw_scores(cells, threads=torch.get_num_threads())
         if self.forest.outputs == 1:
             scores = np.concatenate([np.zeros_like(scores), scores], 1)
-        return log_softmax(scores, axis=1)
+        return torch.from_numpy(scores).log_softmax(1).numpy()
 
     def export(self, rows: GraphRows) -> str:
         graph, parts = rows.graph, [*rows.table, *self.pixels.export(rows), *self.scores.export(rows)]

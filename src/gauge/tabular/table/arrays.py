@@ -11,13 +11,13 @@ import pandas as pd
 
 from gauge.registry import COLUMNS
 from gauge.tabular.table.columns import ANYWHERE, Cell, Column, Content, ImageFiles
+from gauge.tabular.table.numbers import cells_of
 
 logger = logging.getLogger(__name__)
 
 MAX_LISTED_COLUMNS = 20  # in a message
 ROWS_AT_ONCE, VALUES_AT_ONCE = 5000, 2**26  # of a table that is read in parts
 MIN_SHARE_OF_COLUMNS = 0.5  # of the model that a table needs
-PLAIN_TYPES = (np.dtype(object), np.dtype(np.float64), np.dtype(np.int64))  # whose values are those of Python
 
 
 def cells(columns: Iterable[Column]) -> tuple[Cell, ...]:
@@ -70,8 +70,10 @@ def encode_rows(
     series = _series(columns, frame)
     encoded: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if table := cells(columns):
-        values, flags = zip(*(cell.encode(series[cell.name], files, training=training) for cell in table), strict=True)
-        encoded["table"] = np.stack(values, 1), np.stack(flags, 1)
+        numbers = np.empty((len(frame), len(table)))
+        for index, cell in enumerate(table):
+            numbers[:, index] = cell.numbers(series[cell.name], training=training)
+        encoded["table"] = _with_flags(numbers)
     for modality, column in contents(columns).items():
         encoded[modality] = column.encode(series[column.name], files, training=training)
     return encoded
@@ -94,23 +96,26 @@ def _encode_row(
         for index, cell in enumerate(table):
             quick = cell.quick_number(row[cell.name])
             if quick is None:
-                values, flags = cell.encode(cell.clean(series(cell)), files)
-                quick = float(values[0]) if flags[0] else np.nan
+                quick = cell.numbers(cell.clean(series(cell)))[0]
             numbers[0, index] = quick
-        known = ~np.isnan(numbers)
-        encoded["table"] = np.where(known, numbers, 0.0).astype(np.float32), known
+        encoded["table"] = _with_flags(numbers)
     for modality, column in contents(columns).items():
         encoded[modality] = column.encode(column.clean(series(column)), files)
     return encoded
 
 
+def _with_flags(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cells with 0 where they are missing, and which of them are not."""
+    known = ~np.isnan(numbers)
+    return np.where(known, numbers, 0.0).astype(np.float32), known
+
+
 def _only_row(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, Any] | None:
-    """The values of a table that has one row, all columns of the model, and types that do not change what values mean."""
+    """The values of a table that has one row and all columns of the model. Whatever the type of a column is, texts and
+    numbers of Python mean the same in it, and `quick_number` leaves other values to it."""
     if len(frame) != 1 or not frame.columns.is_unique:
         return None
-    if not all(kind in PLAIN_TYPES or isinstance(kind, pd.StringDtype) for kind in frame.dtypes):
-        return None
-    row = dict(zip(frame.columns.tolist(), frame.to_numpy(object)[0], strict=True))
+    row = dict(zip(cells_of(frame.columns), frame.to_numpy(object)[0], strict=True))
     return row if all(column.name in row for column in columns) else None
 
 
@@ -121,7 +126,7 @@ def column_of(column: Column, values: Sequence[Any]) -> pd.Series:
 
 def _series(columns: Sequence[Column], frame: pd.DataFrame) -> dict[str, pd.Series]:
     names = [column.name for column in columns]
-    given = set(frame.columns.tolist())
+    given = set(cells_of(frame.columns))
     lacking = [name for name in names if name not in given]
     if len(names) - len(lacking) < MIN_SHARE_OF_COLUMNS * len(names):
         raise ValueError(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from gauge.choices import pick
 from gauge.tabular.table.columns import FINE_COLUMNS
-from gauge.tabular.table.numbers import without_fraction
+from gauge.tabular.table.numbers import cells_of, without_fraction
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def as_pandas(rows: Any) -> pd.DataFrame:
             f"the column names have {frame.columns.nlevels} levels, e.g. {frame.columns[0]!r}; give one level, for example "
             "table.set_axis(table.columns.map('_'.join), axis=1)"
         )
-    if frame.columns.is_unique and all(isinstance(name, str) for name in frame.columns.tolist()):
+    if frame.columns.is_unique and all(isinstance(name, str) for name in cells_of(frame.columns)):
         return frame
     names = pd.Index(map(str, frame.columns))
     if names.has_duplicates:
@@ -87,7 +87,7 @@ def match_columns(rows: Any, names: Sequence[str], *, named: bool, target: str |
         logger.warning("the model was fitted on an array without names; columns are read by position")
         return by_position(frame, names)
     known = {*names, target}
-    if new := [name for name in frame.columns.tolist() if name not in known]:
+    if new := [name for name in cells_of(frame.columns) if name not in known]:
         logger.warning("column %r (first of %d) was not in training and is ignored", new[0], len(new))
     return frame
 

@@ -157,15 +157,8 @@ class Column(ABC):
 
     @staticmethod
     def clean(column: pd.Series) -> pd.Series:
-        """The cells in a form that `encode` reads."""
+        """The cells in a form that `numbers` of a cell and `encode` of a content read."""
         return plain(column)
-
-    @abstractmethod
-    def encode(
-        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The cells as numbers, one entry for each row, and which rows have a value. In training many unreadable values are
-        an error; afterwards they all count as missing."""
 
     @property
     def note(self) -> str:
@@ -251,7 +244,8 @@ class Cell(Column):
 
     @abstractmethod
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
-        """Numbers of about normal distribution, or the codes of categories; NaN where they are missing."""
+        """Numbers of about normal distribution, or the codes of categories; NaN where they are missing. In training many
+        unreadable values are an error; afterwards they all count as missing."""
 
     @property
     def tells_rare_apart(self) -> bool:
@@ -264,18 +258,12 @@ class Cell(Column):
         raise NotImplementedError
 
     def quick_number(self, value: Any) -> float | None:
-        """One cell as `encode` encodes it, NaN where it is missing; None for values that kinds have no faster way for."""
+        """One cell as `numbers` reads it, NaN where it is missing; None for values that kinds have no faster way for."""
         return None
 
     @abstractmethod
     def decode(self, value: float) -> str:
         """One of these numbers as people write it."""
-
-    def encode(
-        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        values = self.numbers(column, training=training)
-        return np.where(np.isnan(values), 0.0, values).astype(np.float32), ~np.isnan(values)
 
 
 class Content(Column):
@@ -285,6 +273,13 @@ class Content(Column):
     def values_per_row(self) -> int:
         """Of its encoding, where they are so many that fewer rows have to be read at once."""
         return 0
+
+    @abstractmethod
+    def encode(
+        self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The cells as numbers, one entry for each row, and which rows have a value. In training many unreadable values are
+        an error; afterwards they all count as missing."""
 
     @abstractmethod
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":

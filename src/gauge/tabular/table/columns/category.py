@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from gauge.tabular.table.columns import (
     is_missing,
     missing,
 )
-from gauge.tabular.table.numbers import are_codes, as_words, plain_cells, without_fraction
+from gauge.tabular.table.numbers import are_codes, as_words, cells_of, plain_cells, without_fraction
 
 __all__ = ["Category"]
 
@@ -103,11 +104,13 @@ class Category(Cell):
 
     @staticmethod
     def clean(column: pd.Series) -> pd.Series:
-        return plain_cells(column)
+        return column if isinstance(column.dtype, pd.StringDtype) else plain_cells(column)
 
     def numbers(self, column: pd.Series, *, training: bool = False) -> np.ndarray:
-        cells, known = column.tolist(), self.codes
-        codes = np.array([known.get(cell, math.nan) if type(cell) is str else math.nan for cell in cells], np.float64)
+        cells, known = cells_of(column), self.codes
+        texts = isinstance(column.dtype, pd.StringDtype)
+        words = cells if texts else [cell if type(cell) is str else None for cell in cells]
+        codes = np.fromiter(map(known.get, words, repeat(math.nan)), np.float64, len(cells))
         # most values are written as in training
         others = [row for row in np.flatnonzero(np.isnan(codes)).tolist() if not is_missing(cells[row])]
         codes[others] = [known.get(_word(cells[row]), math.nan) for row in others]
@@ -133,7 +136,7 @@ class Category(Cell):
         return bool(self.rare_words)
 
     def rare_levels(self, column: pd.Series) -> np.ndarray:
-        cells = self.clean(column).tolist()
+        cells = cells_of(self.clean(column))
         return np.array([self.rare_numbers.get(_word(cell), len(self.words)) for cell in cells], np.int64)
 
     @cached_property
