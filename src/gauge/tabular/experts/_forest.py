@@ -4,7 +4,6 @@ LightGBM reads its own text without checking indices: a forged one ends the proc
 the text that LightGBM reads is written here, from arrays that have been checked.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
@@ -24,10 +23,9 @@ MAX_CATEGORY = 2**24 - 1
 MAX_VALUE = 1e100  # of a leaf, so that sums stay finite
 MAX_SET_WORDS = 50_000_000  # of 32 bits, of all sets of categories together
 LARGEST = np.finfo(np.float64).max
-LINES = re.compile(  # of a tree, those that are read
-    r"^(num_leaves|num_cat|split_feature|threshold|decision_type|left_child|right_child|leaf_value|cat_boundaries|"
-    r"cat_threshold|is_linear)=(.*)$",
-    re.MULTILINE,
+LINES = (  # of the text of a tree, those that are read
+    *("num_leaves", "num_cat", "split_feature", "threshold", "decision_type", "left_child", "right_child", "leaf_value"),
+    *("cat_boundaries", "cat_threshold", "is_linear"),
 )
 MISSING: Final = ("none", "zero", "nan")
 DTYPES: Mapping[str, type[np.generic]] = {
@@ -188,15 +186,16 @@ class Forest:
         objective, *options = about["objective"].split(" ")
         outputs = int(about["num_tree_per_iteration"])
         usual = {"binary": ["sigmoid:1"], "multiclass": [f"num_class:{outputs}"], "regression": []}
-        lines: dict[str, list[str]] = {}
-        for name, line in LINES.findall(trees):
-            lines.setdefault(name, []).append(line)
-        linear = any(line != "0" for line in lines.get("is_linear", ()))
+        lines: dict[str, list[str]] = {name: [] for name in LINES}
+        for name, _, line in (line.partition("=") for line in trees.split("\n")):
+            if name in lines:
+                lines[name].append(line)
+        linear = any(line != "0" for line in lines["is_linear"])
         if usual.get(objective) != options or "average_output" in header or linear:
             raise ValueError(f"the objective {about['objective']!r}, averaged or linear trees cannot be saved")
 
         def joined(name: str, kind: type[np.generic]) -> np.ndarray:
-            return np.fromstring(" ".join(lines.get(name, ())).strip(), kind, sep=" ")  # blanks alone are read as 0
+            return np.fromstring(" ".join(lines[name]).strip(), kind, sep=" ")  # blanks alone are read as 0
 
         leaves, decision = joined("num_leaves", np.int32), joined("decision_type", np.uint8)
         threshold = joined("threshold", np.float64)
