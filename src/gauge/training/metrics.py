@@ -114,8 +114,14 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """The mean negative log probability of the right class, in nats; probabilities below 1e-7 count as that."""
+    return resampled_log_loss(probabilities, labels)(np.arange(len(labels)))
+
+
+def resampled_log_loss(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
+    """`log_loss` of resamples, with one logarithm for each sample."""
     right = probabilities[np.arange(len(labels)), labels]
-    return float(-np.log(np.maximum(right, PROBABILITY_FLOOR)).mean())
+    logs = np.log(np.maximum(right, PROBABILITY_FLOOR))
+    return lambda rows: -float(logs[rows].mean())
 
 
 def area_under_curve(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -165,13 +171,27 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     >>> round(calibration_error(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1])), 2)
     0.4
     """
-    return expected_calibration_error(probabilities.max(1), probabilities.argmax(1) == labels)
+    return resampled_calibration_error(probabilities, labels)(np.arange(len(labels)))
+
+
+def resampled_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
+    """`calibration_error` of resamples."""
+    return _gaps_of_bins(probabilities.max(1), probabilities.argmax(1) == labels)
 
 
 def expected_calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     """How far the share that is right is from the confidence, over bins of the latter; `right` may be shares."""
-    gaps = np.bincount(_bins(confidence), right - confidence.astype(float), minlength=CALIBRATION_BINS)
-    return float(np.abs(gaps).sum() / len(confidence))
+    return _gaps_of_bins(confidence, right)(np.arange(len(confidence)))
+
+
+def _gaps_of_bins(confidence: np.ndarray, right: np.ndarray) -> OfRows:
+    bins, gaps = _bins(confidence), right - confidence.astype(float)
+
+    def error(rows: np.ndarray) -> float:
+        sums = np.bincount(bins[rows], gaps[rows], minlength=CALIBRATION_BINS)
+        return float(np.abs(sums).sum() / len(rows))
+
+    return error
 
 
 def reliability(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from gauge.training.metrics import (
     log_loss,
     quantiles,
     resampled_areas,
+    resampled_calibration_error,
+    resampled_log_loss,
 )
 
 NAMES = {
@@ -71,19 +73,20 @@ class Answered:
 def score_table(answered: Answered) -> pd.DataFrame:
     """A line for each model and metric, all of them from the same resamples."""
     labels, metrics = answered.labels, [*SCORES] + ([] if answered.positive is None else ["average_precision"])
-    others = {name: SCORES[name] for name in ("log_loss", "calibration_error")}
+    models = list(answered.models.values())
     right = [
         (answered.decided if probabilities is answered.own else probabilities.argmax(1)) == labels
-        for probabilities in answered.models.values()
+        for probabilities in models
     ]
-
-    areas = [resampled_areas(probabilities, labels) for probabilities in answered.models.values()]
+    areas = [resampled_areas(probabilities, labels) for probabilities in models]
+    losses = [resampled_log_loss(probabilities, labels) for probabilities in models]
+    errors = [resampled_calibration_error(probabilities, labels) for probabilities in models]
 
     def score(rows: np.ndarray) -> np.ndarray:
         values = []
-        for probabilities, hits, area in zip(answered.models.values(), right, areas, strict=True):
-            value = {name: of_all(probabilities[rows], labels[rows]) for name, of_all in others.items()}
-            value |= {"accuracy": float(hits[rows].mean()), "auc": area(rows)}
+        for model, probabilities in enumerate(models):
+            value = {"log_loss": losses[model](rows), "calibration_error": errors[model](rows)}
+            value |= {"accuracy": float(right[model][rows].mean()), "auc": areas[model](rows)}
             if answered.positive is not None:
                 p, is_positive = answered.one_class(probabilities)
                 value["average_precision"] = average_precision(p[rows], is_positive[rows])
