@@ -155,12 +155,14 @@ def resampled_areas(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
 
     def area(rows: np.ndarray) -> float:
         every = np.bincount(ranks[:, rows].ravel(), minlength=ranks.size).reshape(shape)
-        positive = np.bincount(rank[rows[has_class[rows]]], minlength=ranks.size).reshape(shape)
-        negative = every - positive
-        pairs = positive.sum(1) * negative.sum(1)
-        below = np.cumsum(negative, 1) - negative / 2
+        below = (np.cumsum(every, 1) - every / 2).ravel()
+        positive = rows[has_class[rows]]
+        count = np.bincount(row[positive], minlength=len(classes))
+        # of the samples below positive ones, half of all pairs of positive ones are positive themselves
+        sums = np.bincount(row[positive], below[rank[positive]], minlength=len(classes)) - count * count / 2
+        pairs = count * (len(rows) - count)
         known = pairs > 0
-        return float(np.mean((positive * below).sum(1)[known] / pairs[known])) if known.any() else float("nan")
+        return float(np.mean(sums[known] / pairs[known])) if known.any() else float("nan")
 
     return area
 
