@@ -24,9 +24,18 @@ MAX_VALUE = 1e100  # of a leaf, so that sums stay finite
 MAX_SET_WORDS = 50_000_000  # of 32 bits, of all sets of categories together
 LARGEST = np.finfo(np.float64).max
 LINES = (  # of the text of a tree, those that are read
-    "num_leaves num_cat split_feature threshold decision_type left_child right_child leaf_value cat_boundaries "
-    "cat_threshold is_linear"
-).split()
+    "num_leaves",
+    "num_cat",
+    "split_feature",
+    "threshold",
+    "decision_type",
+    "left_child",
+    "right_child",
+    "leaf_value",
+    "cat_boundaries",
+    "cat_threshold",
+    "is_linear",
+)
 MISSING: Final = ("none", "zero", "nan")
 DTYPES: Mapping[str, type[np.generic]] = {
     "leaves": np.int32,
