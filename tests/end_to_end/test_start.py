@@ -1,5 +1,6 @@
 """What a command imports: heavy modules only where they are used. Which ones is a fact; how long they take is not."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 from helpers import ONE_THREAD
 
 from gauge import GaugeClassifier
+from gauge.cli.options import heavy_imports
 
 HEAVY = {"torch", "pandas", "sklearn", "lightgbm", "scipy", "sympy", "matplotlib", "transformers", "onnx"}
 CODE = """
@@ -62,7 +64,23 @@ def test_inspecting_a_table_needs_no_torch(folder):
 
 
 def test_numbers_and_categories_are_predicted_without_the_libraries_of_training(folder):
-    commands = [[command, "model", "table.csv"] for command in ("predict", "evaluate")]
+    commands = [["predict", "model", "table.csv"], ["evaluate", "model", "table.csv", "--out", "report.html"]]
     for code, modules in imported(*commands, cwd=folder):
         assert code == 0
         assert modules <= {"torch", "pandas", "scipy"}
+
+
+def _fail():
+    with heavy_imports():
+        assert not gc.isenabled()
+        raise ImportError
+
+
+def test_garbage_is_collected_again_after_imports_also_failed_ones():
+    try:
+        with pytest.raises(ImportError):
+            _fail()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

@@ -148,8 +148,8 @@ def test_the_area_of_a_resample_is_that_of_its_rows(classes):
     areas, draw = resampled_areas(probabilities.round(2), labels), np.random.default_rng(0)  # rounded: with ties
     for rows in (np.arange(len(labels)), draw.integers(len(labels), size=200), np.flatnonzero(labels < 2)):
         expected = area_under_curve(probabilities.round(2)[rows], labels[rows])
-        assert areas(rows) == pytest.approx(expected, abs=1e-12)
-    assert np.isnan(areas(np.flatnonzero(labels == 0)))
+        assert areas(np.stack([rows, rows[::-1]])) == pytest.approx(expected, abs=1e-12)
+    assert np.isnan(areas(np.flatnonzero(labels == 0)[None])).all()
 
 
 def test_the_bins_of_a_calibration_error_are_those_of_scikit_learn():

@@ -4,10 +4,12 @@ import re
 import sys
 from dataclasses import replace
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
 from browser import browser, needs_browser
+from matplotlib.colors import to_hex
 from pages import Page, contrast, luminance
 
 from gauge.reports import figures
@@ -134,6 +136,11 @@ def test_nothing_of_the_page_is_cut_on_a_phone(dark, tmp_path):
         assert tab.messages == []
 
 
+def test_gates_have_the_colours_of_cividis():
+    steps = matplotlib.colormaps["cividis"](np.arange(256))
+    assert [figures.gate_colour(step / 256)[0] for step in range(256)] == [to_hex(step) for step in steps]
+
+
 def test_gate_numbers_are_readable_on_every_gate_colour():
     for gate in np.linspace(0, 1, 101):
         assert contrast(*map(luminance, figures.gate_colour(gate))) >= 4.5
@@ -160,8 +167,6 @@ def test_same_report_is_the_same_text():
 
 
 def test_drawing_leaves_no_global_state_behind():
-    import matplotlib
-
     settings, pyplot = dict(matplotlib.rcParams), "matplotlib.pyplot" in sys.modules
     curves = Curves("missing", (0.0, 1.0), {"a": ((1.0, 0.0, 2.0),) * 2})
     figures.accuracy_curve(curves, ["a"], featured=(), metric="Accuracy", width=720, prefix="chart")

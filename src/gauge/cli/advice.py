@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import TABLES, Device, Model, OutsideImages, Plugins, Trusted, check_paths
+from gauge.cli.options import TABLES, Device, Model, OutsideImages, Plugins, Trusted, check_paths, heavy_imports
 from gauge.cli.tables import Table
 
 if TYPE_CHECKING:
@@ -34,14 +34,15 @@ def advise(
     if out is not None and out.suffix != ".csv":
         raise ValueError(f"{out} should end in .csv")
     prices = _costs(costs)
-    from gauge.data.files import write_text
-    from gauge.tabular.classifier import image_files
-    from gauge.tabular.fitted import Fitted
-    from gauge.tabular.table.files import read_table_file
-    from gauge.tabular.table.paths import table_folder
+    with heavy_imports():
+        from gauge.data.files import write_text
+        from gauge.tabular.classifier import image_files
+        from gauge.tabular.fitted import Fitted
+        from gauge.tabular.table.files import read_table_file
+        from gauge.tabular.table.paths import table_folder
 
-    files = image_files(table_folder(table), outside=outside_images)
-    classifier = Fitted.load(model, device=device, files=files, trusted=trusted)
+        files = image_files(table_folder(table), outside=outside_images)
+        classifier = Fitted.load(model, device=device, files=files, trusted=trusted)
     rows = read_table_file(table)
     advice = classifier.advise(rows, costs=prices, worth=worth)
     text = advice.to_csv(index=False, float_format="%.6g")

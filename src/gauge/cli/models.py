@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import AsJson, Device, OutsideImages, Plugins, Protocols, TrainedModel, Trusted, check_paths
+from gauge.cli.options import (
+    AsJson,
+    Device,
+    OutsideImages,
+    Plugins,
+    Protocols,
+    TrainedModel,
+    Trusted,
+    check_paths,
+    heavy_imports,
+)
 from gauge.cli.output import print_missing, progress
 
 if TYPE_CHECKING:
@@ -116,12 +126,13 @@ def _loaded(
             f"{model} is a classifier of `gauge fit`; add the table to {command} it on: {command} MODEL TABLE"
         )
     check_paths(model, table)
-    from gauge.tabular.classifier import image_files
-    from gauge.tabular.fitted import Fitted
-    from gauge.tabular.table.paths import table_folder
+    with heavy_imports():
+        from gauge.tabular.classifier import image_files
+        from gauge.tabular.fitted import Fitted
+        from gauge.tabular.table.paths import table_folder
 
-    files = image_files(table_folder(table), outside=outside_images)
-    return Fitted.load(model, device=device, files=files, trusted=trusted)
+        files = image_files(table_folder(table), outside=outside_images)
+        return Fitted.load(model, device=device, files=files, trusted=trusted)
 
 
 def _rows(table: Path | None) -> "pd.DataFrame":

@@ -22,6 +22,7 @@ from gauge.cli.options import (
     TimeLimit,
     Trusted,
     check_paths,
+    heavy_imports,
     named,
     seconds,
 )
@@ -73,12 +74,13 @@ def inspect(
     if against is not None:
         _print_drift(against, table, outside_images=outside_images, trusted=trusted)
         return
-    from gauge.data.files import write_bytes
-    from gauge.reports.figures import draw_missingness
-    from gauge.tabular.table.columns import ImageFiles
-    from gauge.tabular.table.files import read_table_file
-    from gauge.tabular.table.inspection import inspect_table
-    from gauge.tabular.table.paths import table_folder
+    with heavy_imports():
+        from gauge.data.files import write_bytes
+        from gauge.reports.figures import draw_missingness
+        from gauge.tabular.table.columns import ImageFiles
+        from gauge.tabular.table.files import read_table_file
+        from gauge.tabular.table.inspection import inspect_table
+        from gauge.tabular.table.paths import table_folder
 
     kinds, files = named("--column", column, KIND), ImageFiles(table_folder(table), outside_images)
     if out is not None and out.suffix not in (".png", ".svg"):
@@ -93,10 +95,11 @@ def inspect(
 
 
 def _print_drift(model: Path, table: Path, *, outside_images: bool, trusted: Path | None) -> None:
-    from gauge.tabular.classifier import image_files
-    from gauge.tabular.fitted import Fitted
-    from gauge.tabular.table.files import read_table_file
-    from gauge.tabular.table.paths import table_folder
+    with heavy_imports():
+        from gauge.tabular.classifier import image_files
+        from gauge.tabular.fitted import Fitted
+        from gauge.tabular.table.files import read_table_file
+        from gauge.tabular.table.paths import table_folder
 
     files = image_files(table_folder(table), outside=outside_images)
     print(Fitted.load(model, files=files, trusted=trusted).drift(read_table_file(table)))
@@ -152,9 +155,10 @@ def fit(
     """
     check_paths(None, table)
     _check_new(out, force=force)
-    from gauge.tabular.estimator import GaugeClassifier
-    from gauge.tabular.table.paths import table_files, table_folder
-    from gauge.training.distributed import is_main
+    with heavy_imports():
+        from gauge.tabular.estimator import GaugeClassifier
+        from gauge.tabular.table.paths import table_files, table_folder
+        from gauge.training.distributed import is_main
 
     options: dict[str, Any] = {
         "columns": named("--column", column, KIND),
@@ -265,19 +269,21 @@ def predict(
         options = {"keep": keep or (), "coverage": coverage, "outside_images": outside_images, "device": device}
         _predict_on_ray(model, table, out, workers, **options)
         return
-    from gauge.data.files import write_bytes
-    from gauge.deploy.exported import load_classifier
-    from gauge.deploy.scoring import FORMATS, Count, answers_file, predict_table
-    from gauge.tabular.table.paths import table_files, table_folder
+    with heavy_imports():
+        from gauge.data.files import write_bytes
+        from gauge.deploy.exported import load_classifier
+        from gauge.deploy.scoring import FORMATS, Count, answers_file, predict_table
+        from gauge.tabular.table.paths import table_files, table_folder
 
     if out is not None and out.suffix not in FORMATS:
         raise ValueError(f"{out} should end in {' or '.join(FORMATS)}, the formats of predictions")
     if out is not None and out.resolve() in [path.resolve() for path in table_files(table)]:
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
     folder = table_folder(table)
-    classifier = load_classifier(
-        model, device=device, image_folder=folder, outside_images=outside_images, trusted=trusted
-    )
+    with heavy_imports():  # of what the experts need
+        classifier = load_classifier(
+            model, device=device, image_folder=folder, outside_images=outside_images, trusted=trusted
+        )
     count = Count()
 
     def write(file: Any) -> None:
@@ -347,14 +353,16 @@ def explain(
     if not first_last:
         raise ValueError(f"--rows {rows!r} is not FIRST:LAST; write for example 0:20")
     check_paths(model, table)
-    from gauge.data.files import write_text
-    from gauge.tabular.classifier import image_files
-    from gauge.tabular.fitted import Fitted
-    from gauge.tabular.table.files import read_table_file
-    from gauge.tabular.table.paths import table_folder
+    with heavy_imports():
+        from gauge.data.files import write_text
+        from gauge.tabular.classifier import image_files
+        from gauge.tabular.fitted import Fitted
+        from gauge.tabular.table.files import read_table_file
+        from gauge.tabular.table.paths import table_folder
 
     files = image_files(table_folder(table), outside=outside_images)
-    classifier = Fitted.load(model, device=device, files=files, trusted=trusted)
+    with heavy_imports():  # of what the experts need
+        classifier = Fitted.load(model, device=device, files=files, trusted=trusted)
     every = read_table_file(table)
     chosen = every.iloc[int(first_last[1]) : int(first_last[2])]
     if not len(chosen):

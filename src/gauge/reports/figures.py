@@ -15,6 +15,8 @@ import pandas as pd
 from jaxtyping import UInt8
 from PIL import Image
 
+from gauge.reports.colours import CIVIDIS
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -100,13 +102,11 @@ def gate_colour(gate: float) -> tuple[str, str]:
 
 @cache
 def _gate_colours() -> list[tuple[str, str]]:
-    import matplotlib
-    from matplotlib.colors import to_hex
-
-    steps = matplotlib.colormaps["cividis"](np.arange(256))[:, :3]  # uniform, and safe for colour-blind readers
+    names = textwrap.wrap(CIVIDIS, 6)
+    steps = np.array([[*bytes.fromhex(name)] for name in names]) / 255
     linear = np.where(steps <= 0.04045, steps / 12.92, ((steps + 0.055) / 1.055) ** 2.4)
     bright = linear @ (0.2126, 0.7152, 0.0722) > 0.179  # where WCAG's two contrast ratios are equal
-    return [(to_hex(step), "#000000" if light else "#ffffff") for step, light in zip(steps, bright, strict=True)]
+    return [(f"#{name}", "#000000" if light else "#ffffff") for name, light in zip(names, bright, strict=True)]
 
 
 def accuracy_curve(

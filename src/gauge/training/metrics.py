@@ -8,12 +8,14 @@ calibration error   Σ_bins |Σ (correct - confidence)| / n over 15 bins of equa
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
 RESAMPLES = 1000  # of a bootstrap
+MAX_ROWS_AT_ONCE = 30_000  # of resamples that are scored at once
 CALIBRATION_BINS = 15  # Guo et al. 2017
 PROBABILITY_FLOOR = 1e-7  # in a logarithm: what float32 resolves near 1
 
@@ -21,8 +23,8 @@ Interval = tuple[float, float]
 Groups = np.ndarray | None
 """The number of each sample's group, where samples share a photo or a lesion and are not independent."""
 
-OfRows = Callable[[np.ndarray], float]
-"""A score of the samples with these indices, which may repeat."""
+OfRows = Callable[[np.ndarray], np.ndarray]
+"""A score of the samples with these indices, which may repeat, for each of some resamples: [resamples, samples]."""
 
 
 @dataclass(frozen=True)
@@ -55,21 +57,23 @@ class Metric:
             return closed
         samples = len(labels) // repeats
         offsets = samples * np.arange(repeats)[:, None]
-        drawn = _resamples(labels[:samples], None if groups is None else groups[:samples])
-        rows = [(offsets + chosen).ravel() for chosen in drawn]
-        low, high = quantiles(list(map(self.of_rows(probabilities, labels), rows)))
+        of_rows, own = self.of_rows(probabilities, labels), None if groups is None else groups[:samples]
+        drawn = bootstrap_at_once(
+            lambda rows: of_rows((offsets + rows[:, None]).reshape(len(rows), -1)), labels[:samples], own
+        )
+        low, high = quantiles(drawn)
         return float(low), float(high)
 
     def of_rows(self, probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
-        """The score of some of the samples, each as often as it is among them."""
+        """The score of resamples."""
         if self.resampled is not None:
             return self.resampled(probabilities, labels)
-        return lambda rows: self.score(probabilities[rows], labels[rows])
+        return lambda rows: np.array([self.score(probabilities[each], labels[each]) for each in rows])
 
     def compare(self, first: np.ndarray, second: np.ndarray, labels: np.ndarray, groups: Groups = None) -> "Comparison":
         """Second minus first method, with a bootstrap interval and the paired test."""
         before, after = self.of_rows(first, labels), self.of_rows(second, labels)
-        low, high = quantiles(bootstrap(lambda rows: after(rows) - before(rows), labels, groups))
+        low, high = quantiles(bootstrap_at_once(lambda rows: after(rows) - before(rows), labels, groups))
         difference = self.score(second, labels) - self.score(first, labels)
         return Comparison(difference, (float(low), float(high)), *self.paired(first, second, labels, groups))
 
@@ -114,8 +118,14 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """The mean negative log probability of the right class, in nats; probabilities below 1e-7 count as that."""
+    return float(resampled_log_loss(probabilities, labels)(np.arange(len(labels))[None])[0])
+
+
+def resampled_log_loss(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
+    """`log_loss` of resamples, with one logarithm for each sample."""
     right = probabilities[np.arange(len(labels)), labels]
-    return float(-np.log(np.maximum(right, PROBABILITY_FLOOR)).mean())
+    logs = np.log(np.maximum(right, PROBABILITY_FLOOR))
+    return lambda rows: -logs[rows].mean(1)
 
 
 def area_under_curve(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -137,8 +147,8 @@ def resampled_areas(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
     classes that takes a tenth of the time.
 
     >>> areas = resampled_areas(np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]]), np.array([0, 1, 1]))
-    >>> areas(np.array([0, 1, 1]))
-    1.0
+    >>> areas(np.array([[0, 1, 1], [0, 0, 2]])).tolist()
+    [1.0, 1.0]
     """
     classes = np.array([1]) if probabilities.shape[1] == 2 else np.unique(labels)
     shape = len(classes), len(labels)
@@ -147,14 +157,20 @@ def resampled_areas(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
     row, own = np.searchsorted(classes, labels).clip(max=len(classes) - 1), np.arange(len(labels))
     rank, has_class = ranks[row, own], classes[row] == labels
 
-    def area(rows: np.ndarray) -> float:
-        every = np.bincount(ranks[:, rows].ravel(), minlength=ranks.size).reshape(shape)
-        positive = np.bincount(rank[rows[has_class[rows]]], minlength=ranks.size).reshape(shape)
-        negative = every - positive
-        pairs = positive.sum(1) * negative.sum(1)
-        below = np.cumsum(negative, 1) - negative / 2
-        known = pairs > 0
-        return float(np.mean((positive * below).sum(1)[known] / pairs[known])) if known.any() else float("nan")
+    def area(rows: np.ndarray) -> np.ndarray:
+        count, number = len(rows), np.arange(len(rows))[:, None]
+        every = np.bincount((ranks[:, rows] + ranks.size * number).ravel(), minlength=count * ranks.size)
+        every = every.reshape(count, *shape)
+        below = (np.cumsum(every, 2) - every / 2).reshape(count, -1)
+        chosen = has_class[rows]
+        where, size = (row[rows] + len(classes) * number)[chosen], count * len(classes)
+        sums = np.bincount(where, np.take_along_axis(below, rank[rows], 1)[chosen], size).reshape(count, -1)
+        positive = np.bincount(where, minlength=size).reshape(count, -1)
+        pairs = positive * (rows.shape[1] - positive)
+        # of the samples below positive ones, half of all pairs of positive ones are positive themselves
+        areas = (sums - positive * positive / 2) / np.maximum(pairs, 1)
+        with np.errstate(invalid="ignore"):  # NaN without any pair
+            return np.where(pairs > 0, areas, 0.0).sum(1) / (pairs > 0).sum(1)
 
     return area
 
@@ -165,13 +181,28 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     >>> round(calibration_error(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1])), 2)
     0.4
     """
-    return expected_calibration_error(probabilities.max(1), probabilities.argmax(1) == labels)
+    return float(resampled_calibration_error(probabilities, labels)(np.arange(len(labels))[None])[0])
+
+
+def resampled_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
+    """`calibration_error` of resamples."""
+    return _gaps_of_bins(probabilities.max(1), probabilities.argmax(1) == labels)
 
 
 def expected_calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     """How far the share that is right is from the confidence, over bins of the latter; `right` may be shares."""
-    gaps = np.bincount(_bins(confidence), right - confidence.astype(float), minlength=CALIBRATION_BINS)
-    return float(np.abs(gaps).sum() / len(confidence))
+    return float(_gaps_of_bins(confidence, right)(np.arange(len(confidence))[None])[0])
+
+
+def _gaps_of_bins(confidence: np.ndarray, right: np.ndarray) -> OfRows:
+    bins, gaps = _bins(confidence), right - confidence.astype(float)
+
+    def error(rows: np.ndarray) -> np.ndarray:
+        number = bins[rows] + CALIBRATION_BINS * np.arange(len(rows))[:, None]
+        sums = np.bincount(number.ravel(), gaps[rows].ravel(), minlength=CALIBRATION_BINS * len(rows))
+        return np.abs(sums.reshape(len(rows), -1)).sum(1) / rows.shape[1]
+
+    return error
 
 
 def reliability(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
@@ -252,7 +283,15 @@ METRICS = {metric.name: metric for metric in (ACCURACY, AUC)}
 def bootstrap(score: Callable[[np.ndarray], Any], labels: np.ndarray, groups: Groups = None) -> np.ndarray:
     """The score of each of `RESAMPLES` resamples, as a function of their rows, which are drawn within each class. Groups
     are drawn as a whole."""
-    return np.array([score(rows) for rows in _resamples(labels, groups)])
+    return bootstrap_at_once(lambda rows: np.array([score(each) for each in rows]), labels, groups)
+
+
+def bootstrap_at_once(score: OfRows, labels: np.ndarray, groups: Groups = None) -> np.ndarray:
+    """`bootstrap` for a score of several resamples at once. Those of groups may differ in length, and come one by one."""
+    count = 1 if groups is not None else max(1, MAX_ROWS_AT_ONCE // max(len(labels), 1))
+    drawn = _resamples(labels, groups)
+    blocks = iter(lambda: list(islice(drawn, count)), [])
+    return np.concatenate([score(np.stack(block)) for block in blocks])
 
 
 def quantiles(values: np.ndarray | list[float]) -> np.ndarray:

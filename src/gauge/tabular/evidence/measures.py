@@ -16,10 +16,12 @@ from gauge.training.metrics import (
     SCORES,
     Groups,
     area_under_curve,
-    bootstrap,
+    bootstrap_at_once,
     log_loss,
     quantiles,
     resampled_areas,
+    resampled_calibration_error,
+    resampled_log_loss,
 )
 
 NAMES = {
@@ -71,31 +73,33 @@ class Answered:
 def score_table(answered: Answered) -> pd.DataFrame:
     """A line for each model and metric, all of them from the same resamples."""
     labels, metrics = answered.labels, [*SCORES] + ([] if answered.positive is None else ["average_precision"])
-    others = {name: SCORES[name] for name in ("log_loss", "calibration_error")}
+    models = list(answered.models.values())
     right = [
         (answered.decided if probabilities is answered.own else probabilities.argmax(1)) == labels
-        for probabilities in answered.models.values()
+        for probabilities in models
     ]
-
-    areas = [resampled_areas(probabilities, labels) for probabilities in answered.models.values()]
+    areas = [resampled_areas(probabilities, labels) for probabilities in models]
+    losses = [resampled_log_loss(probabilities, labels) for probabilities in models]
+    errors = [resampled_calibration_error(probabilities, labels) for probabilities in models]
 
     def score(rows: np.ndarray) -> np.ndarray:
         values = []
-        for probabilities, hits, area in zip(answered.models.values(), right, areas, strict=True):
-            value = {name: of_all(probabilities[rows], labels[rows]) for name, of_all in others.items()}
-            value |= {"accuracy": float(hits[rows].mean()), "auc": area(rows)}
+        for model, probabilities in enumerate(models):
+            value = {"log_loss": losses[model](rows), "calibration_error": errors[model](rows)}
+            value |= {"accuracy": right[model][rows].mean(1), "auc": areas[model](rows)}
             if answered.positive is not None:
                 p, is_positive = answered.one_class(probabilities)
-                value["average_precision"] = average_precision(p[rows], is_positive[rows])
+                precise = [average_precision(p[each], is_positive[each]) for each in rows]
+                value["average_precision"] = np.array(precise)
             values += [value[metric] for metric in metrics]
-        return np.array(values)
+        return np.stack(values, 1)
 
-    low, high = quantiles(bootstrap(score, labels, answered.groups))
+    low, high = quantiles(bootstrap_at_once(score, labels, answered.groups))
     for model, hits in enumerate(right):  # a share like those of parts of the rows, and never certain
         place = model * len(metrics) + metrics.index("accuracy")
         _, low[place], high[place] = share_interval(hits, answered.groups)
     names = [(name, metric) for name in answered.models for metric in metrics]
-    lines = zip(names, score(np.arange(len(labels))), low, high, strict=True)
+    lines = zip(names, score(np.arange(len(labels))[None])[0], low, high, strict=True)
     return pd.DataFrame(
         [
             {"model": name, "metric": metric, "value": value, "low": below, "high": above}
@@ -253,7 +257,7 @@ def compare(answered: Answered, other: np.ndarray) -> pd.DataFrame:
         lines.append(line | {"high": found.interval[1], "p": found.p_value, "test": found.test})
     losses = [-np.log(each[np.arange(len(labels)), labels].clip(PROBABILITY_FLOOR)) for each in (own, other)]
     change = losses[0] - losses[1]
-    low, high = quantiles(bootstrap(lambda rows: change[rows].mean(), labels, groups))
+    low, high = quantiles(bootstrap_at_once(lambda rows: change[rows].mean(1), labels, groups))
     line = {"metric": NAMES["log_loss"], "difference": float(change.mean()), "low": float(low), "high": float(high)}
     lines.append(
         line | {"p": _paired_p(change, groups), "test": "t test of rows" if groups is None else "t test of groups"}

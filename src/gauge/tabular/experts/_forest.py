@@ -23,6 +23,19 @@ MAX_CATEGORY = 2**24 - 1
 MAX_VALUE = 1e100  # of a leaf, so that sums stay finite
 MAX_SET_WORDS = 50_000_000  # of 32 bits, of all sets of categories together
 LARGEST = np.finfo(np.float64).max
+LINES = (  # of the text of a tree, those that are read
+    "num_leaves",
+    "num_cat",
+    "split_feature",
+    "threshold",
+    "decision_type",
+    "left_child",
+    "right_child",
+    "leaf_value",
+    "cat_boundaries",
+    "cat_threshold",
+    "is_linear",
+)
 MISSING: Final = ("none", "zero", "nan")
 DTYPES: Mapping[str, type[np.generic]] = {
     "leaves": np.int32,
@@ -176,31 +189,45 @@ class Forest:
     @classmethod
     def from_booster(cls, booster: "lightgbm.Booster", rounds: int | None = None) -> Self:
         """The trees of a model that was just fitted, by default those of all rounds."""
-        header, *trees = booster.model_to_string(num_iteration=rounds).partition("\nend of trees")[0].split("\nTree=")
-        about, blocks = _block(header), [_block(tree) for tree in trees]
+        text = booster.model_to_string(num_iteration=rounds).partition("\nend of trees")[0]
+        header, _, trees = text.partition("\nTree=")
+        about = dict(line.split("=", 1) for line in header.split("\n") if "=" in line)
         objective, *options = about["objective"].split(" ")
         outputs = int(about["num_tree_per_iteration"])
         usual = {"binary": ["sigmoid:1"], "multiclass": [f"num_class:{outputs}"], "regression": []}
-        linear = any(block.get("is_linear", "0") != "0" for block in blocks)
+        lines: dict[str, list[str]] = {name: [] for name in LINES}
+        for name, _, line in (line.partition("=") for line in trees.split("\n")):
+            if name in lines:
+                lines[name].append(line)
+        linear = any(line != "0" for line in lines["is_linear"])
         if usual.get(objective) != options or "average_output" in header or linear:
             raise ValueError(f"the objective {about['objective']!r}, averaged or linear trees cannot be saved")
 
         def joined(name: str, kind: type[np.generic]) -> np.ndarray:
-            return np.array([word for block in blocks for word in block.get(name, "").split()], kind)
+            return np.fromstring(" ".join(lines[name]).strip(), kind, sep=" ")  # blanks alone are read as 0
 
-        decision = joined("decision_type", np.uint8)
-        sets = [each for block in blocks for each in _sets(block)]
+        leaves, decision = joined("num_leaves", np.int32), joined("decision_type", np.uint8)
+        threshold = joined("threshold", np.float64)
+        tree = np.repeat(np.arange(len(leaves)), leaves - 1)
+        size, categories = np.zeros(len(decision), np.int32), np.zeros(0, np.int32)
+        chosen = np.flatnonzero(decision & 1)  # its threshold is the number of its set within the tree
+        if len(chosen):
+            sets = joined("num_cat", np.int64)
+            number = (np.cumsum(sets) - sets)[tree[chosen]] + threshold[chosen].astype(np.int64)
+            last = np.cumsum(sets[sets > 0] + 1) - 1  # of the boundaries of a tree
+            words = np.delete(np.diff(joined("cat_boundaries", np.int64)), last[:-1])
+            size[chosen], categories = _sets(joined("cat_threshold", np.uint32), words, number)
         return cls(
             objective=objective,  # type: ignore[arg-type]  # one of `usual`
             outputs=outputs,
             features=int(about["max_feature_idx"]) + 1,
-            leaves=joined("num_leaves", np.int32),
+            leaves=leaves,
             feature=joined("split_feature", np.int32),
-            threshold=np.where(decision & 1, 0.0, joined("threshold", np.float64)).clip(-LARGEST, LARGEST),
+            threshold=np.where(decision & 1, 0.0, threshold).clip(-LARGEST, LARGEST),
             missing=decision >> 2 & 3,
             default_left=(decision & 2).astype(bool),
-            set_size=np.array([len(each) for each in sets], np.int32),
-            categories=np.concatenate([np.zeros(0, np.int32), *sets]),
+            set_size=size,
+            categories=categories,
             left=joined("left_child", np.int32),
             right=joined("right_child", np.int32),
             value=joined("leaf_value", np.float64),
@@ -279,23 +306,14 @@ def positions_within(counts: np.ndarray) -> np.ndarray:
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def _block(text: str) -> dict[str, str]:
-    return {name: value for name, equals, value in (line.partition("=") for line in text.split("\n")) if equals}
-
-
-def _sets(block: Mapping[str, str]) -> Iterator[np.ndarray]:
-    """The categories that go left at every split of a tree, none for a split of numbers."""
-    if "cat_boundaries" not in block:
-        yield from [np.zeros(0, np.int32)] * len(block.get("decision_type", "").split())
-        return
-    bounds = [int(word) for word in block.get("cat_boundaries", "").split()]
-    words = np.array(block.get("cat_threshold", "").split(), np.uint32)
-    for decision, threshold in zip(
-        block.get("decision_type", "").split(), block.get("threshold", "").split(), strict=True
-    ):
-        own = slice(*bounds[int(threshold) : int(threshold) + 2]) if int(decision) & 1 else slice(0, 0)
-        bits = words[own, None] >> np.arange(32, dtype=np.uint32) & 1
-        yield np.flatnonzero(bits).astype(np.int32)
+def _sets(words: np.ndarray, counts: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sizes of the chosen sets and the categories in them, from the bits of all sets, each of which takes some words."""
+    own = np.repeat((np.cumsum(counts) - counts)[chosen], counts[chosen])
+    within = positions_within(counts[chosen])
+    bits = words[own + within, None] >> np.arange(32, dtype=np.uint32) & 1
+    word, bit = np.nonzero(bits)
+    sizes = np.bincount(np.repeat(np.arange(len(chosen)), counts[chosen])[word], minlength=len(chosen))
+    return sizes.astype(np.int32), (32 * within[word] + bit).astype(np.int32)
 
 
 def _words(categories: np.ndarray) -> np.ndarray:

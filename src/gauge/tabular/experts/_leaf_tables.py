@@ -59,21 +59,23 @@ class LeafTables:
             return None
         kept_left, kept_right = _kept_leaves(forest)
         tree = np.repeat(np.arange(trees), forest.leaves - 1)
-        sets = np.split(forest.categories, np.cumsum(forest.set_size)[:-1])
         by_output = np.arange(trees).reshape(-1, forest.outputs).T.reshape(-1)
+        owner = np.repeat(np.arange(len(forest.feature)), forest.set_size)
         every = ((1 << forest.leaves.astype(np.int64)) - 1).astype(MASK)[:, None]
         columns, size = [], 0
         for column in read:
             splits = np.flatnonzero(forest.feature == column)
-            ends = _ends(forest, splits, sets)
+            own = np.flatnonzero(forest.feature[owner] == column)
+            sets = np.searchsorted(splits, owner[own]), forest.categories[own]
+            ends = _ends(forest, splits, sets[1].astype(np.float64))
             size += (len(ends) + 2) * trees * MASK().itemsize
             if size > MAX_BYTES:
                 return None
             left = _goes_left(forest, splits, sets, np.array([*ends, np.inf, np.nan]))
             masks = np.where(left, kept_left[splits, None], kept_right[splits, None])
             possible = np.repeat(every, len(ends) + 2, 1)
-            own, first = np.unique(tree[splits], return_index=True)
-            possible[own] &= np.bitwise_and.reduceat(masks, first)
+            read_by, first = np.unique(tree[splits], return_index=True)
+            possible[read_by] &= np.bitwise_and.reduceat(masks, first)
             columns.append(Intervals(int(column), ends, np.ascontiguousarray(possible[by_output].T)))
         values = np.zeros((trees, MAX_LEAVES))
         leaf = positions_within(forest.leaves)
@@ -143,26 +145,33 @@ def _kept_leaves(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     return ~below[1], ~below[0]
 
 
-def _ends(forest: Forest, splits: np.ndarray, sets: list[np.ndarray]) -> np.ndarray:
-    """Numbers such that all values from one to the next, which included, go the same way at each of the splits."""
+def _ends(forest: Forest, splits: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Numbers such that all values from one to the next, which included, go the same way at each of the splits; `codes` are
+    the categories of their sets."""
     ends = [forest.threshold[splits[forest.set_size[splits] == 0]]]
     if (forest.missing[splits] == 1).any():
         ends.append(np.array([np.nextafter(-ZERO, -1), ZERO]))
-    for split in splits[forest.set_size[splits] > 0]:
-        codes = sets[split].astype(np.float64)
-        ends += [np.nextafter(codes + 1, 0), np.where(codes > 0, np.nextafter(codes, -1), -1.0)]
+    ends += [np.nextafter(codes + 1, 0), np.where(codes > 0, np.nextafter(codes, -1), -1.0)]
     return np.unique(np.concatenate(ends))
 
 
-def _goes_left(forest: Forest, splits: np.ndarray, sets: list[np.ndarray], values: np.ndarray) -> np.ndarray:
-    """Whether values go left at each of the splits, as `Forest` says: [splits, values]."""
+def _goes_left(
+    forest: Forest, splits: np.ndarray, sets: tuple[np.ndarray, np.ndarray], values: np.ndarray
+) -> np.ndarray:
+    """Whether values go left at each of the splits, as `Forest` says: [splits, values]. `sets` has the position among the
+    splits and the category of each one that goes left."""
     nothing = np.isnan(values)
     numbers = np.where(nothing, 0.0, values)
     left = numbers <= forest.threshold[splits, None]
     missing, default = forest.missing[splits, None], forest.default_left[splits, None]
     left = np.where(((missing == 2) & nothing) | ((missing == 1) & (np.abs(numbers) <= ZERO)), default, left)
-    codes = np.trunc(np.where(nothing | (values <= -1), -1, values))
-    for row, split in enumerate(splits):
-        if forest.set_size[split]:
-            left[row] = np.isin(codes, sets[split])
+    rows, categories = sets
+    if len(rows):
+        codes = np.trunc(np.where(nothing | (values <= -1), -1, values))
+        known, column = np.unique(categories, return_inverse=True)
+        member = np.zeros((len(splits), len(known) + 1), bool)  # the last for codes that no set has
+        member[rows, column] = True
+        index = np.searchsorted(known, codes).clip(max=len(known) - 1)
+        categorical = np.flatnonzero(forest.set_size[splits])
+        left[categorical] = member[categorical[:, None], np.where(known[index] == codes, index, len(known))]
     return left
