@@ -244,6 +244,10 @@ def predict(
             help="Also write the classes that each row may have, the right one among them this often, e.g. 0.9."
         ),
     ] = None,
+    by_class: Annotated[
+        bool,
+        typer.Option("--by-class", help="With --coverage: promise it for the rows of every class; sets are larger."),
+    ] = False,
     outside_images: OutsideImages = False,
     ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
@@ -257,13 +261,16 @@ def predict(
         from gauge.tabular.prediction_sets import check_coverage
 
         check_coverage(coverage)
+    elif by_class:
+        raise ValueError("--by-class is for prediction sets; add a coverage, for example --coverage 0.9")
+    sets: dict[str, Any] = {"coverage": coverage, "by_class": by_class}
     if ray:
         if trusted is not None:
             from gauge.data.signature import check_signature
 
             check_signature(model, trusted)
-        options = {"keep": keep or (), "coverage": coverage, "outside_images": outside_images, "device": device}
-        _predict_on_ray(model, table, out, workers, **options)
+        options = {"keep": keep or (), "outside_images": outside_images, "device": device}
+        _predict_on_ray(model, table, out, workers, **sets, **options)
         return
     from gauge.data.files import write_bytes
     from gauge.deploy.exported import load_classifier
@@ -283,7 +290,7 @@ def predict(
     def write(file: Any) -> None:
         nonlocal count
         with answers_file(file, ".csv" if out is None else out.suffix) as append:
-            count = predict_table(classifier, table, append, keep or [], coverage)
+            count = predict_table(classifier, table, append, keep or [], **sets)
 
     if out is None:
         write(sys.stdout.buffer)
@@ -291,16 +298,16 @@ def predict(
         write_bytes(out, write)
         print(f"{count.rows} predictions in {out}")
     more = f"; more: gauge evaluate {model} {table}" if model.is_dir() else ""
-    for line in _counted(count, coverage, more):
+    for line in _counted(count, more, **sets):
         print(line, file=sys.stderr)
 
 
-def _counted(count: "Count", coverage: float | None, more: str) -> Iterator[str]:
+def _counted(count: "Count", more: str, *, coverage: float | None, by_class: bool) -> Iterator[str]:
     """How many prediction sets have one class, and the accuracy where there are labels."""
     if coverage is not None:
         none = count.rows - count.one_class - count.several
         yield (
-            f"coverage {coverage:g}: {count.one_class} of {count.rows} rows have one class, {count.several} several, "
+            f"coverage {coverage:g}{' of every class' * by_class}: {count.one_class} of {count.rows} rows have one class, {count.several} several, "
             f"{none} none; on the latter two the model abstains"
         )
     if count.known:
