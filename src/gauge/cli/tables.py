@@ -307,8 +307,8 @@ def _counted(count: "Count", more: str, *, coverage: float | None, by_class: boo
     if coverage is not None:
         none = count.rows - count.one_class - count.several
         yield (
-            f"coverage {coverage:g}{' of every class' * by_class}: {count.one_class} of {count.rows} rows have one class, {count.several} several, "
-            f"{none} none; on the latter two the model abstains"
+            f"coverage {coverage:g}{' of every class' * by_class}: {count.one_class} of {count.rows} rows have one class, "
+            f"{count.several} several, {none} none; on the latter two the model abstains"
         )
     if count.known:
         share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"

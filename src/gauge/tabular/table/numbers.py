@@ -1,10 +1,11 @@
-"""Numbers and dates that are written as text: currencies, percent signs, separators, and the order of day and month."""
+"""Numbers, dates and times that are written as text: currencies, percent signs, separators, the order of day and month."""
 
+import math
 import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
 from operator import is_
@@ -12,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from gauge.tabular.table.times import TIMES, hours
 
 MIN_SHARE = 0.9  # share of the values that has to agree before text is read as numbers or dates
 SECONDS_PER_DAY = 86_400
@@ -52,7 +55,7 @@ NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
 @dataclass(frozen=True)
 class Writing:
     """How numbers are written: the decimal separator, the unit beside them, and whether thousands are separated by the other
-    mark: if not, 1,234 may be 1.234 and counts as missing. `date` is the format of dates, or empty.
+    mark: if not, 1,234 may be 1.234 and counts as missing. `date` is the format of dates, or of times of day, or empty.
 
     >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
     True
@@ -68,8 +71,8 @@ class Writing:
 
     @classmethod
     def from_values(cls, values: pd.Series, *, commas: bool = False) -> "Writing | None":
-        """That of most values, none of them missing; None if they are neither numbers nor dates. `commas` says that other
-        columns of the table have decimal commas, which decides where all values are written as 1,234."""
+        """That of most values, none of them missing; None if they are neither numbers nor dates nor times. `commas` says
+        that other columns of the table have decimal commas, which decides where all values are written as 1,234."""
         if pd.api.types.is_datetime64_any_dtype(values):
             return cls(date="ISO8601")
         if pd.api.types.is_numeric_dtype(values):
@@ -79,10 +82,12 @@ class Writing:
             return cls(date="ISO8601")
         if sum(DIGIT.search(word) is not None for word in words) < MIN_SHARE * len(words):  # neither takes long to see
             return None
-        return _date_writing(words) or _number_writing(words, commas)
+        return _date_writing(words) or _number_writing(words, commas) or _time_writing(words)
 
     def read(self, values: pd.Series) -> np.ndarray:
-        """The values as numbers, dates as days since 1970; NaN where they cannot be read."""
+        """The values as numbers, dates as days since 1970, times as hours; NaN where they cannot be read."""
+        if self.date == TIMES:
+            return np.array([hours(cell) for cell in plain_cells(values).tolist()], np.float64)
         if self.date:
             return np.full(len(values), np.nan) if _numeric(values) else self._days(values)
         if _numeric(values):
@@ -100,6 +105,8 @@ class Writing:
     @property
     def note(self) -> str:
         """What was guessed, empty for plain numbers."""
+        if self.date == TIMES:
+            return "times of day, in hours"
         if self.date in ("", "ISO8601"):
             parts = ["a decimal comma" if self.decimal == "," else "a decimal point"] * self.guessed
             parts += [f"{self.unit!r} removed"] if self.unit else []
@@ -109,12 +116,19 @@ class Writing:
         return f"dates, {order} ({self.date}){unsure}"
 
     @property
-    def example(self) -> str:
-        """A date in this form."""
-        return date(2020, 12, 31).strftime("%Y-%m-%d" if self.date == "ISO8601" else self.date)
+    def noun(self) -> str:
+        """What is written so."""
+        return "number" if not self.date else "time" if self.date == TIMES else "date"
 
-    def plain_day(self, text: str) -> float | None:
-        """A date of digits alone as days since 1970; None for any other text."""
+    @property
+    def example(self) -> str:
+        """A date or time in this form."""
+        return datetime(2020, 12, 31, 14, 35).strftime("%Y-%m-%d" if self.date == "ISO8601" else self.date)
+
+    def quick_date(self, text: str) -> float | None:
+        """A date of digits alone as days since 1970, or a time; None for any other text."""
+        if self.date == TIMES:
+            return None if math.isnan(number := hours(text)) else number
         return _plain_days([text], self.date)[0]
 
     def _days(self, values: pd.Series) -> np.ndarray:
@@ -261,6 +275,11 @@ def _date_writing(words: pd.Series) -> Writing | None:
     best = max(shares, key=lambda form: shares[form])
     swapped = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y"}.get(best)
     return Writing(date=best, guessed=bool(swapped and shares.get(swapped) == shares[best]))
+
+
+def _time_writing(words: pd.Series) -> Writing | None:
+    known = [not math.isnan(hours(word)) for word in words]
+    return Writing(date=TIMES) if known and np.mean(known) >= MIN_SHARE else None
 
 
 def _dates(values: pd.Series, form: str) -> pd.Series:

@@ -55,8 +55,8 @@ class Part(NamedTuple):
 
 
 class Question(NamedTuple):
-    """How a form asks people for a value: as a "number", "date", "choice", "text" or "image", with a hint. Almost all values
-    of training were between `low` and `high`, if those are given."""
+    """How a form asks people for a value: as a "number", "date", "time", "choice", "text" or "image", with a hint. Almost
+    all values of training were between `low` and `high`, if those are given."""
 
     form: Any
     hint: str = ""

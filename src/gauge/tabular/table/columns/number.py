@@ -1,4 +1,4 @@
-"""Numbers and dates, encoded as normal scores of their rank in training: scale and outliers do not matter."""
+"""Numbers, dates and times, encoded as normal scores of their rank in training: scale and outliers do not matter."""
 
 import math
 import re
@@ -36,6 +36,7 @@ from gauge.tabular.table.numbers import (
     is_named,
     plain_cells,
 )
+from gauge.tabular.table.times import TIMES, as_clock
 
 __all__ = ["Number"]
 
@@ -71,7 +72,7 @@ class Number(Cell):
         if has_category_type(values) or are_codes(values):
             return None
         writing = Writing.from_values(values)
-        if writing is None:
+        if writing is None or (writing.date == TIMES and np.isnan(writing.read(values)).any()):
             return None
         identifier = "" if writing.date else _why_identifier(values)
         return Guess(identifier, ignored=True) if identifier else Guess(writing.note)
@@ -123,7 +124,7 @@ class Number(Cell):
         if value is None or (type(value) is float and math.isnan(value)):
             return math.nan
         if self.date:
-            value = self.writing.plain_day(value) if isinstance(value, str) else None
+            value = self.writing.quick_date(value) if isinstance(value, str) else None
         elif type(value) not in (float, int) or self.unit == "%" or not abs(value) <= MAX_PLAIN:
             return None
         if value is None:
@@ -133,6 +134,12 @@ class Number(Cell):
 
     def decode(self, value: float) -> str:
         number = float(np.interp(ndtr(value), self.ranks, self.values))
+        return self.shown(number)
+
+    def shown(self, number: float) -> str:
+        """One of its numbers, days or hours as people write it."""
+        if self.date_format == TIMES:
+            return as_clock(number)
         return str(np.datetime64(math.floor(number), "D")) if self.date else f"{number:.4g}"
 
     @property
@@ -146,7 +153,7 @@ class Number(Cell):
             return "its levels are not between 0 and 1"
         if self.date and not (values[0] >= MIN_DAY and values[-1] <= MAX_DAY):
             return "its dates are not between the years 1 and 9999"
-        known = self.decimal in (".", ",") and self.date_format in ("ISO8601", *DATES)
+        known = self.decimal in (".", ",") and self.date_format in ("ISO8601", TIMES, *DATES)
         return "" if known and len(self.unit) <= MAX_UNIT else "its numbers are written in a way that is not supported"
 
     @cached_property
@@ -167,10 +174,10 @@ class Number(Cell):
         lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
         unit = f" {self.unit}" if self.unit else ""
         low, high = (text.replace(".", self.decimal) for text in (low, high))  # as people have to write them
-        return Question("date" if self.date else "number", f"Mostly {low} to {high}{unit}.", low=lowest, high=highest)
+        return Question(self.writing.noun, f"Mostly {low} to {high}{unit}.", low=lowest, high=highest)
 
     def _quantile(self, level: float) -> str:
-        """A quantile of the training column: an ISO date, or a number of three digits without an exponent."""
+        """A quantile of the training column: an ISO date, a time, or a number of three digits without an exponent."""
         if self.date:
             return self.decode(float(ndtri(level)))
         number = np.interp(level, self.ranks, self.values)
@@ -186,13 +193,15 @@ class Number(Cell):
         return number
 
     def _requested_date(self, text: str) -> str:
-        """The text, if it is written as the dates of the training table, or an ISO date."""
+        """The text, if it is written as the dates or times of the training table, or an ISO date."""
         if (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
             with suppress(ValueError):
                 date.fromisoformat(text)
                 return text  # far faster than a column of one cell
         if np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
-            raise ValueError("is not a date; write it as 2026-01-31")
+            raise ValueError(
+                f"is not a {self.writing.noun}; write it as {'14:35' if self.date_format == TIMES else '2026-01-31'}"
+            )
         return text
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
@@ -206,17 +215,17 @@ class Number(Cell):
         numbers[rows] = self.writing.read(values)
         unreadable = rows[np.isnan(numbers[rows])]
         if len(unreadable):
-            this, other = ("date", "number") if self.date else ("number", "date")
+            this = self.writing.noun
             first = f"{str(column.iloc[unreadable[0]])!r}"
             given = None
             if len(unreadable) == len(rows):
                 given = Writing.from_values(column.infer_objects().iloc[rows])
-            if given and bool(given.date) != self.date:
+            if given and given.noun != this:
                 raise ValueError(
-                    f"column {column.name!r}, row {values.index[0]}: {first} is a {other}, but the column held "
+                    f"column {column.name!r}, row {values.index[0]}: {first} is a {given.noun}, but the column held "
                     f"{this}s in training; give {this}s, or leave the column empty"
                 )
-            form = f"date such as {self.writing.example}" if self.date else "number"
+            form = f"{this} such as {self.writing.example}" if self.date else "number"
             report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
 
