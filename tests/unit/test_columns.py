@@ -362,7 +362,8 @@ def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
     for name, cure in [
         ("x.ods", "save the sheet as .xlsx or CSV UTF-8; give a file that ends in .csv, .tsv"),
         ("x.xlsx", r"it is damaged, or has a password \(.*\); save it again"),
-        ("x.csv.gz", "unpack it; give"),
+        ("x.gz", "name it after the table in it, as in table.csv.gz, or unpack it; give"),
+        ("x.parquet.zst", "unpack it; give"),
         ("x.json", r"write every row as an object in a line of its own \(.jsonl\); give"),
         ("x.pdf", "x.pdf is not a supported table; give"),
     ]:

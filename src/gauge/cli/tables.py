@@ -36,7 +36,10 @@ OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanc
 TRAINING = ".training"  # in the folder of a model, while it is fitted
 
 Table = Annotated[
-    Path, typer.Argument(help="A table: .csv, .tsv, .jsonl, .parquet or .xlsx, a folder or 'a pattern' of them.")
+    Path,
+    typer.Argument(
+        help="A table: .csv, .tsv, .jsonl (also as .csv.gz), .parquet or .xlsx, a folder or 'a pattern' of them."
+    ),
 ]
 Kinds = Annotated[
     list[str] | None,
