@@ -398,6 +398,26 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         with self._ready(X) as (fitted, X):
             return fitted.predict_set(X, coverage, by_class=by_class)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy of `predict` on labelled rows; `y` may be the name of their column. Labels may be of another type
+        than in training: 1 is also "1" and 1.0, True is also "True". Those that training never saw count as wrong, and rows
+        without a label are left out."""
+        probabilities = self.predict_proba(X)
+        numbers = self.fitted_.class_numbers(probabilities)
+        labels = inputs.labels_of(X, y, len(numbers))
+        known, positions = inputs.has_label(labels), inputs.class_positions(self.classes_, labels)
+        if not known.all():
+            inputs.report_unlabelled(known, labels.index)
+        if (positions < 0).all():
+            raise ValueError(
+                f"no label is a class of training: the first is {labels[known].tolist()[0]!r}, the classes are "
+                f"{self.classes_.tolist()[:20]}; give labels as they were in training"
+            )
+        weights = inputs.check_weights(sample_weight, len(numbers))[known]
+        if not weights.any():
+            raise ValueError("all rows with a label have the weight 0; give one of them more")
+        return float(np.average((positions == numbers)[known], weights=weights))
+
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""
         check_is_fitted(self, "fitted_")

@@ -18,7 +18,7 @@ from gauge import __version__
 from gauge.choices import pick
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
-from gauge.tabular.classifier import TableClassifier
+from gauge.tabular.classifier import TableClassifier, class_type, typed_classes
 from gauge.tabular.ensemble import Ensemble, combined_scores, expert_weights
 from gauge.tabular.evidence.advice import Advice, absent, advice_table, check_costs
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
@@ -333,6 +333,7 @@ class Fitted(TableClassifier):
             "schema": self.schema.to_json(),
             "ensemble": saved.metadata,
             "classes": classes,
+            "class_type": class_type(self.classes),
             "class_weight": self.class_weight.tolist(),
             "named": self.named,
             "target": self.target,
@@ -386,7 +387,7 @@ class Fitted(TableClassifier):
             fitted = cls(
                 schema=schema,
                 ensemble=Ensemble.load(experts, schema),
-                classes=np.array(saved.classes),
+                classes=typed_classes(saved.classes, saved.class_type),
                 class_weight=np.array(saved.class_weight),
                 named=saved.named,
                 target=saved.target,

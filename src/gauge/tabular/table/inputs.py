@@ -257,6 +257,7 @@ def class_numbers(y: Any, rows: int | None = None) -> tuple[np.ndarray, np.ndarr
         warnings.simplefilter("ignore", UserWarning)  # many classes are reported below, with a cure
         check_classification_targets(values)
     classes, numbers = np.unique(values, return_inverse=True)
+    classes = np.array(classes.tolist()) if classes.dtype.kind == "U" else classes  # as long as the longest of them
     if len(classes) < 2:
         raise ValueError(f"all labels are {values.tolist()[0]!r}, one class only; give rows of two or more classes")
     _check_target(labels, len(classes), rows or len(labels))
