@@ -6,6 +6,7 @@ import re
 import struct
 from datetime import date, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -120,6 +121,45 @@ def test_a_thousands_separator_that_training_did_not_have_counts_as_missing(capl
     assert np.isnan(plain.numbers(cells)).tolist() == [True, False, False]
     assert "'1,234' is not a number; counted as missing" in caplog.text
     assert not np.isnan(grouped.numbers(cells)).any()
+
+
+MEASURED = [f"{number / 2:g}" for number in range(20)]
+
+
+@pytest.mark.parametrize(("bound", "number"), [("<0.1", 0.1), ("> 90", 90), ("≤5", 5), (">=5 ", 5)])
+def test_a_limit_of_measurement_is_the_limit_where_training_had_some(bound, number):
+    with_bounds = Number.from_column(pd.Series([*MEASURED, "<0.1", ">90"], name="crp"))
+    assert with_bounds.note == "numbers with '<' and '>' read as the limit"
+    again = Number.from_json(with_bounds.to_json(), Path())
+    assert again.writing.read(pd.Series([bound])).tolist() == [number]
+    assert np.isnan(Number.from_column(pd.Series(MEASURED)).writing.read(pd.Series([bound]))).all()
+
+
+@pytest.mark.parametrize("values", [["<50", ">=50"] * 20, ["<18", "18", "19", ">19"] * 10, ["(1)", "(2)"] * 20])
+def test_groups_are_no_limits_of_measurement(values):
+    assert Writing.from_values(pd.Series(values)) is None
+
+
+def test_an_amount_in_brackets_is_negative():
+    for amounts in (["(1,200.50)", "3.75", "$ 12.10", "($ 2.00)"], ["(1.200,50) €", "3,75", "12,10 €", "(2,00 €)"]):
+        numbers = Writing.from_values(pd.Series(amounts * 5)).read(pd.Series(amounts))
+        assert numbers.tolist() == [-1200.5, 3.75, 12.1, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("form", "times"),
+    [("%d.%m.%Y", "%H:%M"), ("%m/%d/%Y", "%I:%M %p"), ("%b %d, %Y", "%H:%M:%S"), ("%Y/%m/%d", "%H:%M")],
+)
+def test_dates_with_times_are_read_in_the_order_of_their_dates(form, times):
+    moments = pd.Series(pd.date_range("2020-01-14 07:05", periods=60, freq="17h"))
+    column = Number.from_column(moments.dt.strftime(f"{form} {times}"))
+    assert column.date_format == form
+    expected = (moments - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    for written in (moments.dt.strftime(f"{form} {times}"), moments.astype(str), moments):
+        assert np.allclose(column.writing.read(written), expected, atol=1e-6)
+    assert column.writing.read(moments.dt.strftime(form)).tolist() == np.floor(expected).tolist()
+    wrong = ["2020-01-14 now", "14.01.2020 25:10", "01/14/2020 13:05 pm"]
+    assert np.isnan(column.writing.read(pd.Series(wrong))).all()
 
 
 def test_a_fraction_in_a_column_of_percentages_counts_as_missing(caplog):

@@ -8,7 +8,7 @@ CLOCK = re.compile(
     r"(?P<hours>\d{1,3})(?::(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d(?:\.\d+)?))?)?(?:\s*(?P<half>[ap])\.?m\.?)?",
     re.ASCII | re.IGNORECASE,
 )
-HALF_DAY = 12
+HALF_DAY, HOURS_PER_DAY = 12, 24
 
 
 def hours(cell: Any) -> float:

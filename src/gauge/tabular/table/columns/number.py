@@ -26,10 +26,8 @@ from gauge.tabular.table.columns import (
     missing_cells,
     report_unreadable,
 )
+from gauge.tabular.table.dates import COMMON_YEARS, DATES, ISO_DATE
 from gauge.tabular.table.numbers import (
-    COMMON_YEARS,
-    DATES,
-    ISO_DATE,
     Writing,
     are_codes,
     are_whole,
@@ -62,6 +60,7 @@ class Number(Cell):
     date_format: str = "ISO8601"
     guessed: bool = False
     grouped: bool = True
+    bounds: bool = False
     kind: ClassVar[str] = "number"
     order: ClassVar[int] = 0
     precedence: ClassVar[int] = 1
@@ -93,6 +92,7 @@ class Number(Cell):
             writing.date or "ISO8601",
             writing.guessed,
             writing.grouped,
+            writing.bounds,
         )
         return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), *form)
 
@@ -158,7 +158,8 @@ class Number(Cell):
 
     @cached_property
     def writing(self) -> Writing:
-        return Writing(self.decimal, self.unit, self.date_format if self.date else "", self.guessed, self.grouped)
+        form = self.date_format if self.date else ""
+        return Writing(self.decimal, self.unit, form, self.guessed, self.grouped, self.bounds)
 
     @property
     def note(self) -> str:
