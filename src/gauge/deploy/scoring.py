@@ -30,6 +30,20 @@ class Count:
     one_class: int = 0
     several: int = 0
 
+    def sentences(self, more: str = "", *, coverage: float | None = None, by_class: bool = False) -> Iterator[str]:
+        """How many prediction sets have one class, and the accuracy where there are labels, with `more` about that."""
+        if coverage is not None:
+            none = self.rows - self.one_class - self.several
+            yield (
+                f"coverage {coverage:g}{' of every class' * by_class}: {self.one_class} of {self.rows} rows have one class, "
+                f"{self.several} several, {none} none; on the latter two the model abstains"
+            )
+        if self.known:
+            share = f"accuracy {100 * self.right / self.labelled:.1f} % ({self.right} of {self.labelled} labelled rows)"
+            if unknown := self.labelled - self.known:
+                share += f"; {unknown} of them have a label that training never saw, and count as wrong"
+            yield share + more
+
 
 def predict_rows(
     classifier: TableClassifier,

@@ -110,10 +110,12 @@ def image_files(folder: str | Path | None, *, outside: bool) -> ImageFiles:
     return ImageFiles(Path(folder or ""), outside or folder is None)
 
 
-def class_type(classes: np.ndarray) -> str | None:
-    """The name of their type, for a saved model; None if it has none there."""
-    name = "text" if classes.dtype.kind == "U" else classes.dtype.name
-    return name if re.match(CLASS_TYPE, name) else None
+def saved_classes(classes: np.ndarray) -> dict[str, Any]:
+    """The classes and the name of their type, None if it has none, for a saved model."""
+    values, name = classes.tolist(), "text" if classes.dtype.kind == "U" else classes.dtype.name
+    if not all(isinstance(value, str | int | float) for value in values):
+        raise ValueError(f"labels of type {type(values[0]).__name__} cannot be saved; use texts or numbers")
+    return {"classes": values, "class_type": name if re.match(CLASS_TYPE, name) else None}
 
 
 def typed_classes(classes: Sequence[Any], name: str | None) -> np.ndarray:

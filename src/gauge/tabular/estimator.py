@@ -404,19 +404,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         without a label are left out."""
         probabilities = self.predict_proba(X)
         numbers = self.fitted_.class_numbers(probabilities)
-        labels = inputs.labels_of(X, y, len(numbers))
-        known, positions = inputs.has_label(labels), inputs.class_positions(self.classes_, labels)
-        if not known.all():
-            inputs.report_unlabelled(known, labels.index)
-        if (positions < 0).all():
-            raise ValueError(
-                f"no label is a class of training: the first is {labels[known].tolist()[0]!r}, the classes are "
-                f"{self.classes_.tolist()[:20]}; give labels as they were in training"
-            )
-        weights = inputs.check_weights(sample_weight, len(numbers))[known]
-        if not weights.any():
-            raise ValueError("all rows with a label have the weight 0; give one of them more")
-        return float(np.average((positions == numbers)[known], weights=weights))
+        weights = inputs.check_weights(sample_weight, len(numbers))
+        return inputs.accuracy(self.classes_, numbers, inputs.labels_of(X, y, len(numbers)), weights)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""

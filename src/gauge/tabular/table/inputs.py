@@ -186,6 +186,21 @@ def class_positions(classes: np.ndarray, labels: pd.Series) -> np.ndarray:
     return positions
 
 
+def accuracy(classes: np.ndarray, decided: np.ndarray, labels: pd.Series, weights: np.ndarray) -> float:
+    """How often the position in `classes` that was decided is that of the label, among rows that have one."""
+    known, positions = has_label(labels), class_positions(classes, labels)
+    if not known.all():
+        report_unlabelled(known, labels.index)
+    if (positions < 0).all():
+        raise ValueError(
+            f"no label is a class of training: the first is {labels[known].tolist()[0]!r}, the classes are "
+            f"{classes.tolist()[:20]}; give labels as they were in training"
+        )
+    if not weights[known].any():
+        raise ValueError("all rows with a label have the weight 0; give one of them more")
+    return float(np.average((positions == decided)[known], weights=weights[known]))
+
+
 def group_numbers(frame: pd.DataFrame, groups: Any, rows: int) -> np.ndarray | None:
     """The number of each row's group, from a column of the table or a value for each row; a missing value is a group of its
     own. None without groups."""

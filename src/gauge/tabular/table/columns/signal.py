@@ -45,9 +45,7 @@ __all__ = ["Signal"]
 logger = logging.getLogger(__name__)
 
 SUFFIXES = (".wav", ".npy", ".csv")
-NO_SIGNAL = (
-    "its content is neither that of a .wav or .npy file nor text with numbers; write it again, an array with np.save"
-)
+NO_SIGNAL = "its content is neither that of a .wav or .npy file (np.save) nor text with numbers; write it again"
 WAV, NPY = b"RIFF", b"\x93NUMPY"  # how the files begin
 BYTES = r"b['\"](?:RIFF.*WAV|\\x93NUMPY)"  # as Python writes bytes
 NUMBERS = r"\s*\[[\s\d.,eE+\-\[\]]*\]\s*"  # in JSON
