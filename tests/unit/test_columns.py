@@ -137,6 +137,14 @@ def test_inspection_reads_numbers_as_training_does_and_tells_empty_rows_from_cop
     assert inspection.columns["example"].tolist() == ["1,234", "1,5", "0"]
 
 
+def test_inspection_names_categories_that_are_written_alike():
+    shown = inspect_table(pd.DataFrame({"sex": ["m", "M", "f", " f"] * 10, "site": ["a", "b"] * 20}))
+    assert (
+        shown.problems[-1]
+        == "sex: categories differ only in spaces or capital letters ('M', 'm'); write the same alike"
+    )
+
+
 def test_a_summary_names_columns_in_lines_of_their_own_and_what_is_alike_once():
     frame = pd.DataFrame({"age\n(years)": [1.0, 2.0, 4.0], **{f"empty {number}": None for number in range(30)}})
     first, second = Schema.from_frame(frame).summary()

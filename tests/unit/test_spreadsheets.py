@@ -123,6 +123,18 @@ def test_a_thousands_separator_that_training_did_not_have_counts_as_missing(capl
     assert not np.isnan(grouped.numbers(cells)).any()
 
 
+@pytest.mark.parametrize("nines", ["-999", "9999", "99,0"])
+def test_nines_far_from_all_others_are_named_as_perhaps_missing(nines, caplog):
+    values = pd.Series([*(f"{number / 10:.1f}".replace(".", ",") for number in range(90)), *[nines] * 5], name="age")
+    column = Number.from_column(values)
+    value = nines.removesuffix(",0")
+    said = f"5 of 95 values are {value}, far from all others; if that means missing, leave these cells empty"
+    assert said in caplog.text
+    assert column.inspect(values)[1] == [said]
+    for others in ([*map(str, range(120)), "99"], ["1", "2", "-999"] * 2, ["2020-01-01", "2031-01-01"] * 9):
+        assert Number.inspect(pd.Series(others))[1] == []
+
+
 MEASURED = [f"{number / 2:g}" for number in range(20)]
 
 
@@ -200,6 +212,34 @@ def test_an_eps_file_is_no_image_whatever_its_name(tmp_path):
         ValueError, match=r"photo.png cannot be read as an image \(it holds EPS, whatever its name; save it"
     ):
         open_image(tmp_path / "photo.png")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x1f\x8b\x08\x00", "a gzip file, whatever its name; if it is one, let its name end in .csv.gz"),
+        (
+            b"PK\x03\x04aaaa",
+            "an Excel sheet or a zip archive, whatever its name; if it is one, let its name end in .xlsx or",
+        ),
+        (b"PAR1aaaa", "a Parquet file"),
+        (
+            "x,y\n1,2\n".encode("utf-16-le"),
+            "zero bytes, which text has not; if it is UTF-16 or UTF-32, save it in UTF-8",
+        ),
+        ("x,y\n1,2\n".encode("utf-32"), "zero bytes"),
+        (b"x,y\n1,a\x00\n", "zero bytes"),
+        (
+            b"sep=;\r\nx;y\r\n1;2\r\n",
+            "its first line, sep=, is not part of the table, and for Excel alone; remove the line",
+        ),
+        (b"Report\n\nx,y\n1,2\n", "remove titles above the header"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_by_its_content(tmp_path, content, reason):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"t.csv cannot be read as a table \(.*{reason}"):
+        read_table_file(tmp_path / "t.csv")
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):

@@ -35,6 +35,15 @@ EXCEL_ERRORS = (
     "#SPILL!",
     "#CALC!",
 )
+OTHER_CONTENTS = {  # by their first bytes
+    b"\x1f\x8b": ("a gzip file", ".csv.gz"),
+    b"BZh": ("a bzip2 file", ".csv.bz2"),
+    b"\xfd7zXZ": ("an xz file", ".csv.xz"),
+    b"PK\x03\x04": ("an Excel sheet or a zip archive", ".xlsx or .csv.zip"),
+    b"\xd0\xcf\x11\xe0": ("an old Excel sheet, which has to be saved as .xlsx", ".xlsx"),
+    b"PAR1": ("a Parquet file", ".parquet"),
+}
+MAX_START = 4096  # bytes that are looked at for what a file is
 BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
 
 
@@ -98,9 +107,21 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, or UTF-16 where the file begins with its mark."""
+    """UTF-8, or UTF-16 where the file begins with its mark; an error for what is no text."""
     with open_table(path) as file:
-        return "utf-16" if file.read(2) in BYTE_ORDER_MARKS else "utf-8-sig"
+        start = file.read(MAX_START)
+    for magic, (what, ending) in OTHER_CONTENTS.items():
+        if start.startswith(magic):
+            raise ValueError(
+                f"its content is that of {what}, whatever its name; if it is one, let its name end in {ending}"
+            )
+    if start[:2] in BYTE_ORDER_MARKS and b"\0\0" not in start[:4]:
+        return "utf-16"
+    if b"\0" in start:
+        raise ValueError("it has zero bytes, which text has not; if it is UTF-16 or UTF-32, save it in UTF-8")
+    if re.match(rb"(?:\xef\xbb\xbf)?sep=.\s", start, re.IGNORECASE):
+        raise ValueError("its first line, sep=, is not part of the table, and for Excel alone; remove the line")
+    return "utf-8-sig"
 
 
 def _separator(path: Path, options: dict[str, Any]) -> str:
@@ -181,8 +202,8 @@ def _reason(error: ValueError) -> str:
     if not fields:
         return text
     return (
-        f"line {fields[2]} has {fields[3]} fields, but the header has {fields[1]}; remove separators at the end of lines, "
-        "and put quotes around values that contain one"
+        f"line {fields[2]} has {fields[3]} fields, but the header has {fields[1]}; remove titles above the header and "
+        "separators at the end of lines, and put quotes around values that contain one"
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
-from gauge.tabular.table.columns import FINE_COLUMNS
+from gauge.tabular.table.columns import FINE_COLUMNS, written_alike
 from gauge.tabular.table.numbers import without_fraction
 
 logger = logging.getLogger(__name__)
@@ -296,8 +296,8 @@ def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]
     """Why labels may make little sense as classes; none of `values` is missing. `rows` as in `class_numbers`."""
     names = pd.Series(values.astype(str).unique(), dtype=object)
     classes, rows = len(names), rows or len(values)
-    if (alike := names.str.split().str.join(" ").str.lower().duplicated(keep=False)).any():
-        first = ", ".join(map(repr, sorted(names[alike])[:MAX_LISTED_CLASSES]))
+    if alike := written_alike(names):
+        first = ", ".join(map(repr, alike[:MAX_LISTED_CLASSES]))
         yield f"has classes that differ only in spaces or capital letters ({first}); write those that are the same alike"
     if classes > max(2, rows / 2):
         yield f"has {classes} classes in {rows} rows; is it an identifier? Most have one row"

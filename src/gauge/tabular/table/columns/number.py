@@ -1,5 +1,6 @@
 """Numbers, dates and times, encoded as normal scores of their rank in training: scale and outliers do not matter."""
 
+import logging
 import math
 import re
 from contextlib import suppress
@@ -38,11 +39,14 @@ from gauge.tabular.table.times import TIMES, as_clock
 
 __all__ = ["Number"]
 
+logger = logging.getLogger(__name__)
+
 NUM_QUANTILES = 65  # that describe a column
 MAX_PLAIN = 1e300  # of a number that is read without pandas
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
 MIN_DAY, MAX_DAY = -719_162, 2_932_896  # the first of year 1 and the last of 9999, in days from 1970
 MAX_UNIT = 100  # characters
+MIN_SENTINELS = 3  # values that are -999 or the like
 PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
 
@@ -83,6 +87,8 @@ class Number(Cell):
         numbers = writing.read(values)
         if np.isnan(numbers).all():
             report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
+        if not writing.date and (sentinel := _sentinel(numbers)):
+            logger.warning("column %r: %s", column.name, sentinel)
         levels = np.linspace(0, 1, NUM_QUANTILES)
         quantiles = pd.Series(levels).groupby(np.quantile(numbers[~np.isnan(numbers)], levels)).mean()
         form = (
@@ -100,7 +106,10 @@ class Number(Cell):
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
         writing = Writing.from_values(values, commas=options.decimal_commas) or Writing()
-        wrong = values[np.isnan(writing.read(values))]
+        numbers = writing.read(values)
+        wrong = values[np.isnan(numbers)]
+        if not writing.date and (sentinel := _sentinel(numbers)):
+            problems.append(sentinel)
         if len(wrong):
             outcome = "they count as missing" if len(wrong) <= MAX_UNREADABLE * len(values) else "too many to train on"
             example = f"{str(wrong.iloc[0])!r} (row {wrong.index[0]})"
@@ -229,6 +238,23 @@ class Number(Cell):
             form = f"{this} such as {self.writing.example}" if self.date else "number"
             report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
+
+
+def _sentinel(numbers: np.ndarray) -> str:
+    """That a number of nines, far from all others, may stand for missing values; empty if none does."""
+    known = np.sort(numbers[~np.isnan(numbers)])
+    if not len(known):
+        return ""
+    for value, others in ((known[0], known[known > known[0]]), (known[-1], known[known < known[-1]])):
+        count = len(known) - len(others)
+        if count < MIN_SENTINELS or not len(others) or not re.fullmatch(r"-?9{2,}", f"{value:.0f}") or value % 1:
+            continue
+        if np.abs(others - value).min() > max(np.ptp(others), 1.0):
+            return (
+                f"{count} of {len(known)} values are {value:.0f}, far from all others; if that means missing, leave these "
+                "cells empty"
+            )
+    return ""
 
 
 def _why_identifier(values: pd.Series) -> str:
