@@ -242,6 +242,14 @@ def test_a_file_of_another_kind_is_refused_by_its_content(tmp_path, content, rea
         read_table_file(tmp_path / "t.csv")
 
 
+def test_quotes_after_a_space_are_quotes(tmp_path):
+    (tmp_path / "t.csv").write_text('x, "my note", y\n' + '1, "red, or ""so""\nblue", 2\n' * 3)
+    table = read_table_file(tmp_path / "t.csv")
+    assert table.to_dict("list") == {"x": [1] * 3, "my note": ['red, or "so"\nblue'] * 3, "y": [2] * 3}
+    (tmp_path / "t.csv").write_text("x, y\n1, a\n")
+    assert list(read_table_file(tmp_path / "t.csv")) == ["x", " y"]
+
+
 def test_a_damaged_parquet_file_is_refused(tmp_path):
     pytest.importorskip("pyarrow")
     path = tmp_path / "t.parquet"

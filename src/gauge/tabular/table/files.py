@@ -90,6 +90,7 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
     else:
         options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str, "encoding": _encoding(path)}
         options["sep"] = _separator(path, options)
+        options["skipinitialspace"] = _has_spaced_quotes(path, options)
         several = _check_header(path, options) > 1  # in a single column an empty line is a missing value
         with (
             open_table(path) as file,
@@ -136,6 +137,12 @@ def _separator(path: Path, options: dict[str, Any]) -> str:
     return other
 
 
+def _has_spaced_quotes(path: Path, options: dict[str, Any]) -> bool:
+    """Whether values in quotes stand after a space (1, "a"): pandas would take the quotes for a part of the value."""
+    with _text(path, options["encoding"]) as file:
+        return re.search(rf'{re.escape(options["sep"])} +"[^"]', file.read(MAX_START)) is not None
+
+
 def _check_header(path: Path, options: dict[str, Any]) -> int:
     """The number of columns. Pandas would rename the second of two equal names, and take the first column for an index
     where the first row has more fields than the header."""
@@ -162,10 +169,15 @@ def _long_quotes(part: pd.DataFrame) -> bool:
     return any("\n" in cell and '"' in cell for name in part for cell in part[name] if isinstance(cell, str))
 
 
+def _dialect(options: dict[str, Any]) -> dict[str, Any]:
+    """For the reader of Python, which checks what pandas reads."""
+    return {"delimiter": options["sep"], "skipinitialspace": options["skipinitialspace"]}
+
+
 def _check_quotes(path: Path, options: dict[str, Any]) -> None:
     """Pandas takes all up to the next quote for one value where a quote is not closed, and all rows between for its text."""
     with _text(path, options["encoding"]) as file:
-        reader, last = csv.reader(file, delimiter=options["sep"], strict=True), 0
+        reader, last = csv.reader(file, **_dialect(options), strict=True), 0
         try:
             for _ in reader:
                 last = reader.line_num
@@ -180,7 +192,7 @@ def _check_quotes(path: Path, options: dict[str, Any]) -> None:
 def _check_fields(path: Path, options: dict[str, Any]) -> None:
     """Pandas takes the values that a line lacks for missing ones, also where the file ends within a line."""
     with _text(path, options["encoding"]) as file:
-        reader = csv.reader(file, delimiter=options["sep"])
+        reader = csv.reader(file, **_dialect(options))
         with contextlib.suppress(csv.Error):  # of what pandas has read
             lines = (fields for fields in reader if len(fields) > 1 or "".join(fields).strip())
             header = len(next(lines))
