@@ -137,6 +137,14 @@ def test_inspection_reads_numbers_as_training_does_and_tells_empty_rows_from_cop
     assert inspection.columns["example"].tolist() == ["1,234", "1,5", "0"]
 
 
+def test_inspection_names_categories_that_are_written_alike():
+    shown = inspect_table(pd.DataFrame({"sex": ["m", "M", "f", " f"] * 10, "site": ["a", "b"] * 20}))
+    assert (
+        shown.problems[-1]
+        == "sex: categories differ only in spaces or capital letters ('M', 'm'); write the same alike"
+    )
+
+
 def test_a_summary_names_columns_in_lines_of_their_own_and_what_is_alike_once():
     frame = pd.DataFrame({"age\n(years)": [1.0, 2.0, 4.0], **{f"empty {number}": None for number in range(30)}})
     first, second = Schema.from_frame(frame).summary()
@@ -362,7 +370,8 @@ def test_a_file_that_is_not_a_table_is_refused_by_name(tmp_path):
     for name, cure in [
         ("x.ods", "save the sheet as .xlsx or CSV UTF-8; give a file that ends in .csv, .tsv"),
         ("x.xlsx", r"it is damaged, or has a password \(.*\); save it again"),
-        ("x.csv.gz", "unpack it; give"),
+        ("x.gz", "name it after the table in it, as in table.csv.gz, or unpack it; give"),
+        ("x.parquet.zst", "unpack it; give"),
         ("x.json", r"write every row as an object in a line of its own \(.jsonl\); give"),
         ("x.pdf", "x.pdf is not a supported table; give"),
     ]:

@@ -166,16 +166,19 @@ def test_few_whole_numbers_are_named_as_they_are_written_although_some_are_missi
     assert [str(part) for part in parts] == ["4", "8", "missing", "4", "1234567"]
 
 
-def test_coverage_is_that_of_the_prediction_sets(ward, evaluation):
-    held = ward.model.predict_set(ward.test, 0.9)
+@pytest.mark.parametrize(
+    ("by_class", "part", "of_class"), [(False, "", "rows"), (True, "of every class", "of every class, rows")]
+)
+def test_coverage_is_that_of_the_prediction_sets(ward, evaluation, by_class, part, of_class):
+    held = ward.model.predict_set(ward.test, 0.9, by_class=by_class)
     right = held[np.arange(300), np.searchsorted(ward.model.classes_, ward.test["diagnosis"])]
     lines = evaluation.coverage[evaluation.coverage["promised"] == 0.9].set_index("part")
-    assert lines.loc["", "coverage"] == pytest.approx(right.mean())
-    assert lines.loc["", "size"] == pytest.approx(held.sum(1).mean())
+    assert lines.loc[part, "coverage"] == pytest.approx(right.mean())
+    assert lines.loc[part, "size"] == pytest.approx(held.sum(1).mean())
     for name in ward.model.classes_:
         own = (ward.test["diagnosis"] == name).to_numpy()
-        assert lines.loc[f"rows of {name}", "rows"] == own.sum()
-        assert lines.loc[f"rows of {name}", "coverage"] == pytest.approx(right[own].mean())
+        assert lines.loc[f"{of_class} of {name}", "rows"] == own.sum()
+        assert lines.loc[f"{of_class} of {name}", "coverage"] == pytest.approx(right[own].mean())
 
 
 def test_two_models_are_compared_on_the_same_rows(ward, other, evaluation):

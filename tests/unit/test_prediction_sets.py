@@ -216,4 +216,36 @@ def test_the_server_adds_sets_when_a_request_asks_for_them(ward):
         assert status == 422
         assert answer["detail"] == "coverage is '2'; give a share between 0 and 1, for example 0.9"
         parameters = client("GET", "/openapi.json")[1]["paths"]["/predict"]["post"]["parameters"]
-        assert [each["name"] for each in parameters] == ["strict", "coverage"]
+        assert [each["name"] for each in parameters] == ["strict", "coverage", "by_class"]
+        for asked, said in (
+            ("by_class=true", "by_class is for prediction sets; add a coverage, for example coverage=0.9"),
+            ("coverage=0.9&by_class=maybe", "by_class is 'maybe'; use one of true, 1, false, 0"),
+        ):
+            status, answer = client("POST", f"/predict?{asked}", {"rows": rows})
+            assert (status, answer["detail"]) == (422, said)
+
+
+def test_sets_by_class_are_the_same_in_python_on_the_command_line_exported_and_over_http(ward, tmp_path):
+    pytest.importorskip("starlette")
+    from serving import serving
+
+    rows = ward.test.drop(columns="diagnosis").head(40)
+    held = ward.model.predict_set(rows, 0.85, by_class=True)
+    assert (held != ward.model.predict_set(rows, 0.85)).any()
+    expected = [ward.model.classes_[row].tolist() for row in held]
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    with unchecked():
+        export(ward.model, tmp_path / "model.onnx")
+    for model in (ward.folder / "model", tmp_path / "model.onnx"):
+        with chdir(tmp_path), unchecked():
+            arguments = ["predict", str(model), "rows.csv", "--coverage", "0.85", "--by-class", "--out", "answers.csv"]
+            result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert "coverage 0.85 of every class: " in result.stderr
+        written = pd.read_csv(tmp_path / "answers.csv")
+        assert [each.split(" | ") if each else [] for each in written["set"].fillna("")] == expected
+    records = [{name: value for name, value in row.items() if pd.notna(value)} for row in rows.to_dict("records")]
+    with serving(tmp_path / "model.onnx") as client:
+        _, answer = client("POST", "/predict?coverage=0.85&by_class=true", {"rows": records})
+        assert [each["set"] for each in answer["predictions"]] == expected
+    said = mistake("predict", str(ward.folder / "model"), "rows.csv", "--by-class", cwd=tmp_path)
+    assert "--by-class is for prediction sets; add a coverage, for example --coverage 0.9" in said

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import logging
+import re
 from pathlib import Path
 
 import matplotlib.cbook
@@ -18,6 +19,7 @@ from gauge.deploy.requests import Limits, RefusedError, RequestReader
 from gauge.tabular.table.columns import ImageFiles, ReadOptions, infer_kind
 from gauge.tabular.table.columns.signal import MAX_SAMPLES, UNITS, Signal
 from gauge.tabular.table.inspection import inspect_table
+from gauge.tabular.table.schema import Schema
 
 RATE = 125
 
@@ -231,6 +233,23 @@ def test_forged_columns_are_refused():
     for change in ({"channels": 10**9}, {"length": 10**9}, {"length": 17}, {"step": 0}, {"deviations": [0.0, 1.0]}):
         with pytest.raises(ValueError, match="column 'ecg': its signals have"):
             Signal.from_json({**fine, **change}, Path())
+
+
+@pytest.mark.parametrize("content", [b"\xd8junk\x00\xff", b"not numbers", b""])
+def test_a_file_of_something_else_is_no_signal_and_no_image_in_plain_words(tmp_path, content):
+    for row in range(8):
+        (tmp_path / f"{row}.npy").write_bytes(content)
+    column = pd.Series([f"{row}.npy" for row in range(8)], name="ecg")
+    options = ReadOptions(files=ImageFiles(tmp_path))
+    reason = re.escape(
+        "(7.npy cannot be read as a signal (its content is neither that of a .wav or .npy file (np.save) "
+    )
+    with pytest.raises(ValueError, match=f"no signal of column 'ecg' can be read {reason}nor text with numbers"):
+        Signal.from_column(column, options)
+    schema = Schema.from_frame(column.to_frame(), {"ecg": "image"}, files=options.files)
+    reason = r"0.npy cannot be read as an image \(its content is that of none\); save it as PNG or JPEG, and 7 more"
+    with pytest.raises(ValueError, match=f"column 'ecg', row 0: .*{reason} cannot be read; fix them"):
+        schema.encode(column.to_frame(), options.files, training=True)
 
 
 def test_an_npy_file_takes_no_more_memory_than_it_has():

@@ -117,7 +117,9 @@ def test_wrong_keys_are_refused_with_the_command_that_makes_right_ones(model, tm
     private, public = keys(tmp_path, "mine")
     with pytest.raises(ValueError, match="is not a private key that can be read .*ssh-keygen -t ed25519"):
         sign(model, public)
-    with pytest.raises(ValueError, match="nowhere cannot be read"):
+    with pytest.raises(
+        ValueError, match="there is no key .*nowhere; make it with: gauge sign MODEL --key .*nowhere --new-key"
+    ):
         sign(model, tmp_path / "nowhere")
     sign(model, private)
     with pytest.raises(ValueError, match="is not a public key that can be read; give KEY.pub"):
@@ -137,3 +139,18 @@ def test_the_command_line_signs_and_checks(model, rows, tmp_path):
     assert "model.json.sig" in gauge("sign", model, "--key", private).stdout
     assert gauge(*command).exit_code == 0
     assert len(pd.read_csv(tmp_path / "answers.csv")) == len(rows)
+
+
+def test_a_new_key_is_for_its_owner_alone_signs_at_once_and_is_never_replaced(model, tmp_path):
+    key = tmp_path / "key"
+
+    def command():
+        with unchecked():
+            return CliRunner().invoke(app, ["sign", str(model), "--key", str(key), "--new-key"])
+
+    assert f"the public one, for others, in {key}.pub" in command().stdout
+    assert key.stat().st_mode & 0o077 == 0
+    check_signature(model, tmp_path / "key.pub")
+    written = key.read_bytes()
+    assert "key already exists, and a key is never replaced" in str(command().exception)
+    assert key.read_bytes() == written

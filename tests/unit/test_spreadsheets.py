@@ -6,6 +6,7 @@ import re
 import struct
 from datetime import date, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -122,6 +123,57 @@ def test_a_thousands_separator_that_training_did_not_have_counts_as_missing(capl
     assert not np.isnan(grouped.numbers(cells)).any()
 
 
+@pytest.mark.parametrize("nines", ["-999", "9999", "99,0"])
+def test_nines_far_from_all_others_are_named_as_perhaps_missing(nines, caplog):
+    values = pd.Series([*(f"{number / 10:.1f}".replace(".", ",") for number in range(90)), *[nines] * 5], name="age")
+    column = Number.from_column(values)
+    value = nines.removesuffix(",0")
+    said = f"5 of 95 values are {value}, far from all others; if that means missing, leave these cells empty"
+    assert said in caplog.text
+    assert column.inspect(values)[1] == [said]
+    for others in ([*map(str, range(120)), "99"], ["1", "2", "-999"] * 2, ["2020-01-01", "2031-01-01"] * 9):
+        assert Number.inspect(pd.Series(others))[1] == []
+
+
+MEASURED = [f"{number / 2:g}" for number in range(20)]
+
+
+@pytest.mark.parametrize(("bound", "number"), [("<0.1", 0.1), ("> 90", 90), ("≤5", 5), (">=5 ", 5)])
+def test_a_limit_of_measurement_is_the_limit_where_training_had_some(bound, number):
+    with_bounds = Number.from_column(pd.Series([*MEASURED, "<0.1", ">90"], name="crp"))
+    assert with_bounds.note == "numbers with '<' and '>' read as the limit"
+    again = Number.from_json(with_bounds.to_json(), Path())
+    assert again.writing.read(pd.Series([bound])).tolist() == [number]
+    assert np.isnan(Number.from_column(pd.Series(MEASURED)).writing.read(pd.Series([bound]))).all()
+
+
+@pytest.mark.parametrize("values", [["<50", ">=50"] * 20, ["<18", "18", "19", ">19"] * 10, ["(1)", "(2)"] * 20])
+def test_groups_are_no_limits_of_measurement(values):
+    assert Writing.from_values(pd.Series(values)) is None
+
+
+def test_an_amount_in_brackets_is_negative():
+    for amounts in (["(1,200.50)", "3.75", "$ 12.10", "($ 2.00)"], ["(1.200,50) €", "3,75", "12,10 €", "(2,00 €)"]):
+        numbers = Writing.from_values(pd.Series(amounts * 5)).read(pd.Series(amounts))
+        assert numbers.tolist() == [-1200.5, 3.75, 12.1, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("form", "times"),
+    [("%d.%m.%Y", "%H:%M"), ("%m/%d/%Y", "%I:%M %p"), ("%b %d, %Y", "%H:%M:%S"), ("%Y/%m/%d", "%H:%M")],
+)
+def test_dates_with_times_are_read_in_the_order_of_their_dates(form, times):
+    moments = pd.Series(pd.date_range("2020-01-14 07:05", periods=60, freq="17h"))
+    column = Number.from_column(moments.dt.strftime(f"{form} {times}"))
+    assert column.date_format == form
+    expected = (moments - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    for written in (moments.dt.strftime(f"{form} {times}"), moments.astype(str), moments):
+        assert np.allclose(column.writing.read(written), expected, atol=1e-6)
+    assert column.writing.read(moments.dt.strftime(form)).tolist() == np.floor(expected).tolist()
+    wrong = ["2020-01-14 now", "14.01.2020 25:10", "01/14/2020 13:05 pm"]
+    assert np.isnan(column.writing.read(pd.Series(wrong))).all()
+
+
 def test_a_fraction_in_a_column_of_percentages_counts_as_missing(caplog):
     column = Number.from_column(pd.Series([f"{value}%" for value in range(40)], name="share"))
     assert column.writing.read(pd.Series(["13%", "13", "0.5%", "0", 13])).tolist() == [13, 13, 0.5, 0, 13]
@@ -160,6 +212,42 @@ def test_an_eps_file_is_no_image_whatever_its_name(tmp_path):
         ValueError, match=r"photo.png cannot be read as an image \(it holds EPS, whatever its name; save it"
     ):
         open_image(tmp_path / "photo.png")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x1f\x8b\x08\x00", "a gzip file, whatever its name; if it is one, let its name end in .csv.gz"),
+        (
+            b"PK\x03\x04aaaa",
+            "an Excel sheet or a zip archive, whatever its name; if it is one, let its name end in .xlsx or",
+        ),
+        (b"PAR1aaaa", "a Parquet file"),
+        (
+            "x,y\n1,2\n".encode("utf-16-le"),
+            "zero bytes, which text has not; if it is UTF-16 or UTF-32, save it in UTF-8",
+        ),
+        ("x,y\n1,2\n".encode("utf-32"), "zero bytes"),
+        (b"x,y\n1,a\x00\n", "zero bytes"),
+        (
+            b"sep=;\r\nx;y\r\n1;2\r\n",
+            "its first line, sep=, is not part of the table, and for Excel alone; remove the line",
+        ),
+        (b"Report\n\nx,y\n1,2\n", "remove titles above the header"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_by_its_content(tmp_path, content, reason):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"t.csv cannot be read as a table \(.*{reason}"):
+        read_table_file(tmp_path / "t.csv")
+
+
+def test_quotes_after_a_space_are_quotes(tmp_path):
+    (tmp_path / "t.csv").write_text('x, "my note", y\n' + '1, "red, or ""so""\nblue", 2\n' * 3)
+    table = read_table_file(tmp_path / "t.csv")
+    assert table.to_dict("list") == {"x": [1] * 3, "my note": ['red, or "so"\nblue'] * 3, "y": [2] * 3}
+    (tmp_path / "t.csv").write_text("x, y\n1, a\n")
+    assert list(read_table_file(tmp_path / "t.csv")) == ["x", " y"]
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):

@@ -66,18 +66,27 @@ def serve(
 
 def sign(
     model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
-    key: Annotated[Path, typer.Option(help="Private ed25519 key, made with: ssh-keygen -t ed25519 -N '' -f KEY.")],
+    key: Annotated[
+        Path, typer.Option(help="Private ed25519 key; --new-key makes it, or: ssh-keygen -t ed25519 -N '' -f KEY.")
+    ],
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Make the key first, and KEY.pub beside it, to give to others.")
+    ] = False,
 ) -> None:
-    """Sign a model with your private key, for those who have your public one (--trusted).
+    """Sign a model with your private key, for those who have your public one (--trusted KEY.pub).
 
-    A checksum says that files are as they were written; only a signature says by whom.
+    A checksum says that files are as they were written; only a signature says by whom. The first time, make a key with
+    `--new-key`; keep it secret, and give KEY.pub to those who load your models.
     """
+    from gauge.data.signature import new_key as make
     from gauge.data.signature import sign as write
 
     if model.is_dir():
         from gauge.tabular.saved import read_description
 
         read_description(model)
+    if new_key:
+        print(f"the private key is in {key}, the public one, for others, in {make(key)}")
     print(f"the signature is in {write(model, key)}")
 
 

@@ -28,7 +28,6 @@ from gauge.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from gauge.deploy.scoring import Count
     from gauge.tabular.estimator import GaugeClassifier
 
 KIND = "ward=category"
@@ -37,7 +36,10 @@ OTHERWISE = {"columns": "column", "encoders": "encoder", "class_weight": "balanc
 TRAINING = ".training"  # in the folder of a model, while it is fitted
 
 Table = Annotated[
-    Path, typer.Argument(help="A table: .csv, .tsv, .jsonl, .parquet or .xlsx, a folder or 'a pattern' of them.")
+    Path,
+    typer.Argument(
+        help="A table: .csv, .tsv, .jsonl (also as .csv.gz), .parquet or .xlsx, a folder or 'a pattern' of them."
+    ),
 ]
 Kinds = Annotated[
     list[str] | None,
@@ -248,6 +250,10 @@ def predict(
             help="Also write the classes that each row may have, the right one among them this often, e.g. 0.9."
         ),
     ] = None,
+    by_class: Annotated[
+        bool,
+        typer.Option("--by-class", help="With --coverage: promise it for the rows of every class; sets are larger."),
+    ] = False,
     outside_images: OutsideImages = False,
     ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
@@ -261,13 +267,16 @@ def predict(
         from gauge.tabular.prediction_sets import check_coverage
 
         check_coverage(coverage)
+    elif by_class:
+        raise ValueError("--by-class is for prediction sets; add a coverage, for example --coverage 0.9")
+    sets: dict[str, Any] = {"coverage": coverage, "by_class": by_class}
     if ray:
         if trusted is not None:
             from gauge.data.signature import check_signature
 
             check_signature(model, trusted)
-        options = {"keep": keep or (), "coverage": coverage, "outside_images": outside_images, "device": device}
-        _predict_on_ray(model, table, out, workers, **options)
+        options = {"keep": keep or (), "outside_images": outside_images, "device": device}
+        _predict_on_ray(model, table, out, workers, **sets, **options)
         return
     with heavy_imports():
         from gauge.data.files import write_bytes
@@ -289,7 +298,7 @@ def predict(
     def write(file: Any) -> None:
         nonlocal count
         with answers_file(file, ".csv" if out is None else out.suffix) as append:
-            count = predict_table(classifier, table, append, keep or [], coverage)
+            count = predict_table(classifier, table, append, keep or [], **sets)
 
     if out is None:
         write(sys.stdout.buffer)
@@ -297,24 +306,8 @@ def predict(
         write_bytes(out, write)
         print(f"{count.rows} predictions in {out}")
     more = f"; more: gauge evaluate {model} {table}" if model.is_dir() else ""
-    for line in _counted(count, coverage, more):
+    for line in count.sentences(more, **sets):
         print(line, file=sys.stderr)
-
-
-def _counted(count: "Count", coverage: float | None, more: str) -> Iterator[str]:
-    """How many prediction sets have one class, and the accuracy where there are labels."""
-    if coverage is not None:
-        none = count.rows - count.one_class - count.several
-        yield (
-            f"coverage {coverage:g}: {count.one_class} of {count.rows} rows have one class, {count.several} several, "
-            f"{none} none; on the latter two the model abstains"
-        )
-    if count.known:
-        share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"
-        unknown = count.labelled - count.known
-        if unknown:
-            share += f"; {unknown} of them have a label that training never saw, and count as wrong"
-        yield share + more
 
 
 def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:

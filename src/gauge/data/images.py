@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 CHUNK = 64  # images per task
 DRAWN = ("EPS", "WMF")  # Pillow has other programs draw these
@@ -59,13 +59,18 @@ def open_image(source: Source) -> Image.Image:
             if image.format in DRAWN:
                 raise ValueError(f"it holds {image.format}, whatever its name; save it as PNG or JPEG")
             return _eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
+    except UnidentifiedImageError as error:
+        raise ValueError(
+            f"{_named(source)} cannot be read as an image (its content is that of none); save it as PNG or JPEG"
+        ) from error
     except Exception as error:  # decoders of damaged files raise whatever they stumble over
-        name = f"a value of {len(source)} bytes" if isinstance(source, bytes) else source
-        if isinstance(source, Image.Image | np.ndarray):
-            name = (
-                "an image of Pillow" if isinstance(source, Image.Image) else f"an array of shape {list(source.shape)}"
-            )
-        raise ValueError(f"{name} cannot be read as an image ({error}); replace it") from error
+        raise ValueError(f"{_named(source)} cannot be read as an image ({error}); replace it") from error
+
+
+def _named(source: Source) -> str:
+    if isinstance(source, Image.Image | np.ndarray):
+        return "an image of Pillow" if isinstance(source, Image.Image) else f"an array of shape {list(source.shape)}"
+    return f"a value of {len(source)} bytes" if isinstance(source, bytes) else str(source)
 
 
 def _opened(source: Source) -> AbstractContextManager[Image.Image]:

@@ -8,6 +8,7 @@ those of OpenSSH (`ssh-keygen -t ed25519`) or PEM files (`openssl genpkey -algor
 import base64
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,28 @@ def sign(model: Path, key: Path) -> Path:
     path = signature_path(model)
     write_text(path, json.dumps(content, indent=1) + "\n")
     return path
+
+
+def new_key(path: Path) -> Path:
+    """Make a private key at this path, for its owner alone, and the public key beside it, whose path is returned."""
+    serialization = _serialization()
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    public = path.with_name(path.name + ".pub")
+    for each in (path, public):
+        if each.exists():
+            raise ValueError(f"{each} already exists, and a key is never replaced; choose another path")
+    key, openssh = Ed25519PrivateKey.generate(), serialization.Encoding.OpenSSH
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secret)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written ({error.strerror}); choose another path") from error
+    public.write_bytes(key.public_key().public_bytes(openssh, serialization.PublicFormat.OpenSSH) + b"\n")
+    return public
 
 
 def check_signature(model: Path, trusted: Path | str, content: bytes | None = None) -> None:
@@ -114,6 +137,10 @@ def _private_key(path: Path) -> Any:
     serialization = _serialization()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    if not path.exists():
+        raise ValueError(
+            f"there is no key {path}; make it with: gauge sign MODEL --key {path} --new-key (or ssh-keygen -t ed25519)"
+        )
     content = _small(path)
     openssh = content.startswith(b"-----BEGIN OPENSSH")
     load = serialization.load_ssh_private_key if openssh else serialization.load_pem_private_key

@@ -29,6 +29,7 @@ class Predictor:
     model: Path
     keep: Sequence[str] = ()
     coverage: float | None = None
+    by_class: bool = False
     device: str | None = None
     image_folder: Path | None = None
     outside_images: bool = False
@@ -43,7 +44,7 @@ class Predictor:
         )
 
     def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return predict_rows(self.classifier, rows, self.keep, self.coverage)
+        return predict_rows(self.classifier, rows, self.keep, self.coverage, by_class=self.by_class)
 
 
 def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int) -> None:

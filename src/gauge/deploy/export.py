@@ -23,6 +23,7 @@ from gauge.data.graph import Graph
 from gauge.deploy.exported import FORMAT, KEY, graph_inputs, numbered, open_session, seal
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
+from gauge.tabular.classifier import saved_classes
 from gauge.tabular.ensemble import Ensemble, expert_weights
 from gauge.tabular.estimator import GaugeClassifier
 from gauge.tabular.experts._bag import Bag
@@ -105,7 +106,7 @@ def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> 
     metadata = {
         "format": FORMAT,
         "version": __version__,
-        "classes": fitted.classes.tolist(),
+        **saved_classes(fitted.classes),
         "class_weight": fitted.class_weight.tolist(),
         "target": fitted.target,
         "columns": fitted.schema.to_json()["columns"],

@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from gauge.data.signature import check_signature
 from gauge.deploy.operators import check_operators
-from gauge.tabular.classifier import TableClassifier, image_files
+from gauge.tabular.classifier import TableClassifier, image_files, typed_classes
 from gauge.tabular.prediction_sets import PredictionSets
-from gauge.tabular.saved import SavedSets, validated
+from gauge.tabular.saved import ClassType, SavedSets, validated
 from gauge.tabular.table.arrays import (
     cells,
     column_of,
@@ -59,6 +59,7 @@ class Description(BaseModel):
     format: Literal["gauge-export-2"]
     version: str = ""
     classes: Annotated[list[str | bool | int | FiniteFloat], Field(min_length=1)]
+    class_type: ClassType | None = None
     class_weight: list[Annotated[FiniteFloat, Field(ge=0)]]
     target: str | None
     columns: Annotated[list[dict[str, Any]], Field(min_length=1)]
@@ -161,7 +162,7 @@ class ExportedClassifier(TableClassifier):
 
     def _describe(self, about: Description) -> None:
         """What the graph cannot hold: the classes, and how columns are read."""
-        self.classes = np.array(about.classes)
+        self.classes = typed_classes(about.classes, about.class_type)
         self.class_weight = np.array(about.class_weight)
         if not len(set(about.classes)) == len(self.classes) == len(self.class_weight):
             raise ValueError("its classes and their weights differ in number, or a class occurs twice")

@@ -25,12 +25,17 @@ def openapi(model: str, rows: type[BaseModel]) -> dict[str, Any]:
     strict = {"name": "strict", "in": "query", "description": text, "schema": switch}
     text = "Add the classes that each row may have, the right one among them this often."
     coverage = {"name": "coverage", "in": "query", "description": text, "schema": {"type": "number"}}
+    text = "With a coverage: promise it for the rows of every class; sets are larger."
+    by_class = {"name": "by_class", "in": "query", "description": text, "schema": switch}
     paths: dict[str, Any] = {}
     for route, summary in ROUTES.items():
         method, path = route.lower().split()
         operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "The answer"}}}
         if method == "post":
-            operation |= {"requestBody": body, "parameters": [strict, *([coverage] if path == "/predict" else [])]}
+            operation |= {
+                "requestBody": body,
+                "parameters": [strict, *([coverage, by_class] if path == "/predict" else [])],
+            }
             operation["responses"]["422"] = {"description": "The places and the reasons of what cannot be read"}
         paths[path] = {method: operation}
     info = {"title": f"GAUGE: {model}", "version": __version__}

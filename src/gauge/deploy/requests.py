@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
@@ -21,6 +21,7 @@ MAX_CELL_CHARACTERS = 1000  # of a number or category; other kinds of columns ha
 TOKEN = re.compile(rb'[^",\[{]{0,65536}+([",\[{])?', re.DOTALL)
 TEXT = re.compile(rb'(?:[^"\\]{1,1000}+|\\.){0,1000}+(")?', re.DOTALL)
 
+SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 EXTRA = "is not a column of the model, and ignored; /openapi.json lists them"
 
 Note = dict[str, str]
@@ -169,15 +170,33 @@ class RequestReader:
         raise RefusedError(413, f"the request has more than {self.limits.cells} cells; send fewer rows")
 
 
-def read_coverage(text: str | None) -> float | None:
-    """The coverage of prediction sets, if a request asks for them."""
+class Promise(NamedTuple):
+    """What the prediction sets of a request promise, see `predict_set`."""
+
+    coverage: float
+    by_class: bool = False
+
+
+def read_promise(asked: Mapping[str, str]) -> Promise | None:
+    """That of the prediction sets, if the parameters of a request ask for them."""
+    text, by_class = asked.get("coverage"), read_switch(asked, "by_class")
     if text is None:
+        if by_class:
+            raise RefusedError(422, "by_class is for prediction sets; add a coverage, for example coverage=0.9")
         return None
     try:
         check_coverage(float(text))
     except ValueError as error:
         raise RefusedError(422, f"coverage is {text[:20]!r}; give a share between 0 and 1, for example 0.9") from error
-    return float(text)
+    return Promise(float(text), by_class)
+
+
+def read_switch(asked: Mapping[str, str], name: str) -> bool:
+    """A parameter that is on or off, off unless it is given."""
+    value = asked.get(name, "false")
+    if value not in SWITCHES:
+        raise RefusedError(422, f"{name} is {value[:20]!r}; use one of {', '.join(SWITCHES)}")
+    return SWITCHES[value]
 
 
 def _value_type(column: Column, limits: Limits) -> Any:

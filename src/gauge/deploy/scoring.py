@@ -30,18 +30,38 @@ class Count:
     one_class: int = 0
     several: int = 0
 
+    def sentences(self, more: str = "", *, coverage: float | None = None, by_class: bool = False) -> Iterator[str]:
+        """How many prediction sets have one class, and the accuracy where there are labels, with `more` about that."""
+        if coverage is not None:
+            none = self.rows - self.one_class - self.several
+            yield (
+                f"coverage {coverage:g}{' of every class' * by_class}: {self.one_class} of {self.rows} rows have one class, "
+                f"{self.several} several, {none} none; on the latter two the model abstains"
+            )
+        if self.known:
+            share = f"accuracy {100 * self.right / self.labelled:.1f} % ({self.right} of {self.labelled} labelled rows)"
+            if unknown := self.labelled - self.known:
+                share += f"; {unknown} of them have a label that training never saw, and count as wrong"
+            yield share + more
+
 
 def predict_rows(
-    classifier: TableClassifier, rows: pd.DataFrame, keep: Sequence[str] = (), coverage: float | None = None
+    classifier: TableClassifier,
+    rows: pd.DataFrame,
+    keep: Sequence[str] = (),
+    coverage: float | None = None,
+    *,
+    by_class: bool = False,
 ) -> pd.DataFrame:
     """The columns to `keep`, the class of every row as `prediction`, and the probability of each class as `p(class)`. With a
-    `coverage`, also the classes of its prediction set as `set`, divided by " | ", and their number as `set_size`."""
+    `coverage`, also the classes of its prediction set as `set`, divided by " | ", and their number as `set_size`;
+    `by_class` as in `predict_set`."""
     for name in keep:
         pick(dict.fromkeys(rows.columns), name, "column to keep")
     probabilities, observed = classifier.predict_with_observed(rows)
     answers: dict[str, Any] = {"prediction": classifier.decide(probabilities)}
     if coverage is not None:
-        sets = classifier.sets(probabilities, observed, coverage)
+        sets = classifier.sets(probabilities, observed, coverage, by_class=by_class)
         answers |= {"set": [" | ".join(each) for each in set_names(classifier, sets)], "set_size": sets.sum(1)}
     answers |= {
         f"p({label})": column.round(6) for label, column in zip(classifier.classes, probabilities.T, strict=True)
@@ -62,11 +82,13 @@ def predict_table(
     write: Callable[[pd.DataFrame], object],
     keep: Sequence[str] = (),
     coverage: float | None = None,
+    *,
+    by_class: bool = False,
 ) -> Count:
     """Predicts the files of a table and calls `write` with the answers for each part."""
     count = Count()
     for part in read_rows(table, rows_at_once(classifier.columns)):
-        answers = predict_rows(classifier, part, keep, coverage)
+        answers = predict_rows(classifier, part, keep, coverage, by_class=by_class)
         write(answers)
         count.rows += len(part)
         if coverage is not None:

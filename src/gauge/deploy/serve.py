@@ -28,7 +28,17 @@ from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.openapi import ROUTES, openapi
-from gauge.deploy.requests import Cells, Limits, RefusedError, RequestReader, note_problems, notes, read_coverage
+from gauge.deploy.requests import (
+    Cells,
+    Limits,
+    Promise,
+    RefusedError,
+    RequestReader,
+    note_problems,
+    notes,
+    read_promise,
+    read_switch,
+)
 from gauge.deploy.scoring import set_names
 from gauge.deploy.ui import form_page
 from gauge.reports.evidence import RowEvidence
@@ -44,7 +54,6 @@ SMALL_BODY = 4096  # bytes; reading them takes less than handing them to a threa
 EXPLAINED_ROWS = 8  # together, before predictions that wait have their turn
 SPARE_FILES = 256  # open ones beside connections
 SWITCH_SECONDS = 0.0005  # after which a prediction lets the thread of the connections run, which waits after each call
-SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 CLOSE = {"Connection": "close"}  # the rest of the body is not read
 PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 HEADERS = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
@@ -76,9 +85,9 @@ class Loaded:
         names = pd.Index(self.classifier.names)
         return names, names.get_indexer(pd.Index(list(self.reader.names))).tolist()
 
-    def predictions(self, requested: Sequence[tuple[Cells, float | None]]) -> list[dict[str, Any]]:
+    def predictions(self, requested: Sequence[tuple[Cells, Promise | None]]) -> list[dict[str, Any]]:
         """The class of each row, the probability of every class, notes on values that count as missing and, for rows with a
-        coverage, the classes of their prediction sets."""
+        promise, the classes of their prediction sets."""
         rows = [cells for cells, _ in requested]
         if len(rows) == 1:
             probabilities, observed = self.classifier.predict_row_with_observed(
@@ -96,10 +105,11 @@ class Loaded:
                 strict=True,
             )
         ]
-        for coverage in {share for _, share in requested if share is not None}:
-            sets = set_names(self.classifier, self.classifier.sets(probabilities, observed, coverage))
-            for row, held in enumerate(sets):
-                answers[row] |= {"set": held} if requested[row][1] == coverage else {}
+        for promise in {each for _, each in requested if each is not None}:
+            coverage, by_class = promise
+            sets = self.classifier.sets(probabilities, observed, coverage, by_class=by_class)
+            for row, held in enumerate(set_names(self.classifier, sets)):
+                answers[row] |= {"set": held} if requested[row][1] == promise else {}
         return answers
 
     def explanations(self, rows: Sequence[Cells]) -> list[dict[str, Any]]:
@@ -218,9 +228,9 @@ class Service:
         finally:
             self.received -= len(content)
 
-    async def predict(self, body: bytes, coverage: float | None) -> Answer:
+    async def predict(self, body: bytes, promise: Promise | None) -> Answer:
         loaded = self.store.current
-        rows = [(cells, coverage) for cells in await self._rows(loaded, body)]
+        rows = [(cells, promise) for cells in await self._rows(loaded, body)]
         return {"predictions": await self.batcher.predict(loaded.predictions, rows)}
 
     async def explain(self, body: bytes) -> Answer:
@@ -257,8 +267,8 @@ class Api:
         self.service = service
 
     async def predict(self, request: Request) -> Response:
-        coverage = request.query_params.get("coverage")
-        return await _respond(self.service, request, lambda body: self.service.predict(body, read_coverage(coverage)))
+        asked = request.query_params
+        return await _respond(self.service, request, lambda body: self.service.predict(body, read_promise(asked)))
 
     async def explain(self, request: Request) -> Response:
         return await _respond(self.service, request, self.service.explain)
@@ -384,7 +394,7 @@ async def _respond(service: Service, request: Request, answer: Callable[[bytes],
 async def _answered(service: Service, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Answer:
     """The answer to a request that is read and admitted."""
     _check_headers(request)
-    strict = _strict(request)
+    strict = read_switch(request.query_params, "strict")
     async with service.body(request) as body:
         with service.admit():
             async with asyncio.timeout(service.limits.seconds):
@@ -399,13 +409,6 @@ def _check_headers(request: Request) -> None:
         raise RefusedError(415, "the content type is not application/json; send JSON")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise RefusedError(415, "compressed bodies are not accepted; send plain JSON")
-
-
-def _strict(request: Request) -> bool:
-    value = request.query_params.get("strict", "false")
-    if value not in SWITCHES:
-        raise RefusedError(422, f"strict is {value[:20]!r}; use one of {', '.join(SWITCHES)}")
-    return SWITCHES[value]
 
 
 def _refuse_notes(content: Answer) -> None:

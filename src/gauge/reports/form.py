@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from gauge.reports.templates import template
 
-Form = Literal["number", "date", "choice", "text", "image"]
+Form = Literal["number", "date", "time", "choice", "text", "image"]
 
 
 @dataclass(frozen=True)

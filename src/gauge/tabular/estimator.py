@@ -398,6 +398,15 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         with self._ready(X) as (fitted, X):
             return fitted.predict_set(X, coverage, by_class=by_class)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The accuracy of `predict` on labelled rows; `y` may be the name of their column. Labels may be of another type
+        than in training: 1 is also "1" and 1.0, True is also "True". Those that training never saw count as wrong, and rows
+        without a label are left out."""
+        probabilities = self.predict_proba(X)
+        numbers = self.fitted_.class_numbers(probabilities)
+        weights = inputs.check_weights(sample_weight, len(numbers))
+        return inputs.accuracy(self.classes_, numbers, inputs.labels_of(X, y, len(numbers)), weights)
+
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The classes that `predict` chooses for these probabilities."""
         check_is_fitted(self, "fitted_")

@@ -18,7 +18,7 @@ from gauge import __version__
 from gauge.choices import pick
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
-from gauge.tabular.classifier import TableClassifier
+from gauge.tabular.classifier import TableClassifier, saved_classes, typed_classes
 from gauge.tabular.ensemble import Ensemble, combined_scores, expert_weights
 from gauge.tabular.evidence.advice import Advice, absent, advice_table, check_costs
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
@@ -313,9 +313,7 @@ class Fitted(TableClassifier):
 
     def save(self, folder: Path) -> None:
         """Write the weights first and `model.json` last: a folder that has it is complete."""
-        saved, classes = self.ensemble.save(), self.classes.tolist()
-        if not all(isinstance(value, str | int | float) for value in classes):
-            raise ValueError(f"labels of type {type(classes[0]).__name__} cannot be saved; use texts or numbers")
+        saved, classes = self.ensemble.save(), saved_classes(self.classes)
         tensors = {f"experts.{name}": tensor for name, tensor in saved.tensors.items()}
         trust = None
         if self.trust is not None:
@@ -332,7 +330,7 @@ class Fitted(TableClassifier):
             "version": __version__,
             "schema": self.schema.to_json(),
             "ensemble": saved.metadata,
-            "classes": classes,
+            **classes,
             "class_weight": self.class_weight.tolist(),
             "named": self.named,
             "target": self.target,
@@ -386,7 +384,7 @@ class Fitted(TableClassifier):
             fitted = cls(
                 schema=schema,
                 ensemble=Ensemble.load(experts, schema),
-                classes=np.array(saved.classes),
+                classes=typed_classes(saved.classes, saved.class_type),
                 class_weight=np.array(saved.class_weight),
                 named=saved.named,
                 target=saved.target,

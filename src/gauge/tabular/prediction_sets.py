@@ -77,20 +77,20 @@ class PredictionSets:
     ) -> np.ndarray:
         """Which classes the set of each row has: [rows, classes]. `observed` says which columns each row has."""
         check_coverage(coverage)
+        if by_class and not self.know_classes:
+            raise ValueError("this model was saved without the classes of its prediction sets; fit again for by_class")
         if by_class:
             classes = range(probabilities.shape[1])
-            limits = np.stack(
-                [self._limits([each.of_class(own) for each in self._known()], coverage) for own in classes]
-            )
+            limits = np.stack([self._limits([each.of_class(own) for each in self.groups], coverage) for own in classes])
         else:
             limits = self._limits(self.groups, coverage)[None]
         group = group_numbers((~observed).sum(1), self.columns)
         return 1 - probabilities <= limits.T[group] + 10**-DECIMALS
 
-    def _known(self) -> Sequence[Group]:
-        if not all(len(group.classes) for group in self.groups):
-            raise ValueError("this model was saved without the classes of its prediction sets; fit again for by_class")
-        return self.groups
+    @property
+    def know_classes(self) -> bool:
+        """Whether sets can be made by class."""
+        return all(len(group.classes) for group in self.groups)
 
     @staticmethod
     def _limits(groups: Sequence[Group], coverage: float) -> np.ndarray:

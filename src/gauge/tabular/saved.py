@@ -27,6 +27,8 @@ MAX_COLUMNS, MAX_CLASSES, MAX_ROWS = 100_000, 100_000, 10**12
 T = TypeVar("T", bound=BaseModel)
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=MAX_ROWS)]
+CLASS_TYPE = r"^(?:object|text|bool|u?int(?:8|16|32|64)|float(?:16|32|64))$"
+ClassType = Annotated[str, Field(pattern=CLASS_TYPE)]
 Score = FiniteFloat | None
 Estimates = Annotated[list[FiniteFloat], Field(min_length=5, max_length=5)]
 
@@ -134,6 +136,7 @@ class Description(_Strict):
     table: Annotated[SavedSchema, Field(alias="schema")]
     ensemble: SavedEnsemble
     classes: Annotated[list[str | bool | int | FiniteFloat], Field(min_length=1, max_length=MAX_CLASSES)]
+    class_type: ClassType | None = None
     class_weight: list[Annotated[FiniteFloat, Field(ge=0)]]
     named: bool
     target: str | None

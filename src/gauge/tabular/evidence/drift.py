@@ -11,7 +11,6 @@ Nothing of single training rows is kept: shares, a correlation matrix, and a qua
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -249,7 +248,7 @@ def _value_words(column: Column, old: np.ndarray, values: np.ndarray, given: np.
     if isinstance(column, Number):
         assert given is not None
         middle = np.interp(_middle(old), *reversed(column.quantiles))
-        then, now = (_shown(column, value) for value in (middle, np.nanmedian(given)))
+        then, now = (column.shown(float(value)) for value in (middle, np.nanmedian(given)))
         beyond = float((np.abs(known) >= CLIPPED).mean())
         ends = f", {100 * beyond:.0f} % at the ends of what training saw or beyond" if beyond > MISSING_MOVED else ""
         return f"median {now} instead of {then}{ends}" if now != then else f"spread differently{ends}, median {now}"
@@ -264,9 +263,3 @@ def _middle(counts: np.ndarray) -> float:
     """The rank of the median, from counts in tenths."""
     below = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
     return float(np.interp(0.5, below, np.linspace(0, 1, len(below))))
-
-
-def _shown(column: Number, value: Any) -> str:
-    if column.date:
-        return str(pd.Timestamp("1970-01-01") + pd.Timedelta(days=float(value)))[:10]
-    return f"{value:.4g}"

@@ -225,16 +225,21 @@ def _rows_of(parts: pd.Categorical) -> dict[str, np.ndarray]:
 
 
 def coverage_table(answered: Answered, sets: PredictionSets) -> pd.DataFrame:
-    """How often prediction sets hold the label, for all rows and, at 90 %, by number of missing values and by class."""
-    lines, parts = [], missing_parts(answered.missing)
-    for promised in COVERAGES:
-        held = sets.contains(answered.own, answered.observed, promised)
-        covered, size = held[np.arange(len(held)), answered.labels], held.sum(1)
-        shown = {"": np.arange(len(held))}
-        if promised == COVERAGES[1]:
-            shown |= {f"{name} missing": rows for name, rows in _rows_of(parts).items()}
-            names = [f"rows of {name}" for name in answered.classes]
-            shown |= dict(list(_rows_of(_categorical(answered.labels, names)).items())[:MAX_SHOWN_CLASSES])
+    """How often prediction sets hold the label, for all rows and, at 90 %, by number of missing values and by class; there
+    also the sets whose promise holds for every class."""
+    every = np.arange(len(answered.labels))
+    names = [f"rows of {name}" for name in answered.classes]
+    classes = dict(list(_rows_of(_categorical(answered.labels, names)).items())[:MAX_SHOWN_CLASSES])
+    missing = {f"{name} missing": rows for name, rows in _rows_of(missing_parts(answered.missing)).items()}
+    tables = [(promised, False, {"": every}) for promised in COVERAGES]
+    tables[1][2].update(missing | classes)
+    if sets.know_classes:
+        own = {f"of every class, {name}": rows for name, rows in classes.items()}
+        tables.insert(2, (COVERAGES[1], True, {"of every class": every} | own))
+    lines = []
+    for promised, by_class, shown in tables:
+        held = sets.contains(answered.own, answered.observed, promised, by_class=by_class)
+        covered, size = held[every, answered.labels], held.sum(1)
         for name, rows in shown.items():
             groups = None if answered.groups is None else answered.groups[rows]
             value, low, high = share_interval(covered[rows], groups)

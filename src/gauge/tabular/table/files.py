@@ -1,7 +1,8 @@
-"""Tables in files: CSV, TSV, JSON Lines, Parquet and Excel sheets, one file or many, read whole or in parts."""
+"""Tables in files: CSV, TSV and JSON Lines, packed or not, Parquet and Excel sheets, one or many, read whole or in parts."""
 
 import contextlib
 import csv
+import io
 import itertools
 import json
 import logging
@@ -16,7 +17,8 @@ from zipfile import BadZipFile
 
 import pandas as pd
 
-from gauge.tabular.table.paths import LINES, SEPARATORS, SHEETS, table_files
+from gauge.tabular.table.packed import open_table
+from gauge.tabular.table.paths import LINES, SEPARATORS, SHEETS, kind, packing, table_files
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +35,15 @@ EXCEL_ERRORS = (
     "#SPILL!",
     "#CALC!",
 )
+OTHER_CONTENTS = {  # by their first bytes
+    b"\x1f\x8b": ("a gzip file", ".csv.gz"),
+    b"BZh": ("a bzip2 file", ".csv.bz2"),
+    b"\xfd7zXZ": ("an xz file", ".csv.xz"),
+    b"PK\x03\x04": ("an Excel sheet or a zip archive", ".xlsx or .csv.zip"),
+    b"\xd0\xcf\x11\xe0": ("an old Excel sheet, which has to be saved as .xlsx", ".xlsx"),
+    b"PAR1": ("a Parquet file", ".parquet"),
+}
+MAX_START = 4096  # bytes that are looked at for what a file is
 BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
 
 
@@ -42,14 +53,15 @@ def read_rows(table: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
     start = 0
     for path in table_files(table):
         try:
-            for part in _parts(path, path.suffix.lower(), rows):
+            for part in _parts(path, kind(path), rows):
                 part.index = pd.RangeIndex(start, start + len(part))
                 start += len(part)
                 yield part
         except UnicodeDecodeError as error:
+            plain = path.stem if packing(path) else path.name
             raise ValueError(
                 f"{path} is not written in UTF-8 (byte {error.start}); save it in UTF-8 (of a spreadsheet: CSV UTF-8), or "
-                f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8{path.suffix}"
+                f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {plain} > utf8{kind(path)}"
             ) from error
         except ValueError as error:  # those of pandas, too
             raise ValueError(f"{path} cannot be read as a table ({_reason(error)})") from error
@@ -65,7 +77,7 @@ def read_table_file(table: Path) -> pd.DataFrame:
 
 def with_types(table: Path, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of a table, with types where its files have none."""
-    return rows.apply(_typed) if table_files(table)[0].suffix.lower() in SEPARATORS else rows
+    return rows.apply(_typed) if kind(table_files(table)[0]) in SEPARATORS else rows
 
 
 def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
@@ -78,8 +90,12 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
     else:
         options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str, "encoding": _encoding(path)}
         options["sep"] = _separator(path, options)
+        options["skipinitialspace"] = _has_spaced_quotes(path, options)
         several = _check_header(path, options) > 1  # in a single column an empty line is a missing value
-        with pd.read_csv(path, **options, index_col=False, skip_blank_lines=several, chunksize=rows) as parts:
+        with (
+            open_table(path) as file,
+            pd.read_csv(file, **options, index_col=False, skip_blank_lines=several, chunksize=rows) as parts,
+        ):
             quotes_checked = fields_checked = not several
             for part in parts:
                 if not quotes_checked and _long_quotes(part):
@@ -92,16 +108,28 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, or UTF-16 where the file begins with its mark."""
-    with path.open("rb") as file:
-        return "utf-16" if file.read(2) in BYTE_ORDER_MARKS else "utf-8-sig"
+    """UTF-8, or UTF-16 where the file begins with its mark; an error for what is no text."""
+    with open_table(path) as file:
+        start = file.read(MAX_START)
+    for magic, (what, ending) in OTHER_CONTENTS.items():
+        if start.startswith(magic):
+            raise ValueError(
+                f"its content is that of {what}, whatever its name; if it is one, let its name end in {ending}"
+            )
+    if start[:2] in BYTE_ORDER_MARKS and b"\0\0" not in start[:4]:
+        return "utf-16"
+    if b"\0" in start:
+        raise ValueError("it has zero bytes, which text has not; if it is UTF-16 or UTF-32, save it in UTF-8")
+    if re.match(rb"(?:\xef\xbb\xbf)?sep=.\s", start, re.IGNORECASE):
+        raise ValueError("its first line, sep=, is not part of the table, and for Excel alone; remove the line")
+    return "utf-8-sig"
 
 
 def _separator(path: Path, options: dict[str, Any]) -> str:
     """That of the file's ending, or another one where the header has none of it: spreadsheets write semicolons where commas
     are decimal."""
     own = str(options["sep"])
-    names = pd.read_csv(path, **options, header=None, nrows=1).iloc[0]
+    names = _first_lines(path, options, 1).iloc[0]
     other = max(OTHER_SEPARATORS, key=str(names.iloc[0]).count)
     if len(names) > 1 or other not in str(names.iloc[0]) or other == own:
         return own
@@ -109,13 +137,31 @@ def _separator(path: Path, options: dict[str, Any]) -> str:
     return other
 
 
+def _has_spaced_quotes(path: Path, options: dict[str, Any]) -> bool:
+    """Whether values in quotes stand after a space (1, "a"): pandas would take the quotes for a part of the value."""
+    with _text(path, options["encoding"]) as file:
+        return re.search(rf'{re.escape(options["sep"])} +"[^"]', file.read(MAX_START)) is not None
+
+
 def _check_header(path: Path, options: dict[str, Any]) -> int:
     """The number of columns. Pandas would rename the second of two equal names, and take the first column for an index
     where the first row has more fields than the header."""
-    names = pd.read_csv(path, **options, header=None, nrows=1).iloc[0].dropna()
+    names = _first_lines(path, options, 1).iloc[0].dropna()
     if names.duplicated().any():
         raise ValueError(f"column {names[names.duplicated()].iloc[0]!r} occurs twice; rename one of them")
-    return pd.read_csv(path, **options, header=None, nrows=2).shape[1]
+    return _first_lines(path, options, 2).shape[1]
+
+
+def _first_lines(path: Path, options: dict[str, Any], count: int) -> pd.DataFrame:
+    with open_table(path) as file:
+        return pd.read_csv(file, **options, header=None, nrows=count)
+
+
+@contextlib.contextmanager
+def _text(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
+    """The characters of a file, with the ends of lines as they are."""
+    with open_table(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
+        yield text
 
 
 def _long_quotes(part: pd.DataFrame) -> bool:
@@ -123,10 +169,15 @@ def _long_quotes(part: pd.DataFrame) -> bool:
     return any("\n" in cell and '"' in cell for name in part for cell in part[name] if isinstance(cell, str))
 
 
+def _dialect(options: dict[str, Any]) -> dict[str, Any]:
+    """For the reader of Python, which checks what pandas reads."""
+    return {"delimiter": options["sep"], "skipinitialspace": options["skipinitialspace"]}
+
+
 def _check_quotes(path: Path, options: dict[str, Any]) -> None:
     """Pandas takes all up to the next quote for one value where a quote is not closed, and all rows between for its text."""
-    with path.open(encoding=options["encoding"], newline="") as file:
-        reader, last = csv.reader(file, delimiter=options["sep"], strict=True), 0
+    with _text(path, options["encoding"]) as file:
+        reader, last = csv.reader(file, **_dialect(options), strict=True), 0
         try:
             for _ in reader:
                 last = reader.line_num
@@ -140,8 +191,8 @@ def _check_quotes(path: Path, options: dict[str, Any]) -> None:
 
 def _check_fields(path: Path, options: dict[str, Any]) -> None:
     """Pandas takes the values that a line lacks for missing ones, also where the file ends within a line."""
-    with path.open(encoding=options["encoding"], newline="") as file:
-        reader = csv.reader(file, delimiter=options["sep"])
+    with _text(path, options["encoding"]) as file:
+        reader = csv.reader(file, **_dialect(options))
         with contextlib.suppress(csv.Error):  # of what pandas has read
             lines = (fields for fields in reader if len(fields) > 1 or "".join(fields).strip())
             header = len(next(lines))
@@ -163,8 +214,8 @@ def _reason(error: ValueError) -> str:
     if not fields:
         return text
     return (
-        f"line {fields[2]} has {fields[3]} fields, but the header has {fields[1]}; remove separators at the end of lines, "
-        "and put quotes around values that contain one"
+        f"line {fields[2]} has {fields[3]} fields, but the header has {fields[1]}; remove titles above the header and "
+        "separators at the end of lines, and put quotes around values that contain one"
     )
 
 
@@ -181,7 +232,7 @@ def _typed(column: pd.Series) -> pd.Series:
 
 def _json_lines(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     """Every line an object; types are those of JSON (pandas would turn "007" into 7 and some columns into dates)."""
-    with path.open(encoding=_encoding(path)) as file:
+    with _text(path, _encoding(path)) as file:
         lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while part := [_json_object(number, line) for number, line in itertools.islice(lines, rows)]:
             yield pd.DataFrame(part, dtype=object)

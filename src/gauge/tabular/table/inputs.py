@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
-from gauge.tabular.table.columns import FINE_COLUMNS
+from gauge.tabular.table.columns import FINE_COLUMNS, written_alike
 from gauge.tabular.table.numbers import cells_of, without_fraction
 
 logger = logging.getLogger(__name__)
@@ -186,6 +186,21 @@ def class_positions(classes: np.ndarray, labels: pd.Series) -> np.ndarray:
     return positions
 
 
+def accuracy(classes: np.ndarray, decided: np.ndarray, labels: pd.Series, weights: np.ndarray) -> float:
+    """How often the position in `classes` that was decided is that of the label, among rows that have one."""
+    known, positions = has_label(labels), class_positions(classes, labels)
+    if not known.all():
+        report_unlabelled(known, labels.index)
+    if (positions < 0).all():
+        raise ValueError(
+            f"no label is a class of training: the first is {labels[known].tolist()[0]!r}, the classes are "
+            f"{classes.tolist()[:20]}; give labels as they were in training"
+        )
+    if not weights[known].any():
+        raise ValueError("all rows with a label have the weight 0; give one of them more")
+    return float(np.average((positions == decided)[known], weights=weights[known]))
+
+
 def group_numbers(frame: pd.DataFrame, groups: Any, rows: int) -> np.ndarray | None:
     """The number of each row's group, from a column of the table or a value for each row; a missing value is a group of its
     own. None without groups."""
@@ -257,6 +272,7 @@ def class_numbers(y: Any, rows: int | None = None) -> tuple[np.ndarray, np.ndarr
         warnings.simplefilter("ignore", UserWarning)  # many classes are reported below, with a cure
         check_classification_targets(values)
     classes, numbers = np.unique(values, return_inverse=True)
+    classes = np.array(classes.tolist()) if classes.dtype.kind == "U" else classes  # as long as the longest of them
     if len(classes) < 2:
         raise ValueError(f"all labels are {values.tolist()[0]!r}, one class only; give rows of two or more classes")
     _check_target(labels, len(classes), rows or len(labels))
@@ -280,8 +296,8 @@ def target_problems(values: pd.Series, rows: int | None = None) -> Iterator[str]
     """Why labels may make little sense as classes; none of `values` is missing. `rows` as in `class_numbers`."""
     names = pd.Series(values.astype(str).unique(), dtype=object)
     classes, rows = len(names), rows or len(values)
-    if (alike := names.str.split().str.join(" ").str.lower().duplicated(keep=False)).any():
-        first = ", ".join(map(repr, sorted(names[alike])[:MAX_LISTED_CLASSES]))
+    if alike := written_alike(names):
+        first = ", ".join(map(repr, alike[:MAX_LISTED_CLASSES]))
         yield f"has classes that differ only in spaces or capital letters ({first}); write those that are the same alike"
     if classes > max(2, rows / 2):
         yield f"has {classes} classes in {rows} rows; is it an identifier? Most have one row"

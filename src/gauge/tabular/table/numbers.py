@@ -1,20 +1,20 @@
-"""Numbers and dates that are written as text: currencies, percent signs, separators, and the order of day and month."""
+"""Numbers, dates and times that are written as text: currencies, percent signs, separators, the order of day and month."""
 
+import math
 import re
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
-from functools import cache
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from operator import is_
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-MIN_SHARE = 0.9  # share of the values that has to agree before text is read as numbers or dates
-SECONDS_PER_DAY = 86_400
+from gauge.tabular.table.dates import MIN_SHARE, NUMERIC_TYPES, SECONDS_PER_DAY, date_format, plain_days, read_days
+from gauge.tabular.table.times import TIMES, hours
+
 MIN_SAMPLES = 8  # of an array that is kept as one
 MAX_SHOWN_BYTES = 100  # more are a file, whose start says of which kind it is
 CURRENCIES = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD"]
@@ -25,34 +25,18 @@ GAPS = str.maketrans({"−": "-", "'": "", "’": "", "_": "x", **dict.fromkeys(
 SPACED = r"[+−-]?\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?:[.,]\d+)?"
 ONE_GROUP = r"[+−-]?[1-9]\d{0,2},\d{3}"  # 1,234: more than a thousand, or more than one
 DECIMAL_COMMA = r"\D?\d+,(?:\d{1,2}|\d{4,})\D?|\D?0,\d+\D?|\D?\d{1,3}(?:\.\d{3})+,\d*\D?"
+BOUND = re.compile(r"^[<>≤≥]=?\s*(?=[^<>≤≥=\s])")
+MAX_BOUNDS, MIN_MEASURED = 0.5, 10  # the share of bounds, and how many values without one differ
 MAX_LOOKED_AT = 1000  # values of a column, for decimal commas
-ISO = r"\d{4}-\d{2}-\d{2}(?:$|[T ])"
-DATES = {  # in the order in which they are tried: a day comes before its month where both are possible
-    "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
-    "%d/%m/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
-    "%m/%d/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
-    "%d-%m-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
-    "%m-%d-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
-    "%Y/%m/%d": r"\d{4}/\d{1,2}/\d{1,2}",
-    "%Y.%m.%d": r"\d{4}\.\d{1,2}\.\d{1,2}",
-    "%d %b %Y": r"\d{1,2} [A-Za-z]{3} \d{4}",
-    "%d %B %Y": r"\d{1,2} [A-Za-z]{3,} \d{4}",
-    "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
-    "%B %d, %Y": r"[A-Za-z]{3,} \d{1,2}, \d{4}",
-}
-DIGITS = {"%d": r"(?P<day>\d{1,2})", "%m": r"(?P<month>\d{1,2})", "%Y": r"(?P<year>\d{4})"}
-ISO_DATE = re.compile(r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})", re.ASCII)
-COMMON_YEARS = range(1678, 2262)  # those that every version of pandas can represent
-EPOCH = date(1970, 1, 1).toordinal()
 CODE = r"(?:^|[\s_.-])(?:zip|zipcode|zip code|postal|postcode|plz|code)$"  # names of columns
 WHOLE = re.compile(r"^(-?\d+)\.0$")
-NUMERIC_TYPES = (bool, int, float, Decimal, np.number, np.bool_)
 
 
 @dataclass(frozen=True)
 class Writing:
     """How numbers are written: the decimal separator, the unit beside them, and whether thousands are separated by the other
-    mark: if not, 1,234 may be 1.234 and counts as missing. `date` is the format of dates, or empty.
+    mark: if not, 1,234 may be 1.234 and counts as missing. `date` is the format of dates, or of times of day, or empty.
+    With `bounds`, a value such as <5 is read as the limit, 5; (5) is always -5, as accountants write it.
 
     >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
     True
@@ -65,11 +49,12 @@ class Writing:
     date: str = ""
     guessed: bool = False
     grouped: bool = True
+    bounds: bool = False
 
     @classmethod
     def from_values(cls, values: pd.Series, *, commas: bool = False) -> "Writing | None":
-        """That of most values, none of them missing; None if they are neither numbers nor dates. `commas` says that other
-        columns of the table have decimal commas, which decides where all values are written as 1,234."""
+        """That of most values, none of them missing; None if they are neither numbers nor dates nor times. `commas` says
+        that other columns of the table have decimal commas, which decides where all values are written as 1,234."""
         if pd.api.types.is_datetime64_any_dtype(values):
             return cls(date="ISO8601")
         if pd.api.types.is_numeric_dtype(values):
@@ -79,12 +64,16 @@ class Writing:
             return cls(date="ISO8601")
         if sum(DIGIT.search(word) is not None for word in words) < MIN_SHARE * len(words):  # neither takes long to see
             return None
-        return _date_writing(words) or _number_writing(words, commas)
+        if form := date_format(words):
+            return cls(date=form[0], guessed=form[1])
+        return _number_writing(words, commas) or _time_writing(words)
 
     def read(self, values: pd.Series) -> np.ndarray:
-        """The values as numbers, dates as days since 1970; NaN where they cannot be read."""
+        """The values as numbers, dates as days since 1970, times as hours; NaN where they cannot be read."""
+        if self.date == TIMES:
+            return np.array([hours(cell) for cell in plain_cells(values).tolist()], np.float64)
         if self.date:
-            return np.full(len(values), np.nan) if _numeric(values) else self._days(values)
+            return np.full(len(values), np.nan) if _numeric(values) else read_days(values, self.date)
         if _numeric(values):
             numbers = values.to_numpy(np.float64, na_value=np.nan)
         else:
@@ -100,32 +89,32 @@ class Writing:
     @property
     def note(self) -> str:
         """What was guessed, empty for plain numbers."""
+        if self.date == TIMES:
+            return "times of day, in hours"
         if self.date in ("", "ISO8601"):
             parts = ["a decimal comma" if self.decimal == "," else "a decimal point"] * self.guessed
             parts += [f"{self.unit!r} removed"] if self.unit else []
+            parts += ["'<' and '>' read as the limit"] if self.bounds else []
             return "dates" if self.date else f"numbers with {', '.join(parts)}" if parts else ""
         order = "day first" if self.date.startswith("%d") else "month first" if self.date[1] in "mbB" else "year first"
         unsure = ", a guess: no day is above 12" if self.guessed else ""
         return f"dates, {order} ({self.date}){unsure}"
 
     @property
+    def noun(self) -> str:
+        """What is written so."""
+        return "number" if not self.date else "time" if self.date == TIMES else "date"
+
+    @property
     def example(self) -> str:
-        """A date in this form."""
-        return date(2020, 12, 31).strftime("%Y-%m-%d" if self.date == "ISO8601" else self.date)
+        """A date or time in this form."""
+        return datetime(2020, 12, 31, 14, 35).strftime("%Y-%m-%d" if self.date == "ISO8601" else self.date)
 
-    def plain_day(self, text: str) -> float | None:
-        """A date of digits alone as days since 1970; None for any other text."""
-        return _plain_days([text], self.date)[0]
-
-    def _days(self, values: pd.Series) -> np.ndarray:
-        """Dates as days since 1970. Those of digits alone are read here, all others by pandas, which takes far longer."""
-        known = _plain_days(values.tolist(), self.date) if values.dtype.kind != "M" else [None] * len(values)
-        days = np.array(known, np.float64)
-        rest = np.flatnonzero(np.isnan(days))
-        if len(rest):
-            seconds = _dates(values.iloc[rest], self.date).dt.tz_localize(None).to_numpy("datetime64[s]")
-            days[rest] = np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / SECONDS_PER_DAY)
-        return days
+    def quick_date(self, text: str) -> float | None:
+        """A date of digits alone as days since 1970, or a time; None for any other text."""
+        if self.date == TIMES:
+            return None if math.isnan(number := hours(text)) else number
+        return plain_days([text], self.date)[0]
 
     def _from_text(self, texts: list[str | None]) -> np.ndarray:
         """The numbers of texts, NaN where there is none."""
@@ -140,10 +129,11 @@ class Writing:
 
     def _plain(self, text: str) -> str:
         """In the notation of Python, or the text itself if it is not a number of this form."""
-        text = text.strip()
+        text = _signed(text.strip())
+        text = BOUND.sub("", text) if self.bounds else text
         if self.unit:
             text = (text.removesuffix(self.unit) if text.endswith(self.unit) else text.removeprefix(self.unit)).strip()
-            text = re.sub(rf"^([+−-]){re.escape(self.unit)}", r"\1", text)
+            text = _signed(re.sub(rf"^([+−-]){re.escape(self.unit)}\s*", r"\1", text))
         if re.fullmatch(SPACED, text) or text.startswith("−"):
             text = text.translate(GAPS)
         decimal, thousands = (r"\.", ",") if self.decimal == "." else (",", r"\.")
@@ -210,12 +200,24 @@ def _perhaps_fractions(values: pd.Series, numbers: np.ndarray) -> np.ndarray:
 
 
 def _number_writing(words: pd.Series, commas: bool) -> Writing | None:
+    bounds = words.str.match(BOUND)
+    if 0 < bounds.mean() <= MAX_BOUNDS and words[~bounds].nunique() >= MIN_MEASURED:  # not groups: <18, 18, >18
+        writing = _number_writing(words.str.replace(BOUND, "", regex=True), commas)
+        return writing and replace(writing, bounds=True)
+    if words.str.startswith("(").all():
+        return None
+    words = words.map(_signed)
     units = {unit for text in words for unit in UNIT.findall(text)}
     if len(units) > 1:  # different currencies are not one number
         return None
     if units:
         return _written(words, next(iter(units)), commas)
     return _written(words, "", commas) or _with_measure(words, commas)
+
+
+def _signed(text: str) -> str:
+    """(12.50), as accountants write it, as -12.50."""
+    return f"-{text[1:-1].strip()}" if text.startswith("(") and text.endswith(")") and text[1:2] not in "+-−" else text
 
 
 def _with_measure(words: pd.Series, commas: bool) -> Writing | None:
@@ -230,7 +232,7 @@ def _with_measure(words: pd.Series, commas: bool) -> Writing | None:
 
 def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
     """The writing of numbers with this unit, None if less than most values can be read."""
-    bare = words.str.replace(unit, "", regex=False).str.strip() if unit else words
+    bare = words.str.replace(unit, "", regex=False).str.strip().map(_signed) if unit else words
     comma, point = (
         bare.str.contains(
             rf"\d{mark}(?:\d{{1,2}}|\d{{4,}})$|^\D?0{mark}\d|\{other}\d{{3}}(?:{mark}|\{other}\d{{3}})", regex=True
@@ -246,68 +248,15 @@ def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
     return writing if np.mean(~np.isnan(writing.read(words))) >= MIN_SHARE else None
 
 
-def _date_writing(words: pd.Series) -> Writing | None:
-    if not len(words):
-        return None
-    if words.str.match(ISO).mean() >= MIN_SHARE:
-        return Writing(date="ISO8601")
-    shares = {
-        form: np.mean(_dates(words, form).notna())
-        for form, pattern in DATES.items()
-        if words.str.fullmatch(pattern).mean() >= MIN_SHARE
-    }
-    if not shares or max(shares.values()) < MIN_SHARE:
-        return None
-    best = max(shares, key=lambda form: shares[form])
-    swapped = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y"}.get(best)
-    return Writing(date=best, guessed=bool(swapped and shares.get(swapped) == shares[best]))
-
-
-def _dates(values: pd.Series, form: str) -> pd.Series:
-    if form != "ISO8601" and not pd.api.types.is_datetime64_any_dtype(values):
-        values = values.map(lambda value: value.strftime(form) if isinstance(value, date) else _dated(value))
-    elif not pd.api.types.is_datetime64_any_dtype(values):
-        values = values.map(lambda value: None if isinstance(value, NUMERIC_TYPES) else _dated(value))
-    dates = pd.to_datetime(values, errors="coerce", utc=True, format=form)
-    if form == "ISO8601" or pd.api.types.is_datetime64_any_dtype(values):
-        return dates
-    return dates.fillna(_dates(values.where(values.str.match(ISO)), "ISO8601"))  # these mean the same everywhere
-
-
-def _dated(value: Any) -> str:
-    """The text, if it has a digit: pandas would read "now" and "today" as the moment of reading."""
-    text = str(value).strip()
-    return text if re.search(r"\d", text) else ""
+def _time_writing(words: pd.Series) -> Writing | None:
+    known = [not math.isnan(hours(word)) for word in words]
+    return Writing(date=TIMES) if known and np.mean(known) >= MIN_SHARE else None
 
 
 def _numeric(values: pd.Series) -> bool:
     if isinstance(values.dtype, np.dtype):
         return values.dtype.kind in "biuf"
     return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_complex_dtype(values)
-
-
-def _plain_days(cells: list[Any], form: str) -> list[float | None]:
-    """The days since 1970 of texts that are ISO dates, or dates of digits in this form; None for all others."""
-    patterns = [ISO_DATE, _digit_pattern(form)]
-    known = {cell: _plain_day(cell.strip(), patterns) for cell in {cell for cell in cells if isinstance(cell, str)}}
-    return [known[cell] if isinstance(cell, str) else None for cell in cells]
-
-
-@cache
-def _digit_pattern(form: str) -> re.Pattern[str]:
-    """Matches dates in this form if they are of digits alone, and otherwise nothing that has day, month and year."""
-    return re.compile(re.sub("%[dmY]", lambda part: DIGITS[part[0]], re.escape(form)), re.ASCII)
-
-
-def _plain_day(text: str, patterns: list[re.Pattern[str]]) -> float | None:
-    for pattern in patterns:
-        if (match := pattern.fullmatch(text)) and int(match["year"]) in COMMON_YEARS:
-            try:
-                day = date(int(match["year"]), int(match["month"]), int(match["day"]))
-            except ValueError:
-                return None
-            return float(day.toordinal() - EPOCH)
-    return None
 
 
 def _to_numeric(texts: list[str]) -> np.ndarray:

@@ -9,7 +9,8 @@ import logging
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
@@ -55,8 +56,8 @@ class Part(NamedTuple):
 
 
 class Question(NamedTuple):
-    """How a form asks people for a value: as a "number", "date", "choice", "text" or "image", with a hint. Almost all values
-    of training were between `low` and `high`, if those are given."""
+    """How a form asks people for a value: as a "number", "date", "time", "choice", "text" or "image", with a hint. Almost
+    all values of training were between `low` and `high`, if those are given."""
 
     form: Any
     hint: str = ""
@@ -349,6 +350,18 @@ def is_missing(cell: Any) -> bool:
 def is_missing_word(text: str) -> bool:
     """Whether a text is blank or one of the words for a missing value."""
     return text.strip().lower() in MISSING
+
+
+def written_alike(names: Iterable[str]) -> list[str]:
+    """Those of different names that differ from another one only in spaces or capital letters.
+
+    >>> written_alike(["red", "blue", "Red "])
+    ['Red ', 'red']
+    """
+    written = sorted(names)
+    plain = [" ".join(name.split()).lower() for name in written]
+    count = Counter(plain)
+    return [name for name, each in zip(written, plain, strict=True) if count[each] > 1]
 
 
 def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reason: str, known: int | None) -> None:

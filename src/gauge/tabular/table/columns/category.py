@@ -23,6 +23,7 @@ from gauge.tabular.table.columns import (
     has_category_type,
     is_missing,
     missing,
+    written_alike,
 )
 from gauge.tabular.table.numbers import are_codes, as_words, cells_of, plain_cells, without_fraction
 
@@ -34,6 +35,7 @@ LARGEST_MAX_CATEGORIES = 4096  # every category has weights of its own in the ne
 MAX_RARE_WORDS = 10_000  # rare categories that trees and the linear expert tell apart, per column
 MIN_RARE_ROWS = 2  # of such a category; nothing can be learned from one row, and be tried on another
 MAX_CHARACTERS = 1000  # of a category in a request
+MAX_LISTED = 4  # categories in a message
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,9 @@ class Category(Cell):
         absent, problems = super().inspect(values, options)
         if rare := _rare(_counts(values), options.max_categories):
             problems.append(rare)
+        if alike := written_alike(_counts(values)):
+            first = ", ".join(map(repr, alike[:MAX_LISTED]))
+            problems.append(f"categories differ only in spaces or capital letters ({first}); write the same alike")
         return absent, problems
 
     @property

@@ -1,5 +1,6 @@
-"""Numbers and dates, encoded as normal scores of their rank in training: scale and outliers do not matter."""
+"""Numbers, dates and times, encoded as normal scores of their rank in training: scale and outliers do not matter."""
 
+import logging
 import math
 import re
 from contextlib import suppress
@@ -26,24 +27,26 @@ from gauge.tabular.table.columns import (
     missing_cells,
     report_unreadable,
 )
+from gauge.tabular.table.dates import COMMON_YEARS, DATES, ISO_DATE
 from gauge.tabular.table.numbers import (
-    COMMON_YEARS,
-    DATES,
-    ISO_DATE,
     Writing,
     are_codes,
     are_whole,
     is_named,
     plain_cells,
 )
+from gauge.tabular.table.times import TIMES, as_clock
 
 __all__ = ["Number"]
+
+logger = logging.getLogger(__name__)
 
 NUM_QUANTILES = 65  # that describe a column
 MAX_PLAIN = 1e300  # of a number that is read without pandas
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
 MIN_DAY, MAX_DAY = -719_162, 2_932_896  # the first of year 1 and the last of 9999, in days from 1970
 MAX_UNIT = 100  # characters
+MIN_SENTINELS = 3  # values that are -999 or the like
 PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
 
@@ -61,6 +64,7 @@ class Number(Cell):
     date_format: str = "ISO8601"
     guessed: bool = False
     grouped: bool = True
+    bounds: bool = False
     kind: ClassVar[str] = "number"
     order: ClassVar[int] = 0
     precedence: ClassVar[int] = 1
@@ -71,7 +75,7 @@ class Number(Cell):
         if has_category_type(values) or are_codes(values):
             return None
         writing = Writing.from_values(values)
-        if writing is None:
+        if writing is None or (writing.date == TIMES and np.isnan(writing.read(values)).any()):
             return None
         identifier = "" if writing.date else _why_identifier(values)
         return Guess(identifier, ignored=True) if identifier else Guess(writing.note)
@@ -83,6 +87,8 @@ class Number(Cell):
         numbers = writing.read(values)
         if np.isnan(numbers).all():
             report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
+        if not writing.date and (sentinel := _sentinel(numbers)):
+            logger.warning("column %r: %s", column.name, sentinel)
         levels = np.linspace(0, 1, NUM_QUANTILES)
         quantiles = pd.Series(levels).groupby(np.quantile(numbers[~np.isnan(numbers)], levels)).mean()
         form = (
@@ -92,6 +98,7 @@ class Number(Cell):
             writing.date or "ISO8601",
             writing.guessed,
             writing.grouped,
+            writing.bounds,
         )
         return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), *form)
 
@@ -99,7 +106,10 @@ class Number(Cell):
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
         writing = Writing.from_values(values, commas=options.decimal_commas) or Writing()
-        wrong = values[np.isnan(writing.read(values))]
+        numbers = writing.read(values)
+        wrong = values[np.isnan(numbers)]
+        if not writing.date and (sentinel := _sentinel(numbers)):
+            problems.append(sentinel)
         if len(wrong):
             outcome = "they count as missing" if len(wrong) <= MAX_UNREADABLE * len(values) else "too many to train on"
             example = f"{str(wrong.iloc[0])!r} (row {wrong.index[0]})"
@@ -123,7 +133,7 @@ class Number(Cell):
         if value is None or (type(value) is float and math.isnan(value)):
             return math.nan
         if self.date:
-            value = self.writing.plain_day(value) if isinstance(value, str) else None
+            value = self.writing.quick_date(value) if isinstance(value, str) else None
         elif type(value) not in (float, int) or self.unit == "%" or not abs(value) <= MAX_PLAIN:
             return None
         if value is None:
@@ -133,6 +143,12 @@ class Number(Cell):
 
     def decode(self, value: float) -> str:
         number = float(np.interp(ndtr(value), self.ranks, self.values))
+        return self.shown(number)
+
+    def shown(self, number: float) -> str:
+        """One of its numbers, days or hours as people write it."""
+        if self.date_format == TIMES:
+            return as_clock(number)
         return str(np.datetime64(math.floor(number), "D")) if self.date else f"{number:.4g}"
 
     @property
@@ -146,12 +162,13 @@ class Number(Cell):
             return "its levels are not between 0 and 1"
         if self.date and not (values[0] >= MIN_DAY and values[-1] <= MAX_DAY):
             return "its dates are not between the years 1 and 9999"
-        known = self.decimal in (".", ",") and self.date_format in ("ISO8601", *DATES)
+        known = self.decimal in (".", ",") and self.date_format in ("ISO8601", TIMES, *DATES)
         return "" if known and len(self.unit) <= MAX_UNIT else "its numbers are written in a way that is not supported"
 
     @cached_property
     def writing(self) -> Writing:
-        return Writing(self.decimal, self.unit, self.date_format if self.date else "", self.guessed, self.grouped)
+        form = self.date_format if self.date else ""
+        return Writing(self.decimal, self.unit, form, self.guessed, self.grouped, self.bounds)
 
     @property
     def note(self) -> str:
@@ -167,10 +184,10 @@ class Number(Cell):
         lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
         unit = f" {self.unit}" if self.unit else ""
         low, high = (text.replace(".", self.decimal) for text in (low, high))  # as people have to write them
-        return Question("date" if self.date else "number", f"Mostly {low} to {high}{unit}.", low=lowest, high=highest)
+        return Question(self.writing.noun, f"Mostly {low} to {high}{unit}.", low=lowest, high=highest)
 
     def _quantile(self, level: float) -> str:
-        """A quantile of the training column: an ISO date, or a number of three digits without an exponent."""
+        """A quantile of the training column: an ISO date, a time, or a number of three digits without an exponent."""
         if self.date:
             return self.decode(float(ndtri(level)))
         number = np.interp(level, self.ranks, self.values)
@@ -186,13 +203,15 @@ class Number(Cell):
         return number
 
     def _requested_date(self, text: str) -> str:
-        """The text, if it is written as the dates of the training table, or an ISO date."""
+        """The text, if it is written as the dates or times of the training table, or an ISO date."""
         if (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
             with suppress(ValueError):
                 date.fromisoformat(text)
                 return text  # far faster than a column of one cell
         if np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
-            raise ValueError("is not a date; write it as 2026-01-31")
+            raise ValueError(
+                f"is not a {self.writing.noun}; write it as {'14:35' if self.date_format == TIMES else '2026-01-31'}"
+            )
         return text
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
@@ -206,19 +225,36 @@ class Number(Cell):
         numbers[rows] = self.writing.read(values)
         unreadable = rows[np.isnan(numbers[rows])]
         if len(unreadable):
-            this, other = ("date", "number") if self.date else ("number", "date")
+            this = self.writing.noun
             first = f"{str(column.iloc[unreadable[0]])!r}"
             given = None
             if len(unreadable) == len(rows):
                 given = Writing.from_values(column.infer_objects().iloc[rows])
-            if given and bool(given.date) != self.date:
+            if given and given.noun != this:
                 raise ValueError(
-                    f"column {column.name!r}, row {values.index[0]}: {first} is a {other}, but the column held "
+                    f"column {column.name!r}, row {values.index[0]}: {first} is a {given.noun}, but the column held "
                     f"{this}s in training; give {this}s, or leave the column empty"
                 )
-            form = f"date such as {self.writing.example}" if self.date else "number"
+            form = f"{this} such as {self.writing.example}" if self.date else "number"
             report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
+
+
+def _sentinel(numbers: np.ndarray) -> str:
+    """That a number of nines, far from all others, may stand for missing values; empty if none does."""
+    known = np.sort(numbers[~np.isnan(numbers)])
+    if not len(known):
+        return ""
+    for value, others in ((known[0], known[known > known[0]]), (known[-1], known[known < known[-1]])):
+        count = len(known) - len(others)
+        if count < MIN_SENTINELS or not len(others) or not re.fullmatch(r"-?9{2,}", f"{value:.0f}") or value % 1:
+            continue
+        if np.abs(others - value).min() > max(np.ptp(others), 1.0):
+            return (
+                f"{count} of {len(known)} values are {value:.0f}, far from all others; if that means missing, leave these "
+                "cells empty"
+            )
+    return ""
 
 
 def _why_identifier(values: pd.Series) -> str:

@@ -45,6 +45,7 @@ __all__ = ["Signal"]
 logger = logging.getLogger(__name__)
 
 SUFFIXES = (".wav", ".npy", ".csv")
+NO_SIGNAL = "its content is neither that of a .wav or .npy file (np.save) nor text with numbers; write it again"
 WAV, NPY = b"RIFF", b"\x93NUMPY"  # how the files begin
 BYTES = r"b['\"](?:RIFF.*WAV|\\x93NUMPY)"  # as Python writes bytes
 NUMBERS = r"\s*\[[\s\d.,eE+\-\[\]]*\]\s*"  # in JSON
@@ -376,11 +377,11 @@ def _from_csv(content: bytes) -> np.ndarray:
         separator = max(",;\t", key=first.count)
         frame = pd.read_csv(io.StringIO(text), header=None, sep=separator if separator in first else r"\s+", dtype=str)
     except (ValueError, pd.errors.ParserError) as error:
-        raise ValueError(f"neither .wav, .npy nor .csv: {error}") from error
+        raise ValueError(NO_SIGNAL) from error
     numbers = frame.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
     numbers = numbers[1:] if np.isnan(numbers[0]).all() else numbers
     if not len(numbers) or np.isnan(numbers).all():
-        raise ValueError("a .csv file without numbers")
+        raise ValueError(NO_SIGNAL)
     return numbers
 
 

@@ -1,0 +1,78 @@
+"""Files of tables as they are, or unpacked while they are read: gzip, bzip2, xz, and zip archives of one file."""
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from gauge.tabular.table.paths import packing
+
+MAX_RATIO = (
+    200  # of the bytes unpacked to those of the file; tables are ten times as large, a bomb more than a thousand times
+)
+ALWAYS_UNPACKED = 2**26  # bytes, whatever the ratio
+DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error, BadZipFile, RuntimeError, NotImplementedError)
+
+
+@contextmanager
+def open_table(path: Path) -> Iterator[Any]:
+    """The bytes of a file of a table, unpacked if its name ends in a packing; an error once they are far too many."""
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(path.open("rb"))
+        if packed := packing(path):
+            try:
+                content = stack.enter_context(OPENERS[packed](file, stack))
+            except DAMAGED as error:
+                raise _damaged(error) from error
+            file = stack.enter_context(io.BufferedReader(_Bounded(content, path.stat().st_size)))
+        yield file
+
+
+class _Bounded(io.RawIOBase):
+    """What is read of `content` as far as the limit for a file of `size` bytes."""
+
+    def __init__(self, content: Any, size: int) -> None:
+        self.content, self.size, self.count = content, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            part = self.content.read(len(buffer))
+        except DAMAGED as error:
+            raise _damaged(error) from error
+        self.count += len(part)
+        if self.count > max(ALWAYS_UNPACKED, MAX_RATIO * self.size):
+            raise ValueError(
+                f"it has {self.size} bytes and unpacks to more than {MAX_RATIO} times as many, which tables do not; "
+                "unpack it yourself if you trust it"
+            )
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _damaged(error: Exception) -> ValueError:
+    return ValueError(f"it cannot be unpacked ({error}): it is damaged, cut off, or has a password; pack it again")
+
+
+def _only_member(file: Any, stack: ExitStack) -> Any:
+    archive = stack.enter_context(ZipFile(file))
+    members = [each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX/")]
+    if len(members) != 1:
+        raise ValueError(f"the archive holds {len(members)} files; pack one table, or unpack it")
+    return archive.open(members[0])
+
+
+OPENERS: dict[str, Callable[[Any, ExitStack], Any]] = {
+    ".gz": lambda file, stack: gzip.GzipFile(fileobj=file),
+    ".bz2": lambda file, stack: bz2.BZ2File(file),
+    ".xz": lambda file, stack: lzma.LZMAFile(file),  # noqa: SIM115 - the caller closes it
+    ".zip": _only_member,
+}

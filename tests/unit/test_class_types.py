@@ -1,0 +1,77 @@
+"""Classes keep their type in saved and exported models, and labels of another type score the same or are refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import unchecked
+
+from gauge import GaugeClassifier
+from gauge.deploy.export import export
+from gauge.deploy.exported import ExportedClassifier
+
+ROWS = pd.DataFrame({"a": np.linspace(-1, 1, 60), "b": np.tile([0.0, 1.0, 2.0], 20)})
+HIGH = (ROWS["a"] > 0).to_numpy()
+
+
+def fitted(labels):
+    with unchecked():
+        return GaugeClassifier(experts="trees", trust=False, random_state=0, verbose=False).fit(ROWS, labels)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        HIGH,
+        HIGH.astype(object),
+        HIGH.astype("int8"),
+        HIGH.astype("uint64") + np.uint64(2**63),
+        HIGH.astype("float32"),
+        np.where(HIGH, "yes", "no").astype("<U9"),
+        np.where(HIGH, "yes", "no").astype(object),
+        pd.Series(np.where(HIGH, "yes", "no")),
+        pd.Categorical(np.where(HIGH, "yes", "no")),
+        pd.Categorical(HIGH.astype(int)),
+        pd.array(HIGH, "boolean"),
+        pd.array(HIGH.astype(int), "Int16"),
+        HIGH.astype(int).tolist(),
+    ],
+    ids=lambda labels: f"{type(labels).__name__}-{getattr(labels, 'dtype', '')}",
+)
+def test_classes_have_the_same_type_and_values_after_saving_and_exporting(labels, tmp_path):
+    model = fitted(labels)
+    model.save(tmp_path / "model")
+    with unchecked():
+        export(model, tmp_path / "model.onnx")
+    for other in (GaugeClassifier.load(tmp_path / "model"), ExportedClassifier(tmp_path / "model.onnx")):
+        assert other.classes_.dtype == model.classes_.dtype
+        assert other.classes_.tolist() == model.classes_.tolist()
+        assert other.predict(ROWS).dtype == model.predict(ROWS).dtype
+    assert model.score(ROWS, labels) == 1.0
+
+
+def test_labels_of_another_type_score_the_same_or_are_refused(caplog):
+    truth, number = fitted(HIGH), fitted(HIGH.astype(int))
+    texts, half = pd.Series(HIGH.astype(str)), np.where(ROWS.index % 2, HIGH, ~HIGH)
+    for labels in (
+        HIGH.astype(object),
+        texts,
+        texts.tolist(),
+        pd.array(HIGH, "boolean"),
+        pd.Series(HIGH, index=ROWS.index + 9),
+    ):
+        assert truth.score(ROWS, labels) == 1.0
+    for labels in (HIGH.astype(float), HIGH.astype(int).astype(str), HIGH.astype(int).astype(object)):
+        assert number.score(ROWS.assign(label=labels), "label") == 1.0
+    assert truth.score(ROWS, half) == 0.5
+    assert truth.score(ROWS, half, sample_weight=ROWS.index % 2) == 1.0
+    assert number.score(ROWS, np.where(ROWS.index < 15, 7, HIGH)) == 0.75  # what training never saw is wrong
+    assert number.score(ROWS, pd.Series(HIGH.astype(float)).where(ROWS.index < 50)) == 1.0
+    assert "10 rows have no label, first row 50; they are left out" in caplog.text
+    with pytest.raises(
+        ValueError, match=r"no label is a class of training: the first is 'ill', the classes are \[False, "
+    ):
+        truth.score(ROWS, ["ill"] * 60)
+    with pytest.raises(ValueError, match="the table has 60 rows but there are 2 labels"):
+        truth.score(ROWS, [True, False])
+    with pytest.raises(ValueError, match="all rows with a label have the weight 0"):
+        truth.score(ROWS, HIGH, sample_weight=0)
