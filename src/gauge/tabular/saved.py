@@ -296,6 +296,11 @@ def file_checksums(folder: Path) -> dict[str, str]:
     return checksums
 
 
+def file_record(folder: Path) -> dict[str, Any]:
+    """What `model.json` has of the other files."""
+    return {"files": file_checksums(folder), "sizes": file_sizes(folder)}
+
+
 def checksum(metadata: Mapping[str, Any]) -> str:
     """That of all other values of `model.json`."""
     return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
