@@ -2,9 +2,9 @@
 
     python studies/families.py
 
-For each family: the largest difference of a logit between the model and the wrapped model with open gates, the share of a
-token's effect that passes its closed gate, and whether its head averages tokens or reads the last one; or the reason why it
-is refused.
+Needs the extras `hf` and `timm`. For each family: the largest difference of a logit between the model and the wrapped model
+with open gates, the share of a token's effect that passes its closed gate, and whether its head averages tokens or reads the
+last one; or the reason why it is refused.
 """
 
 import argparse
@@ -12,12 +12,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import timm
 import torch
 import transformers
 from torch import Tensor, nn
 
 from gauge import attention_bias, wrap
 from gauge.experiments.recording import origin, write_record
+from gauge.model.token_classifier import logits_of
 
 RESULTS = Path(__file__).parent / "results" / "families.json"
 Inputs = dict[str, Tensor]
@@ -100,6 +102,40 @@ PREDICTED = {
     "pred_num_hidden_layers": 2,
     "initializer_range": 0.3,
 }
+SERIES = {"num_input_channels": 2, "context_length": 32, "patch_length": 4, "patch_stride": 4, "num_targets": 3}
+STATE_SPACE = {
+    "num_hidden_layers": 4,
+    "layers_block_type": ["mamba", "hybrid"] * 2,
+    "use_mamba_kernels": False,
+    "n_mamba_heads": 2,
+    "mamba_d_state": 4,
+    "mamba_headdim": 16,
+    "mamba_ngroups": 1,
+}
+HIERA = {
+    "image_size": [32, 32],
+    "patch_size": [3, 3],
+    "patch_stride": [4, 4],
+    "patch_padding": [1, 1],
+    "query_stride": [2, 2],
+    "masked_unit_size": [4, 4],
+    "embed_dim": 16,
+    "depths": [1, 1],
+    "num_heads": [2, 2],
+    "num_query_pool": 1,
+    "num_labels": 3,
+}
+LEVIT = {
+    "image_size": 64,
+    "hidden_sizes": [16] * 3,
+    "num_attention_heads": [2] * 3,
+    "depths": [1] * 3,
+    "key_dim": [8] * 3,
+    "num_labels": 3,
+}
+PATCHES = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2}
+WINDOWS = {"img_size": 32, "embed_dim": 16, "depths": (2, 2), "num_heads": (2, 2), "window_size": 4}
+IN_PIXELS = {"img_size": 64}
 
 FAMILIES: dict[
     str, tuple[str, dict[str, Any]]
@@ -208,14 +244,42 @@ FAMILIES: dict[
     **dict.fromkeys(("UniSpeech", "UniSpeechSat"), ("waveform", SOUND | {"num_codevectors_per_group": 4})),
     "Wav2Vec2Conformer": ("waveform", SOUND | {"conv_depthwise_kernel_size": 3}),
     "Wav2Vec2Bert": ("features", COMMON | {"feature_projection_input_dim": 8, "classifier_proj_size": 8}),
-    "PatchTST": (
-        "series",
-        {"num_input_channels": 2, "context_length": 32, "patch_length": 4, "patch_stride": 4, "num_targets": 3},
-    ),
+    **dict.fromkeys(("PatchTST", "PatchTSMixer"), ("series", SERIES)),
+    **dict.fromkeys(("AXK1", "AXK2", "Mistral4"), ("text", ROUTED)),
+    "Ultrabert": ("text", WORDS),
+    "Gemma3": ("text", {"text_config": DECODER, "vision_config": IMAGE, "num_labels": 3, "mm_tokens_per_image": 4}),
+    "T5Gemma": ("text", {"encoder": DECODER, "decoder": DECODER, "num_labels": 3}),
+    "Zamba2": ("text", DECODER | STATE_SPACE),
+    "VisualBert": ("text and regions", WORDS | {"visual_embedding_dim": 8}),
+    "Vilt": ("text and image", WORDS | IMAGE),
+    "Siglip2": ("patches", TWO_TOWERS | {"vision_config": IMAGE | {"num_patches": 16}}),
+    "Hiera": ("wide image", HIERA),
+    "Levit": ("large image", LEVIT),
+    "Bit": ("wide image", CONVOLUTIONAL | {"embedding_size": 8, "num_groups": 4}),
+    "RegNet": ("wide image", CONVOLUTIONAL | {"embedding_size": 8, "groups_width": 4}),
+    "MobileNetV2": ("large image", {"depth_multiplier": 0.35, "num_labels": 3}),
+}
+TIMM: dict[str, dict[str, Any]] = {  # name in timm -> options of its constructor
+    **dict.fromkeys(("vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224", "deit3_small_patch16_224"), PATCHES),
+    **dict.fromkeys(("vit_small_patch14_reg4_dinov2", "vit_small_patch16_dinov3", "flexivit_small"), PATCHES),
+    **dict.fromkeys(("vit_base_patch16_clip_224", "vit_base_patch16_siglip_224", "aimv2_large_patch14_224"), PATCHES),
+    **dict.fromkeys(("vit_so150m_patch16_reg4_map_256", "vit_medium_patch16_gap_240"), PATCHES),
+    **dict.fromkeys(("vit_relpos_small_patch16_224", "vit_srelpos_small_patch16_224"), PATCHES),
+    **dict.fromkeys(("vit_small_patch16_rope_224", "vit_base_patch16_rope_reg1_gap_256"), PATCHES),
+    **dict.fromkeys(("vit_pe_core_base_patch16_224", "eva_giant_patch14_224", "eva02_tiny_patch14_224"), PATCHES),
+    **dict.fromkeys(("beit_base_patch16_224", "beitv2_base_patch16_224", "beit3_base_patch16_224"), PATCHES),
+    **dict.fromkeys(("cait_xxs24_224", "xcit_nano_12_p8_224", "samvit_base_patch16_224"), PATCHES),
+    "convit_tiny": PATCHES | {"local_up_to_layer": 1},
+    "naflexvit_base_patch16_gap": {"embed_dim": 32, "depth": 2, "num_heads": 2},
+    **dict.fromkeys(("swin_tiny_patch4_window7_224", "swinv2_tiny_window8_256"), WINDOWS),
+    **dict.fromkeys(("coat_tiny", "pit_ti_224", "twins_pcpvt_small", "tnt_s_patch16_224", "mixer_s32_224"), IN_PIXELS),
+    **dict.fromkeys(("volo_d1_224", "hiera_tiny_224", "mvitv2_tiny", "maxvit_rmlp_pico_rw_256"), IN_PIXELS),
+    "vitamin_small_224": IN_PIXELS,
+    **{name: {} for name in ("mobilevit_xxs", "mobilevitv2_050", "davit_tiny", "edgenext_xx_small", "resnet18")},
 }
 TASKS = (
     *("ForSequenceClassification", "ForImageClassification", "ForVideoClassification", "ForAudioClassification"),
-    "ForClassification",
+    *("ForClassification", "ForTimeSeriesClassification", "ForQuestionAnswering"),
 )
 
 
@@ -234,6 +298,19 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
         "mel": {"input_values": torch.randn(2, 32, 16, generator=draw)},
         "features": {"input_features": torch.randn(2, 12, 8, generator=draw)},
         "series": {"past_values": torch.randn(2, 32, 2, generator=draw)},
+        "wide image": {"pixel_values": torch.randn(2, 3, 32, 32, generator=draw)},
+        "text and image": {"input_ids": words, "pixel_values": torch.randn(2, 3, 16, 16, generator=draw)},
+        "text and regions": {
+            "input_ids": words,
+            "attention_mask": torch.ones_like(words),
+            "visual_embeds": torch.randn(2, 5, 8, generator=draw),
+            "visual_attention_mask": torch.ones(2, 5),
+        },
+        "patches": {
+            "pixel_values": torch.randn(2, 16, 192, generator=draw),
+            "pixel_attention_mask": (torch.arange(16) < torch.tensor([[16], [12]])).long(),
+            "spatial_shapes": torch.tensor([[4, 4], [4, 3]]),
+        },
         "video": {"pixel_values": torch.randn(2, 2, 3, 16, 16, generator=draw)},
         "waveform": {"input_values": torch.randn(2, 400, generator=draw)},
         "spectrogram": {"input_features": torch.randn(2, 8, 20, generator=draw)},
@@ -246,6 +323,14 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
     return model.eval(), inputs
 
 
+def build_timm(name: str) -> tuple[nn.Module, Inputs]:
+    """A small model of timm, in eval mode, and two images for it."""
+    options = TIMM[name]
+    size = options.get("img_size", 64)
+    images = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    return timm.create_model(name, num_classes=3, **options).eval(), {"x": images}
+
+
 @torch.no_grad()
 def tried(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
     """What gates do to the model, or why it is refused."""
@@ -255,7 +340,7 @@ def tried(model: nn.Module, inputs: Inputs) -> dict[str, Any]:
         opened = classifier(classifier.tokens, attention_bias(torch.ones(classifier.visible.shape)))
     except ValueError as error:
         return {"refused": str(error)}
-    difference = float((opened - model(**inputs).logits).abs().max())
+    difference = float((opened - logits_of(model(**inputs), model)).abs().max())
     reads = {"averages": wrapped.pools, "reads_last": wrapped.reads_last}
     return {"error": difference, "leak": wrapped.leak, "fixed": classifier.fixed} | reads
 
@@ -271,7 +356,12 @@ def main() -> None:
         torch.manual_seed(0)
         families[name] = {"input": kind, **tried(*build(name))}
         print(name, families[name])
-    record = origin(arguments) | {"transformers": transformers.__version__, "families": families}
+    for name in TIMM:
+        torch.manual_seed(0)
+        families[f"timm {name}"] = {"input": "image", **tried(*build_timm(name))}
+        print(name, families[f"timm {name}"])
+    versions = {"transformers": transformers.__version__, "timm": timm.__version__}
+    record = origin(arguments) | versions | {"families": families}
     write_record(arguments.out, record)
 
 

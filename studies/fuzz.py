@@ -42,7 +42,17 @@ from PIL import Image
 from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.deploy.exported import CHECKSUM_KEY, KEY, seal
 from gauge.experiments.recording import origin, write_record
-from gauge.tabular.saved import CARD, HISTORY, METADATA, TOKENIZERS, WEIGHTS, checksum, file_checksums
+from gauge.tabular.saved import (
+    CARD,
+    HISTORY,
+    METADATA,
+    TOKENIZERS,
+    WEIGHTS,
+    check_sizes,
+    checksum,
+    file_checksums,
+    file_sizes,
+)
 from gauge.tabular.table.columns import infer_kind
 from gauge.tabular.table.files import read_rows
 from gauge.tabular.table.inspection import inspect_table
@@ -304,7 +314,11 @@ def forge(draw: random.Random, folder: Path) -> str:
         _forged_file(draw, folder)
     metadata.pop("sha256", None)
     if isinstance(metadata.get("files"), dict):
-        metadata["files"] = file_checksums(folder)
+        with contextlib.suppress(ValueError):  # what is refused for its size would take long to hash
+            check_sizes(folder, {})
+            metadata["files"] = file_checksums(folder)
+    if isinstance(metadata.get("sizes"), dict) and deed != "json sizes":
+        metadata["sizes"] = file_sizes(folder)
     path.write_text(json.dumps(metadata | {"sha256": checksum(metadata)}))
     return deed
 
@@ -362,11 +376,14 @@ def _one_value(draw: random.Random, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _forged_file(draw: random.Random, folder: Path) -> None:
-    """A file is removed, swapped for another, cut, or added."""
+    """A file is removed, swapped for another, cut, lengthened, or added."""
     names = [WEIGHTS, HISTORY, CARD]
     name, other = draw.sample(names, 2)
-    deed = draw.choice(["remove", "swap", "cut", "add", "folder"])
-    if deed == "swap":
+    deed = draw.choice(["remove", "swap", "cut", "lengthen", "add", "folder"])
+    if deed == "lengthen":
+        with (folder / name).open("r+b") as file:
+            file.truncate(draw.choice([10**6, 2**31, 2**40]))  # sparse: it takes no place on the disk
+    elif deed == "swap":
         shutil.copy(folder / other, folder / name)
     elif deed == "cut":
         content = (folder / name).read_bytes()

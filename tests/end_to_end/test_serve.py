@@ -251,6 +251,12 @@ HOSTILE = {
     "too many cells": (json.dumps({"rows": [dict.fromkeys(map(str, range(501)))]}).encode(), {}, 413),
     "quotes that are never closed": (b'"' + b'\\"' * 90_000, {}, 422),
     "too large": (b" " * 200_001, {}, 413),
+    "an integer of 150,000 digits": (b'{"rows": [{"age": -' + b"9" * 150_000 + b"}]}", {}, 422),
+    "half a surrogate pair": (b'{"rows": [{"notes": "\\ud800"}]}', {}, 422),
+    "deep objects": (b'{"rows": [' + b'{"age":' * 400 + b"1" + b"}" * 400 + b"]}", {}, 422),
+    "a byte order mark": (b'\xef\xbb\xbf{"rows": [{}]}', {}, 422),
+    "many parts of a form": (b"--x\r\n\r\n1\r\n" * 10_000, {"content_type": "multipart/form-data; boundary=x"}, 415),
+    "twice compressed": (b"\x1f\x8b", {"content_encoding": "identity, GZIP"}, 415),
     "a form": (b"rows=1", {"content_type": "application/x-www-form-urlencoded"}, 415),
     "compressed": (b"\x1f\x8b", {"content_encoding": "gzip"}, 415),
 }
@@ -264,6 +270,36 @@ def test_a_hostile_body_gets_an_answer_and_the_server_goes_on(client, name):
     assert answer["detail"]
     assert "Traceback" not in json.dumps(answer)
     assert client.predict(ROW)[0] == 200
+
+
+def encoded(image: Image.Image, kind: str, **options: object) -> str:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def test_images_of_every_kind_are_read(client):
+    turned, frames = Image.Exif(), [Image.new("P", (20, 20), number) for number in range(90)]
+    turned[0x0112] = 6
+    deep = Image.fromarray((np.arange(400).reshape(20, 20) * 160).astype(np.uint16))
+    images = {
+        "CMYK": encoded(Image.new("CMYK", (20, 20)), "JPEG"),
+        "turned by EXIF": encoded(Image.new("RGB", (10, 20)), "JPEG", exif=turned),
+        "animated": encoded(frames[0], "GIF", save_all=True, append_images=frames[1:]),
+        "16 bit": encoded(deep, "PNG"),
+        "32 bit": encoded(deep.convert("F"), "TIFF"),
+        "with alpha": encoded(Image.new("LA", (20, 20)), "PNG"),
+        "black and white": encoded(Image.new("1", (20, 20)), "BMP"),
+        "one pixel": encoded(Image.new("RGB", (1, 1)), "WEBP"),
+    }
+    for name, image in images.items():
+        status, answer = client.predict({"photo": image})
+        assert (status, answer["predictions"][0]["notes"]) == (200, []), name
+    nothing = encoded(Image.fromarray(np.full((20, 20), np.nan, np.float32)), "TIFF")
+    many = encoded(Image.new("1", (20_000, 20_000)), "PNG")  # 400 million pixels in 50 kB
+    for name, image in {"NaN": nothing, "a bomb": many, "half": images["CMYK"][:400]}.items():
+        status, answer = client.predict({"photo": image})
+        assert (status, answer["detail"][0]["where"]) == (422, "rows.0.photo"), name
 
 
 def test_only_the_first_ten_problems_are_listed(client):
@@ -486,6 +522,52 @@ def test_a_client_that_does_not_read_its_answers_is_dropped(fitted):
             while not refused_connections(client, "answer not read"):
                 time.sleep(0.05)
         assert client.predict(ROW)[0] == 200
+
+
+NOT_HTTP = {
+    "a chunk without a size": b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}",
+    "a chunk of negative size": b"Transfer-Encoding: chunked\r\n\r\n-5\r\n{}",
+    "a chunk of too large a size": b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n{}",
+    "a chunk that is longer": b"Transfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n",
+    "chunks and a length": b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "two lengths": b"Content-Length: 2\r\nContent-Length: 1\r\n\r\n{}",
+    "a negative length": b"Content-Length: -2\r\n\r\n{}",
+    "a length of 30 digits": b"Content-Length: " + b"9" * 30 + b"\r\n\r\n{}",
+    "a folded header": b"X: y\r\n z\r\nContent-Length: 2\r\n\r\n{}",
+    "NUL in a header": b"X: \0\r\nContent-Length: 2\r\n\r\n{}",
+}
+
+
+def test_what_is_not_http_is_refused_counted_and_never_the_answer_to_another_request(client):
+    before = refused_connections(client, "not HTTP")
+    for name, rest in NOT_HTTP.items():
+        with connected(client, 1, HALF_HEADER + rest) as (connection,):
+            assert everything(connection).startswith(b"HTTP/1.1 400 Bad Request"), name
+    with connected(client, 1, whole(ROW) + b"\x16\x03 nonsense\r\n\r\n") as (connection,):
+        assert b"400" not in everything(connection)
+    assert refused_connections(client, "not HTTP") == before + len(NOT_HTTP) + 1
+
+
+UPGRADES = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_a_request_that_offers_another_protocol_is_answered_and_so_is_the_next_one(fitted, step):
+    row = whole(ROW)
+    sent = row.replace(b"Content-Length", UPGRADES + b"Content-Length") + row
+    with serving(fitted[0] / "model", limits=Limits(idle_seconds=0.5)) as client:
+        with connected(client, 1, b"") as (connection,):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for start in range(0, len(sent), step):
+                connection.sendall(sent[start : start + step])
+            received = everything(connection)
+        assert received.count(b"HTTP/1.1 200 OK") == 2
+        assert received.count(b"probabilities") == 2
+
+
+def test_compressed_chunks_are_refused(client):
+    with connected(client, 1, HALF_HEADER + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n") as (connection,):
+        assert everything(connection).startswith(b"HTTP/1.1 415")
 
 
 def test_requests_sent_at_once_over_one_connection_are_answered_in_turn_until_it_is_idle(fitted):

@@ -16,14 +16,18 @@ MODELS = {"ViT": "vit_tiny_patch16_224", "DeiT": "deit_tiny_distilled_patch16_22
 SIZES = {"img_size": 16, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 3}
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def wrapped(request):
+def built(name, **options):
     try:
         import timm
     except (ImportError, RuntimeError) as error:  # torchvision raises RuntimeError beside another build of torch
         pytest.skip(f"timm cannot be imported here: {error}")
-    with seeded(0, request.param):
-        return wrap(timm.create_model(MODELS[request.param], **SIZES).eval().double())
+    with seeded(0, name):
+        return timm.create_model(name, **SIZES, **options).eval().double()
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def wrapped(request):
+    return wrap(built(MODELS[request.param]))
 
 
 @pytest.fixture
@@ -40,6 +44,22 @@ def test_open_gates_leave_the_logits_as_they_are(wrapped, images):
 def test_every_patch_has_a_gate_and_no_other_position(wrapped, images):
     assert wrapped.gates(images).shape == (2, 4)
     assert wrapped.read(images).fixed == wrapped.model.num_prefix_tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "fixed"),
+    [
+        ("cait_xxs24_224", {}, 0),  # its class token comes after the blocks
+        ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "avg"}, 0),
+        ("vit_tiny_patch16_224", {"class_token": False, "global_pool": "map"}, 0),
+        ("vit_tiny_patch16_224", {"reg_tokens": 4}, 5),
+    ],
+)
+def test_what_precedes_the_patches_is_found_for_every_kind_of_head(images, name, options, fixed):
+    other = wrap(built(name, **options))
+    assert other.gates(images).shape == (2, 4)
+    assert other.fixed == fixed
+    assert other.leak < 1e-6
 
 
 def test_closed_gates_change_the_logits(wrapped, images):

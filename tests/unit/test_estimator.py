@@ -5,6 +5,7 @@ import logging
 import re
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -16,6 +17,7 @@ from helpers import clinic, unchecked
 from gauge import GaugeClassifier, Imputer
 from gauge.registry import IMPUTERS
 from gauge.tabular.experts._training import choose_strategy
+from gauge.tabular.saved import checksum
 
 FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
 QUICK = FAST | {"epochs": 2}
@@ -232,6 +234,22 @@ def test_files_that_do_not_belong_together_are_refused(model, imputing, numbers,
     (tmp_path / "first" / "model.safetensors").write_bytes((tmp_path / "second" / "model.safetensors").read_bytes())
     with pytest.raises(ValueError, match="model.safetensors is damaged: its checksum does not match"):
         GaugeClassifier.load(tmp_path / "first")
+
+
+def test_a_lengthened_file_is_refused_before_it_is_read(model, tmp_path):
+    model.save(tmp_path)
+    about, weights = tmp_path / "model.json", tmp_path / "model.safetensors"
+    size = weights.stat().st_size
+    with weights.open("r+b") as file:
+        file.truncate(8 * 2**30)  # sparse
+    started = time.process_time()
+    with pytest.raises(ValueError, match=f"it has {8 * 2**30:,} bytes and had {size:,}; save the classifier again"):
+        GaugeClassifier.load(tmp_path)
+    forged = {name: value for name, value in json.loads(about.read_text()).items() if name not in ("sizes", "sha256")}
+    about.write_text(json.dumps(forged | {"sha256": checksum(forged)}))
+    with pytest.raises(ValueError, match=r"model\.safetensors cannot be used: .*; fit the classifier again"):
+        GaugeClassifier.load(tmp_path)
+    assert time.process_time() - started < 1, "the checksum of 8 GB takes longer"
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "7", "[" * 100_000, '{"format": "gauge-classifier-9"}', "\0"])

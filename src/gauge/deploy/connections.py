@@ -5,6 +5,7 @@ that opens too many connections loses the oldest of those that wait for it.
 """
 
 import asyncio
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -20,7 +21,10 @@ MAX_CHUNK_OVERHEAD = 8  # such bytes for each byte of a body; chunks of one byte
 GRACE_SECONDS = 0.2  # for what a new connection has sent to be read
 SWEEPS_PER_TIMEOUT = 4  # how often connections are looked at within the shortest time-out
 
+UPGRADE = re.compile(rb"(?i)\r\nupgrade:")  # to HTTP/2 or a web socket, which a server may ignore
+IGNORED = b"\r\nx-ignored:"
 REFUSALS = {
+    400: (b"Bad Request", b"this is no request of HTTP/1.1; check its lines, headers and length"),
     408: (b"Request Timeout", b"the request was not complete in time; send it faster"),
     431: (b"Request Header Fields Too Large", b"the headers are too large; send fewer or shorter ones"),
     503: (b"Service Unavailable", b"there are too many connections; close some, and try again"),
@@ -92,6 +96,7 @@ class Connection(HttpToolsProtocol):
             0,
         )  # when the client last took something of an answer, and what is left of it
         self.received = self.body_received = 0
+        self.held = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -108,10 +113,21 @@ class Connection(HttpToolsProtocol):
         if self.state == "idle":
             self._enter("header")
         self.received += len(data)
-        super().data_received(data)
+        if self.state == "header":
+            data = self._without_upgrade(data)
+        if data:
+            super().data_received(data)
         overhead = self.received - self.body_received
         if overhead > MAX_HEADER_BYTES + MAX_CHUNK_OVERHEAD * self.body_received and not self.refused:
             self.refuse(431, "headers too large")
+
+    def _without_upgrade(self, data: bytes) -> bytes:
+        """Headers without one that asks for another protocol, after which the parser would read no body. A line that is not
+        complete is held back."""
+        head, end, rest = (self.held + data).partition(b"\r\n\r\n")
+        last = -1 if end else head.rfind(b"\r")
+        head, self.held = (head, b"") if last < 0 else (head[:last], head[last:])
+        return UPGRADE.sub(IGNORED, head) + end + rest
 
     def on_headers_complete(self) -> None:
         self._enter("body")
@@ -130,6 +146,10 @@ class Connection(HttpToolsProtocol):
         waiting = self.pipeline[-1][0] if self.pipeline else None  # the next request, which came with this one
         self._enter("idle" if waiting is None else "body" if waiting.more_body else "answer")
         super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.refused:
+            self.refuse(400, "not HTTP")
 
     def timeout_keep_alive_handler(self) -> None:
         """Nothing: `close_if_late` closes idle connections."""

@@ -54,6 +54,7 @@ SMALL_BODY = 4096  # bytes; reading them takes less than handing them to a threa
 EXPLAINED_ROWS = 8  # together, before predictions that wait have their turn
 SPARE_FILES = 256  # open ones beside connections
 SWITCH_SECONDS = 0.0005  # after which a prediction lets the thread of the connections run, which waits after each call
+ENCODINGS = ("content-encoding", "transfer-encoding")
 CLOSE = {"Connection": "close"}  # the rest of the body is not read
 PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 HEADERS = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
@@ -407,7 +408,8 @@ async def _answered(service: Service, request: Request, answer: Callable[[bytes]
 def _check_headers(request: Request) -> None:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(415, "the content type is not application/json; send JSON")
-    if request.headers.get("content-encoding", "identity") != "identity":
+    encodings = [value for name in ENCODINGS for value in request.headers.getlist(name)]
+    if not {each.strip().lower() for each in ",".join(encodings).split(",")} <= {"", "identity", "chunked"}:
         raise RefusedError(415, "compressed bodies are not accepted; send plain JSON")
 
 

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from gauge.model.gates import attention_bias
 from gauge.model.token_classifier import TokenClassifier, evaluated, logits_of
+from gauge.model.token_inputs import contents
 
 TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.02}  # relative difference of logits that rounding explains
 ROUNDING = 1e-6  # absolute difference that it explains
@@ -14,20 +15,34 @@ PROBED_SHARE = 0.1  # of the largest effect of a probed token: below it, a ratio
 
 @torch.no_grad()
 def check_logits(classifier: TokenClassifier) -> None:
-    """Raise an error unless the classifier without gates answers as its model does."""
+    """Raise an error unless the classifier without gates, and with open ones, answers as its model does."""
     model, name = classifier.model, type(classifier.model).__name__
     with evaluated(model):
         own = logits_of(model(*classifier.args, **classifier.inputs), model).float()
         answers = classifier(classifier.tokens).float()
-    difference = float((answers - own).nan_to_num().abs().max()) if len(own) else 0.0
-    tolerance = TOLERANCE.get(classifier.tokens.dtype, 1e-3) * float(own.nan_to_num().abs().max()) + ROUNDING
-    if difference > tolerance or not torch.equal(answers.isnan(), own.isnan()):
+        open_gates = torch.ones(classifier.visible.shape, device=own.device)
+        opened = classifier(classifier.tokens, attention_bias(open_gates).to(classifier.tokens.dtype)).float()
+    if len(own) != len(classifier.tokens):
         raise ValueError(
-            f"{name} read through its tokens answers differently from the model itself, by up to {difference:.3g} in a "
-            "logit; wrap does not support it, as something beside the tokens enters its blocks"
+            f"{name} answers {len(own)} samples from {len(classifier.tokens)} sequences; wrap needs one sequence for each "
+            "sample, so wrap the part of the model that reads one"
+        )
+    tolerance = TOLERANCE.get(classifier.tokens.dtype, 1e-3) * float(own.nan_to_num().abs().max()) + ROUNDING
+    for way, logits in (("read through its tokens", answers), ("with open gates", opened)):
+        difference = float((logits - own).nan_to_num().abs().max())
+        if difference > tolerance or not torch.equal(logits.isnan(), own.isnan()):
+            raise ValueError(
+                f"{name} {way} answers differently from the model itself, by up to {difference:.3g} in a logit; wrap does "
+                "not support it, as something beside the tokens enters its blocks"
+            )
+    if not torch.allclose(classifier.embedded(), classifier.embedded(), rtol=1e-2, atol=ROUNDING, equal_nan=True):
+        raise ValueError(
+            f"the tokens of {name} differ between two passes over the same inputs in eval mode, so that a gate would not "
+            "belong to a word or a patch; use a model without random numbers or a random order of its tokens"
         )
     with evaluated(model):
-        _check_independence(classifier, answers)
+        if classifier.visible.any():
+            _check_independence(classifier, answers)
 
 
 def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
@@ -46,6 +61,26 @@ def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
             f"{others} attentions of {name} have the size of the blocks that wrap found but read other tokens, whose gates "
             "these are not; wrap the part of the model that reads one sequence, once"
         )
+
+
+@torch.no_grad()
+def measured_bypass(classifier: TokenClassifier) -> float | None:
+    """How much of the effect of an input that becomes tokens goes around them to the logits, as a share: what is left of it
+    if the input has other content but the tokens stay. The largest among the inputs, each the smallest among the samples;
+    None if none has an effect."""
+    model, tokens, shares = classifier.model, classifier.embedded(), []
+    own = classifier(classifier.tokens).float()
+    for each in contents(classifier.named):
+        other = classifier.altered([each], one_word=True)
+        moved = other.embedded()
+        if moved.shape != tokens.shape or torch.equal(moved, tokens):
+            continue
+        with evaluated(model):
+            whole = (logits_of(model(*other.args, **other.inputs), model).float() - own).norm(dim=1)
+            around = (other(classifier.tokens).float() - own).norm(dim=1)
+        known = (whole > ROUNDING + 1e-3 * own.norm(dim=1)) & whole.isfinite()
+        shares += [float((around / whole)[known].min())] if known.any() else []
+    return max(shares, default=None)
 
 
 def check_gradient(classifier: TokenClassifier) -> None:

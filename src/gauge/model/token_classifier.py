@@ -1,5 +1,6 @@
 """TokenClassifier: a model of another library as a classifier of the tokens that enter its first block (Eq. 1)."""
 
+import copy
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,9 +15,9 @@ from torch import Tensor, nn
 from gauge.model.backbones.blocks import find_blocks
 from gauge.model.gates import GATE_FLOOR, attention_bias
 from gauge.model.nn.interception import AttentionBias
+from gauge.model.token_inputs import altered, can_be_altered, contents, differentiable, named_inputs, repeated, text_of
 
 Output = Any  # what the model returns: logits, or a Hugging Face output
-LEARNED_TOKENS = ("cls_token", "distillation_token", "register_tokens")  # parameters of models in Hugging Face and timm
 SEQUENCES_AT_ONCE = 256  # in a pass that closes gates one by one
 HIDDEN = -1e4  # what is added to an attention logit from here on hides the key; relative positions add less
 MASKS = ("attention_mask", "attn_mask", "mask")  # arguments of blocks: True, 1 or 0.0 where keys are visible
@@ -30,10 +31,11 @@ class _TokensReadError(Exception):
 class TokenClassifier:
     """(tokens, attn_bias) -> logits for one batch of inputs of `model`: a classifier for every scorer.
 
-    `tokens` [b, n, c] are those of the batch without the first `fixed` ones, which are never gated (None: those before the
-    patches of an image, and one for a text). `visible` is False where they are padding. With `pools` the head reads what
-    the last block returns for each token weighted by its gate. With `reads_last` it reads that of the last visible token,
-    which is therefore never gated: `readers` has it. Nothing stays on the model.
+    `tokens` [b, n, c] are those of the batch without the first `fixed` ones, which are never gated (None: those that do not
+    depend on the input, as CLS and registers, and at least one for a text). `visible` is False where they are padding,
+    which is left to the model. With `pools` the head reads what the last block returns for each token weighted by its gate.
+    With `reads_last` it reads that of the last visible token, which is therefore never gated: `readers` has it. Nothing
+    stays on the model.
     """
 
     offers_attention = True
@@ -49,28 +51,69 @@ class TokenClassifier:
         reads_last: bool = False,
     ) -> None:
         self.model, self.pools, self.reads_last = model, pools, reads_last
-        self.args = tuple(map(_differentiable, args))
-        self.inputs = {name: _differentiable(value) for name, value in inputs.items() if name != "labels"}
+        self.args = differentiable(args)
+        self.inputs = {name: differentiable(value) for name, value in inputs.items() if name != "labels"}
         self.labels = inputs.get("labels")
-        name, blocks = find_blocks(model)
+        self.name, blocks = find_blocks(model)
         self.first_block, *_, self.last_block = [next(blocks.children()), *blocks.children()]
         self.depth = len(list(blocks.children()))
-        sequence, others = self._embedded(name)
-        if sequence.ndim != 3:
-            raise ValueError(
-                f"{name} of {type(model).__name__} reads tensors of shape {list(sequence.shape)}; wrap needs Transformer "
-                "blocks over sequences [b, s, c]"
-            )
-        named = inspect.signature(model.forward).bind_partial(*args).arguments | self.inputs
-        _check_layout(model, blocks, sequence, named)
-        self.fixed = _count_fixed(model, sequence.shape[1], named) if fixed is None else fixed
-        if self.fixed > sequence.shape[1]:
+        sequence, others = self._embedded(self.args, self.inputs)
+        self.named = named_inputs(model, self.args, self.inputs)
+        _check_layout(model, blocks, sequence, self.named)
+        self._positions_visible = _visible(sequence, self.named, others)
+        if fixed is not None and fixed > sequence.shape[1]:
             raise ValueError(
                 f"fixed is {fixed}, but the blocks of {type(model).__name__} read {sequence.shape[1]} positions; fix fewer"
             )
-        self.prefix: Float[Tensor, "b f c"] = sequence[:, : self.fixed]
-        self.tokens: Float[Tensor, "b n c"] = sequence[:, self.fixed :]
-        self.visible: Bool[Tensor, "b n"] = _visible(sequence, named, others)[:, self.fixed :]
+        self._split(sequence, self._count_fixed(sequence.shape[1]) if fixed is None else fixed)
+
+    def _split(self, sequence: Float[Tensor, "b s c"], fixed: int) -> None:
+        self.fixed = fixed
+        self.prefix: Float[Tensor, "b f c"] = sequence[:, :fixed]
+        self.tokens: Float[Tensor, "b n c"] = sequence[:, fixed:]
+        self.visible: Bool[Tensor, "b n"] = self._positions_visible[:, fixed:]
+
+    def fixing(self, fixed: int) -> "TokenClassifier":
+        """The same classifier with another number of positions that are never gated."""
+        other = copy.copy(self)
+        other._split(torch.cat([self.prefix, self.tokens], 1), fixed)
+        return other
+
+    def embedded(self) -> Float[Tensor, "b s c"]:
+        """The sequence that the first block reads in eval mode."""
+        with evaluated(self.model), torch.no_grad():
+            return self._embedded(self.args, self.inputs)[0]
+
+    def altered(self, contents: list[Tensor], *, one_word: bool = False) -> "TokenClassifier":
+        """The same classifier of the same tokens, in a model that gets inputs of other content."""
+        other = copy.copy(self)
+        other.args, other.inputs = altered((self.args, self.inputs), contents, one_word=one_word)
+        return other
+
+    def _count_fixed(self, length: int) -> int:
+        """The number of leading positions that are the same for every input (CLS, registers), and at least 1 for a text."""
+        name, text = type(self.model).__name__, text_of(self.named)
+        count = text.shape[1] if text is not None else _count_patches(self.model, self.named)
+        if count is not None and length < count:
+            raise ValueError(
+                f"the blocks of {name} read {length} positions for {count} tokens or patches, so that a gate would not "
+                "belong to one of them; fixed=0 gates these positions all the same"
+            )
+        inputs = contents(self.named)
+        before, after = self.embedded(), self.altered(inputs).embedded()
+        if before.shape != after.shape:
+            raise ValueError(
+                f"the blocks of {name} read {before.shape[1]} or {after.shape[1]} positions, depending on the content of "
+                "its inputs, so that a gate would not belong to one of them; give the number of fixed positions as fixed="
+            )
+        same = (before == after).all(-1).all(0).long().cumprod(0)
+        learned = int(same.sum())
+        if learned == length > 1 and can_be_altered(inputs):
+            raise ValueError(
+                f"the {length} positions that the blocks of {name} read do not depend on its inputs, so that a gate would "
+                "not belong to a word or a patch; use a model whose blocks read its tokens"
+            )
+        return max(1, learned % length) if text is not None else learned % max(length, 1)
 
     @property
     def readers(self) -> Bool[Tensor, "b n"]:
@@ -119,13 +162,14 @@ class TokenClassifier:
             raise ValueError(
                 f"gates reach {attention.calls} attentions in the {self.depth} blocks of {type(self.model).__name__}; they "
                 "need full attention over all tokens in every block, by scaled_dot_product_attention, nn.MultiheadAttention "
-                "or a softmax (load a Hugging Face model with attn_implementation='sdpa' or 'eager')"
+                "or a softmax over the last axis of [b, h, s, s] or, with one head, [b, s, s] (load a Hugging Face model "
+                "with attn_implementation='sdpa' or 'eager')"
             )
         return output
 
     def _run(self, tokens: Tensor, labels: dict[str, Tensor]) -> Output:
         times = tokens.shape[0] // self.tokens.shape[0]  # exact effects stack replacements
-        sequence = torch.cat([_repeated(self.prefix, times), tokens], 1)
+        sequence = torch.cat([repeated(self.prefix, times), tokens], 1)
         first_call = iter([True])  # ALBERT runs one block many times, and only its first run reads the tokens
 
         def replace(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -134,40 +178,56 @@ class TokenClassifier:
             return ((sequence, *args[1:]), kwargs) if args else (args, kwargs | {_sequence_name(kwargs): sequence})
 
         with _hooked(self.first_block, replace), _eagerly():
-            args = [_repeated(value, times) for value in self.args]
-            return self.model(*args, **{name: _repeated(value, times) for name, value in self.inputs.items()}, **labels)
+            args = [repeated(value, times) for value in self.args]
+            return self.model(*args, **{name: repeated(value, times) for name, value in self.inputs.items()}, **labels)
 
-    def _embedded(self, name: str) -> tuple[Tensor, Mapping[str, Any]]:
+    def _embedded(self, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> tuple[Tensor, Mapping[str, Any]]:
         """The sequence that the first block reads, and the block's inputs by name."""
-        seen: list[tuple[Tensor, Mapping[str, Any]]] = []
+        seen: list[tuple[Any, Mapping[str, Any]]] = []
 
         def stop(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             others = inspect.signature(block.forward).bind_partial(*args, **kwargs).arguments
-            seen.append((args[0] if args else kwargs[_sequence_name(kwargs)], others))
+            seen.append((args[0] if args else kwargs.get(_sequence_name(kwargs)), others))
             raise _TokensReadError
 
         with _hooked(self.first_block, stop), _eagerly(), suppress(_TokensReadError):
-            self.model(*self.args, **self.inputs)
+            self.model(*args, **inputs)
+        model = type(self.model).__name__
         if not seen:
             raise ValueError(
-                f"{type(self.model).__name__} does not run the blocks in {name}; wrap needs a model whose largest list of "
+                f"{model} does not run the blocks in {self.name}; wrap needs a model whose largest list of "
                 "blocks reads its input"
             )
-        return seen[0]
+        sequence, others = seen[0]
+        if not isinstance(sequence, Tensor) or sequence.is_nested or sequence.ndim != 3:
+            plain = isinstance(sequence, Tensor) and not sequence.is_nested
+            got = f"tensors of shape {list(sequence.shape)}" if plain else f"a {type(sequence).__name__}"
+            raise ValueError(
+                f"{self.name} of {model} reads {got}; wrap needs Transformer blocks over sequences [b, s, c]"
+            )
+        if not sequence.numel():
+            raise ValueError(
+                f"the blocks of {model} read a sequence of shape {list(sequence.shape)}; give at least one sample with one "
+                "token"
+            )
+        return sequence, others
 
     @contextmanager
     def _pooled(self, gates: Float[Tensor, "r n"]) -> Iterator[None]:
         """With `pools`, the last block returns for a token g · its state + (1 - g) · the mean of all states, each weighted
-        by its gate g: the mean over tokens is then that weighted mean, and open gates change nothing."""
+        by its gate g: the mean over tokens is then that weighted mean, and open gates change nothing. The states of padding
+        stay as they are."""
         if not self.pools:
             yield
             return
+        visible = repeated(self.visible, len(gates) // len(self.visible))
 
         def mix(block: nn.Module, args: Any, output: Any) -> Any:
             states = output if isinstance(output, Tensor) else output[0]
-            weights = gates[..., None].to(states.dtype)
+            weights = torch.where(visible, gates, 0.0)[..., None].to(states.dtype)
             tokens = states[:, self.fixed :]
             mean = (weights * tokens).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp_min(GATE_FLOOR)
+            weights = torch.where(visible[..., None], weights, 1.0)
             mixed = torch.cat([states[:, : self.fixed], weights * tokens + (1 - weights) * mean], 1)
             return mixed if isinstance(output, Tensor) else (mixed, *output[1:])
 
@@ -178,8 +238,9 @@ class TokenClassifier:
             handle.remove()
 
     def _over_sequence(self, attn_bias: Tensor) -> Tensor:
-        """The bias of CLS and tokens, over all positions: 0 for the fixed ones."""
-        return F.pad(attn_bias[..., 1:], (self.fixed, 0))
+        """The bias of CLS and tokens, over all positions: 0 for the fixed ones, and for padding, which the model hides."""
+        visible = repeated(self.visible, len(attn_bias) // len(self.visible))
+        return F.pad(attn_bias[..., 1:].masked_fill(~visible[:, None, None], 0.0), (self.fixed, 0))
 
 
 @torch.no_grad()
@@ -202,6 +263,8 @@ def effects_of_closing(classifier: TokenClassifier, gates: Float[Tensor, "b n"])
 def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:
     """The logits in the output of a classifier."""
     logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    if isinstance(logits, tuple | list):  # as (logits, attention), or behind a loss
+        logits = next((each for each in logits if isinstance(each, Tensor) and each.ndim), None)
     if not isinstance(logits, Tensor) or logits.ndim != 2:
         got = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
         raise ValueError(
@@ -211,29 +274,16 @@ def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:
     return logits
 
 
-def _count_fixed(model: nn.Module, length: int, inputs: Mapping[str, Any]) -> int:
-    """The number of positions before the patches of an image, 1 for a text, and otherwise that of the learned tokens (CLS,
-    distillation, registers) that the model puts before its input."""
-    if isinstance(count := getattr(model, "num_prefix_tokens", None), int):
-        return count
-    texts = [inputs[name] for name in ("input_ids", "inputs_embeds") if inputs.get(name) is not None]
-    if texts:
-        _check_positions(model, length, texts[0].shape[1])
-        return 1
+def _count_patches(model: nn.Module, inputs: Mapping[str, Any]) -> int | None:
+    """The number of patches of an image, if the configuration of the model has their size."""
     images = [value for value in inputs.values() if isinstance(value, Tensor) and value.ndim == 4]
     sizes = [
         size for module in model.modules() if (size := getattr(getattr(module, "config", None), "patch_size", None))
     ]
-    if images and sizes:
-        height, width = (sizes[0], sizes[0]) if isinstance(sizes[0], int) else sizes[0]
-        patches = (images[0].shape[-2] // height) * (images[0].shape[-1] // width)
-        _check_positions(model, length, patches)
-        return length - patches
-    return sum(
-        parameter.shape[-2]
-        for name, parameter in model.named_parameters()
-        if name.rpartition(".")[2] in LEARNED_TOKENS and parameter.ndim > 1
-    )
+    if not images or not sizes:
+        return None
+    height, width = (sizes[0], sizes[0]) if isinstance(sizes[0], int) else sizes[0]
+    return int(images[0].shape[-2] // height) * int(images[0].shape[-1] // width)
 
 
 def _check_layout(model: nn.Module, blocks: nn.Module, sequence: Tensor, inputs: Mapping[str, Any]) -> None:
@@ -242,14 +292,6 @@ def _check_layout(model: nn.Module, blocks: nn.Module, sequence: Tensor, inputs:
     if transposed or (sizes and len(sequence) not in sizes and sequence.shape[1] in sizes):
         raise ValueError(
             f"the blocks of {type(model).__name__} read [s, b, c]; wrap needs [b, s, c] (in torch, batch_first=True)"
-        )
-
-
-def _check_positions(model: nn.Module, length: int, count: int) -> None:
-    if length < count:
-        raise ValueError(
-            f"the blocks of {type(model).__name__} read {length} positions for {count} tokens or patches, so that a gate "
-            "would not belong to one of them; fixed=0 gates these positions all the same"
         )
 
 
@@ -272,8 +314,9 @@ def _visible(sequence: Tensor, inputs: Mapping[str, Any], of_block: Mapping[str,
 
 
 def _sequence_name(inputs: Mapping[str, Any]) -> str:
-    """The name of the sequence among the named inputs of a block."""
-    return next(name for name, value in inputs.items() if isinstance(value, Tensor) and value.is_floating_point())
+    """The name of the sequence among the named inputs of a block, empty if there is none."""
+    names = (name for name, value in inputs.items() if isinstance(value, Tensor) and value.is_floating_point())
+    return next(names, "")
 
 
 @contextmanager
@@ -299,16 +342,6 @@ def _eagerly() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(enabled)
-
-
-def _differentiable(value: Any) -> Any:
-    """A tensor that was made in inference mode as one that the scoring pass can use."""
-    with torch.inference_mode(False):
-        return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
-
-
-def _repeated(value: Any, times: int) -> Any:
-    return value.repeat(times, *[1] * (value.ndim - 1)) if isinstance(value, Tensor) and times > 1 else value
 
 
 @contextmanager

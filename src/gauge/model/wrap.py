@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from gauge.model.backbones.blocks import find_blocks
 from gauge.model.gates import Gate, attention_bias, normalize_scores
 from gauge.model.scoring.taylor import taylor_evidence
-from gauge.model.token_checks import check_gradient, check_logits, measured_leak
+from gauge.model.token_checks import check_gradient, check_logits, measured_bypass, measured_leak
 from gauge.model.token_classifier import TokenClassifier, effects_of_closing, evaluated, logits_of
 from gauge.model.token_explanation import TokenExplanation
 from gauge.types import Evidence, Prediction, Scorer
@@ -35,13 +35,16 @@ def wrap(
 ) -> "Wrapped":
     """A fine-tuned classifier of Hugging Face, timm or your own, with gates.
 
-    The first `fixed` positions are never gated: by default all that precede the patches of an image, and one position of a
-    text. Gates start half open for a token of average score, as in the paper; `Wrapped.fit` trains their two parameters.
+    The first `fixed` positions are never gated: by default those that are the same for every input (CLS, registers), one
+    position of a text, and the first position if the head reads it alone. Gates start half open for a token of average
+    score, as in the paper; `Wrapped.fit` trains their two parameters.
 
     The first batch shows whether the model can be gated, and so does every longer one: read through its tokens it has to
     answer as it does by itself, and of the effect of a token whose gate is closed at most the share `max_leak` may be left.
     Otherwise it is refused.
     """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"wrap takes an nn.Module, not {type(model).__name__}; give the model itself (pipeline.model)")
     if fixed is not None and fixed < 0:
         raise ValueError(f"fixed is {fixed}; give the number of positions that are never gated, 0 or more")
     return Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score, max_leak=max_leak)
@@ -164,18 +167,34 @@ class Wrapped(nn.Module):
         if self.leak is not None and classifier.tokens.shape[1] <= self.longest:
             return classifier
         with evaluated(self.model):  # dropout in its embeddings would change the tokens
-            self._check(self._classifier(args, inputs))
+            fixed = self._check(self._classifier(args, inputs))
+        classifier = classifier.fixing(fixed)
         classifier.pools, classifier.reads_last = self.pools, self.reads_last
         check_gradient(classifier)
+        if self.leak is not None:
+            self.fixed = fixed
         return classifier
 
     def _classifier(self, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> TokenClassifier:
         return TokenClassifier(self.model, args, inputs, self.fixed, pools=self.pools, reads_last=self.reads_last)
 
-    def _check(self, classifier: TokenClassifier) -> None:
-        """Whether the model answers through its tokens as by itself, what its head reads, and the leak of a closed token."""
+    def _check(self, classifier: TokenClassifier) -> int:
+        """Whether the model answers through its tokens as by itself, what its head reads, the leak of a closed token, and
+        how many positions are fixed."""
         check_logits(classifier)
+        bypass = measured_bypass(classifier)
+        if bypass is not None and bypass > self.max_leak:
+            raise ValueError(
+                f"{100 * bypass:.0f} % of the effect of an input on the logits of {type(self.model).__name__} go around the "
+                f"tokens that enter its blocks, more than {100 * self.max_leak:.0f} %, where no gate is; wrap the part of "
+                "the model that reads the tokens alone, or accept it with max_leak=1"
+            )
         leak = measured_leak(classifier)
+        if leak is not None and leak > self.max_leak and self.fixed is None and classifier.fixed == 0:
+            first = classifier.fixing(1)  # a head that reads the first position reads it behind a closed gate, too
+            other = measured_leak(first)
+            if other is not None and other <= self.max_leak:
+                classifier, leak = first, other
         if leak is not None and leak > self.max_leak:  # a head that averages tokens reads closed ones, too
             classifier.pools = not self.pools  # unless the average is weighted
             other = measured_leak(classifier)
@@ -194,6 +213,7 @@ class Wrapped(nn.Module):
         known = [each for each in (leak, None if self.reads_last else last) if each is not None]
         self.leak = max(known, default=self.leak)
         self.longest = max(self.longest, classifier.tokens.shape[1])
+        return classifier.fixed
 
     def _score(self, classifier: TokenClassifier) -> Evidence:
         evidence = self.score(classifier, classifier.tokens)

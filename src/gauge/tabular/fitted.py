@@ -50,7 +50,7 @@ from gauge.tabular.saved import (
     TOKENIZERS,
     WEIGHTS,
     checksum,
-    file_checksums,
+    file_record,
     json_options,
     read_description,
     read_history,
@@ -352,7 +352,7 @@ class Fitted(TableClassifier):
         self.schema.save_files(folder / TOKENIZERS)
         checkpoint.write_text(folder / HISTORY, "".join(f"{json.dumps(epoch)}\n" for epoch in history))
         checkpoint.write_text(folder / CARD, self.card())
-        metadata["files"] = file_checksums(folder)
+        metadata |= file_record(folder)
         metadata["sha256"] = checksum(metadata)
         checkpoint.write_text(folder / METADATA, json.dumps(metadata, indent=1) + "\n")
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from gauge.data.signature import SUFFIX, check_signature
+from gauge.training import checkpoint
 
 FORMAT = "gauge-classifier-9"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
@@ -154,6 +155,7 @@ class Description(_Strict):
     left_out: list[str] = []
     options: dict[str, Any]
     files: dict[str, str]
+    sizes: dict[str, Count] = {}
 
     def check(self) -> None:
         """An error if parts of it do not belong together."""
@@ -204,6 +206,7 @@ def read_description(folder: Path, trusted: Path | str | None = None) -> Descrip
     with usable(path):
         description = validated(Description, metadata)
         description.check()
+    check_sizes(folder, description.sizes)
     files = file_checksums(folder)
     for name in {**description.files, **files}:
         if description.files.get(name) != files.get(name):
@@ -255,22 +258,50 @@ def _check_size(path: Path, limit: int) -> None:
         raise ValueError(f"{path} has {size:,} bytes, the limit is {limit:,}; fit the classifier again")
 
 
-def file_checksums(folder: Path) -> dict[str, str]:
-    """Those of the weights, losses and tokenizers, so that they belong together."""
+def _files(folder: Path) -> dict[str, Path]:
+    """Weights, losses and tokenizers."""
     entries = list(islice((folder / TOKENIZERS).rglob("*"), MAX_TOKENIZER_FILES + 1))  # a link may lead anywhere
-    tokenizers = sorted(path for path in entries if path.is_file())
     if len(entries) > MAX_TOKENIZER_FILES:
         raise ValueError(f"{folder / TOKENIZERS} has more than {MAX_TOKENIZER_FILES} files; fit the classifier again")
+    paths = (folder / WEIGHTS, folder / HISTORY, *sorted(entries))
+    return {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Those of the files that have checksums: a file of another size is refused before it is read."""
+    return {name: path.stat().st_size for name, path in _files(folder).items()}
+
+
+def check_sizes(folder: Path, expected: Mapping[str, int]) -> None:
+    """An error if a file is too large, or has another size than it had or than its header says, without reading it."""
+    for name, path in _files(folder).items():
+        _check_size(path, MAX_WEIGHTS_BYTES if path.name == WEIGHTS else MAX_JSON_BYTES)
+        size = path.stat().st_size
+        if expected.get(name, size) != size:
+            raise ValueError(
+                f"{path} is damaged: its checksum does not match, as it has {size:,} bytes and had {expected[name]:,}; save "
+                "the classifier again"
+            )
+    if (folder / WEIGHTS).is_file():
+        with usable(folder / WEIGHTS):
+            checkpoint.read_metadata(folder / WEIGHTS)
+
+
+def file_checksums(folder: Path) -> dict[str, str]:
+    """Those of the weights, losses and tokenizers, so that they belong together."""
     checksums = {}
-    for path in (folder / WEIGHTS, folder / HISTORY, *tokenizers):
-        if path.is_file():
-            _check_size(path, MAX_WEIGHTS_BYTES if path.name == WEIGHTS else MAX_JSON_BYTES)
-            try:
-                with path.open("rb") as file:
-                    checksums[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                raise ValueError(f"{path} cannot be read ({error}); fit the classifier again") from error
+    for name, path in _files(folder).items():
+        try:
+            with path.open("rb") as file:
+                checksums[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read ({error}); fit the classifier again") from error
     return checksums
+
+
+def file_record(folder: Path) -> dict[str, Any]:
+    """What `model.json` has of the other files."""
+    return {"files": file_checksums(folder), "sizes": file_sizes(folder)}
 
 
 def checksum(metadata: Mapping[str, Any]) -> str:

@@ -16,8 +16,9 @@ EXTRA_KEYS = ("bias_k", "add_zero_attn", "static_k")  # of nn.MultiheadAttention
 class AttentionBias(TorchFunctionMode):
     """Within this context, `bias` (broadcastable to [b, h, q, s]) is added before the softmax of every attention over s
     keys: `scaled_dot_product_attention`, `nn.MultiheadAttention`, and any softmax over the last axis of a tensor
-    [b, h, q, s]. Masks that the model applies itself, for padding or causal order, stay. `calls` counts the attentions,
-    `weights` are those of the last one, and `keys` what each of them compares with its queries, if they are to `keep`.
+    [b, h, q, s], or [b, q, s] for one head. Masks that the model applies itself, for padding or causal order, stay. `calls`
+    counts the attentions, `weights` are those of the last one, and `keys` what each of them compares with its queries, if
+    they are to `keep`.
 
     >>> query = torch.zeros(1, 1, 3, 2)
     >>> with AttentionBias(torch.tensor([0.0, 0.0, -1e9]).expand(1, 1, 1, 3), keep=True) as attention:
@@ -47,16 +48,20 @@ class AttentionBias(TorchFunctionMode):
         batch, _, rows, length = self.bias.shape
         return samples == batch and keys == length and rows in (1, queries)
 
+    def _like(self, logits: Tensor) -> Tensor:
+        return (self.bias if logits.ndim == 4 else self.bias[:, 0]).to(logits.dtype)
+
     def _count(self, keys: Tensor) -> None:
         self.calls += 1
         self.keys += [keys.detach()] if self.keep else []
 
     def _softmax(self, func: Any, input: Tensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Tensor:
-        if input.ndim != 4 or dim not in (-1, 3) or not self._reaches(input.shape[0], *input.shape[-2:]):
+        over_keys = dim in (-1, input.ndim - 1) and input.ndim in (3, 4)
+        if not over_keys or not self._reaches(input.shape[0], *input.shape[-2:]):
             return func(input, dim, *args, **kwargs)
         self._count(input)
-        weights: Tensor = func(input + self.bias.to(input.dtype), dim, *args, **kwargs)
-        self.weights = weights.detach() if self.keep else None
+        weights: Tensor = func(input + self._like(input), dim, *args, **kwargs)
+        self.weights = _by_head(weights.detach()) if self.keep else None
         return weights
 
     def _attend(
@@ -69,11 +74,12 @@ class AttentionBias(TorchFunctionMode):
         is_causal: bool = False,
         **options: Any,
     ) -> Tensor:
-        if query.ndim == 4 and self._reaches(query.shape[0], query.shape[-2], key.shape[-2]):
+        if query.ndim in (3, 4) and self._reaches(query.shape[0], query.shape[-2], key.shape[-2]):
             self._count(key)
             attn_mask, is_causal = self._mask(query, key, attn_mask, is_causal), False
             if self.keep:
-                self.weights = _weights(query, key, attn_mask, options.get("scale"))
+                mask = _by_head(attn_mask) if query.ndim == 3 else attn_mask
+                self.weights = _weights(_by_head(query), _by_head(key), mask, options.get("scale"))
         return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **options)
 
     def _attend_multi_head(self, inputs: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
@@ -101,12 +107,17 @@ class AttentionBias(TorchFunctionMode):
 
     def _mask(self, query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
         """The bias and the model's own mask as one additive mask."""
-        bias = self.bias.to(query.dtype)
+        bias = self._like(query)
         if is_causal:
             attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
         if attn_mask is None:
             return bias
         return (_additive(~attn_mask, query.dtype) if attn_mask.dtype == torch.bool else attn_mask) + bias
+
+
+def _by_head(values: Tensor) -> Tensor:
+    """Those of one head with an axis of heads."""
+    return values if values.ndim == 4 else values[:, None]
 
 
 def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:

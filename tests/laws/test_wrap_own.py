@@ -1,0 +1,241 @@
+"""wrap(): Transformers as a PyTorch engineer writes them, with heads, inputs and outputs of all kinds."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import unchecked
+from small_transformers import batch as texts
+from small_transformers import small
+from torch import nn
+
+from gauge import wrap
+from gauge.model.gates import attention_bias
+from gauge.randomness import seeded
+
+pytest.importorskip("transformers")
+
+IMAGES = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+WORDS = torch.randint(3, 20, (2, 7), generator=torch.Generator().manual_seed(0))
+VALID = torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+
+
+def one_head(query, key, value):
+    return (query @ key.transpose(1, 2) / 4).softmax(-1) @ value
+
+
+def by_heads(attend):
+    def split(query, key, value):
+        heads = (each.unflatten(2, (2, 8)).transpose(1, 2) for each in (query, key, value))
+        return attend(*heads).transpose(1, 2).flatten(2)
+
+    return split
+
+
+def folded(query, key, value):
+    """Samples and heads as one axis."""
+    return one_head(*(each.flatten(0, 1) for each in (query, key, value))).unflatten(0, (len(query), 2))
+
+
+def rotary(query, key, value):
+    angle = torch.arange(query.shape[2])[:, None] * 10.0 ** -torch.arange(4)
+    turned = (
+        torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+        for a, b in (each.chunk(2, -1) for each in (query, key))
+    )
+    return F.scaled_dot_product_attention(*turned, value)
+
+
+def alibi(query, key, value):
+    distance = (torch.arange(query.shape[2])[:, None] - torch.arange(query.shape[2])).abs()
+    bias = -distance * torch.tensor([0.5, 0.25])[:, None, None]
+    return torch.softmax(query @ key.transpose(2, 3) + bias, dim=-1) @ value
+
+
+ATTENTIONS = {
+    "one head": one_head,
+    "one head, fused": F.scaled_dot_product_attention,
+    "rotary": by_heads(rotary),
+    "alibi": by_heads(alibi),
+    "folded": by_heads(folded),
+}
+
+
+class Block(nn.Module):
+    def __init__(self, attend):
+        super().__init__()
+        self.norm, self.qkv, self.out, self.attend = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16), attend
+        self.mlp = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+
+    def forward(self, states):
+        states = states + self.out(self.attend(*self.qkv(self.norm(states)).chunk(3, -1)))
+        return states + self.mlp(states)
+
+
+class Own(nn.Module):
+    """A classifier of images or texts with its own names, blocks and head."""
+
+    def __init__(self, head="class token", attention="one head", wrong=None):
+        super().__init__()
+        self.words, self.patches, self.classes = nn.Embedding(20, 16), nn.Conv2d(3, 16, 4, 4), nn.Linear(16, 3)
+        self.mark = nn.Parameter(torch.randn(1, 1, 16))
+        self.blocks = nn.ModuleList(Block(ATTENTIONS[attention]) for _ in range(2))
+        self.head, self.wrong = head, wrong
+
+    def forward(self, content, valid=None):
+        states = self.patches(content).flatten(2).transpose(1, 2) if content.ndim == 4 else self.words(content)
+        around, mark = states.mean(1), self.mark.expand(len(states), -1, -1)
+        if self.wrong == "random order":
+            states = states[:, torch.randperm(states.shape[1])]
+        if self.wrong == "queries":
+            states = mark.repeat(1, 3, 1) * torch.arange(3)[:, None]
+        if self.wrong == "several sequences":
+            states = states.unflatten(1, (2, -1)).flatten(0, 1)
+        if self.head == "class token":
+            states = torch.cat([mark, states], 1)
+        if self.head == "last":
+            states = torch.cat([states, mark], 1)
+        for block in self.blocks:
+            states = block((states, None) if self.wrong == "tuple" else states)
+        if self.wrong == "several sequences":
+            states = states.unflatten(0, (-1, 2)).mean(1)
+        if self.head == "mean":
+            return self.classes(states.mean(1) + (around if self.wrong == "around" else 0))
+        return self.classes(states[:, -1 if self.head == "last" else 0])
+
+
+def built(**options):
+    with seeded(0, "own"):
+        return Own(**options).eval()
+
+
+@torch.no_grad()
+def check_gates(wrapped, *args, **inputs):
+    """Open gates change nothing, and the content of a token behind a closed gate does not, either."""
+    with unchecked():
+        classifier = wrapped.read(*args, **inputs)
+        opened = classifier(classifier.tokens, attention_bias(torch.ones(classifier.visible.shape)))
+        own = wrapped.model(*args, **inputs)
+        torch.testing.assert_close(opened, own if isinstance(own, torch.Tensor) else own[0], rtol=1e-5, atol=1e-6)
+        moved, closed = classifier.tokens.clone(), torch.ones(classifier.visible.shape)
+        moved[:, 1], closed[:, 1] = 1.0, 0.0
+        before, after = (classifier(each, attention_bias(closed)) for each in (classifier.tokens, moved))
+        torch.testing.assert_close(before, after, rtol=1e-4, atol=1e-5)
+    return classifier
+
+
+@pytest.mark.parametrize("attention", ["one head", "one head, fused", "rotary", "alibi"])
+@pytest.mark.parametrize(("content", "count"), [(IMAGES, 4), (WORDS, 7)])
+def test_a_class_token_of_any_name_is_fixed_and_every_other_position_has_a_gate(attention, content, count):
+    wrapped = wrap(built(attention=attention))
+    classifier = check_gates(wrapped, content)
+    assert (classifier.fixed, wrapped.pools, wrapped.reads_last) == (1, False, False)
+    with unchecked():
+        explanation = wrapped.explain(content, exact=True)
+    assert explanation.gates.shape == explanation.effects.shape == (2, count)
+    assert (explanation.attention_before > 0).all()
+
+
+def test_a_class_token_at_the_end_is_read_and_the_first_patch_has_a_gate():
+    wrapped = wrap(built(head="last"))
+    assert check_gates(wrapped, IMAGES).fixed == 0
+    assert wrapped.reads_last
+
+
+def test_a_first_word_that_the_head_reads_is_fixed():
+    wrapped = wrap(built(head="first"))
+    assert check_gates(wrapped, WORDS).fixed == 1
+    assert not wrapped.pools
+
+
+def test_padding_is_left_to_the_model_even_if_its_head_reads_it():
+    wrapped = wrap(built(head="mean"))
+    with unchecked():
+        prediction = wrapped.predict(WORDS, VALID)  # which this model ignores
+        assert (prediction.gates > 0).all()
+    encoder = Masked()
+    classifier = check_gates(wrap(encoder), WORDS, VALID)
+    assert torch.equal(classifier.visible, VALID.bool())
+
+
+class Masked(nn.Module):
+    """Its attention hides padding, its average does not."""
+
+    def __init__(self):
+        super().__init__()
+        with seeded(0, "masked"):
+            layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+            self.words, self.classes = nn.Embedding(20, 16), nn.Linear(16, 3)
+        self.eval()
+
+    def forward(self, words, attention_mask):
+        states = self.encoder(self.words(words), src_key_padding_mask=attention_mask == 0)
+        return self.classes(states.mean(1)), states
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"attention": "folded"},
+            r"gates reach 0 attentions .* over the last axis of \[b, h, s, s\] or, with one head",
+        ),
+        ({"head": "mean", "wrong": "around"}, "% of the effect of an input on the logits of Own go around the tokens"),
+        ({"wrong": "random order"}, "the tokens of Own differ between two passes over the same inputs in eval mode"),
+        (
+            {"head": "mean", "wrong": "queries"},
+            "the 3 positions that the blocks of Own read do not depend on its inputs",
+        ),
+        (
+            {"head": "mean", "wrong": "several sequences"},
+            "Own answers 2 samples from 4 sequences; wrap needs one sequence for each",
+        ),
+        ({"wrong": "tuple"}, r"blocks of Own reads a tuple; wrap needs Transformer blocks over sequences \[b, s, c\]"),
+    ],
+)
+def test_what_would_be_gated_wrongly_is_refused(options, message):
+    with unchecked(), pytest.raises(ValueError, match=message):
+        wrap(built(**options)).predict(torch.cat([IMAGES, IMAGES], -1)[..., :12])
+
+
+def test_a_batch_without_samples_and_what_is_no_model_are_refused():
+    with (
+        unchecked(),
+        pytest.raises(ValueError, match=r"of shape \[0, 5, 16\]; give at least one sample with one token"),
+    ):
+        wrap(built()).predict(IMAGES[:0])
+    with unchecked(), pytest.raises(ValueError, match="wrap takes an nn.Module, not str; give the model itself"):
+        wrap("bert-base-uncased")
+
+
+class Batched(nn.Module):
+    """Takes a batch as one mapping, as training loops often have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.bert = small("Bert")
+
+    def forward(self, batch):
+        return {"logits": self.bert(**batch).logits}
+
+
+def test_inputs_are_known_by_name_in_a_mapping_and_within_modules_that_pass_them_on():
+    inputs = texts("Bert")
+    expected = wrap(small("Bert")).explain(**inputs, exact=True)
+    for model, args, named in (
+        (nn.DataParallel(small("Bert")), tuple(inputs.values()), {}),
+        (Batched().eval(), (inputs,), {}),
+        (small("Bert"), (), inputs | {"return_dict": False}),
+    ):
+        explanation = wrap(model).explain(*args, **named, exact=True)
+        torch.testing.assert_close(explanation.gates, expected.gates)
+        torch.testing.assert_close(explanation.effects, expected.effects)
+
+
+def test_a_batch_that_is_all_padding_is_answered_as_by_the_model():
+    inputs = texts("Bert") | {"attention_mask": torch.zeros_like(texts("Bert")["attention_mask"])}
+    model = small("Bert")
+    model.set_attn_implementation("eager")
+    wrapped = wrap(model)
+    torch.testing.assert_close(wrapped.predict(**inputs).logits, model(**inputs).logits)
+    assert wrapped.leak is None
