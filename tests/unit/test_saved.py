@@ -132,12 +132,18 @@ def test_a_file_of_terabytes_that_takes_no_place_is_not_read(name, forged):
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that is there and cannot be read")
-@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
-def test_a_link_to_what_cannot_be_read_is_refused(name, forged):
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("model.json", "cannot be read .*; fit the classifier again"),
+        ("model.safetensors", "is damaged: .* it has 0 bytes .*; save the classifier again"),  # its size is asked first
+    ],
+)
+def test_a_link_to_what_cannot_be_read_is_refused(name, reason, forged):
     folder = forged()
     (folder / name).unlink()
     (folder / name).symlink_to("/proc/self/mem")
-    with pytest.raises(ValueError, match=f"{name} cannot be read .*; fit the classifier again"):
+    with pytest.raises(ValueError, match=f"{name} {reason}"):
         GaugeClassifier.load(folder)
 
 
@@ -153,7 +159,7 @@ def test_no_more_files_of_tokenizers_are_listed_than_are_allowed(forged, tmp_pat
     monkeypatch.setattr(Path, "is_file", lambda path: asked.append(path) or listed(path))
     with pytest.raises(ValueError, match="tokenizers has more than 3 files; fit the classifier again"):
         GaugeClassifier.load(folder)
-    assert sum("many" in str(path) or "tokenizers" in str(path) for path in asked) == 4
+    assert sum("many" in str(path) or "tokenizers" in str(path) for path in asked) == 0
 
 
 def test_a_forged_circle_of_splits_never_reaches_native_code(forged):

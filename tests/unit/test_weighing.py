@@ -105,6 +105,14 @@ def test_the_fewer_rows_are_held_out_the_nearer_the_weights_are_to_equal_ones():
     assert better[-1] > 0.9
 
 
+def test_few_rows_hardly_make_the_answer_of_all_experts_surer_and_many_do():
+    labels = np.random.default_rng(1).integers(0, 2, 3000)
+    answers = given(np.stack([able(labels, 6, 3), able(labels, 6, 4)], 1) / 2, labels)  # half as sure as they should be
+    few, many = (answers.learn(range(2), np.arange(3000) < rows) for rows in (20, 3000))
+    assert 1 < (few.offset + few.slope[:, 0]).exp().mean() < 1.5
+    assert (many.offset + many.slope[:, 0]).exp().mean() > 2.5
+
+
 def test_every_row_is_answered_by_experts_that_have_not_seen_it(results):
     task, result, model = results["quick"]
     ensemble, rows, labels = result.validated
@@ -131,14 +139,14 @@ def test_a_network_learns_from_the_rows_held_out_in_the_end_and_is_validated_bef
 
 
 def test_a_slow_expert_without_weight_is_not_asked_and_a_useful_one_is():
-    frame, labels = table(300)
+    frame, labels = table(450)
     shuffled = np.random.default_rng(1).permutation(labels)
     with unchecked():
         good, bad = (GaugeClassifier(**LINEAR).fit(frame[:150], each[:150]).fitted_ for each in (labels, shuffled))
     experts = {"good": good.ensemble.experts["linear"], "bad": bad.ensemble.experts["linear"]}
     experts["bad"].coefficients *= 1000  # sure of what it has learned from noise
     rows = good.read(frame[150:])[1]
-    numbers, part = (labels[150:] == "up").astype(int), np.arange(150) % 5
+    numbers, part = (labels[150:] == "up").astype(int), np.arange(300) % 5
     used = {}
     for slow in experts:
         both = replace(good.ensemble, experts=experts, combination=Combination(2, 1).double())

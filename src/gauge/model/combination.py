@@ -64,16 +64,17 @@ class Combination(nn.Module):
         *,
         rows: int,
         spread: float = SPREAD,
+        slope_spread: float = SLOPE_SPREAD,
     ) -> None:
         """`rows` is the number of different samples among the n: one that is seen under several masks counts once. `spread`
-        is the prior deviation of u."""
+        and `slope_spread` are the prior deviations of u and v."""
         logits, share = _trusted(logits.detach().double(), trust), share.double()
         offset, slope = (torch.zeros_like(x).double().requires_grad_() for x in (self.offset, self.slope))
         shift = logits.new_zeros(logits.shape[-1]).requires_grad_(self.shift is not None)
         learned = [offset, slope, *([] if self.shift is None else [shift])]
 
         def objective() -> Tensor:
-            parts = ((offset, spread), (slope, SLOPE_SPREAD), (shift, SHIFT_SPREAD))
+            parts = ((offset, spread), (slope, slope_spread), (shift, SHIFT_SPREAD))
             prior = sum((values / deviation).square().sum() for values, deviation in parts)
             return F.cross_entropy(_product(logits, present, share, offset, slope) + shift, labels) + prior / (2 * rows)
 

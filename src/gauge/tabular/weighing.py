@@ -21,7 +21,7 @@ from gauge.tabular.table.rows import Rows
 from gauge.training.distributed import broadcast
 from gauge.training.metrics import scores
 
-SPREAD = 0.5  # prior deviation of u: a factor of 1.6 for an expert
+SPREAD, SLOPE_SPREAD = 0.25, 0.5  # prior deviations of u and v: for a complete row u + v, a factor of 1.7 for an expert
 HIDDEN_COPIES = 2  # of each row held out, with further values hidden
 MIN_WEIGHT = 0.05  # share of the weights below which a slow expert is not asked
 MAX_ROWS = 2000  # held out that weights are learned from
@@ -62,7 +62,8 @@ class Answers:
             return combination
         logits = self.logits[index][:, list(experts)] / len(experts)
         present = torch.ones(logits.shape[:2], dtype=torch.bool)
-        combination.learn(logits, present, self.share[index], self.labels[index], rows=len(plain), spread=SPREAD)
+        known = logits, present, self.share[index], self.labels[index]
+        combination.learn(*known, rows=len(plain), spread=SPREAD, slope_spread=SLOPE_SPREAD)
         return combination
 
     def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:
