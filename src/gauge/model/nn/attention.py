@@ -102,7 +102,7 @@ class Attention(nn.Module):
             if not single:
                 at_logits *= scale
                 parts = (at_logits @ key, at_logits.transpose(-2, -1) @ query, weights.transpose(-2, -1) @ at_gathered)
-                return torch.stack([part.transpose(1, 2) for part in parts], 2).flatten(2) @ weight
+                return torch.cat(parts, 1).transpose(1, 2).flatten(2) @ weight
             at_sequence = torch.cat([weights, at_logits], 1).transpose(1, 2) @ torch.cat([at_gathered, query], 1)
             at_query = (at_logits @ key).transpose(0, 1) @ by_head[1].transpose(1, 2)
             at_sequence[:, 0] += at_query.transpose(0, 1).flatten(1) @ (weight[:dim] * scale)

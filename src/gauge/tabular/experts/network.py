@@ -28,7 +28,8 @@ from gauge.types import Batch
 
 __all__ = ["NetworkExpert"]
 
-BATCH_ROWS = {"cpu": 1024}  # a CPU is fastest where activations stay in its cache
+BATCH_ROWS = 1024  # on a CPU
+BATCH_UNITS = 2**15  # of the rows of a table without texts and images; more of its rows at once take less Python
 LARGE_BLOCK = 2**25 - 2**16  # bytes; a little below the largest that the rule of `_keep_memory` is about
 BATCH_ROWS_ELSEWHERE = 4096
 MAX_VALIDATION_ROWS = 1000  # held out, evenly chosen, that say whether gates and imputed values help
@@ -149,12 +150,20 @@ class NetworkExpert(Expert):
     def predict(self, rows: Rows) -> np.ndarray:
         _keep_memory()
         device = self.device
-        size = BATCH_ROWS.get(device.type, BATCH_ROWS_ELSEWHERE)
+        size = self._batch_rows if device.type == "cpu" else BATCH_ROWS_ELSEWHERE
         with torch.inference_mode(self.recorded is None):  # recordings are read outside of it too
             answers = [self._logits(batch) for batch in rows.encoded.batches(device, size)]
         if not answers:
             return np.zeros((0, self.network.gauge.classifier.head.out_features))
         return torch.cat(answers).double().log_softmax(1).cpu().numpy()
+
+    @property
+    def _batch_rows(self) -> int:
+        """How many rows a CPU reads at once."""
+        counts = self.network.encoder.unit_counts
+        if set(counts) != {"table"}:
+            return BATCH_ROWS
+        return min(max(BATCH_ROWS, BATCH_UNITS // (1 + counts["table"])), BATCH_ROWS_ELSEWHERE)
 
     def _logits(self, batch: Batch) -> Tensor:
         """Without the checks of values: a schema encodes none that is not finite, and rows without any are not asked."""
