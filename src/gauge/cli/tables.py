@@ -26,9 +26,9 @@ from gauge.cli.options import (
     named,
     seconds,
 )
+from gauge.cli.output import counted
 
 if TYPE_CHECKING:
-    from gauge.deploy.scoring import Count
     from gauge.tabular.estimator import GaugeClassifier
 
 KIND = "ward=category"
@@ -297,24 +297,8 @@ def predict(
         write_bytes(out, write)
         print(f"{count.rows} predictions in {out}")
     more = f"; more: gauge evaluate {model} {table}" if model.is_dir() else ""
-    for line in _counted(count, coverage, more):
+    for line in counted(count, coverage, more):
         print(line, file=sys.stderr)
-
-
-def _counted(count: "Count", coverage: float | None, more: str) -> Iterator[str]:
-    """How many prediction sets have one class, and the accuracy where there are labels."""
-    if coverage is not None:
-        none = count.rows - count.one_class - count.several
-        yield (
-            f"coverage {coverage:g}: {count.one_class} of {count.rows} rows have one class, {count.several} several, "
-            f"{none} none; on the latter two the model abstains"
-        )
-    if count.known:
-        share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"
-        unknown = count.labelled - count.known
-        if unknown:
-            share += f"; {unknown} of them have a label that training never saw, and count as wrong"
-        yield share + more
 
 
 def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:
