@@ -1,4 +1,4 @@
-"""What commands print: tables, what was missing, what was predicted, progress."""
+"""What several commands print: tables, what was missing, progress."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gauge.deploy.scoring import Count
     from gauge.experiments.results import Result
     from gauge.training.loop import Epoch
     from gauge.training.stages import OnEpoch
@@ -28,22 +27,6 @@ def print_missing(results: "Sequence[Result]") -> None:
     """Print the shares of values that were missing, once for every protocol."""
     for protocol, missing in {result.protocol: result.data["missing"] for result in results}.items():
         print(f"missing under {protocol}: " + ", ".join(f"{name} {100 * rate:.1f} %" for name, rate in missing.items()))
-
-
-def counted(count: "Count", coverage: float | None, more: str) -> Iterator[str]:
-    """How many prediction sets have one class, and the accuracy where there are labels."""
-    if coverage is not None:
-        none = count.rows - count.one_class - count.several
-        yield (
-            f"coverage {coverage:g}: {count.one_class} of {count.rows} rows have one class, {count.several} several, "
-            f"{none} none; on the latter two the model abstains"
-        )
-    if count.known:
-        share = f"accuracy {100 * count.right / count.labelled:.1f} % ({count.right} of {count.labelled} labelled rows)"
-        unknown = count.labelled - count.known
-        if unknown:
-            share += f"; {unknown} of them have a label that training never saw, and count as wrong"
-        yield share + more
 
 
 @contextmanager

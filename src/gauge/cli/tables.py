@@ -26,7 +26,6 @@ from gauge.cli.options import (
     named,
     seconds,
 )
-from gauge.cli.output import counted
 
 if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier
