@@ -288,10 +288,9 @@ def predict(
         raise ValueError(f"{out} should end in {' or '.join(FORMATS)}, the formats of predictions")
     if out is not None and out.resolve() in [path.resolve() for path in table_files(table)]:
         raise ValueError(f"{out} is the table itself, which would be overwritten; choose another file")
-    folder = table_folder(table)
     with heavy_imports():  # of what the experts need
         classifier = load_classifier(
-            model, device=device, image_folder=folder, outside_images=outside_images, trusted=trusted
+            model, device=device, image_folder=table_folder(table), outside_images=outside_images, trusted=trusted
         )
     count = Count()
 

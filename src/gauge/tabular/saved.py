@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from gauge.data.signature import SUFFIX, check_signature
-from gauge.training import checkpoint
 
 FORMAT = "gauge-classifier-9"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
@@ -283,6 +282,8 @@ def check_sizes(folder: Path, expected: Mapping[str, int]) -> None:
                 "the classifier again"
             )
     if (folder / WEIGHTS).is_file():
+        from gauge.training import checkpoint  # it imports torch, which exported models do without
+
         with usable(folder / WEIGHTS):
             checkpoint.read_metadata(folder / WEIGHTS)
 

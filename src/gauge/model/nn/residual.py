@@ -99,9 +99,12 @@ def _convolution(
     bias: bool = True,
 ) -> nn.Module:
     """Over four positions of the last `dims` dimensions."""
+
+    def sizes(size: int, whole: int) -> tuple[int, int]:
+        return size if dims == 2 else whole, size
+
     kind = nn.ConvTranspose2d if transposed else nn.Conv2d
-    sizes = ((size,) * 2 if dims == 2 else (whole, size) for size, whole in ((4, 1), (stride, 1), (padding, 0)))
-    return kind(before, after, *sizes, bias=bias)
+    return kind(before, after, sizes(4, 1), sizes(stride, 1), sizes(padding, 0), bias=bias)
 
 
 def _shrink(multiples: Sequence[int], base: int, dims: int) -> list[nn.Module]:
