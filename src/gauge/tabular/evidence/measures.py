@@ -15,6 +15,7 @@ from gauge.training.metrics import (
     PROBABILITY_FLOOR,
     SCORES,
     Groups,
+    OfRows,
     area_under_curve,
     bootstrap_at_once,
     log_loss,
@@ -81,16 +82,19 @@ def score_table(answered: Answered) -> pd.DataFrame:
     areas = [resampled_areas(probabilities, labels) for probabilities in models]
     losses = [resampled_log_loss(probabilities, labels) for probabilities in models]
     errors = [resampled_calibration_error(probabilities, labels) for probabilities in models]
+    precisions = (
+        []
+        if answered.positive is None
+        else [resampled_average_precision(*answered.one_class(probabilities)) for probabilities in models]
+    )
 
     def score(rows: np.ndarray) -> np.ndarray:
         values = []
-        for model, probabilities in enumerate(models):
+        for model in range(len(models)):
             value = {"log_loss": losses[model](rows), "calibration_error": errors[model](rows)}
             value |= {"accuracy": right[model][rows].mean(1), "auc": areas[model](rows)}
-            if answered.positive is not None:
-                p, is_positive = answered.one_class(probabilities)
-                precise = [average_precision(p[each], is_positive[each]) for each in rows]
-                value["average_precision"] = np.array(precise)
+            if precisions:
+                value["average_precision"] = precisions[model](rows)
             values += [value[metric] for metric in metrics]
         return np.stack(values, 1)
 
@@ -114,8 +118,22 @@ def average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
     >>> average_precision(np.array([0.9, 0.8, 0.7]), np.array([True, False, True])).__round__(3)
     0.833
     """
-    recall, precision = precision_recall(scores, positive)
-    return float((np.diff(recall, prepend=0.0) * precision).sum()) if positive.any() else float("nan")
+    return float(resampled_average_precision(scores, positive)(np.arange(len(scores))[None])[0])
+
+
+def resampled_average_precision(scores: np.ndarray, positive: np.ndarray) -> OfRows:
+    """`average_precision` of resamples: counts by score take the place of an order for each of them."""
+    values, rank = np.unique(-scores, return_inverse=True)
+
+    def precision(rows: np.ndarray) -> np.ndarray:
+        place = rank[rows] + len(values) * np.arange(len(rows))[:, None]
+        size, chosen = len(rows) * len(values), positive[rows]
+        seen = np.bincount(place.ravel(), minlength=size).reshape(len(rows), -1).cumsum(1)
+        own = np.bincount(place[chosen], minlength=size).reshape(len(rows), -1)
+        with np.errstate(invalid="ignore"):  # NaN without a positive row
+            return (own * own.cumsum(1) / np.maximum(seen, 1)).sum(1) / own.sum(1)
+
+    return precision
 
 
 def precision_recall(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
