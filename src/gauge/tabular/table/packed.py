@@ -13,9 +13,7 @@ from zipfile import BadZipFile, ZipFile
 
 from gauge.tabular.table.paths import packing
 
-MAX_RATIO = (
-    200  # of the bytes unpacked to those of the file; tables are ten times as large, a bomb more than a thousand times
-)
+MAX_RATIO = 200  # of the bytes unpacked to those of the file; that of tables is about 10, that of bombs above 1,000
 ALWAYS_UNPACKED = 2**26  # bytes, whatever the ratio
 DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error, BadZipFile, RuntimeError, NotImplementedError)
 
