@@ -391,7 +391,7 @@ class Backbone(nn.Module):
 class Trainable(nn.Module):
     """What `fit` needs from a method or an imputer. One without trainable parameters needs no `loss`."""
 
-    looks_across_batch: ClassVar[bool] = False  # whether a sample's prediction depends on the rest of its batch
+    looks_across_batch: bool = False  # whether a sample's prediction depends on the rest of its batch
     gathers_shards: ClassVar[bool] = False  # whether `loss` gathers the samples that it compares from all processes
     needs_labels: ClassVar[bool] = False  # whether every training sample must have one
 

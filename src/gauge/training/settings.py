@@ -77,7 +77,8 @@ class TrainSettings(Settings):
     `gate_rate` multiplies the learning rate of gates: τ and ρ are two numbers that move by about the rate in a step.
     `tune_rate` multiplies that of pretrained encoders that are fine-tuned (None: 0.1 for LoRA, 0.01 for all weights), where
     all weights are trained once more by `tune_decay` for every layer below the last. In the first `warm_up` of all steps
-    the rate rises linearly to that of the schedule.
+    the rate rises linearly to that of the schedule. `weight_decay` is that of AdamW, for weights with two or more
+    dimensions.
 
     NOTE[PAPER] finetune-patience: the paper does not say whether fine-tuning ends early; here it does, after `patience`
     epochs without a better validation score.
@@ -90,6 +91,7 @@ class TrainSettings(Settings):
     tune_rate: float | None = Field(default=None, gt=0)
     tune_decay: float = Field(default=0.8, gt=0, le=1)
     warm_up: float = Field(default=0.0, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
     schedule: Literal["constant", "cosine"] = "constant"
     patience: int | None = Field(default=20, ge=1)
     masks: ProtocolField = Complete()

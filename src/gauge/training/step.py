@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 RATE_FACTOR = "factor"  # of a group of parameters: its learning rate over that of the settings
 
 
-class Adam(torch.optim.Adam):
-    """`torch.optim.Adam`, step for step, except for steps that are differentiated themselves.
+class Adam(torch.optim.AdamW):
+    """`torch.optim.AdamW`, step for step, except for steps that are differentiated themselves.
 
     torch wraps some methods for `torch.compile`, and the first call of one imports the compiler, which takes longer than
     most tables take to learn. Here the methods below the wrappers are called.
@@ -41,29 +41,29 @@ class Adam(torch.optim.Adam):
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
     state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
     load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
-    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
     def __init__(self, params: Any, **options: Any) -> None:
         if options.get("differentiable"):
-            raise ValueError("differentiable=True is not supported here; use torch.optim.Adam")
+            raise ValueError("differentiable=True is not supported here; use torch.optim.AdamW")
         super().__init__(params, **options)
 
 
 def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> Adam:
-    """Adam for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step can read."""
+    """AdamW for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step can read."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
     factors = dict.fromkeys(method.gate_parameters(), settings.gate_rate)
     factors |= method.rate_factors(settings.tune_rate, settings.tune_decay)
-    parts: dict[float, list[Tensor]] = {1.0: []}
+    parts: dict[tuple[float, float], list[Tensor]] = {(1.0, 0.0): []}
     for parameter in trained:
-        parts.setdefault(factors.get(parameter, 1.0), []).append(parameter)
+        decay = settings.weight_decay if parameter.ndim > 1 else 0.0
+        parts.setdefault((factors.get(parameter, 1.0), decay), []).append(parameter)
     graph = device.type == "cuda"
     groups: list[dict[str, Any]] = []
-    for factor, parameters in parts.items():
+    for (factor, decay), parameters in parts.items():
         rate = settings.learning_rate * factor
-        groups.append(
-            {"params": parameters, "lr": torch.tensor(rate, device=device) if graph else rate, RATE_FACTOR: factor}
-        )
+        lr = torch.tensor(rate, device=device) if graph else rate
+        groups.append({"params": parameters, "lr": lr, "weight_decay": decay, RATE_FACTOR: factor})
     return Adam([group for group in groups if group["params"]], fused=True, capturable=graph)
 
 

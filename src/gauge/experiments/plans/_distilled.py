@@ -1,4 +1,4 @@
-"""Students that learn from all training samples: from labels where there are any, elsewhere from what teachers say."""
+"""Students that learn from all training samples: from labels where there are any, elsewhere from what a teacher says."""
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +10,9 @@ from gauge.training.inference import predict_split
 from gauge.types import Method
 
 
-def distilled(student: Student, train: Dataset, *teachers: Method) -> Distilled:
-    """Every teacher answers once for every sample, from all that was observed of it."""
-    answers = [predict_split(teacher.to(train.device), train, Complete()).probabilities for teacher in teachers]
-    targets = torch.stack([torch.from_numpy(each) for each in answers]).mean(0).float().to(train.device)
+def distilled(student: Student, train: Dataset, teacher: Method) -> Distilled:
+    """The teacher answers once for every sample, from all that was observed of it."""
+    answers = predict_split(teacher.to(train.device), train, Complete()).probabilities
+    targets = torch.from_numpy(answers).float().to(train.device)
     known = F.one_hot(train.labels.clamp_min(0), targets.shape[1]).to(targets)
     return Distilled(student, torch.where(train.labelled[:, None], known, targets))

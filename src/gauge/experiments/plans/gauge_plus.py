@@ -4,8 +4,8 @@ GAUGE+ is trained from scratch in one stage. What learns from every row, labelle
 pre-trained, a first GAUGE+ starts from them and teaches a second one, and both answer with classifiers of the cells.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from gauge.data import Dataset
@@ -13,6 +13,7 @@ from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, imputer_stage, seeded_with, table_columns, with_swaps
 from gauge.experiments.plans import Plan, last_stage, options_of
 from gauge.experiments.plans._distilled import distilled
+from gauge.experiments.plans._ensemble import ensemble_stage
 from gauge.experiments.plans._pretrained import pretraining_stage
 from gauge.experiments.plans._trunks import plus_parts
 from gauge.methods._distilled import Distilled
@@ -58,7 +59,8 @@ def heads_alone(train: Dataset, trained: GaugePlus) -> WeightedVote:
     return WeightedVote(trained.encoder, trained.heads, corrupt=trained.corrupt)
 
 
-TEACHER_SEEDS = 1000  # between the seeds of several teachers
+PRETRAINED, STUDENT = "gauge_plus-pretrained", "gauge_plus-student"
+CELLS = ("logistic_cells", "boosted_cells")
 TRUST = Gating(granularity="trust")
 VARIANTS = {
     "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
@@ -136,22 +138,35 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         settings, needs = settings.model_copy(update={"masks": masks}), (imputer_stage(benchmark),)
     if not chosen.teacher:
         return Stage(name, make, arguments, settings, needs)
-    method = "late_fusion" if chosen.teacher == "late_fusion" else "gauge_plus"
-    teachers = [last_stage(benchmark, method, chosen.teacher, seed)]
-    for number in range(1, options_of(benchmark, "gauge_plus")["teachers"]):
-        settings = teachers[0].settings.model_copy(update={"seed": seed + TEACHER_SEEDS * number})
-        teachers.append(replace(teachers[0], name=f"{teachers[0].name}-{number}", settings=settings))
-    arguments |= {"make": make, "teachers": len(teachers)}
+    teacher = teacher_stage(benchmark, chosen.teacher, seed)
     settings = seeded_with(benchmark.settings.student, seed)
-    return Stage(name, make_distilled, arguments, settings, (*teachers, *needs), split="imputer")
+    return Stage(name, make_distilled, arguments | {"make": make}, settings, (teacher, *needs), split="imputer")
+
+
+def teacher_stage(benchmark: Benchmark, row: str, seed: int) -> Stage:
+    """Several trainings of a row and, beside what is pre-trained, classifiers of the cells wherever there is a table."""
+    method = "late_fusion" if row == "late_fusion" else "gauge_plus"
+    together = ensemble_stage(last_stage(benchmark, method, row, seed), options_of(benchmark, "gauge_plus")["teachers"])
+    if row != PRETRAINED or not table_columns(benchmark):
+        return together
+    return stack(benchmark, f"teachers-s{seed}", {row: together, **cell_stages(benchmark, seed)}, seed)
 
 
 def stacked_stage(benchmark: Benchmark, name: str, seed: int) -> Stage:
     """The student is left out where all training samples are labelled: nobody has to teach it."""
-    rows = ["gauge_plus-pretrained", *(["gauge_plus-student"] if benchmark.imputer_reads_more else [])]
-    members = {row: stage(benchmark, row, seed) for row in rows}
-    if table_columns(benchmark):
-        members |= {row: last_stage(benchmark, row, row, seed) for row in ("logistic_cells", "boosted_cells")}
+    members = {
+        PRETRAINED: ensemble_stage(stage(benchmark, PRETRAINED, seed), options_of(benchmark, "gauge_plus")["teachers"])
+    }
+    if benchmark.imputer_reads_more:
+        members[STUDENT] = stage(benchmark, STUDENT, seed)
+    return stack(benchmark, name, {**members, **cell_stages(benchmark, seed)}, seed)
+
+
+def cell_stages(benchmark: Benchmark, seed: int) -> dict[str, Stage]:
+    return {row: last_stage(benchmark, row, row, seed) for row in CELLS} if table_columns(benchmark) else {}
+
+
+def stack(benchmark: Benchmark, name: str, members: Mapping[str, Stage], seed: int) -> Stage:
     settings = seeded_with(benchmark.settings.plus, seed).model_copy(update={"epochs": 0})
     sizes = {"modalities": len(benchmark.modalities), "num_classes": benchmark.num_classes}
     return Stage(name, make_stacking, {"names": tuple(members), **sizes}, settings, tuple(members.values()))
@@ -166,9 +181,9 @@ def make_from_pretrained(train: Dataset, pretrained: Pretrainer, **options: Any)
 
 
 def make_distilled(
-    train: Dataset, *needs: Any, make: Callable[..., GaugePlus], teachers: int, **options: Any
+    train: Dataset, teacher: Method, *needs: Any, make: Callable[..., GaugePlus], **options: Any
 ) -> Distilled:
-    return distilled(make(train, *needs[teachers:], **options), train, *needs[:teachers])
+    return distilled(make(train, *needs, **options), train, teacher)
 
 
 def make_stacking(train: Dataset, *members: Method, names: Sequence[str], **sizes: int) -> Stacking:

@@ -6,8 +6,8 @@ from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.plans import Plan, Variant
 from gauge.experiments.plans.gauge import PLAN as GAUGE
+from gauge.experiments.plans.gauge_plus import CELLS, make_stacking
 from gauge.experiments.plans.gauge_plus import PLAN as GAUGE_PLUS
-from gauge.experiments.plans.gauge_plus import make_stacking
 from gauge.experiments.plans.late_fusion import PLAN as LATE_FUSION
 from gauge.methods.tta import COPIES, TTA
 from gauge.training.stages import Stage
@@ -38,8 +38,9 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
         )
     if trained.make is not make_stacking:
         return over_copies(trained)
-    members = (over_copies(member) if member.settings.epochs else member for member in trained.needs)
-    return replace(trained, name=f"{trained.name}-tta", needs=tuple(members))
+    members = zip(trained.arguments["names"], trained.needs, strict=True)
+    needs = (member if name in CELLS else over_copies(member) for name, member in members)
+    return replace(trained, name=f"{trained.name}-tta", needs=tuple(needs))
 
 
 def over_copies(trained: Stage) -> Stage:

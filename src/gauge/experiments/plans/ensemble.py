@@ -1,0 +1,28 @@
+"""Plan of ensembles: several trainings of a row of another plan answer together, for changed copies of images where training
+changes them."""
+
+from gauge.experiments.benchmarks import Benchmark
+from gauge.experiments.plans import Plan, Variant, options_of
+from gauge.experiments.plans._ensemble import ensemble_stage
+from gauge.experiments.plans.tta import ROWS as TTA_ROWS
+from gauge.experiments.plans.tta import over_copies
+from gauge.training.stages import Stage
+
+__all__ = ["PLAN"]
+
+MEMBERS = ("tta", "gauge_plus-pretrained", "late_fusion", "late_fusion-pretrained", "v2")
+ROWS = {name.replace("tta", "ensemble"): TTA_ROWS[name] for name in MEMBERS}  # the plan and the row of the members
+
+
+def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
+    plan, row = ROWS[variant]
+    together = ensemble_stage(plan.stage(benchmark, row, seed), options_of(benchmark, "ensemble")["members"])
+    return over_copies(together) if together.settings.augment else together
+
+
+TOGETHER = "several trainings answer together, for copies of the images where training changes them"
+PLAN = Plan(
+    {name: Variant(f"{plan.variants[row].note}; {TOGETHER}") for name, (plan, row) in ROWS.items()},
+    stage,
+    options={"members": 3},
+)
