@@ -20,6 +20,11 @@ SVHN_ALONE = ("complete", "missing=text", "missing=svhn+text", "missing=mnist+te
 VIEWS = ("complete", "views=2", "views=1", "eta=0.5")
 STARTED = (PRETRAINED, VOTERS[1])
 ONE_VIEW, PHOTO = "eta=0.8", "missing=mnist+text"
+ENDS = (CELLS[0], CELLS[-1])
+ENSEMBLES = (  # runs of three trainings and of one, name and rows
+    ("leaf99/ensemble", "leaf99/ensemble", "leaf99", STARTED),
+    ("ham10000/ensemble", "ham10000/tta", "ham10000", SCRATCH),
+)
 COPIED = {  # name, rows and conditions of the runs that compare answers for copies of images
     "leaf99/tta": ("leaf99", STARTED, CELLS),
     "ham10000/tta": ("ham10000", SCRATCH, CELLS),
@@ -39,6 +44,12 @@ def faces() -> str:
     fair = dict.fromkeys(("gauge_plus", "late_fusion", "logistic_cells", "boosted_cells"), "celeba_table/fair")
     rows = dict.fromkeys((EVERY, STUDENT, PRETRAINED), "celeba_table/every_row") | {V2: "celeba_table/divisions"}
     return beside(measured(rows | fair), CELLS)
+
+
+def mild_faces() -> str:
+    """The same with faces that are flipped and cropped a little: the student minus each other row."""
+    rows = dict.fromkeys((*OURS, *VOTERS, V2), "celeba_table/faces")
+    return beside(measured(rows | dict.fromkeys(("logistic_cells", "boosted_cells"), "celeba_table/fair")), CELLS)
 
 
 def crops() -> str:
@@ -83,18 +94,37 @@ def copies() -> str:
     return "\n".join([*head, *lines]) + "\n" if lines else NOT_MEASURED
 
 
-def over_copies(row: str) -> str:
-    """The row of test-time augmentation that has the trained model of this row.
+def ensembles() -> str:
+    """Three trainings beside one of them, on images as they are and over copies."""
+    lines = []
+    for run, single, name, rows in ENSEMBLES:
+        for row, protocol in product(rows, ENDS):
+            three = over_copies(row, "ensemble")
+            runs = {three: run, over_copies(row): single, row: single}
+            measures = {key: _seeds(folder, key, protocol) for key, folder in runs.items()}
+            if all(measures.values()):
+                pair = minus_each({three: run, over_copies(row): single}, three, protocol).get(over_copies(row))
+                means = (
+                    f"{100 * mean(result.value for result, _ in measures[key].values()):.2f}" for key in reversed(runs)
+                )
+                shown = row.removeprefix("gauge_plus:")
+                lines.append(f"| {name}, {shown} | {protocol} | {' | '.join(means)} | {difference(pair)} |")
+    head = ["| accuracy or AUC, % | condition | one | one, copies | three, copies | three minus one, copies |"]
+    return "\n".join([*head, "|---" * 6 + "|", *lines]) + "\n" if lines else NOT_MEASURED
+
+
+def over_copies(row: str, method: str = "tta") -> str:
+    """The row of test-time augmentation, or of ensembles, that has the trained model of this row.
 
     >>> over_copies("gauge_plus"), over_copies("late_fusion"), over_copies("late_fusion:pretrained")
     ('tta', 'tta:late_fusion', 'tta:late_fusion-pretrained')
     >>> over_copies("gauge_plus:gauge_plus-student")
     'tta:gauge_plus-student'
     """
-    method, _, variant = row.partition(":")
-    if method == "gauge_plus":
-        return f"tta:{variant}" if variant else "tta"
-    return f"tta:{row.replace(':', '-')}"
+    own, _, variant = row.partition(":")
+    if own == "gauge_plus":
+        return f"{method}:{variant}" if variant else method
+    return f"{method}:{row.replace(':', '-')}"
 
 
 def _seeds(run: str, row: str, protocol: str) -> dict[int, Any]:
@@ -152,6 +182,7 @@ GOALS = (
     Goal("the same without heads", f"{PRETRAINED}-no-heads", "polysum_plain/pretrained", "views=1", 98),
     Goal("CelebA without text", PRETRAINED, "celeba/pretrained", "missing=text", 94.5),
     Goal("leaf99 without cells", PRETRAINED, "leaf99/pretrained", "gamma=1", 90),
+    Goal("the same with weight decay", PRETRAINED, "leaf99/ensemble", "gamma=1", 90),
     Goal("ham10000 complete, AUC", PRETRAINED, "ham10000/pretrained", "complete", 91.5),
     Goal("ham10000 without cells, AUC", PRETRAINED, "ham10000/pretrained", "gamma=1", 90.7),
     Goal(
@@ -166,6 +197,17 @@ GOALS = (
         Goal(f"celeba_table {at}, AUC", EVERY, "celeba_table/every_row", at, least, (V2, "celeba_table/divisions"))
         for at, least in OVER_V2
     ),
+    *(
+        Goal(
+            f"the same, other augmentation, {at}",
+            STUDENT,
+            "celeba_table/faces",
+            at,
+            least,
+            (V2, "celeba_table/divisions"),
+        )
+        for at, least in OVER_V2
+    ),
     Goal(
         "PolyMNIST, one view, 60,000 labels, mean over copies",
         over_copies(PRETRAINED),
@@ -176,6 +218,20 @@ GOALS = (
     Goal("leaf99 without cells, mean over copies", over_copies(PRETRAINED), "leaf99/tta", "gamma=1", 90),
     Goal("ham10000 complete, AUC, mean over copies", over_copies("gauge_plus"), "ham10000/tta", "complete", 91.5),
     Goal("ham10000 without cells, AUC, mean over copies", over_copies("gauge_plus"), "ham10000/tta", "gamma=1", 90.7),
+    Goal(
+        "ham10000 complete, AUC, three models",
+        over_copies("gauge_plus", "ensemble"),
+        "ham10000/ensemble",
+        "complete",
+        91.5,
+    ),
+    Goal(
+        "ham10000 without cells, AUC, three models",
+        over_copies("gauge_plus", "ensemble"),
+        "ham10000/ensemble",
+        "gamma=1",
+        90.7,
+    ),
 )
 
 
@@ -197,6 +253,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "every-row-256-augmented": partial(digits, "every_row256_augmented"),
     "every-row-256-half": partial(digits, "every_row256_half"),
     "every-row-celeba-table": faces,
+    "every-row-celeba-faces": mild_faces,
     "every-row-mst": crops,
     "every-row-polysum": sums,
     "pretrained-polysum": partial(labelled, "polysum", VIEWS, "plus"),
@@ -207,5 +264,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "pretrained-ham10000": partial(labelled, "ham10000", CELLS, "fair", gauge_plus="plus"),
     "pretraining-terms": terms,
     "tta": copies,
+    "ensembles": ensembles,
     "every-row-goals": goals,
 }

@@ -5,9 +5,10 @@ import sys
 
 import pytest
 import torch
+from helpers import SETTINGS, plus
 
 from gauge.model.nn.minimize import LBFGS
-from gauge.training.step import Adam
+from gauge.training.step import AdamW, make_optimizer
 
 FIT = """
 import sys
@@ -50,7 +51,7 @@ def step(optimizer, trained):
 def test_adam_is_that_of_torch_bit_for_bit(options):
     ours, theirs = parameters(), parameters()
     groups = [[{"params": each[:1]}, {"params": each[1:], "lr": 0.3}] for each in (ours, theirs)]
-    pair = Adam(groups[0], lr=0.05, **options), torch.optim.Adam(groups[1], lr=0.05, **options)
+    pair = AdamW(groups[0], lr=0.05, **options), torch.optim.AdamW(groups[1], lr=0.05, **options)
     for number in range(8):
         for optimizer, trained in zip(pair, (ours, theirs), strict=True):
             optimizer.param_groups[0]["lr"] = 0.05 / (1 + number)
@@ -61,11 +62,11 @@ def test_adam_is_that_of_torch_bit_for_bit(options):
 
 def test_either_adam_continues_from_the_state_of_the_other():
     ours, theirs = parameters(), parameters()
-    first, second = Adam(ours, lr=0.05, fused=True), torch.optim.Adam(theirs, lr=0.05, fused=True)
+    first, second = AdamW(ours, lr=0.05, fused=True), torch.optim.AdamW(theirs, lr=0.05, fused=True)
     for _ in range(3):
         step(first, ours)
         step(second, theirs)
-    swapped = Adam(theirs, lr=1.0), torch.optim.Adam(ours, lr=1.0)
+    swapped = AdamW(theirs, lr=1.0), torch.optim.AdamW(ours, lr=1.0)
     swapped[0].load_state_dict(second.state_dict())
     swapped[1].load_state_dict(first.state_dict())
     for _ in range(3):
@@ -77,7 +78,7 @@ def test_either_adam_continues_from_the_state_of_the_other():
 
 def test_schedulers_hooks_and_clipping_work_with_adam():
     (matrix, *_), rates, calls = parameters(), [], []
-    optimizer = Adam([matrix], lr=0.1)
+    optimizer = AdamW([matrix], lr=0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
     optimizer.register_step_post_hook(lambda *_: calls.append(float(matrix.grad.norm())))
     for _ in range(3):
@@ -92,8 +93,8 @@ def test_schedulers_hooks_and_clipping_work_with_adam():
 
 
 def test_steps_that_are_differentiated_are_refused():
-    with pytest.raises(ValueError, match=r"differentiable=True is not supported here; use torch\.optim\.Adam"):
-        Adam(parameters(), differentiable=True)
+    with pytest.raises(ValueError, match=r"differentiable=True is not supported here; use torch\.optim\.AdamW"):
+        AdamW(parameters(), differentiable=True)
 
 
 def test_lbfgs_is_that_of_torch_bit_for_bit():
@@ -116,3 +117,14 @@ def test_lbfgs_is_that_of_torch_bit_for_bit():
 def test_a_fit_does_not_load_the_compiler_of_torch():
     done = subprocess.run([sys.executable, "-c", FIT], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["False"], done.stderr
+
+
+def test_weight_decay_shrinks_weights_of_two_dimensions_and_nothing_else():
+    model, settings = plus(), SETTINGS.model_copy(update={"weight_decay": 0.5, "learning_rate": 0.1})
+    before = {name: values.detach().clone() for name, values in model.named_parameters()}
+    optimizer = make_optimizer(model, settings, torch.device("cpu"))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)  # nothing but decay moves anything
+    optimizer.step()
+    for name, values in model.named_parameters():
+        torch.testing.assert_close(values, before[name] * (0.95 if values.ndim > 1 else 1.0), msg=name)

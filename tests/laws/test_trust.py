@@ -14,6 +14,7 @@ from gauge.experiments.plans._distilled import distilled
 from gauge.imputers.mean import Mean
 from gauge.masks import Complete, Corruption, parse_protocol
 from gauge.methods._distilled import Distilled
+from gauge.methods.ensemble import Ensemble
 from gauge.model.combination import Combination
 from gauge.model.explain import explain, unit_names
 from gauge.model.frozen import Frozen
@@ -334,7 +335,7 @@ def test_a_student_believes_its_teacher_as_far_as_that_is_sure(known):
 def test_a_student_keeps_the_labels_that_there_are_and_asks_all_teachers_for_the_others(train):
     some = train.without_labels(torch.arange(len(train)) >= 20)
     teachers = [plus(), enlarged(plus())]
-    targets = distilled(plus(), some, *teachers).targets
+    targets = distilled(plus(), some, Ensemble(teachers)).targets
     assert torch.equal(targets[:20], torch.eye(CLASSES)[train.labels[:20]])
     answers = [predict_split(teacher, train, Complete()).probabilities for teacher in teachers]
     torch.testing.assert_close(targets[20:], torch.from_numpy(sum(answers) / 2).float()[20:])

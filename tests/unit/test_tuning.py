@@ -17,7 +17,7 @@ from gauge.cli.main import app
 from gauge.model.encoders._pretrained import PretrainedGrid, PretrainedTokens, depths
 from gauge.randomness import seeded
 from gauge.training.loop import budget
-from gauge.training.step import RATE_FACTOR, make_adam
+from gauge.training.step import RATE_FACTOR, make_optimizer
 
 RATES = {"photo": "lora", "notes": "all"}
 
@@ -146,7 +146,7 @@ def test_low_rank_changes_start_at_zero_and_are_merged_into_the_weights(name):
 def test_rates_fall_from_layer_to_layer_and_rise_over_the_warm_up():
     model = method("all")
     settings = SETTINGS.model_copy(update={"tune_rate": 0.02, "tune_decay": 0.5})
-    adam = make_adam(model, settings, torch.device("cpu"))
+    adam = make_optimizer(model, settings, torch.device("cpu"))
     rates = {id(each): group for group in adam.param_groups for each in group["params"]}
     network = pretrained(model).network
     expected = {"embeddings": 0.25, "0": 0.5, "1": 1.0, "layernorm": 1.0}

@@ -23,7 +23,7 @@ from gauge.training.distributed import broadcast, is_main, join_group
 from gauge.training.inference import MAX_GPU_BATCH, masked_batches, predict_split
 from gauge.training.recorded import Predict, recorded_predict
 from gauge.training.settings import TrainSettings
-from gauge.training.step import Step, arithmetic, make_adam, training_step
+from gauge.training.step import Step, arithmetic, make_optimizer, training_step
 from gauge.types import Method, Trainable
 
 MIN_IMPROVEMENT = 1e-4  # what counts as an improvement for patience
@@ -76,7 +76,7 @@ def fit(
     _check(method, train, val, settings)
     method.to(train.device)
     join_group(train.device)
-    optimizer = make_adam(method, settings, train.device)
+    optimizer = make_optimizer(method, settings, train.device)
     # with a constant rate a longer run is the shorter one continued
     ignored = {"epochs"} if settings.schedule == "constant" and not settings.warm_up else None
     identity = settings.model_dump(mode="json", exclude=ignored, exclude_defaults=True)

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 RATE_FACTOR = "factor"  # of a group of parameters: its learning rate over that of the settings
 
 
-class Adam(torch.optim.AdamW):
+class AdamW(torch.optim.AdamW):
     """`torch.optim.AdamW`, step for step, except for steps that are differentiated themselves.
 
     torch wraps some methods for `torch.compile`, and the first call of one imports the compiler, which takes longer than
@@ -49,7 +49,7 @@ class Adam(torch.optim.AdamW):
         super().__init__(params, **options)
 
 
-def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) -> Adam:
+def make_optimizer(method: Trainable, settings: TrainSettings, device: torch.device) -> AdamW:
     """AdamW for all trainable parameters. On a GPU its learning rate is a tensor, which a recorded step can read."""
     trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
     factors = dict.fromkeys(method.gate_parameters(), settings.gate_rate)
@@ -64,7 +64,7 @@ def make_adam(method: Trainable, settings: TrainSettings, device: torch.device) 
         rate = settings.learning_rate * factor
         lr = torch.tensor(rate, device=device) if graph else rate
         groups.append({"params": parameters, "lr": lr, "weight_decay": decay, RATE_FACTOR: factor})
-    return Adam([group for group in groups if group["params"]], fused=True, capturable=graph)
+    return AdamW([group for group in groups if group["params"]], fused=True, capturable=graph)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Step:
     """
 
     def __init__(
-        self, method: Trainable, optimizer: Adam, train: Dataset, settings: TrainSettings, *, record: bool
+        self, method: Trainable, optimizer: AdamW, train: Dataset, settings: TrainSettings, *, record: bool
     ) -> None:
         self.method, self.optimizer, self.train, self.settings = method, optimizer, train, settings
         self.loss = parallel_loss(method)
@@ -181,7 +181,7 @@ def _read(index: Tensor, key: Tensor, batch: "Future[Batch]") -> tuple[Tensor, T
 def training_step(method: Trainable, train: Dataset, settings: TrainSettings, *, record: bool = True) -> Step:
     """The step that `fit` repeats, with its own optimizer: (index, key, learning rate) -> loss terms."""
     method.to(train.device).train()
-    return Step(method, make_adam(method, settings, train.device), train, settings, record=record)
+    return Step(method, make_optimizer(method, settings, train.device), train, settings, record=record)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class LBFGS(torch.optim.LBFGS):
-    """That of torch, without the wrapper that imports torch's compiler (see `gauge.training.step.Adam`)."""
+    """That of torch, without the wrapper that imports torch's compiler (see `gauge.training.step.AdamW`)."""
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
 
