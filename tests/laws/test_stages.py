@@ -133,16 +133,22 @@ def test_a_trained_imputer_survives_an_edit_of_a_method_and_not_one_of_the_train
 
 
 def builds_on() -> dict[str, set[str]]:
-    """The methods that each method's own files import, directly or indirectly, as their text says."""
-    folder, parts = Path(source.__file__).parents[1], {}
-    for name in METHODS.names():
-        paths = [folder / "methods" / f"{name}.py", folder / "experiments" / "plans" / f"{name}.py"]
-        text = "".join(path.read_text(encoding="utf-8") for path in paths if path.exists())
-        found = re.findall(r"from gauge\.(?:methods|experiments\.plans|model)\.(\w+) import", text)
-        parts[name] = {name, *(each for each in found if each in METHODS.names())}
-    for _ in parts:
-        parts = {name: set().union(*(parts[each] for each in own)) for name, own in parts.items()}
-    return parts
+    """The methods whose modules each method's own module and plan import, directly or indirectly, as their text says."""
+    package = Path(source.__file__).parents[1]
+    folders = [package / name for name in ("methods", "experiments/plans", "model")]
+    texts = {
+        f"{folder.name}.{path.stem}": path.read_text("utf-8") for folder in folders for path in folder.glob("*.py")
+    }
+    pattern = re.compile(r"from gauge\.(?:experiments\.)?((?:methods|plans|model)\.\w+) import")
+    reached = {name: {name, *pattern.findall(text)} for name, text in texts.items()}
+    for _ in range(8):
+        reached = {name: set().union(*(reached.get(each, {each}) for each in own)) for name, own in reached.items()}
+    modules = {name: METHODS.get(name).__module__.removeprefix("gauge.") for name in METHODS.names()}
+    found = {}
+    for name, module in modules.items():
+        own = reached[module] | reached.get(f"plans.{name}", set())
+        found[name] = {other for other, its_module in modules.items() if its_module in own}
+    return found
 
 
 def codes(benchmarks: tuple[Benchmark, ...]) -> dict[str, list[str]]:
