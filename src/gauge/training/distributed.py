@@ -17,7 +17,10 @@ from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defin
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 
+from gauge.model.nn.shards import total
 from gauge.types import Batch, Shard, Trainable
+
+DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d)  # all of which multiply by noise
 
 
 def join_group(device: torch.device) -> None:
@@ -77,31 +80,38 @@ def all_reduce_mean(value: Tensor, share: float) -> Tensor:
     return total
 
 
-class _Sum(torch.autograd.Function):
-    """The sum over all processes. Each of them adds to the loss what it computes from the sum, so gradients add up, too."""
+class WholeBatch(TorchFunctionMode):
+    """Inside the block BatchNorm and dropout act on the samples of a shard as they act on the whole batch, on any device and
+    in any module: mean and variance are those of all processes, and masks are drawn for all samples.
 
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
-        dist.all_reduce(total)
-        return total
+    Dropout is recognised where the first axis holds the samples, once or several times in a row. Draws inside attention are
+    those of torch.
+    """
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone()
-        dist.all_reduce(total)
-        return total
-
-
-class SharedStatistics(TorchFunctionMode):
-    """Inside the block `F.batch_norm` in training takes mean and variance over the samples of all processes, on any device
-    and in any module."""
+    def __init__(self, shard: Shard) -> None:
+        super().__init__()
+        self.shard = shard
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return (_batch_norm if func is F.batch_norm else func)(*args, **kwargs or {})
+        kwargs = kwargs or {}
+        if func is F.batch_norm:
+            return _batch_norm(self.shard, *args, **kwargs)
+        return self._dropout(func, *args, **kwargs) if func in DROPOUTS else func(*args, **kwargs)
+
+    def _dropout(
+        self, func: Any, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Tensor:
+        own = self.shard.stop - self.shard.start
+        if not training or input.shape[0] % own:
+            return func(input, p, training, inplace)
+        times = input.shape[0] // own
+        noise = func(input.new_ones(times * self.shard.size, *input.shape[1:]), p)
+        noise = noise.unflatten(0, (times, -1))[:, self.shard.start : self.shard.stop].flatten(0, 1)
+        return input.mul_(noise) if inplace else input * noise
 
 
 def _batch_norm(
+    shard: Shard,
     x: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -115,11 +125,10 @@ def _batch_norm(
         return F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
     values = x.to(torch.promote_types(x.dtype, torch.float32)).movedim(1, -1)
     axes = list(range(values.ndim - 1))
-    count = values.new_tensor(values.numel() / values.shape[-1])
-    dist.all_reduce(count)
-    mean = _Sum.apply(values.sum(axes)) / count
+    count = total(values.new_tensor(values.numel() / values.shape[-1]), shard)
+    mean = total(values.sum(axes), shard) / count
     centred = values - mean
-    variance = _Sum.apply(centred.square().sum(axes)) / count
+    variance = total(centred.square().sum(axes), shard) / count
     if running_mean is not None and running_var is not None:
         running_mean.lerp_(mean.detach().to(running_mean), momentum)
         running_var.lerp_((variance.detach() * count / (count - 1)).to(running_var), momentum)
@@ -137,7 +146,7 @@ class Loss(nn.Module):
         self.method = method
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        with nullcontext() if world_size() == 1 else SharedStatistics():
+        with nullcontext() if batch.shard is None else WholeBatch(batch.shard):
             return self.method.loss(batch)
 
 
@@ -146,10 +155,10 @@ def parallel_loss(method: Trainable) -> nn.Module:
     if world_size() == 1:
         return Loss(method)
     name = type(method).__name__
-    alone = method.looks_across_batch and not method.gathers_shards
-    if alone or type(method).end_epoch is not Trainable.end_epoch:
+    compares = method.looks_across_batch or type(method).end_epoch is not Trainable.end_epoch
+    if compares and not method.gathers_shards:
         raise ValueError(
             f"{name} compares samples of a batch or counts over an epoch, which needs all samples in one process; "
-            "train it without torchrun"
+            "train it without torchrun, or gather them in its loss (gauge.model.nn.shards) and set gathers_shards"
         )
     return DistributedDataParallel(Loss(method), find_unused_parameters=True)
