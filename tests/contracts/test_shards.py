@@ -1,15 +1,11 @@
 """Every registered method, imputer and pre-trainer learns from the shards of a batch what it learns from the whole batch."""
 
-import multiprocessing
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
-from helpers import Wobbly, dataset, imputer, network, unchecked, unit_encoder, untrained
+from helpers import Wobbly, dataset, imputer, in_two_processes, network, unchecked, unit_encoder, untrained
 from small_benchmarks import LEAF99_TIP, SMALL, samples
 from torch import Tensor
 
@@ -19,7 +15,6 @@ from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import AnyModalities, Complete, Corruption
 from gauge.randomness import sample_keys, seeded
 from gauge.registry import IMPUTERS, METHODS, PRETRAINERS
-from gauge.training.checkpoint import load, save
 from gauge.training.step import training_step
 from gauge.types import Imputer, Trainable
 
@@ -97,28 +92,11 @@ def _steps(module: Trainable, train: Dataset) -> Iterator[tuple[str, Tensor]]:
         yield f"buffer {name}", buffer
 
 
-def learn_in_group(rank: int, folder: Path) -> None:
-    torch.set_num_threads(1)
-    store, limit = dist.FileStore(str(folder / "store"), 2), timedelta(seconds=60)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=limit)
-    save(folder / f"{rank}.safetensors", learned(), {})
-    dist.destroy_process_group()
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """What one process learns, and each of two processes: forks of this one, which need not import anything."""
-    folder = tmp_path_factory.mktemp("shards")
-    start = multiprocessing.get_context("fork").Process
-    processes = [start(target=learn_in_group, args=(rank, folder)) for rank in range(2)]
+    """What one process learns, and each of two."""
     with unchecked():
-        for process in processes:
-            process.start()
-        alone = learned()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
-    return alone, *(load(folder / f"{rank}.safetensors")[0] for rank in range(2))
+        return learned(), *in_two_processes(learned, tmp_path_factory.mktemp("shards"))
 
 
 @pytest.mark.parametrize("component", components())

@@ -5,9 +5,10 @@ the others. The same global batch therefore gives the same model, up to rounding
 """
 
 import atexit
+import inspect
 import os
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,6 +21,11 @@ from torch.overrides import TorchFunctionMode
 from gauge.model.nn.shards import total
 from gauge.types import Batch, Shard, Trainable
 
+T = TypeVar("T")
+
+# Buffers may hold the targets of all samples; those that change are computed alike, so they are not sent at every step.
+NEWER = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters  # torch 2.13
+KEEP_BUFFERS: dict[str, bool] = {"forward_sync_buffers" if NEWER else "broadcast_buffers": False}
 DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d)  # all of which multiply by noise
 
 
@@ -29,6 +35,8 @@ def join_group(device: torch.device) -> None:
         store, rank, size = next(rendezvous("env://"))
         # the store keeps the addresses of processes that were killed, which restarted ones must not read
         store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)  # nccl sends barriers and Python objects from the current device
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=size)
         atexit.register(dist.destroy_process_group)
 
@@ -49,13 +57,20 @@ def barrier() -> None:
         dist.barrier()
 
 
-def broadcast(value: bool) -> bool:
+def broadcast(value: T) -> T:
     """The value of the first process, in all processes."""
     if world_size() == 1:
         return value
     decision = [value]
     dist.broadcast_object_list(decision)
     return decision[0]
+
+
+def synchronise(module: nn.Module) -> None:
+    """Copy the parameters and buffers of the first process to all processes."""
+    if world_size() > 1:
+        for tensor in (*module.parameters(), *module.buffers()):
+            dist.broadcast(tensor.detach().view(torch.uint8) if tensor.dtype == torch.bool else tensor.detach(), 0)
 
 
 def shard(batch: Tensor) -> Tensor:
@@ -75,9 +90,9 @@ def all_reduce_mean(value: Tensor, share: float) -> Tensor:
     """The mean over all processes, weighted by their shares of the batch."""
     if world_size() == 1:
         return value
-    total = value * (share / world_size())
-    dist.all_reduce(total)
-    return total
+    weighted = value * (share / world_size())
+    dist.all_reduce(weighted)
+    return weighted
 
 
 class WholeBatch(TorchFunctionMode):
@@ -95,7 +110,7 @@ class WholeBatch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is F.batch_norm:
-            return _batch_norm(self.shard, *args, **kwargs)
+            return self._batch_norm(*args, **kwargs)
         return self._dropout(func, *args, **kwargs) if func in DROPOUTS else func(*args, **kwargs)
 
     def _dropout(
@@ -109,33 +124,33 @@ class WholeBatch(TorchFunctionMode):
         noise = noise.unflatten(0, (times, -1))[:, self.shard.start : self.shard.stop].flatten(0, 1)
         return input.mul_(noise) if inplace else input * noise
 
-
-def _batch_norm(
-    shard: Shard,
-    x: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    if not training:
-        return F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
-    values = x.to(torch.promote_types(x.dtype, torch.float32)).movedim(1, -1)
-    axes = list(range(values.ndim - 1))
-    count = total(values.new_tensor(values.numel() / values.shape[-1]), shard)
-    mean = total(values.sum(axes), shard) / count
-    centred = values - mean
-    variance = total(centred.square().sum(axes), shard) / count
-    if running_mean is not None and running_var is not None:
-        running_mean.lerp_(mean.detach().to(running_mean), momentum)
-        running_var.lerp_((variance.detach() * count / (count - 1)).to(running_var), momentum)
-    normal = centred * (variance + eps).rsqrt()
-    if weight is not None and bias is not None:
-        normal = normal * weight + bias
-    return normal.movedim(-1, 1).to(x.dtype)
+    def _batch_norm(
+        self,
+        x: Tensor,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        if not training:
+            return F.batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)
+        values = x.to(torch.promote_types(x.dtype, torch.float32)).movedim(1, -1)
+        axes = list(range(values.ndim - 1))
+        own = values.new_full((1,), values.numel() / values.shape[-1])
+        sums = total(torch.cat([values.sum(axes), own]), self.shard)
+        mean, count = sums[:-1] / sums[-1], sums[-1].detach()
+        centred = values - mean
+        variance = total(centred.square().sum(axes), self.shard) / count
+        if running_mean is not None and running_var is not None:
+            running_mean.lerp_(mean.detach().to(running_mean), momentum)
+            running_var.lerp_((variance.detach() * count / (count - 1)).to(running_var), momentum)
+        normal = centred * (variance + eps).rsqrt()
+        if weight is not None and bias is not None:
+            normal = normal * weight + bias
+        return normal.movedim(-1, 1).to(x.dtype)
 
 
 class Loss(nn.Module):
@@ -161,4 +176,5 @@ def parallel_loss(method: Trainable) -> nn.Module:
             f"{name} compares samples of a batch or counts over an epoch, which needs all samples in one process; "
             "train it without torchrun, or gather them in its loss (gauge.model.nn.shards) and set gathers_shards"
         )
-    return DistributedDataParallel(Loss(method), find_unused_parameters=True)
+    synchronise(method)
+    return DistributedDataParallel(Loss(method), find_unused_parameters=True, **KEEP_BUFFERS)

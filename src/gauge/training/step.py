@@ -138,17 +138,15 @@ class Step:
 
     def _run(self, index: Tensor, key: Tensor, batch: Batch | None = None) -> dict[str, Tensor]:
         batch = self.batch(index, key) if batch is None else batch
-        share = (
-            len(batch) * world_size() / len(index) if len(batch) < len(index) else 1.0
-        )  # its weight in the mean of all
+        share = 1.0 if batch.shard is None else batch.shard.share * world_size()  # its weight in the mean of all
         with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.half):
             terms = self.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
-        total = torch.stack([term.float() for term in terms.values()]).sum()
-        (total * share).backward()
+        losses = torch.stack([term.float() for term in terms.values()])
+        (losses.sum() * share).backward()
         join()
         self.optimizer.step()
-        return {name: all_reduce_mean(term.detach().float(), share) for name, term in terms.items()}
+        return dict(zip(terms, all_reduce_mean(losses.detach(), share), strict=True))
 
     def _warm_up(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
         """A step as it has to run before it is recorded; cuDNN chooses its algorithms here."""

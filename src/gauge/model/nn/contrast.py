@@ -65,8 +65,8 @@ def projector(inputs: int, outputs: int) -> nn.Sequential:
 def hard_negatives(
     likeness: Float[Tensor, "b all"], key: Int[Tensor, "b"], shard: Shard | None = None
 ) -> Int[Tensor, "b"]:
-    """For every row the column of another sample, with probability proportional to softmax(likeness) + 1e-4, drawn as the largest
-    log p + Gumbel noise."""
+    """For every row the column of another sample, with probability proportional to softmax(likeness) + 1e-4, drawn as the
+    largest log p + Gumbel noise."""
     weight = likeness.detach().softmax(1) + 1e-4
     gumbel = -(-uniform(key, weight.shape[1]).log()).log()
     itself = part(torch.eye(weight.shape[1], dtype=torch.bool, device=weight.device), shard)
