@@ -305,6 +305,8 @@ ONE_THREAD = os.environ | {
 
 def in_two_processes(learn: Callable[[], dict[str, Tensor]], folder: Path) -> list[dict[str, Tensor]]:
     """What a function returns in each of two processes that train together: forks of this one, which import nothing."""
+    import torch._dynamo  # noqa: F401 - takes 2 s; DistributedDataParallel would import it in each of them
+
     processes = [
         multiprocessing.get_context("fork").Process(target=_join, args=(rank, learn, folder)) for rank in (0, 1)
     ]

@@ -176,5 +176,4 @@ def parallel_loss(method: Trainable) -> nn.Module:
             f"{name} compares samples of a batch or counts over an epoch, which needs all samples in one process; "
             "train it without torchrun, or gather them in its loss (gauge.model.nn.shards) and set gathers_shards"
         )
-    synchronise(method)
     return DistributedDataParallel(Loss(method), find_unused_parameters=True, **KEEP_BUFFERS)
