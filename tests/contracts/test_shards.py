@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from helpers import Wobbly, dataset, imputer, in_two_processes, network, unchecked, unit_encoder, untrained
+from helpers import Wobbly, dataset, enlarged, imputer, in_two_processes, network, unchecked, unit_encoder, untrained
 from small_benchmarks import LEAF99_TIP, SMALL, samples
 from torch import Tensor
 
@@ -75,8 +75,10 @@ def learned() -> dict[str, Tensor]:
 
 
 def _steps(module: Trainable, train: Dataset) -> Iterator[tuple[str, Tensor]]:
+    """The weights are large enough for every token to count."""
     masks = Complete() if getattr(module, "needs_image", False) else AnyModalities()
-    step = training_step(module, train, TrainSettings(epochs=1, masks=masks, corrupt=Corruption(swapped=0.3)))
+    settings = TrainSettings(epochs=1, masks=masks, corrupt=Corruption(swapped=0.3), augment="leaves")
+    step = training_step(enlarged(module), train, settings)
     index = torch.arange(SIZE)
     with seeded(0, "epoch"):
         for name, term in step(index, sample_keys(index, 0), 0.0).items():

@@ -124,7 +124,8 @@ class TIP(Imputer):
         """Missing cells are neither read, corrupted, hidden nor scored."""
         image, table, observed = self._readable(batch)
         hidden = choose(derive(batch.key, "masked"), observed, self.masked)
-        tables = torch.cat([corrupt(table, observed, batch.key, self.pretraining.corrupted), table])
+        pool = gather(table, batch.shard), gather(observed, batch.shard)
+        tables = torch.cat([corrupt(table, observed, batch.key, self.pretraining.corrupted, pool), table])
         visible = torch.cat([observed, observed & ~hidden])
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, tables, visible)])
         (corrupted, half), seen = columns.chunk(2), self.interact.read(_tokens(features))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.randomness import permutation, sample_keys, seeded
-from gauge.training import checkpoint
+from gauge.training.checkpoint import load, load_into, save, write_text
 from gauge.training.distributed import barrier, broadcast, is_main, join_group, synchronise
 from gauge.training.inference import MAX_GPU_BATCH, masked_batches, predict_split
 from gauge.training.recorded import Predict, recorded_predict
@@ -110,7 +110,7 @@ def fit(
             raise
     saver.save(progress, best, now=True)
     if best is not None:
-        checkpoint.load_into(method, best, Path("the best epoch"))
+        load_into(method, best, Path("the best epoch"))
     synchronise(method)
     method.eval()
     return progress
@@ -259,9 +259,9 @@ class _Saver:
         tensors |= {f"best.{name}": tensor for name, tensor in (best or {}).items()}
         for number, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{slot}": value for slot, value in slots.items()}
-        checkpoint.save(self.folder / LAST, tensors, {"progress": asdict(progress), "run": self.run})
+        save(self.folder / LAST, tensors, {"progress": asdict(progress), "run": self.run})
         history = "".join(json.dumps(epoch) + "\n" for epoch in progress.history)
-        checkpoint.write_text(self.folder / "metrics.jsonl", history)
+        write_text(self.folder / "metrics.jsonl", history)
         self.saved_epoch, self.saved_at = progress.epoch, time.monotonic()
 
     def resume(self, device: torch.device) -> tuple[Progress, dict[str, Tensor] | None]:
@@ -269,12 +269,12 @@ class _Saver:
         if self.folder is None or not (self.folder / LAST).exists():
             return Progress(), None
         path = self.folder / LAST
-        tensors, metadata = checkpoint.load(path, device)
+        tensors, metadata = load(path, device)
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor
-        checkpoint.load_into(self.method, parts["model"], path)
+        load_into(self.method, parts["model"], path)
         if metadata["run"] != self.run:
             saved, run = metadata["run"], self.run
             before, now = saved["settings"], run["settings"]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gauge.data import Dataset
-from gauge.data.augmentation import augment
+from gauge.data.augmentation import augment, mixes_samples
 from gauge.model.nn.streams import join
 from gauge.training.distributed import all_reduce_mean, own_shard, parallel_loss, shard, world_size
 from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
@@ -130,11 +130,13 @@ class Step:
 
     def batch(self, index: Tensor, key: Tensor) -> Batch:
         """The batch that this process learns from."""
-        own, index, key = own_shard(key), shard(index), shard(key)
-        keep = self.settings.masks.keep(self.train.feature_counts, key)
+        own, features, name = own_shard(key), self.train.feature_counts, self.settings.augment
+        whole = own is None or mixes_samples(name, features)
+        index, key = (index, key) if whole else (shard(index), shard(key))
+        keep = self.settings.masks.keep(features, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
-        batch = augment(batch, self.settings.augment) if self.settings.augment else batch
-        return batch if own is None else replace(batch, shard=own)
+        batch = augment(batch, name) if name else batch
+        return batch if own is None else replace(batch[own.start : own.stop] if whole else batch, shard=own)
 
     def _run(self, index: Tensor, key: Tensor, batch: Batch | None = None) -> dict[str, Tensor]:
         batch = self.batch(index, key) if batch is None else batch

@@ -20,13 +20,13 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
+        total = values.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         return total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone()
+        total = gradients[0].clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         return total
 
