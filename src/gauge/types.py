@@ -58,14 +58,8 @@ class Truth:
     wrong: Mapping[str, Tensor]
 
     def to(self, device: torch.device | str) -> "Truth":
-        return self._each(lambda flags: flags.to(device))
-
-    def __getitem__(self, rows: slice) -> "Truth":
-        return self._each(lambda flags: flags[rows])
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Truth":
         fields = (self.known, self.corrupted, self.wrong)
-        return Truth(*({name: change(flags) for name, flags in field.items()} for field in fields))
+        return Truth(*({name: flags.to(device) for name, flags in field.items()} for field in fields))
 
 
 @dataclass(frozen=True)
@@ -129,13 +123,6 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.index)
-
-    def __getitem__(self, rows: slice) -> "Batch":
-        """The samples of a slice; they are no shard."""
-        inputs = {name: values[rows] for name, values in self.inputs.items()}
-        observed = {name: flags[rows] for name, flags in self.observed.items()}
-        labels, truth = (None if each is None else each[rows] for each in (self.labels, self.truth))
-        return Batch(inputs, observed, labels, self.index[rows], self.key[rows], truth)
 
     @property
     def modalities(self) -> tuple[str, ...]:

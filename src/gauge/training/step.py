@@ -8,7 +8,7 @@ import inspect
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -19,11 +19,12 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.data.augmentation import augment, mixes_samples
+from gauge.model.nn.shards import part
 from gauge.model.nn.streams import join
 from gauge.training.distributed import all_reduce_mean, own_shard, parallel_loss, shard, world_size
 from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
 from gauge.training.settings import TrainSettings
-from gauge.types import Batch, Trainable
+from gauge.types import Batch, Shard, Trainable, Truth
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class Step:
         keep = self.settings.masks.keep(features, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
         batch = augment(batch, name) if name else batch
-        return batch if own is None else replace(batch[own.start : own.stop] if whole else batch, shard=own)
+        return batch if own is None else replace(_rows(batch, own) if whole else batch, shard=own)
 
     def _run(self, index: Tensor, key: Tensor, batch: Batch | None = None) -> dict[str, Tensor]:
         batch = self.batch(index, key) if batch is None else batch
@@ -172,6 +173,17 @@ class Step:
             logger.warning("this step cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
             self.record = False
         return self.record
+
+
+def _rows(batch: Batch, own: Shard) -> Batch:
+    """The samples of this process in a whole batch."""
+
+    def cut(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: part(values, own) for name, values in tensors.items()}
+
+    labels = None if batch.labels is None else part(batch.labels, own)
+    truth = batch.truth and Truth(cut(batch.truth.known), cut(batch.truth.corrupted), cut(batch.truth.wrong))
+    return Batch(cut(batch.inputs), cut(batch.observed), labels, part(batch.index, own), part(batch.key, own), truth)
 
 
 def _read(index: Tensor, key: Tensor, batch: "Future[Batch]") -> tuple[Tensor, Tensor, Batch]:
