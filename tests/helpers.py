@@ -321,7 +321,7 @@ def in_two_processes(learn: Callable[[], dict[str, Tensor]], folder: Path) -> li
 
 def _join(rank: int, learn: Callable[[], dict[str, Tensor]], folder: Path) -> None:
     torch.set_num_threads(1)
-    os.environ["RANK"] = str(rank)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
     store, limit = dist.FileStore(str(folder / "store"), 2), timedelta(seconds=60)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=limit)
     checkpoint.save(folder / f"{rank}.safetensors", learn(), {})

@@ -21,6 +21,7 @@ from gauge.randomness import seeded
 from gauge.tabular.experts._training import Weighted
 from gauge.training import distributed
 from gauge.training.checkpoint import load
+from gauge.training.loop import seconds_per_step
 from gauge.types import Method
 
 SETTINGS = TrainSettings(epochs=3, batch_size=13, learning_rate=3e-3, schedule="cosine", masks="up-to=0.5", seed=4)
@@ -84,6 +85,13 @@ def test_two_processes_give_the_model_of_one_although_one_was_killed_and_both_re
     assert sorted(path.name for path in folder.glob("*.part")) == []
 
 
+def test_a_rank_of_a_process_that_trains_alone_does_not_keep_it_from_writing(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert distributed.is_main()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not distributed.is_main()
+
+
 def test_a_method_that_counts_over_an_epoch_and_gathers_nothing_is_refused_in_several_processes(monkeypatch):
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     with pytest.raises(
@@ -142,7 +150,12 @@ def learn_from_every_row(folder: Path | None) -> dict[str, Tensor]:
 
 
 def test_two_processes_pretrain_teach_distil_and_stack_as_one_does_and_resume_exactly(tmp_path):
-    first, second = in_two_processes(lambda: learn_from_every_row(tmp_path), tmp_path)
+    def learn() -> dict[str, Tensor]:
+        seconds = seconds_per_step(plus(), dataset("train", 41), SETTINGS)  # from which time limits are computed
+        return {**learn_from_every_row(tmp_path), "seconds": torch.tensor(seconds)}
+
+    first, second = in_two_processes(learn, tmp_path)
+    assert first["seconds"] == second["seconds"] > 0
     with unchecked():
         alone = learn_from_every_row(None)
     assert {int(value) for name, value in alone.items() if name.endswith("best_epoch")} - {3}, (

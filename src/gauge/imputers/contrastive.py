@@ -73,10 +73,9 @@ class Contrastive(Imputer):
     ) -> Self:
         """`width` is that of the shared space, `channels` those of the convolutions."""
         rows = draw_donors(train, donors, seed)
-        flags = {name: flags[rows] for name, flags in train.observed.items()}
+        chosen = train.take(rows)
         encoders = {name: _encoder(shape, width, channels) for name, shape in train.shapes.items()}
-        values = {name: tensor[rows] for name, tensor in train.inputs.items()}
-        imputer = cls(encoders, values, flags, width, rows).to(train.device)
+        imputer = cls(encoders, chosen.inputs, chosen.observed, width, rows).to(train.device)
         imputer.end_epoch()
         return imputer
 

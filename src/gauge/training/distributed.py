@@ -31,7 +31,7 @@ DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d)  # all of which mu
 
 def join_group(device: torch.device) -> None:
     """Joins the processes that torchrun has started, once; does nothing without torchrun."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+    if _several() and not dist.is_initialized():
         store, rank, size = next(rendezvous("env://"))
         # the store keeps the addresses of processes that were killed, which restarted ones must not read
         store = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
@@ -48,7 +48,12 @@ def world_size() -> int:
 
 def is_main() -> bool:
     """Whether this process writes files and reports progress."""
-    return int(os.environ.get("RANK", "0")) == 0
+    return not _several() or int(os.environ.get("RANK", "0")) == 0
+
+
+def _several() -> bool:
+    """Whether torchrun has started several processes; a rank alone may come from whatever started this one."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def barrier() -> None:

@@ -134,6 +134,7 @@ def _check(method: Trainable, train: Dataset, val: Dataset | None, settings: Tra
 
 def seconds_per_step(method: Trainable, train: Dataset, settings: TrainSettings, *, steps: int = 2) -> float:
     """The duration of a training step in the first process, after one to warm up; the module is changed by it."""
+    join_group(train.device)
     step = training_step(method, train, settings, record=False)
     index = torch.arange(min(settings.batch_size, len(train)), device=train.device)
     key = sample_keys(index, settings.seed)

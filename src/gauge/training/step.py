@@ -202,14 +202,17 @@ def arithmetic(settings: TrainSettings, device: torch.device) -> Iterator[None]:
     if settings.deterministic and device.type == "cuda" and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
         raise ValueError("deterministic=True on a GPU needs the environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
     changes = settings.deterministic and not torch.are_deterministic_algorithms_enabled()
-    precision = torch.get_float32_matmul_precision()
     if changes:  # otherwise it is not called: it imports torch's compiler
         torch.use_deterministic_algorithms(True)
-    if settings.precision == "tf32" and device.type == "cuda":
+    # otherwise it is not asked for: torch refuses to tell where `torch.backends....fp32_precision` is set
+    rounds = settings.precision == "tf32" and device.type == "cuda"
+    precision = torch.get_float32_matmul_precision() if rounds else ""
+    if rounds:
         torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
         if changes:
             torch.use_deterministic_algorithms(False)
-        torch.set_float32_matmul_precision(precision)
+        if rounds:
+            torch.set_float32_matmul_precision(precision)
