@@ -21,11 +21,11 @@ from torch.overrides import TorchFunctionMode
 from gauge.model.nn.shards import total
 from gauge.types import Batch, Shard, Trainable
 
-T = TypeVar("T")
+T = TypeVar("T", bool, float)
 
 # Buffers may hold the targets of all samples; those that change are computed alike, so they are not sent at every step.
 NEWER = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters  # torch 2.13
-KEEP_BUFFERS: dict[str, bool] = {"forward_sync_buffers" if NEWER else "broadcast_buffers": False}
+KEEP_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if NEWER else "broadcast_buffers": False}
 DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d)  # all of which multiply by noise
 
 
