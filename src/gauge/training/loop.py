@@ -179,7 +179,8 @@ def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
                 f"{order[batch * size :][: min(size, 5)].tolist()} ...); lower the learning rate "
                 f"({settings.learning_rate:g}) or look at them"
             )
-    largest = [torch.linalg.vector_norm(each.detach(), torch.inf) for each in method.parameters() if each.numel()]
+    trained = [each.detach() for each in method.parameters() if each.requires_grad and each.numel()]
+    largest = [torch.linalg.vector_norm(weights, torch.inf) for weights in trained]
     if not bool(torch.stack(largest).isfinite().all()):
         raise FloatingPointError(f"weights are no longer finite after epoch {epoch + 1}; lower the learning rate")
     return {name: float(values.mean()) for name, values in losses.items()}
