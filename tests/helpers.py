@@ -2,6 +2,7 @@
 
 import io
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import jaxtyping
@@ -16,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
@@ -47,6 +50,7 @@ from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.encoders.mlp import Mlp
 from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
+from gauge.training import checkpoint
 from gauge.training.stages import Stage
 from gauge.types import Imputer, Method, SupportsComplete, Trainable, over_values
 
@@ -297,6 +301,31 @@ sys.meta_path.insert(0, NoTorch())
 ONE_THREAD = os.environ | {
     "OMP_NUM_THREADS": "1"
 }  # sums are ordered by threads; tests beside this one take the other core
+
+
+def in_two_processes(learn: Callable[[], dict[str, Tensor]], folder: Path) -> list[dict[str, Tensor]]:
+    """What a function returns in each of two processes that train together: forks of this one, which import nothing."""
+    import torch._dynamo  # noqa: F401 - takes 2 s; DistributedDataParallel would import it in each of them
+
+    processes = [
+        multiprocessing.get_context("fork").Process(target=_join, args=(rank, learn, folder)) for rank in (0, 1)
+    ]
+    with unchecked():
+        for process in processes:
+            process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    return [checkpoint.load(folder / f"{rank}.safetensors")[0] for rank in (0, 1)]
+
+
+def _join(rank: int, learn: Callable[[], dict[str, Tensor]], folder: Path) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
+    store, limit = dist.FileStore(str(folder / "store"), 2), timedelta(seconds=60)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=limit)
+    checkpoint.save(folder / f"{rank}.safetensors", learn(), {})
+    dist.destroy_process_group()
 
 
 def command(*arguments: str, cwd: Path, check: int = 0) -> subprocess.CompletedProcess[str]:

@@ -4,36 +4,43 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import ONE_THREAD, any_subset, dataset, gauge, plus
+from helpers import CLASSES, ONE_THREAD, Wobbly, assert_equal, dataset, gauge, in_two_processes, plus, unchecked
+from torch import Tensor, nn
 
-from gauge import Gating, GaugePlus, SelfSupervised, TrainSettings, fit
-from gauge.masks import Corruption
+from gauge import Batch, Gating, GaugePlus, SelfSupervised, TrainSettings, fit
+from gauge.methods._distilled import Distilled
+from gauge.methods._stacking import Stacking
+from gauge.methods.tta import TTA
 from gauge.randomness import seeded
 from gauge.tabular.experts._training import Weighted
 from gauge.training import distributed
 from gauge.training.checkpoint import load
+from gauge.training.loop import seconds_per_step
+from gauge.types import Method
 
 SETTINGS = TrainSettings(epochs=3, batch_size=13, learning_rate=3e-3, schedule="cosine", masks="up-to=0.5", seed=4)
 PRETRAINED = TrainSettings(epochs=2, batch_size=13, learning_rate=3e-3, masks="up-to=0.5", seed=4)
+SELECTED = TrainSettings(
+    **dict(PRETRAINED) | {"epochs": 3, "selection": ("complete", "missing=image"), "corrupt": "swapped=0.3"}
+)
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from helpers import dataset, gauge
-from test_distributed import SETTINGS, learn_from_every_row
+from test_distributed import SETTINGS
 from gauge import fit
 from gauge.training.checkpoint import save
 
 folder, model = Path(sys.argv[1]), gauge()
 first_try = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-if first_try:
-    save(folder / f"every-row{os.environ['RANK']}.safetensors", learn_from_every_row(), {})
 calls = []
 
 def count(batch):
@@ -48,27 +55,9 @@ save(folder / f"rank{os.environ['RANK']}.safetensors", model.state_dict(), {"cal
 """
 
 
-def learn_from_every_row() -> dict[str, torch.Tensor]:
-    """Pre-training, a teacher with trust that starts there, and its student, whose samples have weights: every parameter."""
-    train, val = dataset("train", 41), dataset("val", 20, seed=1)
-    model = plus(heads="validated")
-    with seeded(0, "pretrainer"):
-        pretrainer = SelfSupervised(model.encoder, model.gauge.classifier, {"table": (1,) * 5}, projection=4)
-    fit(pretrainer, train.without_labels(torch.ones(41, dtype=torch.bool)), settings=PRETRAINED)
-    with seeded(0, "teacher"):
-        teacher = GaugePlus(*deepcopy(pretrainer).release(), gating=Gating(granularity="trust"))
-    fit(teacher, train, val, settings=PRETRAINED.model_copy(update={"corrupt": Corruption(swapped=0.3)}))
-    targets = torch.cat([teacher.predict(batch).logits.softmax(1) for batch in train.batches(16)])
-    student = Weighted(plus(), torch.linspace(0.1, 2, 41), targets)
-    fit(student, train, val, settings=PRETRAINED)
-    student.prepare(train, val)
-    parts = {"pretrainer": pretrainer, "teacher": teacher, "student": student}
-    return {f"{part}.{name}": value for part, each in parts.items() for name, value in each.state_dict().items()}
-
-
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
-    """The folder of a training in two processes, the first try of which is killed after all else, and how torchrun ended."""
+    """The folder of a training in two processes, the first try of which is killed, and how torchrun ended."""
     folder = tmp_path_factory.mktemp("two-processes")
     (folder / "train.py").write_text(SCRIPT)
     tests = Path(__file__).parents[1]
@@ -96,17 +85,82 @@ def test_two_processes_give_the_model_of_one_although_one_was_killed_and_both_re
     assert sorted(path.name for path in folder.glob("*.part")) == []
 
 
-def test_a_method_that_counts_over_an_epoch_is_refused_in_several_processes(monkeypatch):
+def test_a_rank_of_a_process_that_trains_alone_does_not_keep_it_from_writing(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert distributed.is_main()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not distributed.is_main()
+
+
+def test_a_method_that_counts_over_an_epoch_and_gathers_nothing_is_refused_in_several_processes(monkeypatch):
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     with pytest.raises(
-        ValueError, match="AnySubset compares samples of a batch or counts over an epoch, which needs all sam"
+        ValueError, match="Wobbly compares samples of a batch or counts over an epoch, .* and set gathers_shards"
     ):
-        distributed.parallel_loss(any_subset())
+        distributed.parallel_loss(Wobbly())
 
 
-@pytest.mark.slow
-def test_two_processes_pretrain_teach_and_distil_as_one_does(two_processes):
-    first, second = (load(two_processes[0] / f"every-row{rank}.safetensors")[0] for rank in (0, 1))
-    for name, expected in learn_from_every_row().items():
+def trained(make: Callable[[], Method], folder: Path | None) -> Method:
+    """A method with the weights of its best epoch; with a folder, also after training was interrupted and continued."""
+    train, val = dataset("train", 41), dataset("val", 20, seed=1)
+    method = make()
+    progress = fit(method, train, val, settings=SELECTED)
+    if folder is not None:
+        first, resumed, loss, steps = make(), make(), type(method).loss, []
+
+        def interrupt(batch: Batch) -> dict[str, Tensor]:
+            steps.append(batch)
+            if len(steps) == 7:  # in the second epoch of four steps
+                raise InterruptedError
+            return loss(first, batch)
+
+        first.loss = interrupt
+        with pytest.raises(InterruptedError):
+            fit(first, train, val, settings=SELECTED, folder=folder)
+        assert fit(resumed, train, val, settings=SELECTED, folder=folder).best_epoch == progress.best_epoch
+        assert_equal(resumed.state_dict(), method.state_dict())
+    method.best_epoch = nn.Buffer(torch.tensor(progress.best_epoch))
+    method.prepare(train, val)
+    return method
+
+
+def learn_from_every_row(folder: Path | None) -> dict[str, Tensor]:
+    """Pre-training, a teacher with trust that starts there, its student, both of them stacked, and that over changed copies:
+    every tensor, and what they answer. With a folder, the training of the student is also interrupted and continued."""
+    train, model = dataset("train", 41), plus(heads="validated")
+    with seeded(0, "pretrainer"):
+        pretrainer = SelfSupervised(model.encoder, model.gauge.classifier, {"table": (1,) * 5}, projection=4)
+    fit(pretrainer, train.without_labels(torch.ones(41, dtype=torch.bool)), settings=PRETRAINED)
+
+    def make_teacher() -> GaugePlus:
+        with seeded(0, "teacher"):
+            return GaugePlus(*deepcopy(pretrainer).release(), gating=Gating(granularity="trust"))
+
+    teacher = trained(make_teacher, None)
+    targets = torch.cat([teacher.predict(batch).logits.softmax(1) for batch in train.batches(16)])
+    student = trained(lambda: Distilled(plus(), targets), folder)
+    weighted = Weighted(plus(), torch.linspace(0.1, 2, 41), targets)
+    fit(weighted, train, settings=PRETRAINED)
+    stack = Stacking({"teacher": teacher, "student": student}, 3, CLASSES)
+    stack.prepare(train, dataset("val", 20, seed=1))
+    answers = TTA(stack, "leaves", copies=2).predict(train.batch(torch.arange(20))).logits
+    parts = {"pretrainer": pretrainer, "weighted": weighted, "stack": stack}
+    states = {f"{part}.{name}": value for part, each in parts.items() for name, value in each.state_dict().items()}
+    return {**states, "answers": answers}
+
+
+def test_two_processes_pretrain_teach_distil_and_stack_as_one_does_and_resume_exactly(tmp_path):
+    def learn() -> dict[str, Tensor]:
+        seconds = seconds_per_step(plus(), dataset("train", 41), SETTINGS)  # from which time limits are computed
+        return {**learn_from_every_row(tmp_path), "seconds": torch.tensor(seconds)}
+
+    first, second = in_two_processes(learn, tmp_path)
+    assert first["seconds"] == second["seconds"] > 0
+    with unchecked():
+        alone = learn_from_every_row(None)
+    assert {int(value) for name, value in alone.items() if name.endswith("best_epoch")} - {3}, (
+        "an earlier epoch is kept"
+    )
+    for name, expected in alone.items():
         torch.testing.assert_close(first[name], expected, atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(first[name], second[name], atol=0, rtol=0)
+        assert torch.equal(first[name], second[name])

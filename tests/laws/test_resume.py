@@ -244,6 +244,17 @@ def test_a_folder_of_another_run_is_not_continued(tmp_path):
         fit(any_subset(), dataset("train", rows=16), settings=settings, folder=tmp_path, code="changed since")
 
 
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="this torch has only the old way")
+def test_a_precision_that_the_user_has_set_for_one_backend_stays():
+    matmul = torch.backends.cuda.matmul
+    before, matmul.fp32_precision = matmul.fp32_precision, "tf32"
+    try:
+        fit(any_subset(), dataset("train", rows=16), settings=TrainSettings(epochs=1, precision="tf32"))
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        matmul.fp32_precision = before
+
+
 def test_half_precision_is_for_gpus(tmp_path):
     """On a CPU it would be several times slower."""
     half = SETTINGS.model_copy(update={"precision": "bf16"})

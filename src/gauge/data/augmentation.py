@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gauge.choices import pick
+from gauge.masks import FeatureCounts
 from gauge.randomness import choose, derive, uniform
 from gauge.types import Batch, over_values
 
@@ -62,6 +63,12 @@ AUGMENTATIONS = {
 }
 
 
+def mixes_samples(name: str, features: FeatureCounts) -> bool:
+    """Whether the augmentation of a sample depends on its batch: cells of tables are replaced by those of other samples."""
+    cells = any(count is not None for count in features.values())
+    return bool(name) and cells and pick(AUGMENTATIONS, name, "augmentation").corrupt > 0
+
+
 def augment(batch: Batch, name: str) -> Batch:
     """The batch with random changes of images (values from 0 to 1) and of tables with a flag for each cell. Images of one
     channel have no colour that could change. Missing values stay unchanged.
@@ -86,18 +93,24 @@ def augment(batch: Batch, name: str) -> Batch:
 
 
 def corrupt(
-    table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"], key: Int[Tensor, "b"], share: float
+    table: Float[Tensor, "b f"],
+    observed: Bool[Tensor, "b f"],
+    key: Int[Tensor, "b"],
+    share: float,
+    pool: tuple[Float[Tensor, "all f"], Bool[Tensor, "all f"]] | None = None,
 ) -> Float[Tensor, "b f"]:
-    """The table with that share of each sample's observed cells, rounded down, replaced by cells of other samples.
+    """The table with that share of each sample's observed cells, rounded down, replaced by cells of other samples: those of
+    the `pool`, a table and its flags, or of the table itself.
 
     NOTE[PAPER] tip-marginals: published code draws replacements from the column in the whole split; ours from the batch.
     """
     counts = (share * torch.arange(table.shape[1] + 1, dtype=torch.float64, device=table.device)).long()
     chosen = choose(derive(key, "corrupted"), observed, counts)
-    count = observed.sum(0)
-    donors = (~observed).to(torch.uint8).argsort(dim=0, stable=True)  # samples with a value first
+    cells, available = pool or (table, observed)
+    count = available.sum(0)
+    donors = (~available).to(torch.uint8).argsort(dim=0, stable=True)  # samples with a value first
     position = (uniform(derive(key, "donors"), table.shape[1]) * count).long().minimum(count - 1).clamp_min(0)
-    return torch.where(chosen, table.gather(0, donors.gather(0, position)), table)
+    return torch.where(chosen, cells.gather(0, donors.gather(0, position)), table)
 
 
 def _change(image: Float[Tensor, "b c h w"], how: Augmentation, key: Int[Tensor, "b"]) -> Float[Tensor, "b c h w"]:

@@ -9,7 +9,6 @@ such as the class, and drops what is private to each, such as the background of 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import permutations
 from typing import Self
 
 import torch
@@ -20,8 +19,10 @@ from torch import Tensor, nn
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.imputers.nearest import draw_donors
+from gauge.model.nn.contrast import pair_costs
 from gauge.model.nn.conv import deep_trunk
 from gauge.model.nn.mlp import mlp
+from gauge.model.nn.shards import at_least_one, gather
 from gauge.types import Batch, Imputer, over_values
 
 __all__ = ["Contrastive"]
@@ -40,6 +41,8 @@ class Contrastive(Imputer):
     >>> list(imputer.loss(data.batch(torch.arange(4))))
     ['contrast']
     """
+
+    gathers_shards = True
 
     def __init__(
         self,
@@ -70,25 +73,21 @@ class Contrastive(Imputer):
     ) -> Self:
         """`width` is that of the shared space, `channels` those of the convolutions."""
         rows = draw_donors(train, donors, seed)
-        flags = {name: flags[rows] for name, flags in train.observed.items()}
+        chosen = train.take(rows)
         encoders = {name: _encoder(shape, width, channels) for name, shape in train.shapes.items()}
-        values = {name: tensor[rows] for name, tensor in train.inputs.items()}
-        imputer = cls(encoders, values, flags, width, rows).to(train.device)
+        imputer = cls(encoders, chosen.inputs, chosen.observed, width, rows).to(train.device)
         imputer.end_epoch()
         return imputer
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Every modality finds the others of its sample among those of the batch."""
-        codes = self._codes(batch)
+        codes, shard = self._codes(batch).transpose(0, 1), batch.shard
         observed = _observed(codes)
-        terms, counts = [], []
-        for first, second in permutations(range(codes.shape[1]), 2):
-            logits = codes[:, first] @ codes[:, second].T / self.temperature
-            logits = logits.masked_fill(~observed[:, second], -torch.inf).diagonal_scatter(logits.diagonal())
-            both = observed[:, first] & observed[:, second]
-            terms.append((-logits.log_softmax(1).diagonal() * both).sum())
-            counts.append(both.sum())
-        return {"contrast": torch.stack(terms).sum() / torch.stack(counts).sum().clamp_min(1)}
+        with torch.autocast(codes.device.type, enabled=False):
+            scale = codes.new_full((len(codes), len(codes)), 1 / self.temperature)
+            costs = pair_costs(codes, scale, gather(observed.T, shard), shard)
+        both = observed[:, None] & observed & ~torch.eye(len(codes), dtype=torch.bool, device=codes.device)[..., None]
+        return {"contrast": torch.where(both, costs, 0.0).sum() / at_least_one(both.sum(), shard)}
 
     @torch.no_grad()
     def end_epoch(self) -> None:
@@ -167,7 +166,7 @@ class Contrastive(Imputer):
         return [torch.where(flags[:, column], distance, torch.inf).argmin(1) for column in range(flags.shape[1])]
 
 
-def _observed(codes: Float[Tensor, "b m z"]) -> Bool[Tensor, "b m"]:
+def _observed(codes: Float[Tensor, "x y z"]) -> Bool[Tensor, "x y"]:
     return (codes != 0).any(-1)
 
 

@@ -42,11 +42,8 @@ class Nearest(Imputer):
     @classmethod
     def from_dataset(cls, train: Dataset, donors: int = 1000, seed: int = 0) -> Self:
         rows = draw_donors(train, donors, seed)
-        return cls(
-            {name: values[rows] for name, values in train.inputs.items()},
-            {name: flags[rows] for name, flags in train.observed.items()},
-            rows,
-        )
+        chosen = train.take(rows)
+        return cls(chosen.inputs, chosen.observed, rows)
 
     @property
     def donor_rows(self) -> Int[Tensor, "d"]:

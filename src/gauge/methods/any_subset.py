@@ -17,8 +17,9 @@ from gauge.choices import pick
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.gates import hiding_bias
 from gauge.model.network import Network
+from gauge.model.nn.shards import total
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction, Units
+from gauge.types import Batch, Method, Prediction, Shard, Units
 
 __all__ = ["AnySubset"]
 
@@ -60,6 +61,8 @@ class AnySubset(Method):
     NOTE[PAPER] prototypes: means of unit vectors, as published not normalised again; a class without samples keeps its own.
     """
 
+    gathers_shards = True
+
     def __init__(
         self,
         encoder: UnitEncoder,
@@ -91,7 +94,10 @@ class AnySubset(Method):
         chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
         logits, features = self.represent(*under_subsets(self.encoder(batch), chosen))
         labels = batch.labels.repeat(len(chosen))
-        return {"task": F.cross_entropy(logits, labels), "prototype": self._prototype_term(features, labels)}
+        return {
+            "task": F.cross_entropy(logits, labels),
+            "prototype": self._prototype_term(features, labels, batch.shard),
+        }
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -112,14 +118,14 @@ class AnySubset(Method):
         self.counts.zero_()
         self.epochs.add_(1)
 
-    def _prototype_term(self, features: Tensor, labels: Tensor) -> Tensor:
+    def _prototype_term(self, features: Tensor, labels: Tensor, shard: Shard | None) -> Tensor:
         """Always computed, and multiplied by zero in the first epochs, so that all steps are the same CUDA graph."""
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(self.prototypes.dtype)
             if self.training:
                 members = one_hot(labels, self.counts)
-                self.sums.add_(members.T @ features.detach())
-                self.counts.add_(members.sum(0))
+                self.sums.add_(total(members.T @ features.detach(), shard))
+                self.counts.add_(total(members.sum(0), shard))
             scores = self.metric.similarity(features, self.prototypes) / TEMPERATURE
             return (self.epochs >= PROTOTYPE_EPOCH).to(scores.dtype) * F.cross_entropy(scores, labels)
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.nn.likelihoods import Categorical, Likelihood
+from gauge.model.nn.shards import at_least_one
 from gauge.model.nn.streams import side_by_side
 from gauge.model.units import VectorEncoder
 from gauge.types import Batch, Method, Prediction, Trainable, over_values
@@ -61,8 +62,8 @@ class AutoEncoder(Trainable):
         observed, decoded, likelihood = over_values(flags, x), self.decoders[name](codes), self.likelihoods[name]
         scored = observed.expand_as(x)
         if isinstance(likelihood, Categorical):
-            return likelihood.cost(decoded, x, observed).sum() / scored[..., 0].sum().clamp_min(1)
-        return torch.where(observed, decoded - x, 0.0).square().sum() / scored.sum().clamp_min(1)
+            return likelihood.cost(decoded, x, observed).sum() / at_least_one(scored[..., 0].sum(), batch.shard)
+        return torch.where(observed, decoded - x, 0.0).square().sum() / at_least_one(scored.sum(), batch.shard)
 
 
 class MultiAE(Method):

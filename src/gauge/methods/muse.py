@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gauge.model.nn.shards import gather, part
 from gauge.model.units import VectorEncoder
 from gauge.randomness import derive, uniform
 from gauge.types import Batch, Method, Prediction
@@ -52,7 +53,7 @@ class Muse(Method):
     NOTE[PAPER] muse-single-edge: the copy keeps 1 to n - 1 of a sample's n edges, which leaves n = 1 open; here it is kept.
     """
 
-    looks_across_batch = True
+    looks_across_batch, gathers_shards = True, True
 
     def __init__(self, encoder: VectorEncoder, dim: int, num_classes: int) -> None:
         super().__init__()
@@ -69,15 +70,16 @@ class Muse(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         assert batch.labels is not None
         edges, available = self._edges(batch)
-        states = self.samples(edges, torch.stack([available, fewer(available, batch.key)]))
+        seen = gather(torch.stack([available, fewer(available, batch.key)], 1), batch.shard)
+        states = self.samples(gather(edges, batch.shard), seen.transpose(0, 1))
         full, dropped = F.normalize(self.projection(states).tanh(), dim=-1)
         within, across = full @ full.T / TEMPERATURE, full @ dropped.T / TEMPERATURE
-        itself = torch.arange(len(batch), device=across.device)
-        alike = (batch.labels[:, None] == batch.labels).to(within.dtype)
+        itself, labels = torch.arange(len(across), device=across.device), gather(batch.labels, batch.shard)
+        alike = (labels[:, None] == labels).to(within.dtype)
         unsupervised = F.cross_entropy(across, itself) + F.cross_entropy(across.T, itself)
         supervised = F.binary_cross_entropy_with_logits(torch.stack([within, across]), alike.expand(2, -1, -1))
         return {
-            "task": batch.cross_entropy(self.classifier(states[0])),
+            "task": batch.cross_entropy(self.classifier(part(states[0], batch.shard))),
             "unsupervised": 0.25 * unsupervised,
             "supervised": 0.5 * supervised,
         }

@@ -18,8 +18,9 @@ from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.methods._alone import states_alone
 from gauge.methods.late_fusion import masked_mean
 from gauge.model.network import Network
+from gauge.model.nn.shards import at_least_one
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction
+from gauge.types import Batch, Method, Prediction, Shard
 
 __all__ = ["ShaSpec"]
 
@@ -55,8 +56,8 @@ class ShaSpec(Method):
         logits = [self.classify(shared, specific, visible) for visible in visible_under(available, chosen)]
         return {
             "task": batch.cross_entropy(torch.stack(logits)),
-            "alignment": ALIGNMENT * alignment(shared, available),
-            "domain": DOMAIN * domain_loss(self.domain(specific), available),
+            "alignment": ALIGNMENT * alignment(shared, available, batch.shard),
+            "domain": DOMAIN * domain_loss(self.domain(specific), available, batch.shard),
         }
 
     @torch.no_grad()
@@ -83,14 +84,18 @@ class ShaSpec(Method):
         return self.head(self.fuse(shared, specific, visible).flatten(1))
 
 
-def alignment(shared: Float[Tensor, "b m c"], available: Bool[Tensor, "b m"]) -> Float[Tensor, ""]:
+def alignment(
+    shared: Float[Tensor, "b m c"], available: Bool[Tensor, "b m"], shard: Shard | None = None
+) -> Float[Tensor, ""]:
     """The mean absolute difference of the shared features of each modality and the next one, the first after the last;
     summed over modalities, over the samples that have both."""
     distance = (shared - shared.roll(-1, 1)).abs().mean(-1)
-    return masked_mean(distance, available & available.roll(-1, 1)).sum()
+    return masked_mean(distance, available & available.roll(-1, 1), shard).sum()
 
 
-def domain_loss(logits: Float[Tensor, "b m d"], available: Bool[Tensor, "b m"]) -> Float[Tensor, ""]:
+def domain_loss(
+    logits: Float[Tensor, "b m d"], available: Bool[Tensor, "b m"], shard: Shard | None = None
+) -> Float[Tensor, ""]:
     """The mean cross-entropy of which modality the specific features of available modalities are of."""
     costs = -F.log_softmax(logits, -1).diagonal(dim1=1, dim2=2)
-    return (costs * available).sum() / available.sum().clamp_min(1)
+    return (costs * available).sum() / at_least_one(available.sum(), shard)

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.randomness import permutation, sample_keys, seeded
-from gauge.training import checkpoint
-from gauge.training.distributed import broadcast, is_main, join_group
+from gauge.training.checkpoint import load, load_into, save, write_text
+from gauge.training.distributed import barrier, broadcast, is_main, join_group, synchronise
 from gauge.training.inference import MAX_GPU_BATCH, masked_batches, predict_split
 from gauge.training.recorded import Predict, recorded_predict
 from gauge.training.settings import TrainSettings
@@ -82,6 +82,7 @@ def fit(
     identity = settings.model_dump(mode="json", exclude=ignored, exclude_defaults=True)
     run = {"settings": identity, "data": train.fingerprint, "code": code}
     saver = _Saver(folder, method, optimizer, run)
+    barrier()  # the first process may still be saving an earlier call
     progress, best = saver.resume(train.device)
     step = Step(method, optimizer, train, settings, record=record)
     predict = None
@@ -109,7 +110,8 @@ def fit(
             raise
     saver.save(progress, best, now=True)
     if best is not None:
-        checkpoint.load_into(method, best, Path("the best epoch"))
+        load_into(method, best, Path("the best epoch"))
+    synchronise(method)
     method.eval()
     return progress
 
@@ -131,7 +133,8 @@ def _check(method: Trainable, train: Dataset, val: Dataset | None, settings: Tra
 
 
 def seconds_per_step(method: Trainable, train: Dataset, settings: TrainSettings, *, steps: int = 2) -> float:
-    """The duration of a training step, after one to warm up; the module is changed by it."""
+    """The duration of a training step in the first process, after one to warm up; the module is changed by it."""
+    join_group(train.device)
     step = training_step(method, train, settings, record=False)
     index = torch.arange(min(settings.batch_size, len(train)), device=train.device)
     key = sample_keys(index, settings.seed)
@@ -139,11 +142,11 @@ def seconds_per_step(method: Trainable, train: Dataset, settings: TrainSettings,
         if number == 1:
             started = time.perf_counter()
         float(next(iter(step(index, key, settings.learning_rate).values())))  # waits for the device
-    return (time.perf_counter() - started) / steps
+    return broadcast((time.perf_counter() - started) / steps)
 
 
 def seconds_per_validation(method: Trainable, val: Dataset, settings: TrainSettings, *, samples: int = 64) -> float:
-    """The duration of a validation, estimated from a few samples."""
+    """The duration of a validation in the first process, estimated from a few samples."""
     if not settings.selection or not isinstance(method, Method):
         return 0.0
     index = torch.arange(min(samples, len(val)), device=val.device)
@@ -151,7 +154,7 @@ def seconds_per_validation(method: Trainable, val: Dataset, settings: TrainSetti
     method.to(val.device).eval()
     started = time.perf_counter()
     float(method.predict(batch).logits.sum())  # waits for the device
-    return (time.perf_counter() - started) * len(settings.selection) * len(val) / len(index)
+    return broadcast((time.perf_counter() - started) * len(settings.selection) * len(val) / len(index))
 
 
 def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
@@ -176,8 +179,9 @@ def _train_epoch(step: Step, epoch: int) -> dict[str, float]:
                 f"{order[batch * size :][: min(size, 5)].tolist()} ...); lower the learning rate "
                 f"({settings.learning_rate:g}) or look at them"
             )
-    weights = torch.cat([parameter.detach().flatten() for parameter in method.parameters()])
-    if not bool(torch.isfinite(weights).all()):
+    trained = [each.detach() for each in method.parameters() if each.requires_grad and each.numel()]
+    largest = [torch.linalg.vector_norm(weights, torch.inf) for weights in trained]
+    if not bool(torch.stack(largest).isfinite().all()):
         raise FloatingPointError(f"weights are no longer finite after epoch {epoch + 1}; lower the learning rate")
     return {name: float(values.mean()) for name, values in losses.items()}
 
@@ -215,7 +219,7 @@ def _validate(method: Trainable, val: Dataset, settings: TrainSettings, predict:
     assert isinstance(method, Method)
     splits = [predict_split(method, val, protocol, predict=predict) for protocol in settings.selection]
     scores = [split.score(settings.metric) for split in splits]
-    return sum(scores) / len(scores)
+    return broadcast(sum(scores) / len(scores))
 
 
 def _ended(progress: Progress, settings: TrainSettings) -> bool:
@@ -257,9 +261,9 @@ class _Saver:
         tensors |= {f"best.{name}": tensor for name, tensor in (best or {}).items()}
         for number, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{slot}": value for slot, value in slots.items()}
-        checkpoint.save(self.folder / LAST, tensors, {"progress": asdict(progress), "run": self.run})
+        save(self.folder / LAST, tensors, {"progress": asdict(progress), "run": self.run})
         history = "".join(json.dumps(epoch) + "\n" for epoch in progress.history)
-        checkpoint.write_text(self.folder / "metrics.jsonl", history)
+        write_text(self.folder / "metrics.jsonl", history)
         self.saved_epoch, self.saved_at = progress.epoch, time.monotonic()
 
     def resume(self, device: torch.device) -> tuple[Progress, dict[str, Tensor] | None]:
@@ -267,12 +271,12 @@ class _Saver:
         if self.folder is None or not (self.folder / LAST).exists():
             return Progress(), None
         path = self.folder / LAST
-        tensors, metadata = checkpoint.load(path, device)
+        tensors, metadata = load(path, device)
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "best": {}, "optimizer": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor
-        checkpoint.load_into(self.method, parts["model"], path)
+        load_into(self.method, parts["model"], path)
         if metadata["run"] != self.run:
             saved, run = metadata["run"], self.run
             before, now = saved["settings"], run["settings"]

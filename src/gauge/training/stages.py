@@ -17,7 +17,7 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.randomness import seeded
 from gauge.training import checkpoint, source
-from gauge.training.distributed import barrier, broadcast, is_main, join_group
+from gauge.training.distributed import barrier, broadcast, is_main, join_group, synchronise
 from gauge.training.loop import LAST, Epoch, Progress, budget, fit, seconds_per_step, seconds_per_validation
 from gauge.training.provenance import commit, hardware
 from gauge.training.settings import TrainSettings
@@ -188,6 +188,7 @@ class StageStore:
             _report(stage, progress, self.val)
         if isinstance(module, Method):
             module.eval().prepare(self.train, self.val)
+            synchronise(module)
         steps, sum_of_rates = budget(settings, len(rows), progress.best_epoch or progress.epoch)
         metadata = {
             "stage": stage.name,

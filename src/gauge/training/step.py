@@ -8,7 +8,7 @@ import inspect
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from gauge.data import Dataset
-from gauge.data.augmentation import augment
+from gauge.data.augmentation import augment, mixes_samples
+from gauge.model.nn.shards import part
 from gauge.model.nn.streams import join
 from gauge.training.distributed import all_reduce_mean, own_shard, parallel_loss, shard, world_size
 from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
 from gauge.training.settings import TrainSettings
-from gauge.types import Batch, Trainable
+from gauge.types import Batch, Shard, Trainable, Truth
 
 logger = logging.getLogger(__name__)
 
@@ -130,25 +131,25 @@ class Step:
 
     def batch(self, index: Tensor, key: Tensor) -> Batch:
         """The batch that this process learns from."""
-        own, index, key = own_shard(key), shard(index), shard(key)
-        keep = self.settings.masks.keep(self.train.feature_counts, key)
+        own, features, name = own_shard(key), self.train.feature_counts, self.settings.augment
+        whole = own is None or mixes_samples(name, features)
+        index, key = (index, key) if whole else (shard(index), shard(key))
+        keep = self.settings.masks.keep(features, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
-        batch = augment(batch, self.settings.augment) if self.settings.augment else batch
-        return batch if own is None else replace(batch, shard=own)
+        batch = augment(batch, name) if name else batch
+        return batch if own is None else replace(_rows(batch, own) if whole else batch, shard=own)
 
     def _run(self, index: Tensor, key: Tensor, batch: Batch | None = None) -> dict[str, Tensor]:
         batch = self.batch(index, key) if batch is None else batch
-        share = (
-            len(batch) * world_size() / len(index) if len(batch) < len(index) else 1.0
-        )  # its weight in the mean of all
+        share = 1.0 if batch.shard is None else batch.shard.share * world_size()  # its weight in the mean of all
         with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.half):
             terms = self.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
-        total = torch.stack([term.float() for term in terms.values()]).sum()
-        (total * share).backward()
+        losses = torch.stack([term.float() for term in terms.values()])
+        (losses.sum() * share).backward()
         join()
         self.optimizer.step()
-        return {name: all_reduce_mean(term.detach().float(), share) for name, term in terms.items()}
+        return dict(zip(terms, all_reduce_mean(losses.detach(), share), strict=True))
 
     def _warm_up(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
         """A step as it has to run before it is recorded; cuDNN chooses its algorithms here."""
@@ -174,6 +175,17 @@ class Step:
         return self.record
 
 
+def _rows(batch: Batch, own: Shard) -> Batch:
+    """The samples of this process in a whole batch."""
+
+    def cut(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: part(values, own) for name, values in tensors.items()}
+
+    labels = None if batch.labels is None else part(batch.labels, own)
+    truth = batch.truth and Truth(cut(batch.truth.known), cut(batch.truth.corrupted), cut(batch.truth.wrong))
+    return Batch(cut(batch.inputs), cut(batch.observed), labels, part(batch.index, own), part(batch.key, own), truth)
+
+
 def _read(index: Tensor, key: Tensor, batch: "Future[Batch]") -> tuple[Tensor, Tensor, Batch]:
     return index, key, batch.result()
 
@@ -190,14 +202,17 @@ def arithmetic(settings: TrainSettings, device: torch.device) -> Iterator[None]:
     if settings.deterministic and device.type == "cuda" and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
         raise ValueError("deterministic=True on a GPU needs the environment variable CUBLAS_WORKSPACE_CONFIG=:4096:8")
     changes = settings.deterministic and not torch.are_deterministic_algorithms_enabled()
-    precision = torch.get_float32_matmul_precision()
     if changes:  # otherwise it is not called: it imports torch's compiler
         torch.use_deterministic_algorithms(True)
-    if settings.precision == "tf32" and device.type == "cuda":
+    # otherwise it is not asked for: torch refuses to tell where `torch.backends....fp32_precision` is set
+    rounds = settings.precision == "tf32" and device.type == "cuda"
+    precision = torch.get_float32_matmul_precision() if rounds else ""
+    if rounds:
         torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
         if changes:
             torch.use_deterministic_algorithms(False)
-        torch.set_float32_matmul_precision(precision)
+        if rounds:
+            torch.set_float32_matmul_precision(precision)

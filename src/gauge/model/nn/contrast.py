@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.model.nn.shards import at_least_one, gather
+from gauge.model.nn.shards import at_least_one, gather, part
 from gauge.randomness import uniform
 from gauge.types import Shard
 
@@ -39,22 +39,35 @@ class PairContrast(nn.Module):
         with torch.autocast(vectors.device.type, enabled=False):
             directions = F.normalize(projected.float(), dim=-1)
             scale = (self.log_scale + self.log_scale.T) / 2
-            candidates = gather(directions.transpose(0, 1), shard).transpose(0, 1)
-            likeness = torch.einsum("mbc,nac->mnba", directions, candidates) * scale.exp()[..., None, None]
-            likeness = likeness.masked_fill(~everywhere.T[None, :, None, :], EXCLUDED).log_softmax(-1)
-            costs = -likeness.diagonal(0 if shard is None else shard.start, dim1=-2, dim2=-1)
+            costs = pair_costs(directions, scale.exp(), everywhere, shard)
         known = present.T[:, None] & present.T[None] & self.others[..., None] & (everywhere.sum(0) > 1)[None, :, None]
         return torch.where(known, costs, 0.0).sum() / at_least_one(known.sum(), shard)
+
+
+def pair_costs(
+    directions: Float[Tensor, "m b c"],
+    scale: Float[Tensor, "m m"],
+    everywhere: Bool[Tensor, "all m"],
+    shard: Shard | None = None,
+) -> Float[Tensor, "m m b"]:
+    """-log p that each modality of a sample finds that sample among all of the batch that have each other modality.
+    `everywhere` says which of them have it; the costs of a sample that lacks one are meaningless."""
+    candidates = gather(directions.transpose(0, 1), shard).transpose(0, 1)
+    likeness = torch.einsum("mbc,nac->mnba", directions, candidates) * scale[..., None, None]
+    likeness = likeness.masked_fill(~everywhere.T[None, :, None, :], EXCLUDED).log_softmax(-1)
+    return -likeness.diagonal(0 if shard is None else shard.start, dim1=-2, dim2=-1)
 
 
 def projector(inputs: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, inputs), nn.ReLU(), nn.Linear(inputs, outputs))
 
 
-def hard_negatives(likeness: Float[Tensor, "b b"], key: Int[Tensor, "b"]) -> Int[Tensor, "b"]:
-    """For every row another column, with probability proportional to softmax(likeness) + 1e-4, drawn as the largest
-    log p + Gumbel noise."""
+def hard_negatives(
+    likeness: Float[Tensor, "b all"], key: Int[Tensor, "b"], shard: Shard | None = None
+) -> Int[Tensor, "b"]:
+    """For every row the column of another sample, with probability proportional to softmax(likeness) + 1e-4, drawn as the
+    largest log p + Gumbel noise."""
     weight = likeness.detach().softmax(1) + 1e-4
-    gumbel = -(-uniform(key, len(weight)).log()).log()
-    itself = torch.eye(len(weight), dtype=torch.bool, device=weight.device)
+    gumbel = -(-uniform(key, weight.shape[1]).log()).log()
+    itself = part(torch.eye(weight.shape[1], dtype=torch.bool, device=weight.device), shard)
     return (weight.log() + gumbel).masked_fill(itself, -torch.inf).argmax(1)

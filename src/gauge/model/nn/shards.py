@@ -15,22 +15,28 @@ from torch import Tensor
 from gauge.types import Shard
 
 
-class _Gather(torch.autograd.Function):
-    """The values of all processes, each of which adds to the loss what it computes from them, so gradients are summed."""
+class _Sum(torch.autograd.Function):
+    """The sum over all processes. Each of them adds to the loss what it computes from the sum, so gradients add up, too."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, shard: Shard) -> Tensor:
-        ctx.shard = shard
-        around = (0, 0) * (values.ndim - 1) + (shard.start, shard.size - shard.stop)
-        whole = F.pad(values, around)
-        dist.all_reduce(whole)
-        return whole
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        total = gradients[0].clone()
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
-        return total[ctx.shard.start : ctx.shard.stop], None
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+
+def total(values: Num[Tensor, "*f"], shard: Shard | None) -> Num[Tensor, "*f"]:
+    """The sum over all processes of what each has summed over its samples."""
+    if shard is None:
+        return values
+    whole: Tensor = _Sum.apply(values)
+    return whole
 
 
 def gather(values: Shaped[Tensor, "b ..."], shard: Shard | None) -> Shaped[Tensor, "all ..."]:
@@ -39,8 +45,7 @@ def gather(values: Shaped[Tensor, "b ..."], shard: Shard | None) -> Shaped[Tenso
         return values
     if not values.is_floating_point():
         return gather(values.double(), shard).to(values.dtype)
-    whole: Tensor = _Gather.apply(values, shard)
-    return whole
+    return total(F.pad(values, (0, 0) * (values.ndim - 1) + (shard.start, shard.size - shard.stop)), shard)
 
 
 def part(values: Shaped[Tensor, "all ..."], shard: Shard | None) -> Shaped[Tensor, "b ..."]:
@@ -53,6 +58,4 @@ def at_least_one(counts: Num[Tensor, "..."], shard: Shard | None) -> Num[Tensor,
     times the share of this process in its samples."""
     if shard is None:
         return counts.clamp_min(1)
-    total = counts.detach().clone()
-    dist.all_reduce(total)
-    return total.clamp_min(1) * shard.share
+    return total(counts.detach(), shard).clamp_min(1) * shard.share

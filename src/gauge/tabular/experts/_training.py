@@ -22,6 +22,7 @@ from gauge.tabular.experts._architecture import SIZES, Size, build, freeze, gati
 from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates, spread
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.table.schema import Schema
+from gauge.training.distributed import broadcast
 from gauge.training.inference import predict_split
 from gauge.training.loop import Epoch
 from gauge.training.settings import TrainSettings
@@ -129,7 +130,7 @@ def train_network(
     store = StageStore(train, val, task.folder, limit, imputer=every)
     settings = recipe.settings(len(train))
     stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
-    if limit.seconds is not None and (share := limit.share(seconds_left(store, stages.values()))) < 1:
+    if limit.seconds is not None and (share := broadcast(limit.share(seconds_left(store, stages.values())))) < 1:
         limit.cut_short["backbone"] = max(1, int(share * settings.epochs)), settings.epochs
         settings = settings.model_copy(update={"epochs": limit.cut_short["backbone"][0]})
         stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
