@@ -146,14 +146,15 @@ CVT = {
     },
     **{f"{name}_rate": [0.0] * 2 for name in ("attention_drop", "drop", "drop_path")},
     **{name: [1, 1] for name in ("padding_kv", "padding_q", "stride_q", "num_heads")},
-    **{
-        "depth": [1, 2],
-        "patch_sizes": [7, 3],
-        "patch_stride": [4, 2],
-        "patch_padding": [2, 1],
-        "cls_token": [False, True],
-    },
-    **{"qkv_bias": [True] * 2, "kernel_qkv": [3] * 2, "stride_kv": [2] * 2, "num_labels": 3},
+    "depth": [1, 2],
+    "patch_sizes": [7, 3],
+    "patch_stride": [4, 2],
+    "patch_padding": [2, 1],
+    "cls_token": [False, True],
+    "qkv_bias": [True, True],
+    "kernel_qkv": [3, 3],
+    "stride_kv": [2, 2],
+    "num_labels": 3,
 }
 PATCHES = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2}
 WINDOWS = {"img_size": 32, "embed_dim": 16, "depths": (2, 2), "num_heads": (2, 2), "window_size": 4}
