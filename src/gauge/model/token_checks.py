@@ -61,8 +61,8 @@ def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
     gated = classifier(tokens, attention_bias(gates).to(tokens.dtype)).float()
     if not torch.allclose(gated[1:], logits[1:], rtol=1e-2, atol=ROUNDING, equal_nan=True):
         raise ValueError(
-            f"the gates of one sample change what {name} answers for others; wrap needs attention over [b, h, s, s], samples "
-            "first"
+            f"the gates of one sample change what {name} answers for others; wrap needs attention over [b, h, s, s], "
+            "samples first"
         )
     if torch.equal(tokens, tokens.flip(-1)):
         return

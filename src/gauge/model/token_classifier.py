@@ -169,8 +169,8 @@ class TokenClassifier:
             )
         if self.attentions not in (None, attention.calls):
             raise ValueError(
-                f"gates reach {attention.calls} attentions of {type(self.model).__name__}, but {self.attentions} in the batch "
-                "that was checked; something else in it (experts, classes) has the size of this batch, so pad it to another"
+                f"gates reach {attention.calls} attentions of {type(self.model).__name__}, but {self.attentions} in the "
+                "batch that was checked; something else (experts, classes) has the size of this one, so pad it to another"
             )
         return output
 

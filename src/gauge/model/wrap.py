@@ -175,7 +175,7 @@ class Wrapped(nn.Module):
         check_gradient(classifier)
         if self.leak is not None:
             self.fixed = fixed
-        self.attentions = classifier.attentions = classifier.attend(classifier.tokens).calls
+        classifier.attentions = self.attentions
         return classifier
 
     def _classifier(
@@ -220,6 +220,7 @@ class Wrapped(nn.Module):
         known = [each for each in (leak, None if self.reads_last else last) if each is not None]
         self.leak = max(known, default=self.leak)
         self.longest = max(self.longest, classifier.tokens.shape[1])
+        self.attentions = classifier.attend(classifier.tokens).calls
         return classifier.fixed
 
     def _score(self, classifier: TokenClassifier) -> Evidence:
