@@ -42,8 +42,21 @@ def check_logits(classifier: TokenClassifier) -> None:
             "belong to a word or a patch; use a model without random numbers or a random order of its tokens"
         )
     with evaluated(model):
+        if classifier.guessed:
+            _check_mask(classifier)
         if classifier.visible.any():
             _check_independence(classifier, answers)
+
+
+def _check_mask(classifier: TokenClassifier) -> None:
+    """Raise an error if the attention reads what the mask of the blocks seems to hide, and nothing else."""
+    weights = classifier.attention(classifier.tokens)[..., classifier.fixed :].float().nan_to_num().amax((1, 2))
+    hidden, visible = (weights[each].sum() for each in (~classifier.visible, classifier.visible))
+    if hidden > 0 and visible <= ROUNDING * hidden:
+        raise ValueError(
+            f"the mask that the blocks of {type(classifier.model).__name__} get hides keys where it is True, but its name "
+            "is that of one that shows them; call it key_padding_mask, or invert it"
+        )
 
 
 def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:

@@ -35,7 +35,8 @@ class TokenClassifier:
     depend on the input, as CLS and registers, and at least one for a text). `visible` is False where they are padding,
     which is left to the model. With `pools` the head reads what the last block returns for each token weighted by its gate.
     With `reads_last` it reads that of the last visible token, which is therefore never gated: `readers` has it. Gates have
-    to reach `attentions` attentions, if their number is known. Nothing stays on the model.
+    to reach `attentions` attentions, if their number is known. `guessed` says whether a mask that the blocks get, whose
+    meaning differs between models, tells what is padding. Nothing stays on the model.
     """
 
     offers_attention = True
@@ -61,7 +62,7 @@ class TokenClassifier:
         sequence, others = self._embedded(self.args, self.inputs)
         self.named = named_inputs(model, self.args, self.inputs)
         _check_layout(model, blocks, sequence, self.named)
-        self._positions_visible = _visible(sequence, self.named, others)
+        self._positions_visible, self.guessed = _visible(sequence, self.named, others)
         if fixed is not None and fixed > sequence.shape[1]:
             raise ValueError(
                 f"fixed is {fixed}, but the blocks of {type(model).__name__} read {sequence.shape[1]} positions; fix fewer"
@@ -302,22 +303,24 @@ def _check_layout(model: nn.Module, blocks: nn.Module, sequence: Tensor, inputs:
         )
 
 
-def _visible(sequence: Tensor, inputs: Mapping[str, Any], of_block: Mapping[str, Any]) -> Bool[Tensor, "b s"]:
+def _visible(
+    sequence: Tensor, inputs: Mapping[str, Any], of_block: Mapping[str, Any]
+) -> tuple[Bool[Tensor, "b s"], bool]:
     """Where the sequence is no padding: by the mask among the inputs of the model or, if that has another shape (as that of
-    a waveform), by the one that the first block gets."""
+    a waveform), by the one that the first block gets; and whether that is a mask of truth values, by its name."""
     size = sequence.shape[:2]
     mask = inputs.get("attention_mask")
     if isinstance(mask, Tensor) and mask.shape == size:
-        return mask.bool()
+        return mask.bool(), False
     for names, visible in ((MASKS, True), (PADDING, False)):
         for mask in (of_block[name] for name in names if isinstance(of_block.get(name), Tensor)):
             if mask.ndim == 4 and mask.shape[-1] == size[1] and mask.shape[0] in (1, size[0]):
                 seen = mask if mask.dtype == torch.bool else mask > HIDDEN
-                return seen.flatten(1, 2).any(1).expand(size)
+                return seen.flatten(1, 2).any(1).expand(size), False
             if mask.shape == size:
                 additive = mask.is_floating_point() and bool((mask <= 0).all())
-                return mask > HIDDEN if additive else mask.bool() == visible
-    return torch.ones(size, dtype=torch.bool, device=sequence.device)
+                return (mask > HIDDEN, False) if additive else (mask.bool() == visible, True)
+    return torch.ones(size, dtype=torch.bool, device=sequence.device), False
 
 
 def _sequence_name(inputs: Mapping[str, Any]) -> str:
