@@ -160,8 +160,9 @@ class PretrainedEncoder(Encoder):
 
     def _units(self) -> Tensor:
         example, _ = self.example()
+        device = next(self.buffers()).device
         with torch.enable_grad():
-            return self(example, torch.ones(1, dtype=torch.bool))
+            return self(example.to(device), torch.ones(1, dtype=torch.bool, device=device))
 
     def rate_factors(self, rate: float | None, decay: float) -> dict[nn.Parameter, float]:
         return self.network.rate_factors(rate, decay)
