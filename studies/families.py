@@ -2,9 +2,11 @@
 
     python studies/families.py
 
-Needs the extras `hf` and `timm`. For each family: the largest difference of a logit between the model and the wrapped model
-with open gates, the share of a token's effect that passes its closed gate, and whether its head averages tokens or reads the
-last one; or the reason why it is refused.
+Needs the extras `hf` and `timm`. Every model type of the transformers library with a class for the classification of
+sequences, images, videos or sound is here, but LayoutLMv2 and Dinat, which need packages that are built from source; some
+without such a class have a linear head on their first position. For each family: the largest difference of a logit between
+the model and the wrapped model with open gates, the share of a token's effect that passes its closed gate, and whether its
+head averages tokens or reads the last one; or the reason why it is refused.
 """
 
 import argparse
@@ -133,9 +135,31 @@ LEVIT = {
     "key_dim": [8] * 3,
     "num_labels": 3,
 }
+T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "vocab_size": 20}
+TWO_KINDS = {"layer_types": ["linear_attention", "full_attention"]} | {
+    f"linear_{name}": size
+    for name, size in (("num_key_heads", 2), ("num_value_heads", 2), ("key_head_dim", 8), ("value_head_dim", 8))
+}
+CVT = {
+    **{
+        name: [value] * 2 for name, value in (("embed_dim", 16), ("mlp_ratio", 2.0), ("qkv_projection_method", "dw_bn"))
+    },
+    **{f"{name}_rate": [0.0] * 2 for name in ("attention_drop", "drop", "drop_path")},
+    **{name: [1, 1] for name in ("padding_kv", "padding_q", "stride_q", "num_heads")},
+    "depth": [1, 2],
+    "patch_sizes": [7, 3],
+    "patch_stride": [4, 2],
+    "patch_padding": [2, 1],
+    "cls_token": [False, True],
+    "qkv_bias": [True, True],
+    "kernel_qkv": [3, 3],
+    "stride_kv": [2, 2],
+    "num_labels": 3,
+}
 PATCHES = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2}
 WINDOWS = {"img_size": 32, "embed_dim": 16, "depths": (2, 2), "num_heads": (2, 2), "window_size": 4}
 IN_PIXELS = {"img_size": 64}
+NARROW = {"embed_dim": 32, "depth": 2, "num_heads": 2}
 
 FAMILIES: dict[
     str, tuple[str, dict[str, Any]]
@@ -221,7 +245,22 @@ FAMILIES: dict[
     **dict.fromkeys(("DeepseekV2", "DeepseekV3"), ("text", ROUTED)),
     "ModernBertDecoder": ("text", WORDS | SPECIAL | {"global_attn_every_n_layers": 2, "local_attention": 4}),
     **dict.fromkeys(("Bart", "MBart", "PLBart", "Mvp", "BigBirdPegasus"), ("text", BOTH)),
-    "T5": ("text", {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "vocab_size": 20}),
+    **dict.fromkeys(("T5", "MT5", "UMT5"), ("text", T5)),
+    "T5Gemma2": ("text", {"encoder": {"text_config": DECODER, "vision_config": IMAGE}, "decoder": DECODER}),
+    "LED": ("text", BOTH | {"attention_window": 4}),
+    "CohereCompassText": ("text", DECODER | {"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}),
+    "Qwen3_5Text": ("text", DECODER | TWO_KINDS),
+    "Qwen3_5": ("text", {"text_config": DECODER | TWO_KINDS, "vision_config": SIZES | {"depth": 1}, "num_labels": 3}),
+    "ModernVBert": (
+        "text",
+        {
+            "text_config": WORDS | SPECIAL | {"global_attn_every_n_layers": 2, "local_attention": 8},
+            "vision_config": IMAGE,
+            "num_labels": 3,
+        },
+    ),
+    "UltraVBert": ("text", {"text_config": WORDS, "vision_config": IMAGE, "num_labels": 3}),
+    "Zamba": ("text", DECODER | STATE_SPACE | {"mamba_dt_rank": 4}),
     "Data2VecVision": ("image", IMAGE),
     "ImageGPT": ("pixels", GPT | {"num_labels": 3}),
     **dict.fromkeys(("Swin", "Swinv2", "DonutSwin"), ("image", STAGES | {"image_size": 16})),
@@ -258,7 +297,36 @@ FAMILIES: dict[
     "Bit": ("wide image", CONVOLUTIONAL | {"embedding_size": 8, "num_groups": 4}),
     "RegNet": ("wide image", CONVOLUTIONAL | {"embedding_size": 8, "groups_width": 4}),
     "MobileNetV2": ("large image", {"depth_multiplier": 0.35, "num_labels": 3}),
+    "MobileNetV1": ("large image", {"depth_multiplier": 0.25, "num_labels": 3}),
+    "EfficientNet": ("large image", {"width_coefficient": 0.1, "depth_coefficient": 0.1, "hidden_dim": 128}),
+    **{name: ("large image", {"num_labels": 3}) for name in ("HGNetV2", "PPLCNet", "TextNet")},
+    "Cvt": ("large image", CVT),
+    "VideoPrism": (
+        "clip",
+        IMAGE | {"num_frames": 2, "tubelet_size": [1, 8, 8], "num_spatial_layers": 2, "num_temporal_layers": 1},
+    ),
+    "Lxmert": (
+        "text and boxes",
+        WORDS | {"num_hidden_layers": {}, "l_layers": 2, "x_layers": 1, "r_layers": 1, "visual_feat_dim": 8},
+    ),
+    "Flava": ("text and image", {"text_config": WORDS, "image_config": IMAGE, "multimodal_config": SIZES}),
+    "BridgeTower": (
+        "text and image",
+        SIZES
+        | {
+            "text_config": WORDS | {"num_hidden_layers": 3},
+            "vision_config": IMAGE | {"hidden_size": 64, "num_hidden_layers": 3},
+        },
+    ),
+    "Blip": ("text and image", {"text_config": WORDS | {"encoder_hidden_size": 16}, "vision_config": IMAGE}),
 }
+HEADED = {  # models without a class for classification -> what they return of a sample
+    "Flava": "multimodal_embeddings",
+    "BridgeTower": "pooler_output",
+    "Blip": "text_embeds",
+    "Lxmert": "pooled_output",
+}
+CONFIGS = {"VideoPrism": "VideoPrismVisionConfig"}  # where it has another name than the class
 TIMM: dict[str, dict[str, Any]] = {  # name in timm -> options of its constructor
     **dict.fromkeys(("vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224", "deit3_small_patch16_224"), PATCHES),
     **dict.fromkeys(("vit_small_patch14_reg4_dinov2", "vit_small_patch16_dinov3", "flexivit_small"), PATCHES),
@@ -275,6 +343,28 @@ TIMM: dict[str, dict[str, Any]] = {  # name in timm -> options of its constructo
     **dict.fromkeys(("coat_tiny", "pit_ti_224", "twins_pcpvt_small", "tnt_s_patch16_224", "mixer_s32_224"), IN_PIXELS),
     **dict.fromkeys(("volo_d1_224", "hiera_tiny_224", "mvitv2_tiny", "maxvit_rmlp_pico_rw_256"), IN_PIXELS),
     "vitamin_small_224": IN_PIXELS,
+    **dict.fromkeys(("gcvit_xxtiny", "levit_128s", "levit_conv_128s", "nest_tiny", "visformer_tiny"), IN_PIXELS),
+    **dict.fromkeys(("efficientformerv2_s0", "efficientvit_m0", "coat_lite_tiny", "twins_svt_small"), IN_PIXELS),
+    **dict.fromkeys(("gmlp_ti16_224", "resmlp_12_224", "sequencer2d_s"), IN_PIXELS),
+    **{
+        name: {}
+        for name in ("csatv2", "cpubone_nano", "efficientvit_b0", "fastvit_sa12", "focalnet_tiny_srf", "iformer_t")
+    },
+    **{name: {} for name in ("hieradet_small", "lowformer_b0", "caformer_s18", "mobilenetv5_base", "nextvit_small")},
+    **{name: {} for name in ("pvt_v2_b0", "shvit_s1", "swiftformer_xs", "tiny_vit_5m_224", "efficientvim_m1")},
+    **{name: {} for name in ("repvit_m1", "mobilenetv4_hybrid_medium", "lambda_resnet26t", "regnetx_002")},
+    **{name: {"img_size": 256} for name in ("botnet26t_256", "halonet26t")},
+    "efficientformer_l1": {"img_size": 224},
+    "swinv2_cr_tiny_224": IN_PIXELS | {"window_size": 4},
+    "crossvit_9_240": {"img_size": 48, "img_scale": (1.0, 1.0), "embed_dim": (32, 32), "num_heads": (2, 2)},
+    **dict.fromkeys(("gemma4_vit_167m", "qwen3_vit_88m", "vit_tiny_r_s16_p8_224"), IN_PIXELS | NARROW),
+    "deepseek_vit_412m": NARROW | {"img_size": 56},
+    **dict.fromkeys(("naflexvit_base_patch16_map", "naflexvit_base_patch16_siglip"), NARROW),
+    **dict.fromkeys(("vit_base_patch16_rpn_224", "vit_base_patch16_18x2_224", "vit_base_patch16_xp_224"), PATCHES),
+    **dict.fromkeys(("vit_base_patch16_siglip_gap_224", "vit_base_patch14_reg1_tipsv2"), PATCHES),
+    **dict.fromkeys(("vit_base_patch16_radio_v3", "vit_relpos_base_patch16_clsgap_224"), PATCHES),
+    **dict.fromkeys(("vit_small_patch16_rope_mixed_224", "vit_base_patch16_reg4_gap_256"), PATCHES),
+    **dict.fromkeys(("vit_xsmall_patch16_clip_224", "vit_dpwee_patch16_reg1_gap_256"), PATCHES),
     **{name: {} for name in ("mobilevit_xxs", "mobilevitv2_050", "davit_tiny", "edgenext_xx_small", "resnet18")},
 }
 TASKS = (
@@ -283,11 +373,23 @@ TASKS = (
 )
 
 
+class Headed(nn.Module):
+    """A linear head on the first position of what a model returns."""
+
+    def __init__(self, model: nn.Module, output: str) -> None:
+        super().__init__()
+        self.model, self.output, self.classifier = model, output, nn.LazyLinear(3)
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        states = getattr(self.model(**inputs), self.output)
+        logits: Tensor = self.classifier(states[:, 0] if states.ndim == 3 else states)
+        return logits
+
+
 def build(name: str) -> tuple[nn.Module, Inputs]:
     """A small model of the family, in eval mode, and two samples for it."""
     kind, options = FAMILIES[name]
-    (task, *_) = (task for task in TASKS if hasattr(transformers, name + task))
-    config = getattr(transformers, f"{name}Config")(**options)
+    config = getattr(transformers, CONFIGS.get(name, f"{name}Config"))(**options)
     draw = torch.Generator().manual_seed(0)
     words = torch.randint(4, 20, (2, 24 if kind == "long text" else 8), generator=draw)
     inputs = {
@@ -300,6 +402,11 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
         "series": {"past_values": torch.randn(2, 32, 2, generator=draw)},
         "wide image": {"pixel_values": torch.randn(2, 3, 32, 32, generator=draw)},
         "text and image": {"input_ids": words, "pixel_values": torch.randn(2, 3, 16, 16, generator=draw)},
+        "text and boxes": {
+            "input_ids": words,
+            "visual_feats": torch.randn(2, 5, 8, generator=draw),
+            "visual_pos": torch.rand(2, 5, 4, generator=draw),
+        },
         "text and regions": {
             "input_ids": words,
             "attention_mask": torch.ones_like(words),
@@ -315,12 +422,18 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
         "waveform": {"input_values": torch.randn(2, 400, generator=draw)},
         "spectrogram": {"input_features": torch.randn(2, 8, 20, generator=draw)},
     }.get(kind, {"input_ids": words, "attention_mask": torch.ones_like(words)})
+    task = "Model" if name in HEADED else next(task for task in TASKS if hasattr(transformers, name + task))
     family = getattr(transformers, name + task)
     try:
         model = family._from_config(config, attn_implementation="sdpa")
     except ValueError:  # it has no such attention
         model = family._from_config(config, attn_implementation="eager")
-    return model.eval(), inputs
+    if name not in HEADED:
+        return model.eval(), inputs
+    headed = Headed(model, HEADED[name]).eval()
+    with torch.no_grad():
+        headed(**inputs)  # the head finds its width
+    return headed, inputs
 
 
 def build_timm(name: str) -> tuple[nn.Module, Inputs]:

@@ -173,6 +173,44 @@ class Masked(nn.Module):
         return self.classes(states.mean(1)), states
 
 
+class Hiding(nn.Module):
+    """A block that gets a mask, which is True where it hides."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+
+    def forward(self, states, mask=None, key_padding_mask=None):
+        hidden = key_padding_mask if mask is None else mask
+        query, key, value = (each[:, None] for each in self.qkv(states).chunk(3, -1))
+        return states + F.scaled_dot_product_attention(query, key, value, attn_mask=~hidden[:, None, None])[:, 0]
+
+
+class Padded(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.words, self.classes, self.name = nn.Embedding(20, 16), nn.Linear(16, 3), name
+        self.blocks = nn.ModuleList(Hiding() for _ in range(2))
+
+    def forward(self, words):
+        states = self.words(words)
+        for block in self.blocks:
+            states = block(states, **{self.name: words == 0})
+        return self.classes(states[:, 0])
+
+
+@pytest.mark.parametrize("length", [7, 4])  # with padding, and without
+def test_a_mask_that_means_the_opposite_of_its_name_is_refused(length):
+    words = (WORDS * VALID)[:, :length]
+    with seeded(0, "padded"), unchecked():
+        gates = wrap(Padded("key_padding_mask").eval()).gates(words)
+        assert torch.equal(gates > 0, (words > 0)[:, 1:])
+        with pytest.raises(
+            ValueError, match="hides keys where it is True, but .*; call it key_padding_mask, or invert"
+        ):
+            wrap(Padded("mask").eval()).gates(words)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

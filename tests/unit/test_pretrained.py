@@ -8,10 +8,11 @@ from contextlib import chdir
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.torch
 import torch
 import transformers
 from helpers import clinic, mistake, unchecked
-from small_transformers import SPECIAL, WORD_PIECES, save_bert, save_vit
+from small_transformers import SIZES, SPECIAL, WORD_PIECES, save_bert, save_vit
 from torch import nn
 from typer.testing import CliRunner
 
@@ -234,6 +235,143 @@ def test_code_that_comes_with_a_model_is_never_run(models, tmp_path):
     (tmp_path / "own" / "code.py").write_text("raise SystemExit('ran')")
     with pytest.raises(ValueError, match="no config can be read from"):
         Pretrained.for_images(str(tmp_path / "own"))
+
+
+def rewritten(source, target, **changes):
+    """A copy of a folder whose config says something else."""
+    shutil.copytree(source, target)
+    config = json.loads((target / "config.json").read_text()) | changes
+    (target / "config.json").write_text(json.dumps(config))
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_hidden_layers": 3}, "16 of its weights are missing, first 'layers.2"),
+        ({"num_hidden_layers": 1}, "16 of its weights are more than its config has, first 'layers.1"),
+        ({"hidden_size": 32}, "37 of its weights are of another shape"),
+        ({"hidden_size": "16"}, "no config can be read from .*expected int, got str"),
+        ({"num_attention_heads": 0}, "no network can be read from .*by zero"),
+        ({"image_size": 100_000}, "reads images of 100000 pixels; use a model of at most 2048"),
+        ({"model_type": "timm_wrapper", "architecture": "resnet18"}, "no config can be read from"),
+    ],
+)
+def test_a_config_that_does_not_fit_its_weights_is_refused(models, tmp_path, change, message):
+    folder = rewritten(models["photo"], tmp_path / "other", **change)
+    with pytest.raises(ValueError, match=message):
+        Pretrained.for_images(str(folder)).network(weights=True)
+
+
+def test_weights_are_read_from_safetensors_alone_in_one_file_or_several(models, tmp_path):
+    network = transformers.AutoModel.from_pretrained(models["photo"])
+    network.save_pretrained(tmp_path / "several", max_shard_size="5KB")
+    assert len(list((tmp_path / "several").glob("*.safetensors"))) > 1
+    several = Pretrained.for_images(str(tmp_path / "several")).network(weights=True)
+    assert all(torch.equal(several.state_dict()[name], values) for name, values in network.state_dict().items())
+    for name, content in (("pickled", None), ("cut", b"{"), ("renamed", {"my.weight": torch.zeros(2)})):
+        folder = shutil.copytree(models["photo"], tmp_path / name)
+        weights = folder / "model.safetensors"
+        if content is None:
+            weights.unlink()
+            torch.save(network.state_dict(), folder / "pytorch_model.bin")
+        elif isinstance(content, bytes):
+            weights.write_bytes(content)
+        else:
+            safetensors.torch.save_file(content, weights, metadata={"format": "pt"})
+        with pytest.raises(ValueError, match=f"no network can be read from '.*{name}'"):
+            Pretrained.for_images(str(folder)).network(weights=True)
+
+
+PROCESSORS = {
+    "MobileViT": {},  # reads blue first, and normalises nothing
+    "EfficientNet": {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.5, 0.4, 0.3], "rescale_offset": True},
+    "ViT": {"do_normalize": False},
+    "Beit": {"do_rescale": False, "image_mean": [120.0, 110.0, 100.0], "image_std": [50.0, 60.0, 70.0]},
+    "ConvNext": {"image_mean": 0.4, "image_std": 0.3},
+}
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_colours_are_those_that_the_image_processor_of_the_model_makes(name, models, tmp_path):
+    processor = getattr(transformers, f"{name}ImageProcessorPil")(**PROCESSORS[name])
+    folder = shutil.copytree(models["photo"], tmp_path / "model")
+    processor.save_pretrained(folder)
+    model = Pretrained.for_images(str(folder))
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32)).astype(np.uint8)
+    expected = processor(pixels, do_resize=False, do_center_crop=False, return_tensors="pt")["pixel_values"]
+    seen = []
+
+    class Seen(nn.Module):
+        def forward(self, pixel_values):
+            seen.append(pixel_values)
+            return transformers.modeling_outputs.BaseModelOutput(last_hidden_state=pixel_values)
+
+    encoder = PretrainedGrid(Seen(), 32, model.mean, model.std, bgr=model.bgr)
+    encoder(torch.from_numpy(pixels)[None] / 255, torch.ones(1).bool())
+    torch.testing.assert_close(seen[-1], expected.float(), rtol=1e-4, atol=1e-4)
+    loaded = Pretrained.from_json(json.loads(json.dumps(model.to_json())), tmp_path / "none")
+    assert (loaded.mean, loaded.std, loaded.bgr) == (model.mean, model.std, model.bgr)
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '{"image_std": [0, 0, 0]}', '{"image_mean": [1, 1, 1, 1]}'])
+def test_an_image_processor_that_makes_no_sense_is_refused(models, tmp_path, content):
+    folder = shutil.copytree(models["photo"], tmp_path / "model")
+    (folder / "preprocessor_config.json").write_text(content)
+    with pytest.raises(ValueError, match="no image processor can be read from"):
+        Pretrained.for_images(str(folder))
+
+
+CLIP = {"vision_config": {**SIZES, "image_size": 32, "patch_size": 8}, "text_config": {**SIZES, "vocab_size": 20}}
+T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "vocab_size": 20}
+
+
+def test_of_a_model_of_texts_and_images_or_an_encoder_decoder_the_part_that_reads_is_used(models, tmp_path):
+    clip = transformers.CLIPModel(transformers.CLIPConfig(**CLIP)).eval()
+    clip.save_pretrained(shutil.copytree(models["notes"], tmp_path / "clip"))
+    seeing = Pretrained.for_images(str(tmp_path / "clip"))
+    reading = Pretrained.for_texts(str(tmp_path / "clip"))
+    t5 = transformers.T5EncoderModel(transformers.T5Config(**T5)).eval()
+    t5.save_pretrained(shutil.copytree(models["notes"], tmp_path / "t5"))
+    pixels, words = torch.rand(1, 3, seeing.side, seeing.side), torch.tensor([[2, 5, 6, 3]])
+    for model, own, inputs in (
+        (seeing, clip.vision_model, {"pixel_values": pixels}),
+        (reading, clip.text_model, {"input_ids": words}),
+        (Pretrained.for_texts(str(tmp_path / "t5")), t5, {"input_ids": words}),
+    ):
+        network = model.network(weights=True).eval()
+        with torch.no_grad():
+            torch.testing.assert_close(network(**inputs).last_hidden_state, own(**inputs).last_hidden_state)
+        assert not any("decoder" in name for name, _ in network.named_parameters())
+        assert network.state_dict().keys() == model.network(weights=False).state_dict().keys()
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(models, tmp_path):
+    config = transformers.BertConfig(vocab_size=18, **SIZES)
+    transformers.BertModel(config).save_pretrained(shutil.copytree(models["notes"], tmp_path / "small"))
+    column = PretrainedText.from_column(pd.Series(["itches a lot"]), ReadOptions(str(tmp_path / "small")))
+    with pytest.raises(ValueError, match="BertModel does not read texts of 4 tokens with numbers below 20"):
+        column.encoder(8, (), weights=True)
+
+
+def test_registers_are_never_taken_for_patches():
+    config = transformers.Dinov2WithRegistersConfig(**SIZES, image_size=16, patch_size=8, num_register_tokens=4)
+    network = transformers.Dinov2WithRegistersModel(config).eval()
+    pixels = torch.rand(1, 3, 16, 16)
+    with torch.no_grad():
+        patches = network(2 * pixels - 1).last_hidden_state[:, -4:]  # of nine positions
+    expected = patches.unflatten(1, (2, 2)).repeat_interleave(2, 1).repeat_interleave(2, 2).flatten(1, 2)
+    torch.testing.assert_close(PretrainedGrid(network, 16)(pixels, torch.ones(1).bool()), expected)
+
+
+def test_networks_that_read_a_random_part_or_return_nan_are_refused():
+    config = {**SIZES, "image_size": 32, "patch_size": 8}
+    with pytest.raises(ValueError, match="ViTMAEModel gives a different output each time"):
+        PretrainedGrid(transformers.ViTMAEModel(transformers.ViTMAEConfig(**config)), 32)
+    network = transformers.ViTModel(transformers.ViTConfig(**config))
+    nn.init.constant_(network.layernorm.weight, torch.nan)
+    with pytest.raises(ValueError, match="ViTModel gives an output with NaN or infinity; give a model without such"):
+        PretrainedGrid(network, 32)
 
 
 def test_without_transformers_the_extra_is_named_and_other_tables_are_served(table, models, monkeypatch):

@@ -243,6 +243,18 @@ def test_what_cannot_be_tuned_is_refused_with_a_cure(table, options):
         ValueError, match="ResNetModel has no attention of nn.Linear modules, .*; use tune='all' or 'head'"
     ):
         PretrainedGrid(transformers.ResNetModel(config), 32).tune("lora")
+    layers = {"attn_layers": ["local"], "axial_pos_embds": False, "attention_head_size": 8, "is_decoder": False}
+    config = transformers.ReformerConfig(vocab_size=20, hidden_size=16, num_attention_heads=2, **layers)
+    with pytest.raises(ValueError, match="no gradient reaches the weights of ReformerModel that tune='lora' trains"):
+        PretrainedTokens(transformers.ReformerModel(config), 4).tune("lora")  # it computes its gradients itself
+
+
+def test_layers_that_are_kept_in_several_lists_have_one_depth():
+    sizes = {"emb_dim": 16, "n_layers": 3, "n_heads": 2, "n_words": 20}
+    network = transformers.XLMModel(transformers.XLMConfig(**sizes))
+    for name, parameter in network.named_parameters():
+        index = next((int(part) for part in name.split(".") if part.isdigit()), None)
+        assert depths(network)[parameter] == (3 if index is None else 2 - index), name
 
 
 def test_the_command_line_tunes_by_column_and_predicts_as_python_does(table, models, tmp_path):

@@ -40,6 +40,7 @@ class _Settings(BaseModel):
     pools: bool
     reads_last: bool = False
     longest: Annotated[int, Field(ge=0)] = 0
+    attentions: Annotated[int, Field(ge=0)] | None = None
     model: str
     hugging_face: bool
     state: str
@@ -68,6 +69,7 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
         pools=model.pools,
         reads_last=model.reads_last,
         longest=model.longest,
+        attentions=model.attentions,
         model=type(network).__name__,
         hugging_face=hasattr(network, "save_pretrained"),
         state=_state_checksum(network),
@@ -102,12 +104,8 @@ def load_wrapped(folder: str | Path, model: nn.Module | None = None) -> Wrapped:
         )
     wrapped = wrap(model, fixed=saved.fixed, score=SCORERS.get(saved.score), max_leak=saved.max_leak)
     checkpoint.load_into(wrapped.gate, tensors, folder / GATES)
-    wrapped.pools, wrapped.reads_last, wrapped.leak, wrapped.longest = (
-        saved.pools,
-        saved.reads_last,
-        saved.leak,
-        saved.longest,
-    )
+    wrapped.pools, wrapped.reads_last, wrapped.leak = saved.pools, saved.reads_last, saved.leak
+    wrapped.longest, wrapped.attentions = saved.longest, saved.attentions
     return wrapped.train(model.training)
 
 

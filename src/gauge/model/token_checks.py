@@ -9,6 +9,7 @@ from gauge.model.token_inputs import contents
 
 TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.02}  # relative difference of logits that rounding explains
 ROUNDING = 1e-6  # absolute difference that it explains
+MIXED = 1e-5  # change of a key, over the largest one, that passes closed gates
 PROBED_TOKENS = 4  # of each sample, to measure a leak
 PROBED_SHARE = 0.1  # of the largest effect of a probed token: below it, a ratio would be noise
 
@@ -41,12 +42,26 @@ def check_logits(classifier: TokenClassifier) -> None:
             "belong to a word or a patch; use a model without random numbers or a random order of its tokens"
         )
     with evaluated(model):
+        if classifier.guessed:
+            _check_mask(classifier)
         if classifier.visible.any():
             _check_independence(classifier, answers)
 
 
+def _check_mask(classifier: TokenClassifier) -> None:
+    """Raise an error if the attention reads what the mask of the blocks seems to hide, and nothing else."""
+    weights = classifier.attention(classifier.tokens)[..., classifier.fixed :].float().nan_to_num().amax((1, 2))
+    hidden, visible = (weights[each].sum() for each in (~classifier.visible, classifier.visible))
+    if hidden > 0 and visible <= ROUNDING * hidden:
+        raise ValueError(
+            f"the mask that the blocks of {type(classifier.model).__name__} get hides keys where it is True, but its name "
+            "is that of one that shows them; call it key_padding_mask, or invert it"
+        )
+
+
 def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
-    """Raise an error if the tokens of one sample change the answers for others, or not all attentions that get gates."""
+    """Raise an error if the tokens or gates of one sample change the answers for others, or if an attention that gets gates
+    does not compare the tokens that they belong to."""
     tokens, name = classifier.tokens, type(classifier.model).__name__
     moved = torch.cat([tokens[:1].flip(-1), tokens[1:]])
     if not torch.allclose(classifier(moved).float()[1:], logits[1:], rtol=1e-2, atol=ROUNDING, equal_nan=True):
@@ -54,13 +69,40 @@ def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
             f"the tokens of one sample change what {name} answers for others; wrap needs blocks that read [b, s, c], each "
             "sample by itself"
         )
-    pairs = zip(classifier.attend(tokens).keys, classifier.attend(tokens.flip(-1)).keys, strict=True)
-    others = sum(torch.equal(before, after) for before, after in pairs)
-    if others and tokens.numel() and not torch.equal(tokens, tokens.flip(-1)):
+    gates = torch.ones(classifier.visible.shape, device=tokens.device)
+    gates[0, ::2] = 0.5
+    gated = classifier(tokens, attention_bias(gates).to(tokens.dtype)).float()
+    if not torch.allclose(gated[1:], logits[1:], rtol=1e-2, atol=ROUNDING, equal_nan=True):
         raise ValueError(
-            f"{others} attentions of {name} have the size of the blocks that wrap found but read other tokens, whose gates "
-            "these are not; wrap the part of the model that reads one sequence, once"
+            f"the gates of one sample change what {name} answers for others; wrap needs attention over [b, h, s, s], "
+            "samples first"
         )
+    if torch.equal(tokens, tokens.flip(-1)):
+        return
+    pairs = zip(classifier.attend(tokens).keys, classifier.attend(tokens.flip(-1)).keys, strict=True)
+    others = sum(torch.equal(before, after) for before, after in pairs) or _count_others(classifier)
+    if others:
+        raise ValueError(
+            f"{others} attentions of {name} have the size of the blocks that wrap found but read other tokens, experts or "
+            "classes, whose gates these are not; wrap the part of the model that reads one sequence, once, or pad it to "
+            "another length"
+        )
+
+
+def _count_others(classifier: TokenClassifier) -> int:
+    """How many attentions that get gates do not compare the first token at its position. All gates but the last are closed,
+    so that tokens do not mix, and the first token is changed: what its gate reaches has to change there."""
+    tokens, visible = classifier.tokens, classifier.visible
+    order, count = visible.cumsum(1), visible.sum(1, keepdim=True)
+    first, last = visible & (order == 1) & (count > 1), visible & (order == count)
+    if not first.any():
+        return 0
+    moved = torch.where(first[..., None], tokens.flip(-1), tokens)
+    bias = attention_bias(last.float()).to(tokens.dtype)
+    sequence = torch.nn.functional.pad(first, (classifier.fixed, 0))
+    pairs = zip(classifier.attend(tokens, bias).keys, classifier.attend(moved, bias).keys, strict=True)
+    changes = [float((after - before).float().nan_to_num()[sequence].abs().max()) for before, after in pairs]
+    return sum(change < MIXED * max(changes) for change in changes)
 
 
 @torch.no_grad()

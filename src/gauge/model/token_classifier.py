@@ -34,8 +34,9 @@ class TokenClassifier:
     `tokens` [b, n, c] are those of the batch without the first `fixed` ones, which are never gated (None: those that do not
     depend on the input, as CLS and registers, and at least one for a text). `visible` is False where they are padding,
     which is left to the model. With `pools` the head reads what the last block returns for each token weighted by its gate.
-    With `reads_last` it reads that of the last visible token, which is therefore never gated: `readers` has it. Nothing
-    stays on the model.
+    With `reads_last` it reads that of the last visible token, which is therefore never gated: `readers` has it. Gates have
+    to reach `attentions` attentions, if their number is known. `guessed` says whether a mask that the blocks get, whose
+    meaning differs between models, tells what is padding. Nothing stays on the model.
     """
 
     offers_attention = True
@@ -49,8 +50,9 @@ class TokenClassifier:
         *,
         pools: bool = False,
         reads_last: bool = False,
+        attentions: int | None = None,
     ) -> None:
-        self.model, self.pools, self.reads_last = model, pools, reads_last
+        self.model, self.pools, self.reads_last, self.attentions = model, pools, reads_last, attentions
         self.args = differentiable(args)
         self.inputs = {name: differentiable(value) for name, value in inputs.items() if name != "labels"}
         self.labels = inputs.get("labels")
@@ -60,7 +62,7 @@ class TokenClassifier:
         sequence, others = self._embedded(self.args, self.inputs)
         self.named = named_inputs(model, self.args, self.inputs)
         _check_layout(model, blocks, sequence, self.named)
-        self._positions_visible = _visible(sequence, self.named, others)
+        self._positions_visible, self.guessed = _visible(sequence, self.named, others)
         if fixed is not None and fixed > sequence.shape[1]:
             raise ValueError(
                 f"fixed is {fixed}, but the blocks of {type(model).__name__} read {sequence.shape[1]} positions; fix fewer"
@@ -93,8 +95,9 @@ class TokenClassifier:
     def _count_fixed(self, length: int) -> int:
         """The number of leading positions that are the same for every input (CLS, registers), and at least 1 for a text."""
         name, text = type(self.model).__name__, text_of(self.named)
-        count = text.shape[1] if text is not None else _count_patches(self.model, self.named)
-        if count is not None and length < count:
+        words = [each.shape[1] for each in contents(self.named) if not each.is_floating_point()]
+        count = text.shape[1] if text is not None else max([*words, _count_patches(self.model, self.named)])
+        if length < count:
             raise ValueError(
                 f"the blocks of {name} read {length} positions for {count} tokens or patches, so that a gate would not "
                 "belong to one of them; fixed=0 gates these positions all the same"
@@ -164,6 +167,11 @@ class TokenClassifier:
                 "need full attention over all tokens in every block, by scaled_dot_product_attention, nn.MultiheadAttention "
                 "or a softmax over the last axis of [b, h, s, s] or, with one head, [b, s, s] (load a Hugging Face model "
                 "with attn_implementation='sdpa' or 'eager')"
+            )
+        if self.attentions not in (None, attention.calls):
+            raise ValueError(
+                f"gates reach {attention.calls} attentions of {type(self.model).__name__}, but {self.attentions} in the "
+                "batch that was checked; something else (experts, classes) has the size of this one, so pad it to another"
             )
         return output
 
@@ -274,14 +282,14 @@ def logits_of(output: Output, model: nn.Module) -> Float[Tensor, "b k"]:
     return logits
 
 
-def _count_patches(model: nn.Module, inputs: Mapping[str, Any]) -> int | None:
-    """The number of patches of an image, if the configuration of the model has their size."""
+def _count_patches(model: nn.Module, inputs: Mapping[str, Any]) -> int:
+    """The number of patches of an image, 0 if the configuration of the model does not have their size."""
     images = [value for value in inputs.values() if isinstance(value, Tensor) and value.ndim == 4]
     sizes = [
         size for module in model.modules() if (size := getattr(getattr(module, "config", None), "patch_size", None))
     ]
     if not images or not sizes:
-        return None
+        return 0
     height, width = (sizes[0], sizes[0]) if isinstance(sizes[0], int) else sizes[0]
     return int(images[0].shape[-2] // height) * int(images[0].shape[-1] // width)
 
@@ -295,22 +303,24 @@ def _check_layout(model: nn.Module, blocks: nn.Module, sequence: Tensor, inputs:
         )
 
 
-def _visible(sequence: Tensor, inputs: Mapping[str, Any], of_block: Mapping[str, Any]) -> Bool[Tensor, "b s"]:
+def _visible(
+    sequence: Tensor, inputs: Mapping[str, Any], of_block: Mapping[str, Any]
+) -> tuple[Bool[Tensor, "b s"], bool]:
     """Where the sequence is no padding: by the mask among the inputs of the model or, if that has another shape (as that of
-    a waveform), by the one that the first block gets."""
+    a waveform), by the one that the first block gets; and whether that is a mask of truth values, by its name."""
     size = sequence.shape[:2]
     mask = inputs.get("attention_mask")
     if isinstance(mask, Tensor) and mask.shape == size:
-        return mask.bool()
+        return mask.bool(), False
     for names, visible in ((MASKS, True), (PADDING, False)):
         for mask in (of_block[name] for name in names if isinstance(of_block.get(name), Tensor)):
             if mask.ndim == 4 and mask.shape[-1] == size[1] and mask.shape[0] in (1, size[0]):
                 seen = mask if mask.dtype == torch.bool else mask > HIDDEN
-                return seen.flatten(1, 2).any(1).expand(size)
+                return seen.flatten(1, 2).any(1).expand(size), False
             if mask.shape == size:
                 additive = mask.is_floating_point() and bool((mask <= 0).all())
-                return mask > HIDDEN if additive else mask.bool() == visible
-    return torch.ones(size, dtype=torch.bool, device=sequence.device)
+                return (mask > HIDDEN, False) if additive else (mask.bool() == visible, True)
+    return torch.ones(size, dtype=torch.bool, device=sequence.device), False
 
 
 def _sequence_name(inputs: Mapping[str, Any]) -> str:

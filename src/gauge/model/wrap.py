@@ -76,6 +76,7 @@ class Wrapped(nn.Module):
         self.max_leak, self.pools, self.reads_last = max_leak, False, False
         self.leak: float | None = None
         self.longest = 0  # tokens of a sample, among the batches that were checked
+        self.attentions: int | None = None  # that gates reach
 
     def forward(self, *args: Any, **inputs: Any) -> Any:
         classifier = self.read(*args, **inputs)
@@ -163,9 +164,10 @@ class Wrapped(nn.Module):
             raise ValueError(
                 "gradient checkpointing repeats the forward pass without gates; call model.gradient_checkpointing_disable()"
             )
-        classifier = self._classifier(args, inputs)
+        classifier = self._classifier(args, inputs, self.attentions)
         if self.leak is not None and classifier.tokens.shape[1] <= self.longest:
             return classifier
+        classifier.attentions = None
         with evaluated(self.model):  # dropout in its embeddings would change the tokens
             fixed = self._check(self._classifier(args, inputs))
         classifier = classifier.fixing(fixed)
@@ -173,10 +175,15 @@ class Wrapped(nn.Module):
         check_gradient(classifier)
         if self.leak is not None:
             self.fixed = fixed
+        classifier.attentions = self.attentions
         return classifier
 
-    def _classifier(self, args: tuple[Any, ...], inputs: Mapping[str, Any]) -> TokenClassifier:
-        return TokenClassifier(self.model, args, inputs, self.fixed, pools=self.pools, reads_last=self.reads_last)
+    def _classifier(
+        self, args: tuple[Any, ...], inputs: Mapping[str, Any], attentions: int | None = None
+    ) -> TokenClassifier:
+        return TokenClassifier(
+            *(self.model, args, inputs, self.fixed), pools=self.pools, reads_last=self.reads_last, attentions=attentions
+        )
 
     def _check(self, classifier: TokenClassifier) -> int:
         """Whether the model answers through its tokens as by itself, what its head reads, the leak of a closed token, and
@@ -213,6 +220,7 @@ class Wrapped(nn.Module):
         known = [each for each in (leak, None if self.reads_last else last) if each is not None]
         self.leak = max(known, default=self.leak)
         self.longest = max(self.longest, classifier.tokens.shape[1])
+        self.attentions = classifier.attend(classifier.tokens).calls
         return classifier.fixed
 
     def _score(self, classifier: TokenClassifier) -> Evidence:

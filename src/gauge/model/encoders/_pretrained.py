@@ -5,6 +5,7 @@ LoRA: W + 2 · up · down for every linear map W of the attention, with up = 0 a
 
 import math
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Literal, Self, get_args
 
@@ -101,18 +102,24 @@ class PretrainedNetwork(nn.Module):
 
 def depths(network: nn.Module) -> dict[nn.Parameter, int]:
     """How many layers each parameter is below the last one. Layers are the entries of the `nn.ModuleList` with the most
-    parameters; what comes before them, such as embeddings, is one below the first, and what follows belongs to the last.
+    parameters and of those of the same length beside it; what comes before them, such as embeddings, is one below the first,
+    and what follows belongs to the last.
 
     >>> network = nn.Sequential(nn.Embedding(5, 3), nn.ModuleList([nn.LayerNorm(3), nn.LayerNorm(3)]), nn.Linear(3, 3))
     >>> [depths(network)[parameter] for parameter in network.parameters()]
     [2, 1, 1, 0, 0, 0, 0]
     """
-    lists = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
-    layers = max(lists, key=lambda module: sum(each.numel() for each in module.parameters()), default=nn.ModuleList())
-    inside = {each: len(layers) - 1 - index for index, layer in enumerate(layers) for each in layer.parameters()}
-    depth, result = len(layers), {}
+    lists = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.ModuleList)]
+    sizes = [sum(each.numel() for each in module.parameters()) for _, module in lists]
+    path, layers = lists[sizes.index(max(sizes))] if lists else ("", nn.ModuleList())
+    count, parent = len(layers), path.rpartition(".")[0]
+    beside = [each for name, each in lists if name.rpartition(".")[0] == parent and len(each) == count]
+    inside = {
+        each: count - 1 - index for list_ in beside for index, layer in enumerate(list_) for each in layer.parameters()
+    }
+    depth, result = count, {}
     for parameter in network.parameters():
-        depth = inside.get(parameter, 0 if inside and depth < len(layers) else depth)
+        depth = inside.get(parameter, 0 if inside and depth < count else depth)
         result[parameter] = depth
     return result
 
@@ -122,26 +129,68 @@ class PretrainedEncoder(Encoder):
 
     network: PretrainedNetwork
 
+    @abstractmethod
+    def example(self) -> tuple[Tensor, str]:
+        """One sample, and what it is."""
+
     def tune(self, kind: Tune) -> Self:
         """The encoder itself, with trainable weights: "lora" trains low-rank changes of the attention, "all" everything,
         "head" nothing. Call it with "head" after training, to merge low-rank changes into the weights."""
         self.network.tune(kind)
+        if kind != "head" and not self._units().requires_grad:
+            raise ValueError(
+                f"no gradient reaches the weights of {type(self.network.network).__name__} that tune={kind!r} trains; use "
+                "another kind of tune"
+            )
         return self
+
+    def measure(self) -> int:
+        """The width of the units, found by a trial pass that also checks the network."""
+        name, (_, what) = type(self.network.network).__name__, self.example()
+        try:
+            first, again = self._units(), self._units()
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"{name} does not read {what} ({reason}); give a model that does") from error
+        if not first.isfinite().all():
+            raise ValueError(f"{name} gives an output with NaN or infinity; give a model without such weights")
+        if not torch.equal(first, again):
+            raise ValueError(f"{name} gives a different output each time; give a model that reads all of its input")
+        return first.shape[2]
+
+    def _units(self) -> Tensor:
+        example, _ = self.example()
+        device = next(self.buffers()).device
+        with torch.enable_grad():
+            return self(example.to(device), torch.ones(1, dtype=torch.bool, device=device))
 
     def rate_factors(self, rate: float | None, decay: float) -> dict[nn.Parameter, float]:
         return self.network.rate_factors(rate, decay)
 
 
 class PretrainedTokens(PretrainedEncoder):
-    """Reads texts as token numbers plus one, 0 after their end. The network also reads `prefix` and `suffix` ([CLS], [SEP])
-    around each; they get no units."""
+    """Reads texts as token numbers plus one, 0 after their end, `vocabulary` at most. The network also reads `prefix` and
+    `suffix` ([CLS], [SEP]) around each; they get no units."""
 
-    def __init__(self, network: nn.Module, length: int, prefix: Sequence[int] = (), suffix: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        length: int,
+        prefix: Sequence[int] = (),
+        suffix: Sequence[int] = (),
+        *,
+        vocabulary: int = 1,
+    ) -> None:
         super().__init__()
+        self.vocabulary = vocabulary
         self.network, self.units = PretrainedNetwork(network), length
         self.prefix = nn.Buffer(torch.tensor(prefix, dtype=torch.long), persistent=False)
         self.suffix = nn.Buffer(torch.tensor(suffix, dtype=torch.long), persistent=False)
-        self.width = _width(self, torch.ones(1, length, dtype=torch.long), f"texts of {length} tokens")
+        self.width = self.measure()
+
+    def example(self) -> tuple[Tensor, str]:
+        words = torch.full((1, self.units), self.vocabulary)
+        return words, f"texts of {self.units} tokens with numbers below {self.vocabulary:,}"
 
     def forward(self, x: Tensor, observed: Tensor) -> Float[Tensor, "b n c"]:
         mask, start, after = x > 0, len(self.prefix), len(self.suffix)
@@ -160,39 +209,42 @@ class PretrainedGrid(PretrainedEncoder):
     units = GRID * GRID
 
     def __init__(
-        self, network: nn.Module, side: int, mean: Sequence[float] = HALF, std: Sequence[float] = HALF
+        self,
+        network: nn.Module,
+        side: int,
+        mean: Sequence[float] = HALF,
+        std: Sequence[float] = HALF,
+        *,
+        bgr: bool = False,
     ) -> None:
         super().__init__()
-        self.network = PretrainedNetwork(network)
+        self.network, self.side, self.bgr = PretrainedNetwork(network), side, bgr
+        patch = getattr(getattr(network, "config", None), "patch_size", None)
+        self.patches = side // patch if isinstance(patch, int) and patch > 0 else None
         self.mean = nn.Buffer(torch.tensor(mean)[:, None, None], persistent=False)
         self.std = nn.Buffer(torch.tensor(std)[:, None, None], persistent=False)
-        self.width = _width(self, torch.zeros(1, 3, side, side), f"images of {side} x {side} pixels")
+        self.width = self.measure()
+
+    def example(self) -> tuple[Tensor, str]:
+        pixels = torch.rand(1, 3, self.side, self.side, generator=torch.Generator().manual_seed(0))
+        return pixels, f"images of {self.side} x {self.side} pixels"
 
     def forward(self, x: Float[Tensor, "b 3 h w"], observed: Tensor) -> Float[Tensor, "b n c"]:
-        states = self.network(pixel_values=(x - self.mean) / self.std)
-        return F.adaptive_avg_pool2d(as_map(states), GRID).flatten(2).transpose(1, 2)
+        colours = x.flip(1) if self.bgr else x
+        states = self.network(pixel_values=(colours - self.mean) / self.std)
+        return F.adaptive_avg_pool2d(as_map(states, self.patches), GRID).flatten(2).transpose(1, 2)
 
 
-def as_map(states: Tensor) -> Float[Tensor, "b c h w"]:
-    """Patches as a square map, without the tokens before them (CLS, registers); maps are returned unchanged.
+def as_map(states: Tensor, patches: int | None = None) -> Float[Tensor, "b c h w"]:
+    """Patches as a square map, without the tokens before them (CLS, registers); maps are returned as they are, channels
+    first. `patches` is their number along a side, for networks that do not merge them.
 
     >>> as_map(torch.zeros(2, 1 + 9, 16)).shape
     torch.Size([2, 16, 3, 3])
     """
     if states.ndim == 4:
-        return states
+        last = states.shape[1] == states.shape[2] != states.shape[3]
+        return states.permute(0, 3, 1, 2) if last else states
     side = math.isqrt(states.shape[1])
+    side = patches if patches and patches < side else side
     return states[:, -side * side :].transpose(1, 2).unflatten(2, (side, side))
-
-
-def _width(encoder: PretrainedEncoder, example: Tensor, what: str) -> int:
-    """The width of the units, found by a trial pass that also checks the network."""
-    name = type(encoder.network.network).__name__
-    try:
-        first, again = (encoder(example, torch.ones(1, dtype=torch.bool)) for _ in range(2))
-    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{name} does not read {what} ({reason}); give a model that does") from error
-    if not torch.equal(first, again):
-        raise ValueError(f"{name} gives a different output each time; give a model that reads all of its input")
-    return first.shape[2]

@@ -17,8 +17,8 @@ class AttentionBias(TorchFunctionMode):
     """Within this context, `bias` (broadcastable to [b, h, q, s]) is added before the softmax of every attention over s
     keys: `scaled_dot_product_attention`, `nn.MultiheadAttention`, and any softmax over the last axis of a tensor
     [b, h, q, s], or [b, q, s] for one head. Masks that the model applies itself, for padding or causal order, stay. `calls`
-    counts the attentions, `weights` are those of the last one, and `keys` what each of them compares with its queries, if
-    they are to `keep`.
+    counts the attentions, `weights` are those of the last one, and `keys` [b, s, ...] what each of them compares with its
+    queries (of a softmax its input, but for what a position says of itself), if they are to `keep`.
 
     >>> query = torch.zeros(1, 1, 3, 2)
     >>> with AttentionBias(torch.tensor([0.0, 0.0, -1e9]).expand(1, 1, 1, 3), keep=True) as attention:
@@ -59,7 +59,7 @@ class AttentionBias(TorchFunctionMode):
         over_keys = dim in (-1, input.ndim - 1) and input.ndim in (3, 4)
         if not over_keys or not self._reaches(input.shape[0], *input.shape[-2:]):
             return func(input, dim, *args, **kwargs)
-        self._count(input)
+        self._count(_off_diagonal(input).movedim(-1, 1))
         weights: Tensor = func(input + self._like(input), dim, *args, **kwargs)
         self.weights = _by_head(weights.detach()) if self.keep else None
         return weights
@@ -75,7 +75,7 @@ class AttentionBias(TorchFunctionMode):
         **options: Any,
     ) -> Tensor:
         if query.ndim in (3, 4) and self._reaches(query.shape[0], query.shape[-2], key.shape[-2]):
-            self._count(key)
+            self._count(key.movedim(-2, 1))
             attn_mask, is_causal = self._mask(query, key, attn_mask, is_causal), False
             if self.keep:
                 mask = _by_head(attn_mask) if query.ndim == 3 else attn_mask
@@ -88,7 +88,7 @@ class AttentionBias(TorchFunctionMode):
         extended = any(inputs.get(name) is not None and inputs[name] is not False for name in EXTRA_KEYS)
         if query.ndim != 3 or extended or not self._reaches(query.shape[1], query.shape[0], key.shape[0]):
             return F.multi_head_attention_forward(**inputs)
-        self._count(key)
+        self._count(key.transpose(0, 1))
         bias = self.bias.expand(-1, inputs["num_heads"], query.shape[0], -1).flatten(0, 1).to(query.dtype)
         if (mask := inputs.get("attn_mask")) is not None:
             bias = bias + _additive(mask, query.dtype)
@@ -113,6 +113,12 @@ class AttentionBias(TorchFunctionMode):
         if attn_mask is None:
             return bias
         return (_additive(~attn_mask, query.dtype) if attn_mask.dtype == torch.bool else attn_mask) + bias
+
+
+def _off_diagonal(logits: Tensor) -> Tensor:
+    queries, keys = logits.shape[-2:]
+    same = torch.eye(queries, keys, dtype=torch.bool, device=logits.device)
+    return logits.masked_fill(same, 0.0) if queries == keys else logits
 
 
 def _by_head(values: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Hugging Face models by name or path: the only module that uses transformers, imported when a column needs it."""
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,10 @@ from typing import Any
 from gauge.data.images import HALF
 
 SIDE = 224  # pixels, where a config does not say
+MAX_SIDE = 2048
+UNUSED = re.compile(
+    "pooler|mask_token|masked"
+)  # weights that hidden states do not depend on, and that classifiers are saved without
 ELSEWHERE = re.compile(
     "backbone|auto_map|attn_implementation|experts_implementation|quantization_config|use_kernels|_hub"
 )
@@ -20,9 +25,11 @@ MAX_NUMBER = 10**7  # of any other number in a config
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A model by its name or path, without weights; code that comes with it is never run.
+    """A model by its name or path, without weights; code that comes with it is never run. Of a model of texts and images
+    it is the part that reads the column, of an encoder-decoder the encoder.
 
-    Text models have a tokenizer; `mean` and `std` normalise the colours of images, which run from 0 to 1.
+    Text models have a tokenizer; `mean` and `std` normalise the colours of images, which run from 0 to 1, and with `bgr` the
+    model reads blue first.
     """
 
     source: str
@@ -30,10 +37,11 @@ class Pretrained:
     mean: tuple[float, ...] = HALF
     std: tuple[float, ...] = HALF
     tokenizer: Any = field(default=None, repr=False, compare=False)
+    bgr: bool = False
 
     @classmethod
     def for_texts(cls, source: str) -> "Pretrained":
-        config = _config(source)
+        config = _config(source, "text_config")
         with _readable(source, "tokenizer") as library:
             tokenizer = library.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         if not tokenizer.is_fast or len(tokenizer) <= len(tokenizer.all_special_ids):
@@ -45,12 +53,10 @@ class Pretrained:
 
     @classmethod
     def for_images(cls, source: str) -> "Pretrained":
-        config = _config(source)
-        try:
-            colours, _ = _transformers().ImageProcessingMixin.get_image_processor_dict(source)
-        except OSError:  # there is no such file
-            colours = {}
-        return cls(source, config, *(tuple(colours.get(f"image_{name}") or HALF) for name in ("mean", "std")))
+        model = cls(source, _config(source, "vision_config"), **_colours(source))
+        if not 1 <= model.side <= MAX_SIDE:
+            raise ValueError(f"{source!r} reads images of {model.side} pixels; use a model of at most {MAX_SIDE}")
+        return model
 
     @property
     def side(self) -> int:
@@ -63,14 +69,24 @@ class Pretrained:
         import torch  # not needed to read tables
 
         with _readable(self.source, "network") as library:
-            if weights:
-                return library.AutoModel.from_pretrained(self.source, trust_remote_code=False).float()
             config = library.AutoConfig.for_model(**_checked(self.config))
             with torch.device("meta"):  # counted before any memory is taken
                 parameters = sum(weight.numel() for weight in library.AutoModel.from_config(config).parameters())
             if parameters > MAX_PARAMETERS:
                 raise ValueError(f"its config asks for {parameters:,} parameters, the limit is {MAX_PARAMETERS:,}")
-            return library.AutoModel.from_config(config, trust_remote_code=False).float()
+            if weights:
+                reading = {"trust_remote_code": False, "use_safetensors": True, "ignore_mismatched_sizes": True}
+                whole, report = library.AutoModel.from_pretrained(
+                    self.source, config=config, output_loading_info=True, **reading
+                )
+            else:
+                whole, report = library.AutoModel.from_config(config, trust_remote_code=False), {}
+            two = type(
+                config
+            )().is_encoder_decoder  # of the family: an encoder that was saved alone says that it is none
+            network = whole.get_encoder() if two else whole
+            _check_weights(whole, network, **report)
+            return network.float()
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the tokenizer, which is saved as files."""
@@ -84,7 +100,7 @@ class Pretrained:
             with _readable(str(tokenizer), "tokenizer") as library:
                 loaded = library.PreTrainedTokenizerFast.from_pretrained(str(tokenizer), local_files_only=True)
         mean, std = (tuple(content[name]) for name in ("mean", "std"))
-        return cls(content["source"], content["config"], mean, std, loaded)
+        return cls(content["source"], content["config"], mean, std, loaded, content.get("bgr") is True)
 
 
 def _transformers() -> Any:
@@ -97,17 +113,73 @@ def _transformers() -> Any:
     return transformers
 
 
-def _config(source: str) -> dict[str, Any]:
+def _config(source: str, part: str) -> dict[str, Any]:
+    """The config of the model, or of this part of it where it has several."""
     with _readable(source, "config") as library:
-        config: dict[str, Any] = library.AutoConfig.from_pretrained(source, trust_remote_code=False).to_dict()
-    config.pop("_name_or_path", None)
-    with _readable(source, "config"):
-        return _checked(config)
+        config = library.AutoConfig.from_pretrained(source, trust_remote_code=False)
+        content: dict[str, Any] = getattr(config, part, config).to_dict()
+        content.pop("_name_or_path", None)
+        return _checked(content)
+
+
+def _colours(source: str) -> dict[str, Any]:
+    """How the image processor of the model changes colours that run from 0 to 1, as one mean and deviation for each."""
+    with _readable(source, "image processor") as library:
+        try:
+            settings, _ = library.ImageProcessingMixin.get_image_processor_dict(source)
+        except OSError as error:
+            if "JSON" in str(error):
+                raise
+            return {}  # there is no such file
+        scale = 255 * settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 255.0
+        bgr = settings.get("do_flip_channel_order", False)  # those that do it never normalise, whatever mean they have
+        mean, std = (_for_each_colour(settings.get(f"image_{name}") or 0.5) for name in ("mean", "std"))
+        if not settings.get("do_normalize", not bgr):
+            mean, std = (0.0,) * 3, (1.0,) * 3
+        if settings.get("include_top"):  # EfficientNet divides twice
+            std = tuple(each**2 for each in std)
+        offset = 1.0 if settings.get("rescale_offset") else 0.0
+        mean, std = tuple((each + offset) / scale for each in mean), tuple(each / scale for each in std)
+        if not all(math.isfinite(each) for each in (*mean, *std)) or min(std) <= 0 or len((*mean, *std)) != 6:
+            raise ValueError(
+                f"its colours have the means {mean} and deviations {std}, which is no way to normalise three"
+            )
+        return {"mean": mean, "std": std, "bgr": bool(bgr)}
+
+
+def _for_each_colour(value: float | list[float]) -> tuple[float, ...]:
+    several = (
+        value if isinstance(value, list) and len(value) > 1 else [value[0] if isinstance(value, list) else value] * 3
+    )
+    return tuple(float(each) for each in several)
+
+
+def _check_weights(
+    whole: Any,
+    network: Any,
+    missing_keys: Collection[str] = (),
+    unexpected_keys: Collection[str] = (),
+    mismatched_keys: Collection[tuple[Any, ...]] = (),
+    **_: Any,
+) -> None:
+    """An error where the library would go on with random weights, or leave out layers, as config and weights differ."""
+    used = {id(weight) for weight in (*network.parameters(), *network.buffers())}
+    every = (*whole.named_parameters(remove_duplicate=False), *whole.named_buffers(remove_duplicate=False))
+    names = {name for name, weight in every if id(weight) in used}
+    kinds = {re.sub(r"\d+", "#", name) for name in names}
+    random = sorted(name for name in names.intersection(missing_keys) if not UNUSED.search(name))
+    beyond = sorted(name for name in unexpected_keys if re.sub(r"\d+", "#", name) in kinds)
+    other = sorted(str(name) for name, *_ in mismatched_keys if name in names)
+    for reason, several in (("missing", random), ("of another shape", other), ("more than its config has", beyond)):
+        if several:
+            raise ValueError(f"{len(several)} of its weights are {reason}, first {several[0]!r}")
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config itself; an error if it asks for anything beside a network of a bounded size in the transformers library:
     a second model, kernels or code, which would come from the Hub when a saved classifier is loaded."""
+    if config.get("model_type") == "timm_wrapper":
+        raise ValueError("it is a model of timm, whose config may name files; use one of the transformers library")
     for name, value in config.items():
         if ELSEWHERE.search(name) and value:
             raise ValueError(
@@ -129,8 +201,8 @@ def _readable(source: str, what: str) -> Iterator[Any]:
     library = _transformers()
     try:
         yield library
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = str(error).partition("\n")[0]
+    except Exception as error:  # those of damaged files and impossible configs share no base class but this
+        reason = " ".join(str(error).splitlines()[:2])
         raise ValueError(
             f"no {what} can be read from {source!r} ({reason}); give the name of a model on the Hugging Face Hub, "
             "or a folder that save_pretrained wrote"

@@ -189,7 +189,8 @@ class Image(Content):
             return ConvGrid((3, self.side, self.side), dim, channels=channels)
         from gauge.model.encoders._pretrained import PretrainedGrid
 
-        return PretrainedGrid(self.model.network(weights=weights), self.side, self.model.mean, self.model.std)
+        model = self.model
+        return PretrainedGrid(model.network(weights=weights), self.side, model.mean, model.std, bgr=model.bgr)
 
     def vectors(self, values: "Tensor") -> np.ndarray:
         from torch.nn.functional import adaptive_avg_pool2d

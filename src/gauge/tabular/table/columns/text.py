@@ -248,7 +248,9 @@ class PretrainedText(Words):
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
         from gauge.model.encoders._pretrained import PretrainedTokens
 
-        return PretrainedTokens(self.model.network(weights=weights), self.length, self.prefix, self.suffix)
+        tokens = self.model.tokenizer.get_vocab().values()
+        network = self.model.network(weights=weights)
+        return PretrainedTokens(network, self.length, self.prefix, self.suffix, vocabulary=max(tokens) + 1)
 
     def _tokens(self, text: str, **options: bool) -> Any:
         return self.model.tokenizer(text, add_special_tokens=False, verbose=False, **options)
