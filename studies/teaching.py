@@ -6,13 +6,14 @@
 Ways were chosen on the first half of the tables and had to hold on the second. `ignored`: rows without a label are left
 out. `columns`: scales and categories are read from all rows, and nothing else. The others come on top of that. `trees`:
 trees learn again, from all rows, what trees and linear model together say about those without a label, and answer in place
-of the first ones, as `GaugeClassifier` has it where that does no harm. `trees beside`: the mean of both. `trees hidden`: half
-of the values of every row without a label are hidden while trees learn again. `students`: the linear model learns again as
-well. `beside`: both experts beside those that learned again. `components`, `kernel`, `clusters`: a third of the answer comes
-from a logistic regression on principal components, on a Gaussian kernel of 150 rows, or on the distances to eight centres,
-all of them learned from all rows. `covariance`: a third comes from a linear discriminant analysis with the covariance of all rows.
-`spreading`: a third comes from scikit-learn's LabelSpreading. What is in build/teaching is not computed again, and with
---minutes the run ends early and the same command continues. studies/results/teaching.json has a record for each.
+of the first ones, as `GaugeClassifier` has it where that does no harm. `trees beside`: the mean of both. `trees hidden`:
+half of the values of every row without a label are hidden while trees learn again. `students`: the linear model learns again
+as well. `beside`: both experts beside those that learned again. `components`, `kernel`, `clusters`: a third of the answer
+comes from a logistic regression on principal components, on a Gaussian kernel of 150 rows, or on the distances to eight
+centres, all of them learned from all rows. `covariance`: a third comes from a linear discriminant analysis with the
+covariance of all rows. `spreading`: a third comes from scikit-learn's LabelSpreading. What is in build/teaching is not
+computed again, and with --minutes the run ends early and the same command continues. studies/results/teaching.json has a
+record for each.
 """
 
 import argparse
