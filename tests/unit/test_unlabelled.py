@@ -25,7 +25,7 @@ from gauge.tabular.preparation import make_recipe
 from gauge.tabular.saved import checksum
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
-from gauge.tabular.teaching import row_weights, shift
+from gauge.tabular.teaching import class_shares, row_weights, shift
 from gauge.training.metrics import pays
 
 QUICK = {"experts": ["trees", "linear"], "trust": False, "random_state": 0, "verbose": False}
@@ -191,6 +191,15 @@ def test_other_class_shares_are_estimated_and_weighed_out():
     assert (new * row_weights(new, ratios)[:, None]).mean(0) == pytest.approx([0.5, 0.5], abs=0.06)
     ratios, shares = shift(answers(2000, 0.5), answers(200, 0.5), prior)
     assert (ratios.tolist(), shares) == ([1.0, 1.0], ())
+
+
+def test_a_teacher_that_knows_little_does_not_tell_other_class_shares():
+    draw, prior = np.random.default_rng(2), np.array([0.55, 0.45])
+    likely = 0.444 + 0.05 * draw.normal(size=477), 0.436 + 0.08 * draw.normal(size=50)
+    new, known = (np.stack([1 - each, each], 1) for each in likely)
+    shares = [class_shares(each, prior)[1] for each in (new, known)]
+    assert shares[0] > 50 * shares[1]  # the most likely ones, although the answers are all but the same
+    assert shift(new, known, prior)[0].tolist() == [1.0, 1.0]
 
 
 def test_learning_pays_beyond_its_standard_error_only():
