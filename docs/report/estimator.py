@@ -221,7 +221,8 @@ def _paired(ours: pd.Series, own: pd.Series, model: str) -> tuple[str, str]:
 
 
 def _unlabelled_costs(records: pd.DataFrame) -> str:
-    """How much longer a fit takes with rows without a label, and how often experts learned from them."""
+    """How much longer a fit takes with rows without a label, how often experts learned from them, and what they bring to
+    the tables that no choice was made on."""
     lines = []
     for setting, part in records.groupby("setting"):
         cost = part.pivot_table(index=["table", "labelled", "seed"], columns="model", values="cpu_seconds")
@@ -229,6 +230,15 @@ def _unlabelled_costs(records: pd.DataFrame) -> str:
         lines.append(
             f"- {setting}: the median fit with them takes {(cost['with'] / cost['without']).median():.1f} times as long as "
             f"without; experts learned from them in {sum(taught)} of {len(taught)} fits."
+        )
+        scores = part[part["half"] == "last"].set_index(["model", "labelled", "table", "seed"])["auc"].sort_index()
+        counts = part["labelled"].unique()
+        brought = {
+            count: _paired(scores["with", count], scores["without", count], "without") for count in sorted(counts)
+        }
+        lines.append(
+            f"- {setting}, `with` minus `without` on the tables that are not those of development: "
+            + "; ".join(f"{count} labelled rows {gain} ({wins})" for count, (gain, wins) in brought.items())
         )
     return "\n".join([*lines, ""])
 
