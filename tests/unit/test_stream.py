@@ -127,7 +127,7 @@ def test_the_network_learns_from_all_rows_and_everything_else_from_a_sample(fram
 
 
 @pytest.mark.parametrize(("unlabelled", "message"), [("use", "used where that helps"), ("ignore", "left out")])
-@pytest.mark.parametrize("experts", ["network", "linear"])
+@pytest.mark.parametrize("experts", ["network", "trees"])
 def test_rows_without_a_label_are_used_as_in_memory(frame, files, caplog, unlabelled, message, experts):
     some = frame.assign(ill=frame["ill"].where(frame.index % 2 == 0))
     some.to_csv(files / "some.csv", index=False)

@@ -12,17 +12,20 @@ from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
 from gauge.cli.main import app
+from gauge.tabular import fitting
 from gauge.tabular.ensemble import make_folds
 from gauge.tabular.experts import Lesson, Task
+from gauge.tabular.experts._bag import Bag
 from gauge.tabular.experts.linear import Linear
 from gauge.tabular.experts.network import NetworkExpert
+from gauge.tabular.experts.trees import Trees
 from gauge.tabular.fitting import _teach
 from gauge.tabular.options import PRESETS
 from gauge.tabular.preparation import make_recipe
 from gauge.tabular.saved import checksum
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
-from gauge.tabular.teaching import row_weights, shift
+from gauge.tabular.teaching import class_shares, row_weights, shift
 from gauge.training.metrics import pays
 
 QUICK = {"experts": ["trees", "linear"], "trust": False, "random_state": 0, "verbose": False}
@@ -61,7 +64,7 @@ def task_of(frame, labels):
 def test_experts_learn_from_rows_without_a_label_where_that_pays(groups, taught):
     frame, _, target = groups
     brought = taught.unlabelled_
-    assert (brought.rows, brought.held_out, brought.experts) == (200, 60, ("trees", "linear"))
+    assert (brought.rows, brought.held_out, brought.experts) == (200, 60, ("trees",))
     assert brought.log_loss_with < brought.log_loss_without
     assert f"on 60 rows held out (log loss {brought.log_loss_with:.3f} with, " in str(brought)
     ignored = GaugeClassifier(**QUICK, unlabelled="ignore").fit(frame, target)
@@ -84,20 +87,46 @@ def test_ignored_rows_leave_the_model_of_the_labelled_ones(groups, caplog):
 
 def test_what_does_no_harm_beyond_chance_is_said():
     frame, _, target = two_groups(60, 200, apart=0.0)
-    brought = GaugeClassifier(**LINEAR).fit(frame, target).unlabelled_
-    assert brought.experts == ("linear",)
+    brought = GaugeClassifier(**QUICK).fit(frame, target).unlabelled_
+    assert brought.experts == ("trees",)
     verdict = "paid" if brought.log_loss_with < brought.log_loss_without else "did no harm beyond chance"
-    assert f"linear learned from them as well, which {verdict} on 60 rows held out (log loss " in str(brought)
+    assert f"trees learned from them as well, which {verdict} on 60 rows held out (log loss " in str(brought)
+
+
+def test_linear_models_learn_from_labels_alone(groups, folded):
+    labels, folds, experts, cross = folded
+    task = task_of(groups[0], labels)
+    whole, again, _ = _teach(task, folds, experts, cross)
+    assert (whole["linear"], again["linear"]) == (experts["linear"], cross["linear"])
+    assert isinstance(whole["trees"], Trees)  # the student alone, as it does no harm
+    assert not np.array_equal(whole["trees"].predict(task.all_rows), experts["trees"].predict(task.all_rows))
+    frame, _, target = groups
+    alone = GaugeClassifier(**LINEAR).fit(frame, target).unlabelled_
+    assert str(alone) == (
+        "200 rows without a label: columns are read from them too, but linear models gain nothing from learning what they "
+        "say themselves"
+    )
+
+
+def test_a_student_that_harms_alone_answers_beside_its_expert(groups, folded, monkeypatch):
+    labels, folds, experts, cross = folded
+    monkeypatch.setattr(fitting, "MAX_HARM_ALONE", -100.0)  # no student does so well
+    whole, again, record = _teach(task_of(groups[0], labels), folds, experts, cross)
+    assert isinstance(whole["trees"], Bag)
+    assert whole["trees"].members[0] is experts["trees"]
+    assert [each.members[0] for each in again["trees"]] == cross["trees"]
+    assert record.experts == ("trees",)
 
 
 @pytest.fixture(scope="module")
 def folded(groups):
-    """Labels, their folds, and a linear model with those of every fold."""
+    """Labels, their folds, and trees and a linear model with those of every fold."""
     frame, truth, _ = groups
     labels = (truth[:60] == "ill").to_numpy(int)
-    folds = make_folds(labels, 5, seed=0)
-    whole, cross = Linear.fit(task_of(frame, labels), folds)
-    return labels, folds, {"linear": whole}, {"linear": cross}
+    folds, task = make_folds(labels, 5, seed=0), task_of(frame, labels)
+    fitted = {"trees": Trees.fit(task, folds), "linear": Linear.fit(task, folds)}
+    whole, cross = ({name: each[part] for name, each in fitted.items()} for part in (0, 1))
+    return labels, folds, whole, cross
 
 
 def test_teachers_and_students_have_not_seen_the_rows_that_judge_them(groups, folded):
@@ -106,10 +135,9 @@ def test_teachers_and_students_have_not_seen_the_rows_that_judge_them(groups, fo
     other[folds[0][1][0]] = 1 - other[folds[0][1][0]]
     rows = task_of(groups[0], labels).all_rows
     first, second = (
-        _teach(task_of(groups[0], each), folds, experts, cross)[1]["linear"][0].predict(rows)
-        for each in (labels, other)
+        _teach(task_of(groups[0], each), folds, experts, cross)[1]["trees"][0].predict(rows) for each in (labels, other)
     )
-    given = cross["linear"][0].predict(rows)
+    given = cross["trees"][0].predict(rows)
     # the shares of the classes in all other folds smooth the answers a little
     assert np.abs(first - second).max() < 1e-3 < np.abs(first - given).max()
 
@@ -163,6 +191,15 @@ def test_other_class_shares_are_estimated_and_weighed_out():
     assert (new * row_weights(new, ratios)[:, None]).mean(0) == pytest.approx([0.5, 0.5], abs=0.06)
     ratios, shares = shift(answers(2000, 0.5), answers(200, 0.5), prior)
     assert (ratios.tolist(), shares) == ([1.0, 1.0], ())
+
+
+def test_a_teacher_that_knows_little_does_not_tell_other_class_shares():
+    draw, prior = np.random.default_rng(2), np.array([0.55, 0.45])
+    likely = 0.444 + 0.05 * draw.normal(size=477), 0.436 + 0.08 * draw.normal(size=50)
+    new, known = (np.stack([1 - each, each], 1) for each in likely)
+    shares = [class_shares(each, prior)[1] for each in (new, known)]
+    assert shares[0] > 50 * shares[1]  # the most likely ones, although the answers are all but the same
+    assert shift(new, known, prior)[0].tolist() == [1.0, 1.0]
 
 
 def test_learning_pays_beyond_its_standard_error_only():

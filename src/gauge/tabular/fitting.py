@@ -35,12 +35,16 @@ MIN_ROWS = 50  # of a smaller table none are held out for validation
 REFIT_SHARE = 0.25  # of the time that training took
 PARTS = 5  # of the rows of a single fold
 MIN_TAUGHT = 0.1  # rows that are taught, over those with a label, from which on learning from them is tried
-MAX_HARM = 2.0  # standard errors by which rows held out may be answered worse
+MAX_HARM_ALONE, MAX_HARM = (
+    1.0,
+    2.0,
+)  # standard errors by which rows held out may be answered worse, students alone or not
 TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
 FEW_MORE = (
     f"those that are taught, {MAX_TAUGHT_ROWS:,} at most, would be too few beside the labelled rows to bring anything"
 )
 NO_TIME = "the time limit left no time to learn from them"
+NO_STUDENTS = "columns are read from them too, but linear models gain nothing from learning what they say themselves"
 
 Cross = dict[str, list[Expert]]
 """By the name of an expert, for every fold one that has not seen the rows which it holds out."""
@@ -174,60 +178,80 @@ def _validated(
 def _teach(
     task: Task, folds: Folds, experts: dict[str, Expert], cross: Cross
 ) -> tuple[dict[str, Expert], Cross, Unlabelled]:
-    """Every expert in a bag with a student, which learns from rows without a label what all experts together say about them,
-    unless that harms on labelled rows held out; otherwise the given ones. Beside them those of every fold, and the record.
-    The teachers are those of the folds. Experts that are not cross-fitted learn again only if it pays for the others."""
+    """Students in place of their experts, or beside them in a bag if that is better, or the given experts if both harm on
+    labelled rows held out: students learn from rows without a label what all experts together say about these. Then those of
+    every fold, and the record. The teachers are those of the folds. Experts that are not cross-fitted learn again only if
+    it pays for the others."""
     count = len(task.all_rows) - len(task.rows)
-    if not folds:
-        return experts, cross, Unlabelled(count, reason=TOO_FEW)
     rows = taught_rows(len(task.rows), count)
-    if len(rows) < MIN_TAUGHT * len(task.rows):
-        return experts, cross, Unlabelled(count, reason=FEW_MORE)
-    if not task.has_time_for(task.seconds_used):
-        return experts, cross, Unlabelled(count, reason=NO_TIME)
     slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]
-    quick = [name for name in experts if name not in slow] or slow
-    folds = folds[: min(len(cross[name]) for name in quick)]
+    quick = [name for name in experts if name not in slow]
+    pupils = [name for name in quick if EXPERTS.get(name).has_students] or slow
+    if reason := _not_taught(task, folds, rows, pupils):
+        return experts, cross, Unlabelled(count, reason=reason)
+    asked = [name for name in experts if name in {*quick, *pupils}]
+    folds = folds[: min(len(cross[name]) for name in asked)]
     new = task.all_rows.take(rows)
-    known, labels = [task.rows.take(val) for _, val in folds], [task.labels[val] for _, val in folds]
-    given = [{name: cross[name][number] for name in quick} for number in range(len(folds))]
+    labels = [task.labels[val] for _, val in folds]
+    given = [{name: cross[name][number] for name in asked} for number in range(len(folds))]
     teachers = [_equal(task, each, train) for each, (train, _) in zip(given, folds, strict=True)]
-    without = [teacher.predict(own) for teacher, own in zip(teachers, known, strict=True)]
+    without = _held_out(task, folds, given)
     betas = temperatures(without, labels)
     answers = [tempered(each.predict(new), beta) for each, beta in zip(teachers, betas[:-1], strict=True)]
     ratios, shifted = shift(np.mean(answers, 0), np.concatenate(without), teachers[0].prior)
     lessons = [_lesson(rows, each, ratios) for each in answers]
     students = [
-        {name: EXPERTS.get(name).learn_again(task, fold, lesson) for name in quick}
+        {name: EXPERTS.get(name).learn_again(task, fold, lesson) for name in pupils}
         for fold, lesson in zip(folds, lessons, strict=True)
     ]
-    both = {name: [bag([own[name], new[name]]) for own, new in zip(given, students, strict=True)] for name in quick}
-    taught = [
-        _equal(task, {name: both[name][number] for name in quick}, folds[number][0]).predict(own)
-        for number, own in enumerate(known)
-    ]
-    losses = [calibrated_losses(each, labels) for each in (taught, without)]
-    means = [float(each.mean()) for each in losses]
-    record = Unlabelled(count, (), len(losses[0]), means[0], means[1], shifted=shifted)
-    gains = losses[1] - losses[0]
-    better = broadcast(pays(gains))
-    if broadcast(pays(-gains, MAX_HARM)) or (quick == slow and not better):
+    base = calibrated_losses(without, labels)
+    for alone, limit in ((True, MAX_HARM_ALONE), (False, MAX_HARM)):
+        taught = [_beside(own, each, alone) for own, each in zip(given, students, strict=True)]
+        losses = calibrated_losses(_held_out(task, folds, taught), labels)
+        if not (harms := broadcast(pays(losses - base, limit))):
+            break
+    record = Unlabelled(count, (), len(base), float(losses.mean()), float(base.mean()), shifted=shifted)
+    better = broadcast(pays(base - losses))
+    if harms or (pupils == slow and not better):
         return experts, cross, record
     every = np.arange(len(task.rows)), np.arange(0)
     lesson = _lesson(rows, tempered(_equal(task, experts, every[0]).predict(new), betas[-1]), ratios)
-    whole, again = dict[str, Expert](), dict[str, list[Expert]]()
-    for name in set(quick) - set(slow):
-        whole[name] = bag([experts[name], EXPERTS.get(name).learn_again(task, every, lesson)])
-        again[name] = both[name]
+    learned = {name: EXPERTS.get(name).learn_again(task, every, lesson) for name in pupils if name not in slow}
+    whole = {name: each for name, each in _beside(experts, learned, alone).items() if name in learned}
+    again = {name: [each[name] for each in taught] for name in learned}
     kept = []
     for name in slow if better else ():
-        learned = _learned_again(task, name, cross[name], list(zip(folds, lessons, strict=True)), students[0].get(name))
-        if learned:
-            whole[name], again[name] = bag(learned), learned
+        slowly = _learned_again(task, name, cross[name], list(zip(folds, lessons, strict=True)), students[0].get(name))
+        if slowly:
+            whole[name], again[name] = bag(slowly), slowly
         else:
             kept.append(f"{name} did not gain on {len(labels[0])} of them and learned from labelled rows only")
     record = replace(record, experts=tuple(name for name in experts if name in whole), reason="; ".join(kept))
     return experts | whole, cross | again, record
+
+
+def _not_taught(task: Task, folds: Folds, rows: np.ndarray, pupils: Sequence[str]) -> str:
+    """Why nobody learns from these rows without a label; empty if somebody may."""
+    if not folds:
+        return TOO_FEW
+    if len(rows) < MIN_TAUGHT * len(task.rows):
+        return FEW_MORE
+    if not task.has_time_for(task.seconds_used):
+        return NO_TIME
+    return "" if pupils else NO_STUDENTS
+
+
+def _held_out(task: Task, folds: Folds, experts: Sequence[Mapping[str, Expert]]) -> list[np.ndarray]:
+    """What the experts of every fold together say about the rows that it holds out."""
+    return [
+        _equal(task, each, train).predict(task.rows.take(val))
+        for each, (train, val) in zip(experts, folds, strict=True)
+    ]
+
+
+def _beside(experts: Mapping[str, Expert], students: Mapping[str, Expert], alone: bool) -> dict[str, Expert]:
+    """All experts with students in place of those that have one, or in a bag with them."""
+    return dict(experts) | {name: each if alone else bag([experts[name], each]) for name, each in students.items()}
 
 
 def _learned_again(

@@ -75,8 +75,12 @@ def class_shares(answers: np.ndarray, prior: np.ndarray) -> np.ndarray:
 def shift(answers: np.ndarray, labelled: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, tuple[float, ...]]:
     """The ratios of the class shares of rows without a label to those of labelled rows, one where they do not differ beyond
     chance, and the shares. Both are estimated from answers for rows that the teacher has not seen; the standard error comes
-    from resampled labelled rows."""
+    from resampled labelled rows. Mean answers have to differ beyond chance as well: where a teacher knows little, the most
+    likely shares lie at a limit that says nothing."""
     prior = np.maximum(prior, MIN_SHARE) / np.maximum(prior, MIN_SHARE).sum()
+    noise = sum(each.var(0) / len(each) for each in (answers, labelled)) ** 0.5
+    if (np.abs(answers.mean(0) - labelled.mean(0)) <= MIN_SHIFT * noise).all():
+        return np.ones(len(prior)), ()
     draw = np.random.default_rng(0)
     labelled = labelled[draw.permutation(len(labelled))[:MAX_SHIFT_ROWS]]
     resampled = [

@@ -196,12 +196,14 @@ class Saved(NamedTuple):
 class Expert(ABC):
     """A fitted expert. One that has a `network` with gates also has the record of its `training`. Where learning takes long,
     `cross_fitted` is False, and how many folds there are depends on the preset. `seeded` says whether another seed gives
-    another expert, which a bag may have as well."""
+    another expert, which a bag may have as well, and `has_students` whether it may be replaced by one that has learned again
+    from rows without a label."""
 
     network: GaugePlus | None = None
     training: Training | None = None
     cross_fitted: ClassVar[bool] = True
     seeded: ClassVar[bool] = False
+    has_students: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
