@@ -27,7 +27,7 @@ from gauge.tabular.table.columns import (
     missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.dates import COMMON_YEARS, DATES, ISO_DATE
+from gauge.tabular.table.dates import COMMON_YEARS, DATES, FIRST_YEAR, ISO_DATE
 from gauge.tabular.table.numbers import (
     Writing,
     are_codes,
@@ -35,6 +35,7 @@ from gauge.tabular.table.numbers import (
     is_named,
     plain_cells,
 )
+from gauge.tabular.table.quantities import COUNT, SCALES
 from gauge.tabular.table.times import TIMES, as_clock
 
 __all__ = ["Number"]
@@ -46,6 +47,7 @@ MAX_PLAIN = 1e300  # of a number that is read without pandas
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
 MIN_DAY, MAX_DAY = -719_162, 2_932_896  # the first of year 1 and the last of 9999, in days from 1970
 MAX_UNIT = 100  # characters
+MIN_FIRST_YEAR, MAX_FIRST_YEAR = 1830, 2029  # of two-digit years
 MIN_SENTINELS = 3  # values that are -999 or the like
 PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
@@ -65,6 +67,8 @@ class Number(Cell):
     guessed: bool = False
     grouped: bool = True
     bounds: bool = False
+    first_year: int = FIRST_YEAR
+    scale: str = ""
     kind: ClassVar[str] = "number"
     order: ClassVar[int] = 0
     precedence: ClassVar[int] = 1
@@ -99,6 +103,8 @@ class Number(Cell):
             writing.guessed,
             writing.grouped,
             writing.bounds,
+            writing.first_year,
+            writing.scale,
         )
         return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), *form)
 
@@ -134,7 +140,7 @@ class Number(Cell):
             return math.nan
         if self.date:
             value = self.writing.quick_date(value) if isinstance(value, str) else None
-        elif type(value) not in (float, int) or self.unit == "%" or not abs(value) <= MAX_PLAIN:
+        elif type(value) not in (float, int) or self.unit == "%" or self.scale or not abs(value) <= MAX_PLAIN:
             return None
         if value is None:
             return None
@@ -149,7 +155,11 @@ class Number(Cell):
         """One of its numbers, days or hours as people write it."""
         if self.date_format == TIMES:
             return as_clock(number)
-        return str(np.datetime64(math.floor(number), "D")) if self.date else f"{number:.4g}"
+        return (
+            str(np.datetime64(math.floor(number), "D"))
+            if self.date
+            else f"{number:.4g}{f' {self.scale}' * self.needs_unit}"
+        )
 
     @property
     def saved_problem(self) -> str:
@@ -163,28 +173,38 @@ class Number(Cell):
         if self.date and not (values[0] >= MIN_DAY and values[-1] <= MAX_DAY):
             return "its dates are not between the years 1 and 9999"
         known = self.decimal in (".", ",") and self.date_format in ("ISO8601", TIMES, *DATES)
+        known = known and self.scale in ("", *SCALES) and MIN_FIRST_YEAR <= self.first_year <= MAX_FIRST_YEAR
         return "" if known and len(self.unit) <= MAX_UNIT else "its numbers are written in a way that is not supported"
 
     @cached_property
     def writing(self) -> Writing:
         form = self.date_format if self.date else ""
-        return Writing(self.decimal, self.unit, form, self.guessed, self.grouped, self.bounds)
+        own = (self.decimal, self.unit, form, self.guessed, self.grouped, self.bounds, self.first_year, self.scale)
+        return Writing(*own)
 
     @property
     def note(self) -> str:
         return self.writing.note
 
     def request_type(self, *, max_pixels: int) -> Any:
-        if self.date:
-            return Annotated[str, AfterValidator(self._requested_date)] | None
+        if self.date or self.needs_unit:
+            return Annotated[str, AfterValidator(self._requested_text)] | None
         written = BeforeValidator(lambda value: self._requested_number(value) if isinstance(value, str) else value)
         return Annotated[float | None, Field(strict=True, allow_inf_nan=False), written]
 
+    @property
+    def needs_unit(self) -> bool:
+        """Whether units differ from cell to cell, so that a number alone says nothing."""
+        return self.scale not in ("", COUNT)
+
     def question(self) -> Question:
         lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
-        unit = f" {self.unit}" if self.unit else ""
+        unit = f" {self.unit or self.scale}" if self.unit or self.scale else ""
         low, high = (text.replace(".", self.decimal) for text in (low, high))  # as people have to write them
-        return Question(self.writing.noun, f"Mostly {low} to {high}{unit}.", low=lowest, high=highest)
+        hint = f"Mostly {low} to {high}{unit}."
+        if self.needs_unit:
+            return Question("text", f"{hint} Write it with its unit.")
+        return Question(self.writing.noun, hint, low=lowest, high=highest)
 
     def _quantile(self, level: float) -> str:
         """A quantile of the training column: an ISO date, a time, or a number of three digits without an exponent."""
@@ -202,13 +222,15 @@ class Number(Cell):
             raise ValueError("is not a valid number; send a number, or text as it was written in training")
         return number
 
-    def _requested_date(self, text: str) -> str:
-        """The text, if it is written as the dates or times of the training table, or an ISO date."""
+    def _requested_text(self, text: str) -> str:
+        """The text, if it is written as the dates, times or quantities of the training table, or an ISO date."""
         if (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
             with suppress(ValueError):
                 date.fromisoformat(text)
                 return text  # far faster than a column of one cell
         if np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
+            if self.needs_unit:
+                raise ValueError(f"is not a number with its unit; write it as 5 {self.scale}")
             raise ValueError(
                 f"is not a {self.writing.noun}; write it as {'14:35' if self.date_format == TIMES else '2026-01-31'}"
             )
@@ -216,7 +238,13 @@ class Number(Cell):
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
-        if not self.date and self.unit != "%" and isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        if (
+            not self.date
+            and self.unit != "%"
+            and not self.scale
+            and isinstance(column.dtype, np.dtype)
+            and column.dtype.kind in "biuf"
+        ):
             numbers = np.asarray(column.values, np.float64)  # to_numpy takes several times as long
             if not np.isinf(numbers).any():
                 return numbers
