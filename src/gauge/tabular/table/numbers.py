@@ -417,6 +417,7 @@ def _samples(values: Any) -> np.ndarray | None:
 
 
 def _plain_cell(value: Any) -> Any:
+    value = float(value) if isinstance(value, Fraction) else value
     if isinstance(value, int) and value.bit_length() > 1000:
         return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
     if isinstance(value, str):  # lone surrogates cannot be written anywhere
@@ -426,8 +427,6 @@ def _plain_cell(value: Any) -> Any:
         return value
     if value is pd.NA or value is pd.NaT or (isinstance(value, np.datetime64) and np.isnat(value)):
         return None
-    if isinstance(value, Fraction):
-        return float(value)
     if isinstance(value, pd.Period):
         first = value.asfreq("D", how="start")  # as "2020-01" is read, the text of a month
         return f"{first.year:04d}-{first.month:02d}-{first.day:02d}"
