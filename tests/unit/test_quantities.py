@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gauge.deploy.requests import Limits, RefusedError, RequestReader
 from gauge.tabular.table.columns import infer_kind
 from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
@@ -140,3 +141,14 @@ def test_several_numbers_in_a_cell_are_reported_not_lost_in_silence(caplog):
     assert "column 'pressure': values such as '100/60' are several numbers" in caplog.text
     assert infer_kind(pressure[:60]) == ("ignore", several_numbers(pressure))
     assert not several_numbers(["20-29", "30-39", "40-49"] * 20)
+
+
+def test_a_request_means_what_a_file_with_the_same_texts_means():
+    share = Number.from_column(pd.Series(["0.5%", "12%", "30%"] * 5, name="share"))
+    stay = Number.from_column(pd.Series(["1 h 5 min", "50 min"] * 5, name="stay"))
+    read = RequestReader([share, stay], Limits()).read
+    (row,) = read(b'{"rows": [{"share": "0.5%", "stay": "2 h"}]}')
+    for column, cell, text in zip((share, stay), row, ("0.5%", "2 h"), strict=True):
+        assert column.numbers(pd.Series([cell], dtype=object))[0] == column.numbers(pd.Series([text]))[0]
+    with pytest.raises(RefusedError, match="is not a number with its unit; write it as 5 days"):
+        read(b'{"rows": [{"stay": 90}]}')

@@ -187,10 +187,14 @@ class Number(Cell):
         return self.writing.note
 
     def request_type(self, *, max_pixels: int) -> Any:
-        if self.date or self.needs_unit:
+        if self.date:
             return Annotated[str, AfterValidator(self._requested_text)] | None
+        if self.needs_unit:
+            given = BeforeValidator(lambda value: value if value is None else self._requested_text(str(value)))
+            return Annotated[str | None, given]
         written = BeforeValidator(lambda value: self._requested_number(value) if isinstance(value, str) else value)
-        return Annotated[float | None, Field(strict=True, allow_inf_nan=False), written]
+        number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+        return Annotated[number | str | None if self.unit == "%" else number | None, written]
 
     @property
     def needs_unit(self) -> bool:
@@ -213,14 +217,15 @@ class Number(Cell):
         number = np.interp(level, self.ranks, self.values)
         return np.format_float_positional(number, precision=3, unique=False, fractional=False, trim="-")
 
-    def _requested_number(self, text: str) -> float:
-        """The number in a text that is written as those of the training table."""
+    def _requested_number(self, text: str) -> float | str:
+        """The number in a text that is written as those of the training table; the text itself of a percentage, as 0.5 is
+        half of one, or of the whole, without the sign."""
         if self.decimal == "." and not self.unit and PLAIN.fullmatch(text):
             return float(text)  # far faster than a column of one cell
         number = float(self.writing.read(pd.Series([text], dtype=object))[0])
         if math.isnan(number):
             raise ValueError("is not a valid number; send a number, or text as it was written in training")
-        return number
+        return text if self.unit == "%" else number
 
     def _requested_text(self, text: str) -> str:
         """The text, if it is written as the dates, times or quantities of the training table, or an ISO date."""
