@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 DAY, YEAR = 86_400, 365.25
 TIME = "days"  # in which columns of durations are, too
@@ -57,6 +58,7 @@ SEVERAL = re.compile(r"\D{0,10}\d+(?:\.\d+)?(?:(?!\.)\D{1,5}\d+(?:\.\d+)?){1,3}\
 MIN_DIFFERENT, MOST = 20, 0.9
 
 
+@lru_cache(maxsize=10_000)
 def quantity(text: str, scale: str) -> float:
     """The sum of the parts of a text, in the unit of a scale; NaN if it has other units, or none. After years m is months;
     alone it may mean minutes or months, and is neither.

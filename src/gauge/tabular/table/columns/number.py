@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from scipy.special import ndtr, ndtri
 
 from gauge.tabular.table.columns import (
@@ -187,10 +187,8 @@ class Number(Cell):
         return self.writing.note
 
     def request_type(self, *, max_pixels: int) -> Any:
-        if self.date:
-            return Annotated[str, AfterValidator(self._requested_text)] | None
-        if self.needs_unit:
-            given = BeforeValidator(lambda value: value if value is None else self._requested_text(str(value)))
+        if self.date or self.needs_unit:
+            given = BeforeValidator(lambda value: value if value is None else self._requested_text(value))
             return Annotated[str | None, given]
         written = BeforeValidator(lambda value: self._requested_number(value) if isinstance(value, str) else value)
         number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -227,19 +225,20 @@ class Number(Cell):
             raise ValueError("is not a valid number; send a number, or text as it was written in training")
         return text if self.unit == "%" else number
 
-    def _requested_text(self, text: str) -> str:
+    def _requested_text(self, text: Any) -> str:
         """The text, if it is written as the dates, times or quantities of the training table, or an ISO date."""
-        if (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
+        known = isinstance(text, str)
+        if known and (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
             with suppress(ValueError):
                 date.fromisoformat(text)
                 return text  # far faster than a column of one cell
-        if np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
+        if not known or np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
             if self.needs_unit:
                 raise ValueError(f"is not a number with its unit; write it as 5 {self.scale}")
             raise ValueError(
                 f"is not a {self.writing.noun}; write it as {'14:35' if self.date_format == TIMES else '2026-01-31'}"
             )
-        return text
+        return str(text)
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
