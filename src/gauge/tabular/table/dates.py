@@ -34,10 +34,13 @@ DATES = {  # in the order in which they are tried: a day comes before its month 
     "%d %B %Y": r"\d{1,2} [A-Za-z]{3,} \d{4}",
     "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
     "%B %d, %Y": r"[A-Za-z]{3,} \d{1,2}, \d{4}",
+    "%b %d %Y": r"[A-Za-z]{3} \d{1,2} \d{4}",
+    "%B %d %Y": r"[A-Za-z]{3,} \d{1,2} \d{4}",
     "%d-%b-%Y": r"\d{1,2}-[A-Za-z]{3}-\d{4}",
     "%d-%b-%y": r"\d{1,2}-[A-Za-z]{3}-\d{2}",
     "%d%b%Y": r"\d{1,2}[A-Za-z]{3}\d{4}",
-    "%Y-%m": r"\d{4}-\d{2}",  # months are their first day
+    "%Y-%m": r"\d{4}-\d{2}|\d{4}[ -]?Q[1-4]|Q[1-4][ -]\d{4}",  # months and quarters are their first day
+    "%Y %b": r"\d{4} [A-Za-z]{3}",
     "%m/%Y": r"\d{1,2}/\d{4}",
     "%b %Y": r"[A-Za-z]{3} \d{4}",
     "%B %Y": r"[A-Za-z]{3,} \d{4}",
@@ -47,6 +50,7 @@ DATES = {  # in the order in which they are tried: a day comes before its month 
 SWAPPED = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d/%m/%y": "%m/%d/%y", "%d-%m-%y": "%m-%d-%y"}
 WEEKDAY = r"^(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\.?,?\s+"
 TWO_DIGITS = re.compile(r"((?:\d{1,2}[./-])?(?:\d{1,2}|[A-Za-z]{3})[./-])(\d{2})(?=$|,?\s)", re.ASCII)  # the year last
+QUARTER = re.compile(r"(\d{4})[ -]?Q([1-4])|Q([1-4])[ -](\d{4})", re.ASCII)
 FIRST_YEAR = 1930  # of two-digit years
 MIN_YEAR_GAP = 10  # years between a date and the next
 MAX_DAY_OF_MONTH = 31
@@ -157,8 +161,11 @@ def read_dates(values: pd.Series, form: str) -> pd.Series:
 
 
 def _dated(value: Any) -> str:
-    """The text, if it has a digit: pandas would read "now" and "today" as the moment of reading."""
+    """The text, a quarter as its first month, if it has a digit: pandas would read "now" and "today" as the moment of
+    reading."""
     text = str(value).strip()
+    if match := QUARTER.fullmatch(text):
+        return f"{match[1] or match[4]}-{3 * int(match[2] or match[3]) - 2:02d}"
     return text if re.search(r"\d", text) else ""
 
 

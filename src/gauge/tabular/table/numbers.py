@@ -221,7 +221,7 @@ def as_words(values: pd.Series) -> pd.Series:
 
 def are_codes(values: pd.Series) -> bool:
     """Whether digits are codes: by the name of their column, or by leading zeros, which numbers do not have."""
-    if is_named(values, CODE) and are_whole(values):
+    if is_named(values, CODE) and are_whole(values, MIN_SHARE):
         return True
     if pd.api.types.is_numeric_dtype(values):
         return False
@@ -229,10 +229,10 @@ def are_codes(values: pd.Series) -> bool:
     return bool(words.str.fullmatch(r"\d+").mean() >= MIN_SHARE and words.str.match(r"0\d").any())
 
 
-def are_whole(values: pd.Series) -> bool:
-    """Whether all values are integers."""
+def are_whole(values: pd.Series, share: float = 1.0) -> bool:
+    """Whether at least this share of the values are integers, and no others are numbers."""
     numbers = pd.to_numeric(values.astype(object), errors="coerce")
-    return bool((numbers % 1 == 0).all())
+    return bool((numbers % 1 == 0).mean() >= share and (numbers.dropna() % 1 == 0).all())
 
 
 def is_named(values: pd.Series, pattern: str) -> bool:

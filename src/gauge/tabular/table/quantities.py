@@ -135,6 +135,6 @@ def several_numbers(texts: Iterable[str]) -> str:
     if len(set(several)) <= MIN_DIFFERENT or len(several) < MOST * len(texts):
         return ""
     return (
-        f"values such as {several[0]!r:.60} are several numbers, of which none is read as a number; give each a column of "
-        "its own"
+        f"values such as {several[0]!r:.60} are several numbers, of which none is read as a number; if they mean "
+        "something, give each a column of its own"
     )

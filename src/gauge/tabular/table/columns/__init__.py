@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"})  # lower case
+MISSING = frozenset(
+    {"", ".", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"}
+)  # lower case
 IGNORE = "ignore"  # in place of a kind
 IMAGE_SIDE = 64  # pixels
 MAX_UNREADABLE = 0.1  # share of unreadable values in a training column that count as missing; more are an error

@@ -60,7 +60,8 @@ class Category(Cell):
             return Guess()
         words = as_words(values)
         if words.nunique() == len(words) > MIN_IDENTIFIERS and not words.str.contains(r"\s").any():
-            return Guess(several_numbers(words) or "every value is different, as in an identifier", ignored=True)
+            several = "; numbers in it would need columns of their own" if several_numbers(words) else ""
+            return Guess(f"every value is different, as in an identifier{several}", ignored=True)
         return Guess("digits are read as codes, not as a number" if are_codes(values) else "")
 
     @classmethod

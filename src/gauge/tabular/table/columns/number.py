@@ -48,6 +48,7 @@ CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipp
 MIN_DAY, MAX_DAY = -719_162, 2_932_896  # the first of year 1 and the last of 9999, in days from 1970
 MAX_UNIT = 100  # characters
 MIN_FIRST_YEAR, MAX_FIRST_YEAR = 1830, 2029  # of two-digit years
+MAX_LEVELS, MIN_LEVEL_ROWS = 20, 5  # numbers that are different, and rows of a value beside them that is none
 MIN_SENTINELS = 3  # values that are -999 or the like
 PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
@@ -79,7 +80,10 @@ class Number(Cell):
         if has_category_type(values) or are_codes(values):
             return None
         writing = Writing.from_values(values)
-        if writing is None or (writing.date == TIMES and np.isnan(writing.read(values)).any()):
+        if writing is None:
+            return None
+        numbers = writing.read(values)
+        if _has_levels(values, numbers) or (writing.date == TIMES and np.isnan(numbers).any()):
             return None
         identifier = "" if writing.date else _why_identifier(values)
         return Guess(identifier, ignored=True) if identifier else Guess(writing.note)
@@ -270,6 +274,14 @@ class Number(Cell):
             form = f"{this} such as {self.writing.example}" if self.date else "number"
             report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
+
+
+def _has_levels(values: pd.Series, numbers: np.ndarray) -> bool:
+    """Whether few different numbers stand beside a value that recurs and is none, such as 10+: all of them are levels."""
+    unread = values[np.isnan(numbers)].astype(str)
+    if not len(unread) or len(np.unique(numbers[~np.isnan(numbers)])) > MAX_LEVELS:
+        return False
+    return bool(unread.value_counts().iloc[0] >= MIN_LEVEL_ROWS)
 
 
 def _sentinel(numbers: np.ndarray) -> str:
