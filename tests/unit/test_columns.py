@@ -303,6 +303,19 @@ def test_a_table_reads_the_same_whole_and_in_parts(tmp_path, name):
     assert len(list(read_rows(path, 2))) == 3
 
 
+def test_spaces_after_separators_are_no_part_of_names_and_values(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("age, ward\n41, b\n7, b\n")
+    assert read_table_file(path).to_dict("list") == {"age": [41, 7], "ward": ["b", "b"]}
+
+
+def test_a_header_in_the_middle_of_a_file_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("age,ward\n41,b\nage,a\nage,ward\n7,b\n")
+    with pytest.raises(ValueError, match="row 2 repeats the header, as in files that were joined; remove it"):
+        read_table_file(path)
+
+
 @pytest.mark.parametrize("table", ["", "part-*.parquet"])
 def test_a_folder_and_a_pattern_are_one_table_in_the_order_of_their_names(tmp_path, table):
     frame = pd.DataFrame({"a": range(9), "b": list("abcdefghi")})

@@ -247,7 +247,9 @@ def test_quotes_after_a_space_are_quotes(tmp_path):
     table = read_table_file(tmp_path / "t.csv")
     assert table.to_dict("list") == {"x": [1] * 3, "my note": ['red, or "so"\nblue'] * 3, "y": [2] * 3}
     (tmp_path / "t.csv").write_text("x, y\n1, a\n")
-    assert list(read_table_file(tmp_path / "t.csv")) == ["x", " y"]
+    assert read_table_file(tmp_path / "t.csv").to_dict("list") == {"x": [1], "y": ["a"]}
+    (tmp_path / "t.csv").write_text("x,z, y\n1,2, a\n")
+    assert list(read_table_file(tmp_path / "t.csv")) == ["x", "z", " y"], "a space before one name may be meant"
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):

@@ -54,6 +54,20 @@ def test_a_frame_given_to_a_model_of_an_array_is_read_by_position(frame, labels,
         model.predict(frame)
 
 
+def test_names_that_differ_in_spaces_around_them_are_those_of_training(model, frame, caplog):
+    with caplog.at_level(logging.WARNING):
+        answers = model.predict_proba(frame.rename(columns={"dose": " dose", "age": "age "}))
+    np.testing.assert_array_equal(answers, model.predict_proba(frame))
+    assert "column 'age ' (first of 2) is read as column 'age' of training" in caplog.text
+    both = frame.rename(columns={"dose": " dose"}).assign(**{"dose ": 1.0})
+    np.testing.assert_array_equal(model.predict_proba(both), model.predict_proba(frame.drop(columns="dose")))
+
+
+def test_no_rows_have_no_importance(model, frame):
+    with pytest.raises(ValueError, match="the table has no rows; give some to measure the importance of columns on"):
+        model.importance(frame[:0])
+
+
 def test_plans_are_refused_with_a_cure(frame, labels):
     polars = pytest.importorskip("polars")
     classifier = GaugeClassifier(experts="linear", trust=False, verbose=False)
@@ -65,6 +79,8 @@ def test_records_and_names_that_are_no_texts_are_refused_with_a_cure(frame, labe
     classifier = GaugeClassifier(experts="linear", trust=False, verbose=False)
     with pytest.raises(ValueError, match=r"an array of records; give pd.DataFrame\(rows\)"):
         classifier.fit(frame.to_records(index=False), labels)
+    with pytest.raises(ValueError, match=r"an array of records; give pd.DataFrame\(rows\)"):
+        classifier.fit(frame.to_records(index=False), "ward")
     with pytest.raises(ValueError, match="the labels are 2; give a label for each row, or the name .* as a text, '2'"):
         classifier.fit(frame.set_axis([0, 1, 2], axis=1), 2)
     with pytest.raises(ValueError, match=r"in a pipeline by set_output\(transform='pandas'\) of the step before"):
@@ -279,10 +295,18 @@ def test_ignored_rows_without_a_label_are_left_out_and_reported(frame, labels, m
     np.testing.assert_array_equal(model.predict_proba(frame), expected)
 
 
-@pytest.mark.parametrize("label", [b"a", (1, 2), pd.Period("2020"), pd.Timestamp("2020-01-01")])
-def test_labels_that_are_neither_texts_nor_numbers_are_refused_before_training(frame, label):
-    other = {bytes: b"b", tuple: (3, 4), pd.Period: pd.Period("2021"), pd.Timestamp: pd.Timestamp("2021-01-01")}
-    labels = pd.Series([label, other[type(label)]] * 30)
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (b"a", b"b"),
+        ((1, 2), (3, 4)),
+        (pd.Period("2020"), pd.Period("2021")),
+        (pd.Timestamp("2020-01-01"), pd.Timestamp("2021-01-01")),
+        (pd.Timedelta("1 day"), pd.Timedelta("2 days")),
+    ],
+)
+def test_labels_that_are_neither_texts_nor_numbers_are_refused_before_training(frame, pair):
+    labels = pd.Series([*pair] * 30)
     with pytest.raises(ValueError, match="labels are texts, numbers or truth values, but .* is a .*; make them texts"):
         GaugeClassifier(**OPTIONS).fit(frame, labels)
 

@@ -540,6 +540,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if inputs.is_frame(X):
             X = inputs.as_pandas(X)
         if isinstance(y, str):
+            inputs.check_array_like(X)
             if not isinstance(X, pd.DataFrame) or y not in X:
                 columns = list(X.columns) if isinstance(X, pd.DataFrame) else ["no names"]
                 hint = did_you_mean(y, columns) or f"the table has {columns}"

@@ -35,6 +35,8 @@ def importance(ensemble: Ensemble, rows: Rows, decided: np.ndarray, labels: np.n
     that also the loss of noise would cost something.
     """
     names = [column.name for column in rows.schema.columns]
+    if not len(rows):
+        raise ValueError("the table has no rows; give some to measure the importance of columns on")
     if labels is None:
         costs = column_effects(ensemble, rows, decided)[0].abs().to_numpy()
     else:

@@ -1,10 +1,11 @@
-"""Dates that are written as text, as days since 1970: 31.12.2020, 12/31/2020 2:35 PM, 2020-12-31T14:35+01:00."""
+"""Dates that are written as text, as days since 1970: 31.12.2020, 12/31/20 2:35 PM, 31-Dec-2020, 2020-12-31T14:35+01:00."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,42 @@ DATES = {  # in the order in which they are tried: a day comes before its month 
     "%m/%d/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
     "%d-%m-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
     "%m-%d-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
+    "%d.%m.%y": r"\d{1,2}\.\d{1,2}\.\d{2}",
+    "%d/%m/%y": r"\d{1,2}/\d{1,2}/\d{2}",
+    "%m/%d/%y": r"\d{1,2}/\d{1,2}/\d{2}",
+    "%d-%m-%y": r"\d{1,2}-\d{1,2}-\d{2}",
+    "%m-%d-%y": r"\d{1,2}-\d{1,2}-\d{2}",
     "%Y/%m/%d": r"\d{4}/\d{1,2}/\d{1,2}",
     "%Y.%m.%d": r"\d{4}\.\d{1,2}\.\d{1,2}",
     "%d %b %Y": r"\d{1,2} [A-Za-z]{3} \d{4}",
     "%d %B %Y": r"\d{1,2} [A-Za-z]{3,} \d{4}",
     "%b %d, %Y": r"[A-Za-z]{3} \d{1,2}, \d{4}",
     "%B %d, %Y": r"[A-Za-z]{3,} \d{1,2}, \d{4}",
+    "%b %d %Y": r"[A-Za-z]{3} \d{1,2} \d{4}",
+    "%B %d %Y": r"[A-Za-z]{3,} \d{1,2} \d{4}",
+    "%d-%b-%Y": r"\d{1,2}-[A-Za-z]{3}-\d{4}",
+    "%d-%b-%y": r"\d{1,2}-[A-Za-z]{3}-\d{2}",
+    "%d%b%Y": r"\d{1,2}[A-Za-z]{3}\d{4}",
+    "%Y-%m": r"\d{4}-\d{2}|\d{4}[ -]?Q[1-4]|Q[1-4][ -]\d{4}",  # months and quarters are their first day
+    "%Y %b": r"\d{4} [A-Za-z]{3}",
+    "%m/%Y": r"\d{1,2}/\d{4}",
+    "%b %Y": r"[A-Za-z]{3} \d{4}",
+    "%B %Y": r"[A-Za-z]{3,} \d{4}",
+    "%b-%Y": r"[A-Za-z]{3}-\d{4}",
+    "%b-%y": r"[A-Za-z]{3}-\d{2}",
 }
+SWAPPED = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d/%m/%y": "%m/%d/%y", "%d-%m-%y": "%m-%d-%y"}
+WEEKDAY = r"^(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\.?,?\s+"
+TWO_DIGITS = re.compile(r"((?:\d{1,2}[./-])?(?:\d{1,2}|[A-Za-z]{3})[./-])(\d{2})(?=$|,?\s)", re.ASCII)  # the year last
+QUARTER = re.compile(r"(\d{4})[ -]?Q([1-4])|Q([1-4])[ -](\d{4})", re.ASCII)
+FIRST_YEAR = 1930  # of two-digit years
+MIN_YEAR_GAP = 10  # years between a date and the next
+MAX_DAY_OF_MONTH = 31
+MAX_GLANCED_AT = 100  # values that show which formats to try
 DIGITS = {"%d": r"(?P<day>\d{1,2})", "%m": r"(?P<month>\d{1,2})", "%Y": r"(?P<year>\d{4})"}
 ISO_DATE = re.compile(r"(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})", re.ASCII)
 CLOCK = r",?\s+((?:[01]?\d|2[0-4]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:\s*[AaPp]\.?[Mm]\.?)?)$"  # the time after a date
+NOTHING = re.compile(r"(?!)")
 COMMON_YEARS = range(1678, 2262)  # those that every version of pandas can represent
 EPOCH = date(1970, 1, 1).toordinal()
 
@@ -43,17 +70,51 @@ def date_format(words: pd.Series) -> tuple[str, bool] | None:
         return None
     if words.str.match(ISO).mean() >= MIN_SHARE:
         return "ISO8601", False
-    bare = words.str.replace(CLOCK, "", regex=True)
+    bare = words.str.replace(CLOCK, "", regex=True).str.replace(WEEKDAY, "", regex=True, case=False)
     shares = {
         form: np.mean(read_dates(bare, form).notna())
         for form, pattern in DATES.items()
-        if bare.str.fullmatch(pattern).mean() >= MIN_SHARE
+        if bare.head(MAX_GLANCED_AT).str.fullmatch(pattern).any() and bare.str.fullmatch(pattern).mean() >= MIN_SHARE
     }
     if not shares or max(shares.values()) < MIN_SHARE:
         return None
     best = max(shares, key=lambda form: shares[form])
-    swapped = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y"}.get(best)
-    return best, bool(swapped and shares.get(swapped) == shares[best])
+    if best == "%b-%y":  # 12 may be a day
+        return best, max(_two_digit_years(bare), default=0) <= MAX_DAY_OF_MONTH
+    return best, bool(best in SWAPPED and shares.get(SWAPPED[best]) == shares[best])
+
+
+def first_year(words: Iterable[str]) -> tuple[int, bool]:
+    """The first of the hundred years that two digits stand for, and whether that is a guess. Spreadsheets begin with 1930;
+    where dates lie close to that on both sides, the hundred years begin in the nearest gap between them.
+
+    >>> first_year(["03.05.34", "24.12.71", "01.02.05"])
+    (1930, False)
+    >>> first_year(f"31.12.{year}" for year in range(20, 36))
+    (1936, False)
+    """
+    years = sorted(set(_two_digit_years(words)))
+    usual, starts = FIRST_YEAR % 100, []
+    for year, later in pairwise([*years, *(each + 100 for each in years[:1])]):
+        if later - year > MIN_YEAR_GAP:
+            starts += [min(max(each, year + 1), later) - each for each in (usual, usual + 100)]
+    return FIRST_YEAR + min(starts, key=abs, default=0), not starts
+
+
+def with_century(text: str, first: int) -> str:
+    """A date whose year has two digits with four, in the hundred years from `first` on; other texts as they are.
+
+    >>> with_century("24.12.71 14:35", 1969), with_century("1-Feb-05", 1934)
+    ('24.12.1971 14:35', '1-Feb-2005')
+    """
+    match = TWO_DIGITS.match(text)
+    if match is None:
+        return text
+    return f"{match[1]}{first + (int(match[2]) - first) % 100}{text[match.end() :]}"
+
+
+def _two_digit_years(words: Iterable[str]) -> list[int]:
+    return [int(match[2]) for match in map(TWO_DIGITS.match, words) if match]
 
 
 def read_days(values: pd.Series, form: str) -> np.ndarray:
@@ -73,11 +134,13 @@ def read_days(values: pd.Series, form: str) -> np.ndarray:
 
 
 def _without_clock(values: pd.Series) -> tuple[pd.Series, np.ndarray]:
-    """Dates without the times after them, and these in hours."""
+    """Dates without the weekday before them and the times after them, and these in hours."""
     cells, clock = values.tolist(), np.zeros(len(values))
     for row, cell in enumerate(cells):
-        if isinstance(cell, str) and (match := re.search(CLOCK, cell.strip())):
-            cells[row], clock[row] = cell.strip()[: match.start()], hours(match[1])
+        if isinstance(cell, str):
+            cells[row] = re.sub(WEEKDAY, "", cell.strip(), flags=re.IGNORECASE)
+            if match := re.search(CLOCK, cells[row]):
+                cells[row], clock[row] = cells[row][: match.start()], hours(match[1])
     return pd.Series(cells, values.index, object), clock
 
 
@@ -98,8 +161,11 @@ def read_dates(values: pd.Series, form: str) -> pd.Series:
 
 
 def _dated(value: Any) -> str:
-    """The text, if it has a digit: pandas would read "now" and "today" as the moment of reading."""
+    """The text, a quarter as its first month, if it has a digit: pandas would read "now" and "today" as the moment of
+    reading."""
     text = str(value).strip()
+    if match := QUARTER.fullmatch(text):
+        return f"{match[1] or match[4]}-{3 * int(match[2] or match[3]) - 2:02d}"
     return text if re.search(r"\d", text) else ""
 
 
@@ -112,7 +178,9 @@ def plain_days(cells: Sequence[Any], form: str) -> list[float | None]:
 
 @cache
 def _digit_pattern(form: str) -> re.Pattern[str]:
-    """Matches dates in this form if they are of digits alone, and otherwise nothing that has day, month and year."""
+    """Matches dates in this form if they are of digits alone, and otherwise nothing."""
+    if not {"%m", "%Y"} <= set(re.findall("%.", form)) <= set(DIGITS):
+        return NOTHING
     return re.compile(re.sub("%[dmY]", lambda part: DIGITS[part[0]], re.escape(form)), re.ASCII)
 
 
@@ -120,7 +188,7 @@ def _plain_day(text: str, patterns: list[re.Pattern[str]]) -> float | None:
     for pattern in patterns:
         if (match := pattern.fullmatch(text)) and int(match["year"]) in COMMON_YEARS:
             try:
-                day = date(int(match["year"]), int(match["month"]), int(match["day"]))
+                day = date(int(match["year"]), int(match["month"]), int(match.groupdict().get("day", 1)))
             except ValueError:
                 return None
             return float(day.toordinal() - EPOCH)

@@ -90,7 +90,7 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
     else:
         options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str, "encoding": _encoding(path)}
         options["sep"] = _separator(path, options)
-        options["skipinitialspace"] = _has_spaced_quotes(path, options)
+        options["skipinitialspace"] = _has_spaces(path, options)
         several = _check_header(path, options) > 1  # in a single column an empty line is a missing value
         with (
             open_table(path) as file,
@@ -104,6 +104,7 @@ def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
                 if not fields_checked and part.iloc[:, -1].isna().any():
                     _check_fields(path, options)
                     fields_checked = True
+                _check_repeated(part)
                 yield part
 
 
@@ -137,8 +138,12 @@ def _separator(path: Path, options: dict[str, Any]) -> str:
     return other
 
 
-def _has_spaced_quotes(path: Path, options: dict[str, Any]) -> bool:
-    """Whether values in quotes stand after a space (1, "a"): pandas would take the quotes for a part of the value."""
+def _has_spaces(path: Path, options: dict[str, Any]) -> bool:
+    """Whether values in quotes stand after a space (1, "a"), or all names but the first: pandas would take the quotes and
+    spaces for a part of the value."""
+    names = [str(name) for name in _first_lines(path, options, 1).iloc[0]]
+    if len(names) > 1 and all(name.startswith(" ") for name in names[1:]):
+        return True
     with _text(path, options["encoding"]) as file:
         return re.search(rf'{re.escape(options["sep"])} +"[^"]', file.read(MAX_START)) is not None
 
@@ -202,6 +207,14 @@ def _check_fields(path: Path, options: dict[str, Any]) -> None:
                         f"line {reader.line_num} has {len(fields)} fields, but the header has {header}; if the file is "
                         f"complete, write a separator ({options['sep']!r}) for each value that is missing"
                     )
+
+
+def _check_repeated(part: pd.DataFrame) -> None:
+    """Files that were joined have their header more than once."""
+    again = part.index[part.iloc[:, 0] == part.columns[0]]
+    again = again[(part.loc[again] == part.columns).all(axis=1)]
+    if len(again) and len(part.columns) > 1:
+        raise ValueError(f"row {again[0]} repeats the header, as in files that were joined; remove it")
 
 
 def _reason(error: ValueError) -> str:

@@ -86,10 +86,27 @@ def match_columns(rows: Any, names: Sequence[str], *, named: bool, target: str |
     if not named and not set(names) <= set(frame.columns):
         logger.warning("the model was fitted on an array without names; columns are read by position")
         return by_position(frame, names)
+    frame = _without_spaces(frame, names)
     known = {*names, target}
     if new := [name for name in cells_of(frame.columns) if name not in known]:
         logger.warning("column %r (first of %d) was not in training and is ignored", new[0], len(new))
     return frame
+
+
+def _without_spaces(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """The frame with the names of training where its own differ from them in spaces around them alone."""
+    given = set(cells_of(frame.columns))
+    wanted = {name.strip(): name for name in names if name not in given}
+    known = set(names)
+    others = (
+        [name for name in cells_of(frame.columns) if name not in known and name.strip() in wanted] if wanted else []
+    )
+    renamed = {name: wanted[name.strip()] for name in others}
+    if len(set(renamed.values())) < len(others):  # two names of the table would be one
+        return frame
+    for name, own in list(renamed.items())[:1]:
+        logger.warning("column %r (first of %d) is read as column %r of training", name, len(renamed), own)
+    return frame.rename(columns=renamed) if renamed else frame
 
 
 def by_position(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -355,7 +372,7 @@ def _as_column(y: Any, *, warn: bool = False) -> pd.Series:
 def _type_name(label: Any) -> str:
     if isinstance(label, bool | np.bool_):
         return "a truth value"
-    if isinstance(label, Number) and not isinstance(label, Decimal):
+    if isinstance(label, Number) and not isinstance(label, Decimal | np.timedelta64):
         return "a number"
     return "a text" if isinstance(label, str) else f"a {type(label).__name__}"
 

@@ -6,20 +6,34 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from fractions import Fraction
 from operator import is_
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gauge.tabular.table.dates import MIN_SHARE, NUMERIC_TYPES, SECONDS_PER_DAY, date_format, plain_days, read_days
+from gauge.tabular.table.dates import (
+    FIRST_YEAR,
+    MIN_SHARE,
+    NUMERIC_TYPES,
+    SECONDS_PER_DAY,
+    date_format,
+    first_year,
+    plain_days,
+    read_days,
+    with_century,
+)
+from gauge.tabular.table.quantities import COUNT, TIME, duration, find_scale, quantity
 from gauge.tabular.table.times import TIMES, hours
 
 MIN_SAMPLES = 8  # of an array that is kept as one
 MAX_SHOWN_BYTES = 100  # more are a file, whose start says of which kind it is
 CURRENCIES = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD"]
-UNIT = re.compile(rf"[$€£¥₹₩₽₺%]|\b(?:{'|'.join(CURRENCIES)})\b")
-MEASURE = r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|°)[^\s\d]*)$"  # the unit in "12.5 kg" or "37 °C"
+UNIT = re.compile(rf"[A-Z]{{1,2}}\$|[$€£¥₹₩₽₺₦₱₫₴₪฿%]|\b(?:{'|'.join(CURRENCIES)})\b|\bRs\.?|\bkr\.?|zł|Kč")
+MEASURE = (
+    r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|[°/])[^\n]{0,30})$"  # the unit in "12.5 kg", "37 °C" or "900 sq ft"
+)
 DIGIT = re.compile(r"\d")
 GAPS = str.maketrans({"−": "-", "'": "", "’": "", "_": "x", **dict.fromkeys(" \u00a0\u2009\u202f", "")})
 SPACED = r"[+−-]?\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?:[.,]\d+)?"
@@ -28,15 +42,19 @@ DECIMAL_COMMA = r"\D?\d+,(?:\d{1,2}|\d{4,})\D?|\D?0,\d+\D?|\D?\d{1,3}(?:\.\d{3})
 BOUND = re.compile(r"^[<>≤≥]=?\s*(?=[^<>≤≥=\s])")
 MAX_BOUNDS, MIN_MEASURED = 0.5, 10  # the share of bounds, and how many values without one differ
 MAX_LOOKED_AT = 1000  # values of a column, for decimal commas
+MIN_GLANCED_AT = 100  # for units that differ
 CODE = r"(?:^|[\s_.-])(?:zip|zipcode|zip code|postal|postcode|plz|code)$"  # names of columns
 WHOLE = re.compile(r"^(-?\d+)\.0$")
+TRUTH = {"true": "1", "false": "0"}  # numbers that other programs wrote as truth values
+HALVES = {"am", "pm", "a.m.", "p.m."}  # of a day, and no units
 
 
 @dataclass(frozen=True)
 class Writing:
     """How numbers are written: the decimal separator, the unit beside them, and whether thousands are separated by the other
     mark: if not, 1,234 may be 1.234 and counts as missing. `date` is the format of dates, or of times of day, or empty.
-    With `bounds`, a value such as <5 is read as the limit, 5; (5) is always -5, as accountants write it.
+    With `bounds`, a value such as <5 is read as the limit, 5; (5) is always -5, as accountants write it. Years of two digits
+    are the hundred from `first_year` on. With a `scale`, units differ from cell to cell, and numbers are in this one.
 
     >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
     True
@@ -50,6 +68,8 @@ class Writing:
     guessed: bool = False
     grouped: bool = True
     bounds: bool = False
+    first_year: int = FIRST_YEAR
+    scale: str = ""
 
     @classmethod
     def from_values(cls, values: pd.Series, *, commas: bool = False) -> "Writing | None":
@@ -57,7 +77,7 @@ class Writing:
         that other columns of the table have decimal commas, which decides where all values are written as 1,234."""
         if pd.api.types.is_datetime64_any_dtype(values):
             return cls(date="ISO8601")
-        if pd.api.types.is_numeric_dtype(values):
+        if pd.api.types.is_numeric_dtype(values) or values.dtype.kind == "m":
             return cls()
         words = as_words(values).str.strip()
         if len(words) and values.map(lambda value: isinstance(value, date)).mean() >= MIN_SHARE:
@@ -65,7 +85,7 @@ class Writing:
         if sum(DIGIT.search(word) is not None for word in words) < MIN_SHARE * len(words):  # neither takes long to see
             return None
         if form := date_format(words):
-            return cls(date=form[0], guessed=form[1])
+            return _date_writing(words, *form)
         return _number_writing(words, commas) or _time_writing(words)
 
     def read(self, values: pd.Series) -> np.ndarray:
@@ -73,7 +93,11 @@ class Writing:
         if self.date == TIMES:
             return np.array([hours(cell) for cell in plain_cells(values).tolist()], np.float64)
         if self.date:
-            return np.full(len(values), np.nan) if _numeric(values) else read_days(values, self.date)
+            return np.full(len(values), np.nan) if _numeric(values) else self._read_days(values)
+        if values.dtype.kind == "m":
+            days = (values.dt.total_seconds() / SECONDS_PER_DAY).to_numpy(np.float64)
+            known = self.scale == TIME or (self.scale == "" and self.unit in ("", "d", "day", TIME))
+            return days if known else np.full(len(values), np.nan)
         if _numeric(values):
             numbers = values.to_numpy(np.float64, na_value=np.nan)
         else:
@@ -84,6 +108,9 @@ class Writing:
                     numbers[row] = _as_float(cell)
         if self.unit == "%":
             numbers = np.where(_perhaps_fractions(values, numbers), np.nan, numbers)
+        if self.scale not in ("", COUNT):  # 90 may be minutes or hours
+            bare = np.array([not isinstance(cell, str) for cell in values.tolist()], bool)
+            numbers = np.where(bare & (numbers != 0), np.nan, numbers)
         return np.where(np.isinf(numbers), np.nan, numbers)
 
     @property
@@ -94,11 +121,22 @@ class Writing:
         if self.date in ("", "ISO8601"):
             parts = ["a decimal comma" if self.decimal == "," else "a decimal point"] * self.guessed
             parts += [f"{self.unit!r} removed"] if self.unit else []
+            parts += [f"different units, in {self.scale}"] if self.scale else []
             parts += ["'<' and '>' read as the limit"] if self.bounds else []
             return "dates" if self.date else f"numbers with {', '.join(parts)}" if parts else ""
         order = "day first" if self.date.startswith("%d") else "month first" if self.date[1] in "mbB" else "year first"
-        unsure = ", a guess: no day is above 12" if self.guessed else ""
-        return f"dates, {order} ({self.date}){unsure}"
+        if self.date.startswith("%b-"):
+            order = "month and year"
+        years = f", years {self.first_year} to {self.first_year + 99}" if "%y" in self.date else ""
+        return f"dates, {order} ({self.date}){years}{self._doubt}"
+
+    @property
+    def _doubt(self) -> str:
+        """Why the reading of dates is a guess, if it is."""
+        if not self.guessed:
+            return ""
+        reason = "the numbers may be days" if self.date == "%b-%y" else "no day is above 12, or years span a century"
+        return f", a guess: {reason if '%y' in self.date else 'no day is above 12'}"
 
     @property
     def noun(self) -> str:
@@ -114,36 +152,66 @@ class Writing:
         """A date of digits alone as days since 1970, or a time; None for any other text."""
         if self.date == TIMES:
             return None if math.isnan(number := hours(text)) else number
-        return plain_days([text], self.date)[0]
+        if "%y" in self.date:
+            text = with_century(text.strip(), self.first_year)
+        return plain_days([text], self._full_date)[0]
+
+    @property
+    def _full_date(self) -> str:
+        """The format with years of four digits."""
+        return self.date.replace("%y", "%Y")
+
+    def _read_days(self, values: pd.Series) -> np.ndarray:
+        if "%y" in self.date and values.dtype.kind != "M":
+            values = values.map(
+                lambda cell: with_century(cell.strip(), self.first_year) if isinstance(cell, str) else cell
+            )
+        return read_days(values, self._full_date)
 
     def _from_text(self, texts: list[str | None]) -> np.ndarray:
         """The numbers of texts, NaN where there is none."""
         numbers = np.full(len(texts), np.nan)
         rest = {row: text for row, text in enumerate(texts) if text is not None}
-        if self.decimal == "." and not self.unit and rest:
+        if self.decimal == "." and not self.unit and not self.scale and rest:
             numbers[list(rest)] = _to_numeric(list(rest.values()))
             rest = {row: text for row, text in rest.items() if np.isnan(numbers[row])}
-        if rest:
+        if rest and self.scale:
+            numbers[list(rest)] = [
+                quantity(self._without_unit(_signed(text.strip())), self.scale) for text in rest.values()
+            ]
+        elif rest:
             numbers[list(rest)] = _to_numeric([self._plain(text) for text in rest.values()])
+            for row in () if self.unit else [row for row in rest if np.isnan(numbers[row])]:
+                numbers[row] = duration(rest[row].strip())  # of a column that held durations, as a file has them
         return numbers
 
     def _plain(self, text: str) -> str:
         """In the notation of Python, or the text itself if it is not a number of this form."""
         text = _signed(text.strip())
-        text = BOUND.sub("", text) if self.bounds else text
-        if self.unit:
-            text = (text.removesuffix(self.unit) if text.endswith(self.unit) else text.removeprefix(self.unit)).strip()
-            text = _signed(re.sub(rf"^([+−-]){re.escape(self.unit)}\s*", r"\1", text))
+        text = self._without_unit(BOUND.sub("", text) if self.bounds else text)
+        if not text.isascii():
+            text = "".join(str(int(mark)) if mark.isdecimal() else mark for mark in text)
+        if text.lower() in TRUTH:
+            return TRUTH[text.lower()]
         if re.fullmatch(SPACED, text) or text.startswith("−"):
             text = text.translate(GAPS)
         decimal, thousands = (r"\.", ",") if self.decimal == "." else (",", r"\.")
-        if re.fullmatch(rf"[+-]?[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+(?:{decimal}\d*)?", text):
+        groups = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+" + (r"|[1-9]\d?(?:,\d\d)+,\d{3}" if decimal == r"\." else "")
+        if re.fullmatch(rf"[+-]?(?:{groups})(?:{decimal}\d*)?", text):
             if not self.grouped and re.fullmatch(rf"[+-]?\d+{thousands}\d+", text):
                 return "x"
             text = text.replace(thousands[-1], "")
         elif self.decimal == "," and "." in text:
             return "x"  # a decimal point where commas are expected
         return text.replace(",", ".") if self.decimal == "," else text
+
+    def _without_unit(self, text: str) -> str:
+        if not self.unit:
+            return text
+        one = self.unit.removesuffix("s")  # 1 day beside 2 days
+        known = self.unit if text.endswith(self.unit) else one if text.endswith(one) else ""
+        text = (text.removesuffix(known) if known else text.removeprefix(self.unit)).strip()
+        return _signed(re.sub(rf"^([+−-]){re.escape(self.unit)}\s*", r"\1", text))
 
 
 def as_words(values: pd.Series) -> pd.Series:
@@ -153,7 +221,7 @@ def as_words(values: pd.Series) -> pd.Series:
 
 def are_codes(values: pd.Series) -> bool:
     """Whether digits are codes: by the name of their column, or by leading zeros, which numbers do not have."""
-    if is_named(values, CODE) and are_whole(values):
+    if is_named(values, CODE) and are_whole(values, MIN_SHARE):
         return True
     if pd.api.types.is_numeric_dtype(values):
         return False
@@ -161,10 +229,10 @@ def are_codes(values: pd.Series) -> bool:
     return bool(words.str.fullmatch(r"\d+").mean() >= MIN_SHARE and words.str.match(r"0\d").any())
 
 
-def are_whole(values: pd.Series) -> bool:
-    """Whether all values are integers."""
+def are_whole(values: pd.Series, share: float = 1.0) -> bool:
+    """Whether at least this share of the values are integers, and no others are numbers."""
     numbers = pd.to_numeric(values.astype(object), errors="coerce")
-    return bool((numbers % 1 == 0).all())
+    return bool((numbers % 1 == 0).mean() >= share and (numbers.dropna() % 1 == 0).all())
 
 
 def is_named(values: pd.Series, pattern: str) -> bool:
@@ -210,9 +278,9 @@ def _number_writing(words: pd.Series, commas: bool) -> Writing | None:
     units = {unit for text in words for unit in UNIT.findall(text)}
     if len(units) > 1:  # different currencies are not one number
         return None
-    if units:
-        return _written(words, next(iter(units)), commas)
-    return _written(words, "", commas) or _with_measure(words, commas)
+    unit = next(iter(units), "")
+    writing = _written(words, unit, commas) or (None if units else _with_measure(words, commas))
+    return writing or _scaled(words, unit)
 
 
 def _signed(text: str) -> str:
@@ -223,16 +291,31 @@ def _signed(text: str) -> str:
 def _with_measure(words: pd.Series, commas: bool) -> Writing | None:
     """Numbers that most values write with one and the same unit; different units are not one number."""
     measures = words.str.extract(MEASURE, expand=False).dropna()
-    return (
-        _written(words, measures.iloc[0], commas)
-        if measures.nunique() == 1 and len(measures) >= MIN_SHARE * len(words)
-        else None
-    )
+    unit = max(measures, key=len, default="")
+    alike = len(measures) >= MIN_SHARE * len(words) and measures.isin([unit, unit.removesuffix("s")]).all()
+    return _written(words, unit, commas) if alike and unit.lower() not in HALVES else None
+
+
+def _scaled(words: pd.Series, unit: str) -> Writing | None:
+    """Numbers with different units of one scale, and the currency before or after them."""
+    bare = words.map(Writing(unit=unit)._without_unit)
+    if not find_scale(bare.head(MIN_GLANCED_AT), MIN_SHARE / 2):  # it takes a while
+        return None
+    scale = find_scale(bare, MIN_SHARE)
+    return Writing(unit=unit, scale=scale) if scale and unit != "%" else None
+
+
+def _date_writing(words: pd.Series, form: str, guessed: bool) -> Writing:
+    if "%y" not in form:
+        return Writing(date=form, guessed=guessed)
+    first, unsure = first_year(words)
+    return Writing(date=form, guessed=guessed or unsure, first_year=first)
 
 
 def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
     """The writing of numbers with this unit, None if less than most values can be read."""
-    bare = words.str.replace(unit, "", regex=False).str.strip().map(_signed) if unit else words
+    one = rf"{re.escape(unit[:-1])}s?" if len(unit) > 1 and unit.endswith("s") else re.escape(unit)
+    bare = words.str.replace(one, "", regex=True).str.strip().map(_signed) if unit else words
     comma, point = (
         bare.str.contains(
             rf"\d{mark}(?:\d{{1,2}}|\d{{4,}})$|^\D?0{mark}\d|\{other}\d{{3}}(?:{mark}|\{other}\d{{3}})", regex=True
@@ -272,15 +355,15 @@ def _as_float(value: Any) -> float:
 
 
 def plain(column: pd.Series) -> pd.Series:
-    """The column with texts, numbers, dates, arrays of numbers and missing cells only: other objects become text,
-    durations days."""
+    """The column with texts, numbers, dates, durations, arrays of numbers and missing cells only: other objects become
+    text."""
     kind = column.dtype
     if isinstance(kind, np.dtype) and kind.kind in "biufM":
         return column
     if isinstance(kind, pd.SparseDtype):
         return pd.Series(np.asarray(column), column.index, name=column.name)
     if column.dtype.kind == "m":
-        return column.dt.total_seconds() / SECONDS_PER_DAY
+        return column if isinstance(kind, np.dtype) else pd.to_timedelta(column.astype(object)).rename(column.name)
     if isinstance(kind, pd.PeriodDtype | pd.IntervalDtype | pd.ArrowDtype) or column.dtype.kind == "c":
         column = column.astype(object)
     if isinstance(kind, pd.CategoricalDtype):
@@ -334,6 +417,7 @@ def _samples(values: Any) -> np.ndarray | None:
 
 
 def _plain_cell(value: Any) -> Any:
+    value = float(value) if isinstance(value, Fraction) else value
     if isinstance(value, int) and value.bit_length() > 1000:
         return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
     if isinstance(value, str):  # lone surrogates cannot be written anywhere

@@ -31,11 +31,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MISSING = frozenset({"", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"})  # lower case
+MISSING = frozenset(
+    {"", ".", "?", "na", "n/a", "#n/a", "nan", "nat", "null", "unknown", "missing", "-", "--"}
+)  # lower case
 IGNORE = "ignore"  # in place of a kind
 IMAGE_SIDE = 64  # pixels
 MAX_UNREADABLE = 0.1  # share of unreadable values in a training column that count as missing; more are an error
 MAX_CHARACTERS = 100_000  # of a value in a request
+MIN_CHECKED = 5  # cells with the only value of a column, as in a box to check, and cells without
 MIN_IDENTIFIERS = 20  # values; with fewer, that all are different means little
 MAX_CATEGORIES = 255  # that a column keeps; the others are rare
 FINE_COLUMNS = 500  # numbers and categories that have a unit each; more are one unit in all, as attention is quadratic
@@ -410,6 +413,8 @@ def infer_kind(column: pd.Series) -> tuple[str, str]:
         guess = kind.recognise(values) if kind.may_be_constant or not constant else None
         if guess is not None:
             return IGNORE if guess.ignored else kind.kind, guess.note
+    if min(len(values), len(column) - len(values)) >= MIN_CHECKED:
+        return "category", "one value, or none"
     return IGNORE, "it is constant"  # a category can be anything else
 
 

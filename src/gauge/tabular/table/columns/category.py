@@ -26,6 +26,7 @@ from gauge.tabular.table.columns import (
     written_alike,
 )
 from gauge.tabular.table.numbers import are_codes, as_words, cells_of, plain_cells, without_fraction
+from gauge.tabular.table.quantities import several_numbers
 
 __all__ = ["Category"]
 
@@ -59,14 +60,16 @@ class Category(Cell):
             return Guess()
         words = as_words(values)
         if words.nunique() == len(words) > MIN_IDENTIFIERS and not words.str.contains(r"\s").any():
-            return Guess("every value is different, as in an identifier", ignored=True)
+            several = "; numbers in it would need columns of their own" if several_numbers(words) else ""
+            return Guess(f"every value is different, as in an identifier{several}", ignored=True)
         return Guess("digits are read as codes, not as a number" if are_codes(values) else "")
 
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Category":
         counts, limit = _counts(column[~missing(column)]), options.max_categories
-        if rare := _rare(counts, limit):
-            logger.warning("column %r: %s", column.name, rare)
+        rare = _rare(counts, limit)
+        for problem in filter(None, (rare, several_numbers(counts))):
+            logger.warning("column %r: %s", column.name, problem)
         ranked = counts.most_common()
         known = [word for word, count in ranked[limit : limit + MAX_RARE_WORDS] if count >= MIN_RARE_ROWS]
         kept = sorted(word for word, _ in ranked[:limit])
@@ -75,9 +78,9 @@ class Category(Cell):
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
-        if rare := _rare(_counts(values), options.max_categories):
-            problems.append(rare)
-        if alike := written_alike(_counts(values)):
+        counts = _counts(values)
+        problems += filter(None, (_rare(counts, options.max_categories), several_numbers(counts)))
+        if alike := written_alike(counts):
             first = ", ".join(map(repr, alike[:MAX_LISTED]))
             problems.append(f"categories differ only in spaces or capital letters ({first}); write the same alike")
         return absent, problems
@@ -107,6 +110,12 @@ class Category(Cell):
         """The number of every category."""
         return {word: float(index) for index, word in enumerate(self.words)}
 
+    @cached_property
+    def truth_codes(self) -> dict[str, float]:
+        """The numbers of truth values as programs write them (TRUE, true, 1); empty for other categories."""
+        codes = {word.lower(): code for word, code in self.codes.items()}
+        return codes | {"1": codes["true"], "0": codes["false"]} if sorted(codes) == ["false", "true"] else {}
+
     @staticmethod
     def clean(column: pd.Series) -> pd.Series:
         return column if isinstance(column.dtype, pd.StringDtype) else plain_cells(column)
@@ -119,6 +128,9 @@ class Category(Cell):
         # most values are written as in training
         others = [row for row in np.flatnonzero(np.isnan(codes)).tolist() if not is_missing(cells[row])]
         codes[others] = [known.get(_word(cells[row]), math.nan) for row in others]
+        if truth := self.truth_codes:
+            others = [row for row in others if math.isnan(codes[row])]
+            codes[others] = [truth.get(_word(cells[row]).lower(), math.nan) for row in others]
         unknown = [row for row in others if math.isnan(codes[row])]
         if self.has_rare:
             codes[unknown] = self.rare_code

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from scipy.special import ndtr, ndtri
 
 from gauge.tabular.table.columns import (
@@ -27,7 +27,7 @@ from gauge.tabular.table.columns import (
     missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.dates import COMMON_YEARS, DATES, ISO_DATE
+from gauge.tabular.table.dates import COMMON_YEARS, DATES, FIRST_YEAR, ISO_DATE
 from gauge.tabular.table.numbers import (
     Writing,
     are_codes,
@@ -35,6 +35,7 @@ from gauge.tabular.table.numbers import (
     is_named,
     plain_cells,
 )
+from gauge.tabular.table.quantities import COUNT, SCALES
 from gauge.tabular.table.times import TIMES, as_clock
 
 __all__ = ["Number"]
@@ -46,6 +47,8 @@ MAX_PLAIN = 1e300  # of a number that is read without pandas
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
 MIN_DAY, MAX_DAY = -719_162, 2_932_896  # the first of year 1 and the last of 9999, in days from 1970
 MAX_UNIT = 100  # characters
+MIN_FIRST_YEAR, MAX_FIRST_YEAR = 1830, 2029  # of two-digit years
+MAX_LEVELS, MIN_LEVEL_ROWS = 20, 5  # numbers that are different, and rows of a value beside them that is none
 MIN_SENTINELS = 3  # values that are -999 or the like
 PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
@@ -65,6 +68,8 @@ class Number(Cell):
     guessed: bool = False
     grouped: bool = True
     bounds: bool = False
+    first_year: int = FIRST_YEAR
+    scale: str = ""
     kind: ClassVar[str] = "number"
     order: ClassVar[int] = 0
     precedence: ClassVar[int] = 1
@@ -75,7 +80,10 @@ class Number(Cell):
         if has_category_type(values) or are_codes(values):
             return None
         writing = Writing.from_values(values)
-        if writing is None or (writing.date == TIMES and np.isnan(writing.read(values)).any()):
+        if writing is None:
+            return None
+        numbers = writing.read(values)
+        if _has_levels(values, numbers) or (writing.date == TIMES and np.isnan(numbers).any()):
             return None
         identifier = "" if writing.date else _why_identifier(values)
         return Guess(identifier, ignored=True) if identifier else Guess(writing.note)
@@ -99,6 +107,8 @@ class Number(Cell):
             writing.guessed,
             writing.grouped,
             writing.bounds,
+            writing.first_year,
+            writing.scale,
         )
         return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), *form)
 
@@ -134,7 +144,7 @@ class Number(Cell):
             return math.nan
         if self.date:
             value = self.writing.quick_date(value) if isinstance(value, str) else None
-        elif type(value) not in (float, int) or self.unit == "%" or not abs(value) <= MAX_PLAIN:
+        elif type(value) not in (float, int) or self.unit == "%" or self.scale or not abs(value) <= MAX_PLAIN:
             return None
         if value is None:
             return None
@@ -149,7 +159,11 @@ class Number(Cell):
         """One of its numbers, days or hours as people write it."""
         if self.date_format == TIMES:
             return as_clock(number)
-        return str(np.datetime64(math.floor(number), "D")) if self.date else f"{number:.4g}"
+        return (
+            str(np.datetime64(math.floor(number), "D"))
+            if self.date
+            else f"{number:.4g}{f' {self.scale}' * self.needs_unit}"
+        )
 
     @property
     def saved_problem(self) -> str:
@@ -163,28 +177,40 @@ class Number(Cell):
         if self.date and not (values[0] >= MIN_DAY and values[-1] <= MAX_DAY):
             return "its dates are not between the years 1 and 9999"
         known = self.decimal in (".", ",") and self.date_format in ("ISO8601", TIMES, *DATES)
+        known = known and self.scale in ("", *SCALES) and MIN_FIRST_YEAR <= self.first_year <= MAX_FIRST_YEAR
         return "" if known and len(self.unit) <= MAX_UNIT else "its numbers are written in a way that is not supported"
 
     @cached_property
     def writing(self) -> Writing:
         form = self.date_format if self.date else ""
-        return Writing(self.decimal, self.unit, form, self.guessed, self.grouped, self.bounds)
+        own = (self.decimal, self.unit, form, self.guessed, self.grouped, self.bounds, self.first_year, self.scale)
+        return Writing(*own)
 
     @property
     def note(self) -> str:
         return self.writing.note
 
     def request_type(self, *, max_pixels: int) -> Any:
-        if self.date:
-            return Annotated[str, AfterValidator(self._requested_date)] | None
+        if self.date or self.needs_unit:
+            given = BeforeValidator(lambda value: value if value is None else self._requested_text(value))
+            return Annotated[str | None, given]
         written = BeforeValidator(lambda value: self._requested_number(value) if isinstance(value, str) else value)
-        return Annotated[float | None, Field(strict=True, allow_inf_nan=False), written]
+        number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+        return Annotated[number | str | None if self.unit == "%" else number | None, written]
+
+    @property
+    def needs_unit(self) -> bool:
+        """Whether units differ from cell to cell, so that a number alone says nothing."""
+        return self.scale not in ("", COUNT)
 
     def question(self) -> Question:
         lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
-        unit = f" {self.unit}" if self.unit else ""
+        unit = f" {self.unit or self.scale}" if self.unit or self.scale else ""
         low, high = (text.replace(".", self.decimal) for text in (low, high))  # as people have to write them
-        return Question(self.writing.noun, f"Mostly {low} to {high}{unit}.", low=lowest, high=highest)
+        hint = f"Mostly {low} to {high}{unit}."
+        if self.needs_unit:
+            return Question("text", f"{hint} Write it with its unit.")
+        return Question(self.writing.noun, hint, low=lowest, high=highest)
 
     def _quantile(self, level: float) -> str:
         """A quantile of the training column: an ISO date, a time, or a number of three digits without an exponent."""
@@ -193,30 +219,40 @@ class Number(Cell):
         number = np.interp(level, self.ranks, self.values)
         return np.format_float_positional(number, precision=3, unique=False, fractional=False, trim="-")
 
-    def _requested_number(self, text: str) -> float:
-        """The number in a text that is written as those of the training table."""
+    def _requested_number(self, text: str) -> float | str:
+        """The number in a text that is written as those of the training table; the text itself of a percentage, as 0.5 is
+        half of one, or of the whole, without the sign."""
         if self.decimal == "." and not self.unit and PLAIN.fullmatch(text):
             return float(text)  # far faster than a column of one cell
         number = float(self.writing.read(pd.Series([text], dtype=object))[0])
         if math.isnan(number):
             raise ValueError("is not a valid number; send a number, or text as it was written in training")
-        return number
+        return text if self.unit == "%" else number
 
-    def _requested_date(self, text: str) -> str:
-        """The text, if it is written as the dates or times of the training table, or an ISO date."""
-        if (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
+    def _requested_text(self, text: Any) -> str:
+        """The text, if it is written as the dates, times or quantities of the training table, or an ISO date."""
+        known = isinstance(text, str)
+        if known and (iso := ISO_DATE.fullmatch(text)) and int(iso["year"]) in COMMON_YEARS:
             with suppress(ValueError):
                 date.fromisoformat(text)
                 return text  # far faster than a column of one cell
-        if np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
+        if not known or np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
+            if self.needs_unit:
+                raise ValueError(f"is not a number with its unit; write it as 5 {self.scale}")
             raise ValueError(
                 f"is not a {self.writing.noun}; write it as {'14:35' if self.date_format == TIMES else '2026-01-31'}"
             )
-        return text
+        return str(text)
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
-        if not self.date and self.unit != "%" and isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        if (
+            not self.date
+            and self.unit != "%"
+            and not self.scale
+            and isinstance(column.dtype, np.dtype)
+            and column.dtype.kind in "biuf"
+        ):
             numbers = np.asarray(column.values, np.float64)  # to_numpy takes several times as long
             if not np.isinf(numbers).any():
                 return numbers
@@ -238,6 +274,14 @@ class Number(Cell):
             form = f"{this} such as {self.writing.example}" if self.date else "number"
             report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
+
+
+def _has_levels(values: pd.Series, numbers: np.ndarray) -> bool:
+    """Whether few different numbers stand beside a value that recurs and is none, such as 10+: all of them are levels."""
+    unread = values[np.isnan(numbers)].astype(str)
+    if not len(unread) or len(np.unique(numbers[~np.isnan(numbers)])) > MAX_LEVELS:
+        return False
+    return bool(unread.value_counts().iloc[0] >= MIN_LEVEL_ROWS)
 
 
 def _sentinel(numbers: np.ndarray) -> str:

@@ -1,5 +1,6 @@
 """Texts, encoded as the numbers of their words in the training texts, or of their tokens in a pretrained tokenizer."""
 
+import logging
 import re
 from abc import abstractmethod
 from collections import Counter
@@ -26,8 +27,9 @@ from gauge.tabular.table.columns import (
     missing,
     missing_cells,
 )
-from gauge.tabular.table.numbers import as_words, plain_cells
+from gauge.tabular.table.numbers import MAX_LOOKED_AT, as_words, plain_cells
 from gauge.tabular.table.pretrained import Pretrained
+from gauge.tabular.table.quantities import several_numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,10 +38,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Text", "PretrainedText"]
 
+logger = logging.getLogger(__name__)
+
 WORD = re.compile(r"\w+|[^\w\s]")  # or a punctuation mark
 UUID = r"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?"
 MIN_TEXTS, MIN_MEAN_WORDS = 20, 3  # more different values, with at least so many words on average, are texts
 MIN_NAME_WORDS, MIN_RECURRING = 2, 0.5  # so are names: mostly different values, of whose words this share recur
+MIN_LISTED = 1.5  # words of a list, in the mean of different lists
 MAX_VOCABULARY = 5000  # words per column
 MAX_WORDS, MAX_TOKENS = 48, 64  # of the longest text; tokens are those of a pretrained encoder
 MAX_TOKEN = 10**7
@@ -115,6 +120,8 @@ class Text(Words):
         different = words.nunique()
         if different > MIN_TEXTS and words.str.count(r"\w+").mean() >= MIN_MEAN_WORDS:
             return Guess()
+        if different > MIN_TEXTS and _are_lists(words):
+            return Guess("lists of words that recur")
         names = different > max(MIN_TEXTS, len(words) / 2) and words.str.count(r"\S+").mean() >= MIN_NAME_WORDS
         return Guess("most values differ, and their words recur") if names and _recurs(words) else None
 
@@ -122,12 +129,21 @@ class Text(Words):
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> Words:
         if options.encoder is not None:
             return PretrainedText.from_column(column, options)
-        texts = [WORD.findall(str(text)) for text in column[~missing(column)]]
+        given = column[~missing(column)].map(str)
+        if problem := several_numbers(given.head(MAX_LOOKED_AT)):
+            logger.warning("column %r: %s", column.name, problem)
+        texts = [WORD.findall(text) for text in given]
         counts = Counter(word.lower() for text in texts for word in text)
         lengths = np.array([len(text) for text in texts])
         length = int(np.clip(np.quantile(lengths, 0.95), 1, MAX_WORDS))
         known = [word for word, _ in sorted(counts.most_common(MAX_VOCABULARY), key=lambda item: (-item[1], item[0]))]
         return cls(str(column.name), tuple(known), length)
+
+    @classmethod
+    def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
+        absent, problems = super().inspect(values, options)
+        problem = several_numbers(values.head(MAX_LOOKED_AT).map(str))
+        return absent, [*problems, problem] if problem else problems
 
     @property
     def saved_problem(self) -> str:
@@ -254,6 +270,16 @@ class PretrainedText(Words):
 
     def _tokens(self, text: str, **options: bool) -> Any:
         return self.model.tokenizer(text, add_special_tokens=False, verbose=False, **options)
+
+
+def _are_lists(texts: pd.Series) -> bool:
+    """Whether many values are lists such as "red;blue" of words that are fewer than the lists."""
+    different = texts.unique()
+    for mark in ";|,":
+        parts = [part.strip().lower() for text in different for part in text.split(mark)]
+        if len(parts) >= MIN_LISTED * len(different) and len(set(parts)) <= len(different) / 2:
+            return True
+    return False
 
 
 def _recurs(texts: pd.Series) -> bool:

@@ -1,0 +1,170 @@
+"""Quantities with units of their own, durations and two-digit years are numbers that mean what people wrote."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gauge.deploy.requests import Limits, RefusedError, RequestReader
+from gauge.tabular.table.columns import infer_kind
+from gauge.tabular.table.columns.category import Category
+from gauge.tabular.table.columns.number import Number
+from gauge.tabular.table.columns.text import Text
+from gauge.tabular.table.inspection import inspect_table
+from gauge.tabular.table.numbers import Writing, plain
+from gauge.tabular.table.quantities import several_numbers
+
+
+def read(texts: list[str]) -> list[float]:
+    values = pd.Series(texts, name="x")
+    assert infer_kind(values)[0] == "number"
+    return Writing.from_values(values).read(values).round(6).tolist()
+
+
+def days(*dates: str) -> list[float]:
+    return [float(np.datetime64(date, "D").astype(int)) for date in dates]
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["3 h 30 min", "45 min", "1 hour"], [3.5 / 24, 0.75 / 24, 1 / 24]),
+        (["1h30m", "10h6m"], [1.5 / 24, 10.1 / 24]),
+        (["1 week", "2 days", "3 days 12 hours"], [7, 2, 3.5]),
+        (["2y 6m", "1y 0m"], [2.5 * 365.25, 365.25]),
+        (["2 days 06:00:00", "0 days 12:00:00.000000"], [2.25, 0.5]),
+        (["PT90M", "P1DT12H"], [1.5 / 24, 1.5]),
+        (["1 day", "14 days"], [1, 14]),
+        (["180 cm", "1.75 m", "1,8 m"], [1.8, 1.75, 1.8]),
+        (["5'11\"", "6' 2\""], [1.8034, 1.8796]),
+        (["5 ft 11 in", "6 ft"], [1.8034, 1.8288]),
+        (["12 kg", "500 g", "250 mg"], [12, 0.5, 0.00025]),
+        (["5 µg", "2 mg"], [0, 2e-6]),
+        (["512 MB", "2 GB"], [512, 2000]),
+        (["$1.5M", "$200k", "$950"], [1.5e6, 2e5, 950]),
+        (["1 room", "3 rooms"], [1, 3]),
+        (["900 sq ft", "1,250 sq ft"], [900, 1250]),
+        (["7.5 x10^9/L", "8 x10^9/L"], [7.5, 8]),
+        (["4.5/5", "3/5"], [4.5, 3]),
+        (["R$ 1.200,50", "R$ 7,25"], [1200.5, 7.25]),
+        (["₹ 1,23,456", "₹ 12,34,567.50"], [123456, 1234567.5]),
+        (["١٢", "٣٤"], [12, 34]),
+        (["24.12.98", "3.1.02"], days("1998-12-24", "2002-01-03")),
+        (["12/24/98 14:00", "1/3/02 6:00 PM"], [days("1998-12-24")[0] + 14 / 24, days("2002-01-03")[0] + 0.75]),
+        (["24-Dec-98", "3-Jan-2002"] + ["4-Jan-02"] * 20, days("1998-12-24", "2002-01-03", *["2002-01-04"] * 20)),
+        (["24-Dec-1998", "3-Jan-2002"], days("1998-12-24", "2002-01-03")),
+        (["Thu, 24 Dec 1998", "Thursday 3 Jan 2002"], days("1998-12-24", "2002-01-03")),
+        (["24DEC1998", "03JAN2002"], days("1998-12-24", "2002-01-03")),
+        (["Dec 1998", "Jan 2002"], days("1998-12-01", "2002-01-01")),
+        (["1998-12", "2002-01"], days("1998-12-01", "2002-01-01")),
+        (["12/1998", "1/2002"], days("1998-12-01", "2002-01-01")),
+        (["1998 Q4", "2002 Q1"], days("1998-10-01", "2002-01-01")),
+        (["Q4-1998", "Q1-2002"], days("1998-10-01", "2002-01-01")),
+        (["Dec 24 1998", "Jan 3 2002"], days("1998-12-24", "2002-01-03")),
+    ],
+)
+def test_what_people_write_is_the_number_that_they_mean(texts, numbers):
+    assert read(texts) == pytest.approx(numbers, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("years", "first"), [(range(1925, 2011), 1925), (range(2015, 2036), 1936), (range(1970, 2026), 1930)]
+)
+def test_two_digit_years_keep_the_order_of_dates_that_lie_together(years, first):
+    dates = pd.Series(pd.date_range(f"{years[0]}-03-01", f"{years[-1]}-03-01", periods=500))
+    column = Number.from_column(dates.dt.strftime("%d.%m.%y").rename("born"))
+    assert column.first_year == first
+    assert (
+        column._read(dates.dt.strftime("%d.%m.%y"), training=True) == (dates.dt.floor("D") - pd.Timestamp(0)).dt.days
+    ).all()
+    assert f"years {first} to {first + 99}" in column.note
+    assert column.quick_number("24.12.10") == column.numbers(pd.Series(["24.12.2010"]))[0]
+
+
+def test_years_that_span_a_century_are_a_guess():
+    dates = pd.Series([f"24.12.{year:02d}" for year in range(100)])
+    assert "years 1930 to 2029, a guess" in infer_kind(dates)[1]
+
+
+def test_a_number_without_its_unit_is_missing_where_units_differ(caplog):
+    column = Number.from_column(pd.Series(["1 h 5 min", "50 min", "2 h"] * 5, name="stay"))
+    with caplog.at_level(logging.WARNING):
+        numbers = column._read(
+            pd.Series(["90 min", 90, "90", 0, "2 kg", None, "5m"], dtype=object, name="stay"), training=False
+        )
+    assert numbers.tolist() == pytest.approx([1.5 / 24, np.nan, np.nan, 0, np.nan, np.nan, np.nan], nan_ok=True)
+    assert "column 'stay', row 1: '90' is not a number" in caplog.text
+    assert column.question().hint.endswith("days. Write it with its unit.")
+    assert Number.from_json(column.to_json(), Path()) == column
+
+
+def test_durations_mean_the_same_in_a_frame_and_in_the_file_of_it():
+    stays = pd.Series(pd.to_timedelta(np.arange(1, 60) * 1234, unit="s"), name="stay")
+    for first, other in ((stays, stays.astype(str)), (stays.astype(str), stays)):
+        column = Number.from_column(plain(first))
+        np.testing.assert_array_equal(column.numbers(column.clean(first)), column.numbers(column.clean(other)))
+
+
+@pytest.mark.parametrize("trained", [[True, False], ["TRUE", "FALSE"], ["true", "false"], [1, 0]])
+@pytest.mark.parametrize("given", [[True, False], ["TRUE", "FALSE"], ["true", "false"], [1, 0], ["1", "0"], [1.0, 0.0]])
+def test_truth_values_are_the_same_however_a_program_writes_them(trained, given):
+    values = pd.Series(trained * 10)
+    column = (Category if infer_kind(values)[0] == "category" else Number).from_column(values)
+    expected = column.numbers(column.clean(values[:2]))
+    assert not np.isnan(expected).any()
+    assert column.numbers(column.clean(pd.Series(given))).tolist() == expected.tolist()
+
+
+def test_a_box_that_is_checked_or_not_is_a_category_and_a_constant_column_is_not():
+    assert infer_kind(pd.Series(["x", None, None] * 5)) == ("category", "one value, or none")
+    assert infer_kind(pd.Series(["x"] * 20 + [None])) == ("ignore", "it is constant")
+
+
+def test_lists_of_words_are_texts_and_lists_without_common_words_are_not():
+    draw = np.random.default_rng(0)
+    genres = pd.Series(["|".join(draw.permutation(list("ABCDEFG"))[: 1 + number % 3]) for number in range(200)])
+    assert infer_kind(genres) == ("text", "lists of words that recur")
+    assert Text.from_column(genres.rename("genres")).words[0] in "abcdefg|"
+    assert infer_kind(pd.Series([f"Smith{number},John{number}" for number in range(60)] * 2))[0] == "category"
+
+
+def test_several_numbers_in_a_cell_are_reported_not_lost_in_silence(caplog):
+    pressure = pd.Series([f"{100 + number % 60}/{60 + number % 30}" for number in range(120)], name="pressure")
+    table = pd.DataFrame({"pressure": pressure, "place": [f"48.{number}, -11.{number}" for number in range(120)]})
+    problems = "\n".join(inspect_table(table).problems)
+    for name, value in (("pressure", "100/60"), ("place", "48.0, -11.0")):
+        assert (
+            f"{name}: values such as '{value}' are several numbers, of which none is read as a number; if" in problems
+        )
+    with caplog.at_level(logging.WARNING):
+        Category.from_column(pressure)
+    assert "column 'pressure': values such as '100/60' are several numbers" in caplog.text
+    assert infer_kind(pressure[:60])[1].endswith("as in an identifier; numbers in it would need columns of their own")
+    assert not several_numbers(["20-29", "30-39", "40-49"] * 20)
+
+
+def test_a_request_means_what_a_file_with_the_same_texts_means():
+    share = Number.from_column(pd.Series(["0.5%", "12%", "30%"] * 5, name="share"))
+    stay = Number.from_column(pd.Series(["1 h 5 min", "50 min"] * 5, name="stay"))
+    read = RequestReader([share, stay], Limits()).read
+    (row,) = read(b'{"rows": [{"share": "0.5%", "stay": "2 h"}]}')
+    for column, cell, text in zip((share, stay), row, ("0.5%", "2 h"), strict=True):
+        assert column.numbers(pd.Series([cell], dtype=object))[0] == column.numbers(pd.Series([text]))[0]
+    with pytest.raises(RefusedError, match="is not a number with its unit; write it as 5 days"):
+        read(b'{"rows": [{"stay": 90}]}')
+
+
+def test_levels_beside_few_numbers_are_a_category_and_a_rare_remark_beside_many_is_missing():
+    hours = pd.Series(["5", "6", "7", "8", "9"] * 40 + ["10+"] * 15)
+    assert infer_kind(hours) == ("category", "")
+    assert infer_kind(pd.Series([f"{number}" for number in range(100, 200)] + ["late"] * 6))[0] == "number"
+    assert infer_kind(pd.Series(["4", "6", "8"] * 20 + ["rotary"]))[0] == "number"
+
+
+def test_zip_codes_are_codes_also_where_some_are_longer():
+    codes = pd.Series(["98108", "98199", "98101"] * 20 + ["98104-1234"], name="zip_code")
+    assert infer_kind(codes)[0] == "category"
+    assert infer_kind(pd.Series([1, 2, None, 3] * 9, name="zip").dropna())[0] == "category"
+    assert infer_kind(pd.Series([1.5, 2, 3] * 9, name="code"))[0] == "number"
