@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -427,17 +426,11 @@ def test_training_that_was_stopped_continues_to_the_same_model(numbers, table, t
     class StopError(Exception):
         pass
 
-    class Stopping(GaugeClassifier):
-        """Stops after the second epoch."""
-
-        def _progress(self):
-            def on_epoch(stage, epoch):
-                if epoch.number == 2:
-                    raise StopError
-
-            return nullcontext(on_epoch)
+    def stop(stage, epoch):
+        if epoch.number == 2:
+            raise StopError
 
     with pytest.raises(StopError):
-        Stopping(**options).fit(numbers, labels, folder=tmp_path)
+        GaugeClassifier(**options).fit(numbers, labels, folder=tmp_path, on_epoch=stop)
     again = GaugeClassifier(**options).fit(numbers, labels, folder=tmp_path)
     assert np.array_equal(again.predict_proba(numbers), whole)

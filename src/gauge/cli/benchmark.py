@@ -131,7 +131,9 @@ def compare(
 
 def _prepare(runner: "Runner", experiments: "list[Experiment]", protocols: tuple[str, ...]) -> None:
     """Check all protocols before training, and on a CPU report the cost."""
-    workspace = runner.workspace(lambda stage, epoch: None)
+    from gauge.training.stages import silent
+
+    workspace = runner.workspace(silent)
     for experiment in experiments:
         workspace.job(experiment).checked(protocols)
     cost = workspace.cost(experiments) if str(workspace.device) == "cpu" else {}

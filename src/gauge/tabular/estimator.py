@@ -41,7 +41,7 @@ from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
 from gauge.training.progress import stage_progress
-from gauge.training.stages import OnEpoch, both
+from gauge.training.stages import OnEpoch, both, silent
 from gauge.types import SupportsComplete
 
 if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
@@ -333,24 +333,24 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         check_options(type(self).__name__, options)
         preset = choose_preset(options, type(self)().get_params(deep=False))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        data = self._labelled(X, y, sample_weight, seed)
-        data = replace(data, splits=Splits.from_table(X, y, groups, time))
+        data = replace(self._labelled(X, y, sample_weight, seed), splits=Splits.from_table(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = make_recipe(options, preset, seed, len(data.classes))
         kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
-        schema = data.schema(kinds, self.encoders, self.image_size, self._image_files(), self.max_categories)
+        files, device = self._image_files(), pick_device(self.device)
+        schema = data.schema(kinds, self.encoders, self.image_size, files, self.max_categories)
         recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
         names = choose_experts(self.experts, schema, preset.experts)
         self._report(schema, names, data.every_row)
-        place: dict[str, Any] = {"files": self._image_files(), "device": pick_device(self.device)}
-        prepared = Prepared.from_table(data, schema, recipe, folder=None if folder is None else Path(folder), **place)
-        with self._progress() as show, self._threads(schema):
-            task = replace(prepared.task, on_epoch=show if on_epoch is None else both(show, on_epoch), started=started)
+        kept = None if folder is None else Path(folder)
+        prepared = Prepared.from_table(data, schema, recipe, files=files, device=device, folder=kept)
+        with self._progress(on_epoch) as report, self._threads(schema):
+            task = replace(prepared.task, on_epoch=report, started=started)
             trust = CellTrust.fit(task.all_rows, seed) if self.trust else None
             prior = data.prior(prepared.every[: len(task.rows)])
             result = fit_ensemble(task, names, prior=prior, validation=self.validation, preset=preset)
             learned = learn_from_held_out(*result.validated, trust, task=task)
-        training, empty = result.training, int(prepared.encoded.empty.sum())
+        counts = {"train": result.labelled, "val": result.held_out, "empty": int(prepared.encoded.empty.sum())}
         self.fitted_ = Fitted(
             **prepared.described(),
             schema=schema,
@@ -360,14 +360,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             trust=trust,
             advice=learned.advice,
             leaderboard=result.leaderboard,
-            training=training,
-            n_rows={"train": result.labelled, "val": result.held_out, "empty": empty},
-            donor_rows=prepared.row_names(training.donors),
+            training=result.training,
+            n_rows=counts,
+            donor_rows=prepared.row_names(result.training.donors),
             prediction_sets=learned.sets,
             held_out=learned.answers,
             groups=groups if isinstance(groups, str) else None,
             options=options,
-            files=self._image_files(),
+            files=files,
             unlabelled=result.unlabelled,
             left_out=(*result.left_out, *learned.left_out),
         )
@@ -599,8 +599,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _image_files(self) -> ImageFiles:
         return image_files(self.image_folder, outside=self.outside_images)
 
-    def _progress(self) -> AbstractContextManager[OnEpoch]:
-        return stage_progress() if self.verbose else nullcontext(lambda stage, epoch: None)
+    @contextmanager
+    def _progress(self, on_epoch: OnEpoch | None) -> Iterator[OnEpoch]:
+        """What is called after each epoch: the bar of progress, and `on_epoch`."""
+        with stage_progress() if self.verbose else nullcontext(silent) as show:
+            yield show if on_epoch is None else both(show, on_epoch)
 
     def _print(self, *lines: str) -> None:
         if self.verbose:
