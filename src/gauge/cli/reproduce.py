@@ -138,8 +138,8 @@ def _completeness(covered: "Coverage") -> str:
         return "complete"
     missing = sum(map(len, covered.missing.values()))
     parts = [f"incomplete, {covered.expected - missing} of {covered.expected} results"]
-    for place, cells in covered.missing.items():
-        parts.append(f"missing in {place}: {_shortened(dict.fromkeys(row for row, _, _ in cells))}")
+    for name, cells in covered.missing.items():
+        parts.append(f"missing in {name}: {_shortened(dict.fromkeys(row for row, _, _ in cells))}")
     for benchmark, rows in covered.unplanned.items():
         parts.append(f"in no run of {benchmark}: {_shortened(rows)}")
     return "; ".join(parts)

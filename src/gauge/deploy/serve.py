@@ -98,8 +98,8 @@ class Loaded:
             probabilities, observed = self.classifier.predict_with_observed(self.frame(rows))
         names = [str(label) for label in self.classifier.classes.tolist()]
         answers = [
-            {"prediction": decided, "probabilities": dict(zip(names, row, strict=True)), "notes": found}
-            for decided, row, found in zip(
+            {"prediction": predicted, "probabilities": dict(zip(names, row, strict=True)), "notes": noted}
+            for predicted, row, noted in zip(
                 self.classifier.decide(probabilities).tolist(),
                 probabilities.astype(float).round(6).tolist(),
                 notes(self.classifier.columns, rows, observed),
@@ -118,8 +118,8 @@ class Loaded:
         evidence = self.classifier.evidence(self.frame(rows))
         read = [{unit.column for unit in row.units if unit.state == "observed"} for row in evidence]
         observed = np.array([[column.name in names for column in self.classifier.columns] for names in read])
-        found = notes(self.classifier.columns, rows, observed)
-        return [_evidence(row) | {"notes": each} for row, each in zip(evidence, found, strict=True)]
+        by_row = notes(self.classifier.columns, rows, observed)
+        return [_evidence(row) | {"notes": each} for row, each in zip(evidence, by_row, strict=True)]
 
 
 @dataclass
@@ -237,12 +237,12 @@ class Service:
     async def explain(self, body: bytes) -> Answer:
         loaded = self.store.current
         rows = await self._rows(loaded, body)
-        found: list[dict[str, Any]] = []
+        explanations: list[dict[str, Any]] = []
         for start in range(0, len(rows), EXPLAINED_ROWS):
             part = rows[start : start + EXPLAINED_ROWS]
             async with self.explaining:
-                found += await self.batcher.in_thread(partial(loaded.explanations, part))
-        return {"explanations": found}
+                explanations += await self.batcher.in_thread(partial(loaded.explanations, part))
+        return {"explanations": explanations}
 
     async def _rows(self, loaded: Loaded, body: bytes) -> list[Cells]:
         if len(body) <= SMALL_BODY:
@@ -415,8 +415,8 @@ def _check_headers(request: Request) -> None:
 
 def _refuse_notes(content: Answer) -> None:
     """An error if values of a request count as missing although they were given."""
-    if found := note_problems([row["notes"] for rows in content.values() for row in rows]):
-        raise RefusedError(422, found)
+    if problems := note_problems([row["notes"] for rows in content.values() for row in rows]):
+        raise RefusedError(422, problems)
 
 
 def _evidence(row: RowEvidence) -> dict[str, Any]:
