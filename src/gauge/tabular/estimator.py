@@ -25,6 +25,7 @@ from gauge.tabular.evidence.evaluation import Choices, Evaluation
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.held_out import learn_from_held_out
 from gauge.tabular.experts._architecture import tuned_columns
+from gauge.tabular.experts._recipe import Recipe
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.fitting import fit_ensemble
 from gauge.tabular.forwarded import Forwarded
@@ -317,7 +318,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         sample_weight: Any = None,
         groups: Any = None,
         time: Any = None,
-        folder: str | Path | None = None,
+        folder: File = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
@@ -336,14 +337,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         data = replace(self._labelled(X, y, sample_weight, seed), splits=Splits.from_table(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = make_recipe(options, preset, seed, len(data.classes))
-        kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
-        files, device = self._image_files(), pick_device(self.device)
-        schema = data.schema(kinds, self.encoders, self.image_size, files, self.max_categories)
-        recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
-        names = choose_experts(self.experts, schema, preset.experts)
-        self._report(schema, names, data.every_row)
-        kept = None if folder is None else Path(folder)
-        prepared = Prepared.from_table(data, schema, recipe, files=files, device=device, folder=kept)
+        prepared, names = self._prepared(data, recipe, preset.experts, groups, folder)
+        schema = prepared.task.rows.schema
         with self._progress(on_epoch) as report, self._threads(schema):
             task = replace(prepared.task, on_epoch=report, started=started)
             trust = CellTrust.fit(task.all_rows, seed) if self.trust else None
@@ -367,7 +362,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             held_out=learned.answers,
             groups=groups if isinstance(groups, str) else None,
             options=options,
-            files=files,
+            files=self._image_files(),
             unlabelled=result.unlabelled,
             left_out=(*result.left_out, *learned.left_out),
         )
@@ -559,6 +554,19 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(y, pd.Series) and not y.index.equals(X.index) and set(y.index) == set(X.index):
             logger.warning("y and the table have the same index in different orders; labels are matched by position")
         return X, y
+
+    def _prepared(
+        self, data: Labelled, recipe: Recipe, experts: Sequence[str], groups: Any, folder: File
+    ) -> tuple[Prepared, Sequence[str]]:
+        """What the experts learn from, and their names, those of the preset unless others are chosen."""
+        files = self._image_files()
+        kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
+        schema = data.schema(kinds, self.encoders, self.image_size, files, self.max_categories)
+        recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
+        names = choose_experts(self.experts, schema, experts)
+        self._report(schema, names, data.every_row)
+        device, kept = pick_device(self.device), None if folder is None else Path(folder)
+        return Prepared.from_table(data, schema, recipe, files=files, device=device, folder=kept), names
 
     def _report(self, schema: Schema, experts: Sequence[str], frame: pd.DataFrame) -> None:
         """Print the columns, and log what the network does not read of them."""
