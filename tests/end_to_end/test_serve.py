@@ -29,9 +29,9 @@ pytest.importorskip("httptools")
 
 from serving import Client, serving
 
-from gauge.deploy import serve
 from gauge.deploy.connections import GRACE_SECONDS
-from gauge.deploy.serve import Limits, Store
+from gauge.deploy.requests import Limits
+from gauge.deploy.store import Store
 
 LIMITS = Limits(body=200_000, rows=20, cells=500, pixels=10_000, all_pixels=15_000, seconds=20.0)
 ROW = {"age": 52, "site": "arm", "notes": "itches a lot"}
@@ -373,7 +373,9 @@ def test_a_damaged_model_is_tried_once(fitted, tmp_path, monkeypatch):
     original, about = store.current, tmp_path / "model" / "model.json"
     about.write_text("{}")
     calls = []
-    monkeypatch.setattr(serve, "load_classifier", lambda path, **options: calls.append(path) or {}["classes"])
+    monkeypatch.setattr(
+        "gauge.deploy.store.load_classifier", lambda path, **options: calls.append(path) or {}["classes"]
+    )
     for _ in range(3):
         store.refresh()
     assert len(calls) == 1

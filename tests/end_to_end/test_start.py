@@ -10,7 +10,7 @@ import pytest
 from helpers import ONE_THREAD
 
 from gauge import GaugeClassifier
-from gauge.cli.options import heavy_imports
+from gauge.cli.loading import heavy_imports
 
 HEAVY = {"torch", "pandas", "sklearn", "lightgbm", "scipy", "sympy", "matplotlib", "transformers", "onnx"}
 CODE = """

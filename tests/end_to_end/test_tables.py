@@ -215,7 +215,7 @@ def test_a_fit_that_was_killed_while_saving_continues(tmp_path):
     assert_equal(load(tmp_path / "model" / "model.safetensors")[0], before)
 
 
-def test_a_second_fit_into_the_same_folder_is_told(folder):
+def test_a_second_fit_into_the_same_folder_is_refused(folder):
     (folder / "shared" / ".training").mkdir(parents=True)
     with (
         FileLock(folder / "shared" / ".training" / "lock"),

@@ -281,7 +281,7 @@ def test_saved_state_brings_the_same_predictions_back(train, batch):
     assert torch.equal(other.predict(batch).logits, method.predict(batch).logits)
 
 
-def test_a_step_encodes_once_and_the_network_sees_as_many_subsets_as_it_is_told(batch):
+def test_a_step_encodes_once_and_the_network_sees_as_many_subsets_as_are_asked_for(batch):
     method = plus(subsets_per_step=3)
     encoded = helpers.count_calls(*method.encoder.encoders.values())
     classified = helpers.count_calls(method.gauge.classifier.head)

@@ -631,7 +631,7 @@ def test_a_batch_of_another_layout_is_an_error_that_says_what_differs():
         mopoe.loss(fewer)
 
 
-def test_a_coder_that_does_not_exist_or_does_not_fit_is_told_before_training():
+def test_a_coder_that_does_not_exist_or_does_not_fit_is_refused_before_training():
     data = spoken("plain")
     with pytest.raises(ValueError, match="there is no coder 'conv_txt'; did you mean 'conv_text'?"):
         MoPoE.from_dataset(data, 3, {"text": "conv_txt"})

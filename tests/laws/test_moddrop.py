@@ -92,7 +92,7 @@ def test_a_step_encodes_every_modality_once(batch):
     assert calls == [len(batch)] * len(SHAPES)
 
 
-def test_a_rate_that_is_no_probability_is_told():
+def test_a_rate_that_is_no_probability_is_refused():
     with pytest.raises(
         ValueError, match="rate 1.5 is no probability; give the share of modalities to drop, from 0 to 1"
     ):

@@ -9,7 +9,6 @@ import torch
 from PIL import Image
 
 from gauge.experiments.benchmarks import celeba
-from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.celeba import attribute_texts, read_attributes, read_partition
 from gauge.experiments.benchmarks.readers.text import ALPHABET
 
@@ -21,10 +20,7 @@ ROWS = {  # in no order
     "000004.jpg": ([-1, -1, -1], 2),
 }
 
-
-@pytest.fixture(autouse=True)
-def _nothing_said_yet():
-    notes._warn_once.cache_clear()
+pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 
 def write_csv(folder):

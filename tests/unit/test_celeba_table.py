@@ -7,7 +7,6 @@ import torch
 from PIL import Image
 
 from gauge.experiments.benchmarks import Overrides, celeba_chin, celeba_chubby, celeba_table
-from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.workspace import Workspace
 from gauge.masks import mask_split, parse_protocol
@@ -15,10 +14,7 @@ from gauge.masks import mask_split, parse_protocol
 FACES = 40
 NECKLACE = celeba_table.ATTRIBUTES.index("Wearing_Necklace")
 
-
-@pytest.fixture(autouse=True)
-def _nothing_said_yet():
-    notes._warn_once.cache_clear()
+pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 
 @pytest.fixture(scope="module")

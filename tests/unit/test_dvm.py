@@ -8,15 +8,11 @@ import torch
 from official import CAR_LABELS, CAR_PATHS, CAR_TABLE, CARS, write_dvm
 
 from gauge.experiments.benchmarks import dvm
-from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.squares import read_arrays
 from gauge.experiments.benchmarks.readers.tip import find_arrays, read_list
 from gauge.masks import mask_split, parse_protocol
 
-
-@pytest.fixture(autouse=True)
-def _nothing_said_yet():
-    notes._warn_once.cache_clear()
+pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ TABLES = {
     "breast_cancer": datasets.load_breast_cancer,
     "wine": datasets.load_wine,
     "iris": datasets.load_iris,
-    "digits": lambda **options: datasets.load_digits(n_class=5, **options),
+    "digits": lambda **options: datasets.load_digits(n_class=3, **options),
     "notes": None,
 }
 

@@ -98,8 +98,8 @@ def test_trees_and_linear_models_read_components_of_images(tmp_path, name):
 
 def test_images_that_are_all_alike_or_absent_but_for_one_say_nothing(table):
     photo = png(np.full((8, 8), 7))
-    gone = [photo] + ["nowhere.png"] * (len(table) - 1)
-    alike = table[["ill"]].assign(photo=photo, gone=gone, notes=table["notes"])
+    gone = [photo] + ["nowhere.png"] * 99
+    alike = table[["ill", "notes"]][:100].assign(photo=photo, gone=gone)
     model = fit(alike, "ill", experts="trees", columns={"photo": "image", "gone": "image"})
     other = alike[:1].assign(photo=png(np.arange(64).reshape(8, 8)))
     np.testing.assert_allclose(model.predict_proba(other), model.predict_proba(alike[:1]))
@@ -109,11 +109,12 @@ def test_images_that_are_all_alike_or_absent_but_for_one_say_nothing(table):
 
 @pytest.mark.parametrize("experts", ["network", ["linear", "trees"], "trees"])
 def test_any_expert_can_be_switched_off_and_the_rest_survives_saving(table, tmp_path, experts):
-    model = fit(table, "ill", experts=experts)
+    rows = table[:100]
+    model = fit(rows, "ill", experts=experts)
     assert set(model.ensemble_.experts) == {experts} if isinstance(experts, str) else set(experts)
     model.save(tmp_path)
     again = GaugeClassifier.load(tmp_path)
-    assert np.array_equal(again.predict_proba(table), model.predict_proba(table))
+    assert np.array_equal(again.predict_proba(rows), model.predict_proba(rows))
     assert again.leaderboard_["expert"].tolist() == model.leaderboard_["expert"].tolist()
     if "network" not in experts:
         with pytest.raises(AttributeError, match="this classifier has no network"):
@@ -121,8 +122,8 @@ def test_any_expert_can_be_switched_off_and_the_rest_survives_saving(table, tmp_
 
 
 def test_without_the_network_a_row_is_explained_by_the_effects_of_blanking_its_cells(table, tmp_path):
-    photos = [png(np.full((8, 8), 200 * (label == "yes"))) for label in table["ill"]]
-    rows = table.assign(photo=photos)
+    rows = table[:100]
+    rows = rows.assign(photo=[png(np.full((8, 8), 200 * (label == "yes"))) for label in rows["ill"]])
     model = fit(rows, "ill", experts=["trees", "linear"], columns={"photo": "image"})
     explanation = model.explain(rows[:6], "ill", exact=True)
     frame, chosen = explanation.to_frame(), (np.arange(6), model.predict_proba(rows[:6]).argmax(1))
@@ -176,11 +177,13 @@ def test_class_weights_move_decisions_and_leave_probabilities_alone(table):
 
 
 def test_importance_ranks_planted_columns_above_noise(model, fresh):
-    for ranked in (model.importance(fresh, "ill"), model.importance(fresh.drop(columns="ill"))):
+    with unchecked():
+        labelled, unlabelled = model.importance(fresh, "ill"), model.importance(fresh.drop(columns="ill"))
+    for ranked in (labelled, unlabelled):
         assert set(ranked["column"][:3]) == {"strong", "notes", "weak"}
         assert (ranked["low"] <= ranked["importance"]).all()
         assert (ranked["importance"] <= ranked["high"]).all()
-    ranked = model.importance(fresh, "ill").set_index("column")
+    ranked = labelled.set_index("column")
     assert (ranked.loc[["strong", "notes", "weak"], "low"] > 0).all()
     assert (ranked.loc[["noise", "hue"], "low"] <= 0).all()
     assert (ranked.loc[["noise", "hue"], "importance"] <= 0.005).all()

@@ -10,13 +10,9 @@ from official import LESIONS, write_lesions
 from PIL import Image
 
 from gauge.experiments.benchmarks import ham10000
-from gauge.experiments.benchmarks.readers import notes
 from gauge.masks import mask_split
 
-
-@pytest.fixture(autouse=True)
-def _nothing_said_yet():
-    notes._warn_once.cache_clear()
+pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 
 @pytest.fixture

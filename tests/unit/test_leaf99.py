@@ -11,7 +11,6 @@ from official import LEAF_IDS, SPECIES, write_leaves
 from PIL import Image
 
 from gauge.experiments.benchmarks import Overrides, leaf99
-from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.squares import read_squares
 from gauge.experiments.benchmarks.readers.tables import divide, image_table_dataset, numbers, standardised
 from gauge.experiments.experiment import Experiment
@@ -22,10 +21,7 @@ from gauge.masks import mask_split, parse_protocol
 
 SHARES = {"train": 6, "val": 2, "test": 2}
 
-
-@pytest.fixture(autouse=True)
-def _nothing_said_yet():
-    notes._warn_once.cache_clear()
+pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 
 @pytest.fixture(scope="module")

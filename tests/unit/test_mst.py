@@ -11,14 +11,10 @@ import torch
 from scipy.io import savemat
 
 from gauge.experiments.benchmarks import mst
-from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.digits import read_idx, read_mnist, read_svhn
 from gauge.experiments.benchmarks.readers.text import ALPHABET, one_hot
 
-
-@pytest.fixture(autouse=True)
-def _nothing_said_yet():
-    notes._warn_once.cache_clear()
+pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 
 def idx(array):

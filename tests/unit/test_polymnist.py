@@ -9,16 +9,12 @@ from official import digit_numbers, write_mnist, write_photos
 from PIL import Image
 
 from gauge.experiments.benchmarks import polymnist
-from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.digits import MNIST_SIZES, split_val_test
 from gauge.experiments.benchmarks.readers.polymnist import VIEWS, list_images, package_photos, photos
 
 BUILT = "PolyMNIST built from photos of ordinary packages, not the published images"
 
-
-@pytest.fixture(autouse=True)
-def _nothing_said_yet():
-    notes._warn_once.cache_clear()
+pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 
 def write_published(

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 import transformers
 from helpers import clinic, mistake, unchecked
-from small_transformers import SIZES, SPECIAL, WORD_PIECES, save_bert, save_vit
+from small_transformers import SIZES, SPECIAL, WORD_PIECES
 from torch import nn
 from typer.testing import CliRunner
 
@@ -24,26 +24,8 @@ from gauge.tabular.table.columns.text import PretrainedText
 from gauge.tabular.table.pretrained import Pretrained
 from gauge.tabular.table.schema import Schema
 
-
-@pytest.fixture(scope="module", autouse=True)
-def offline():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-        yield
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return {"notes": str(save_bert(folder / "bert")), "photo": str(save_vit(folder / "vit"))}
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory):
-    return tmp_path_factory.mktemp("images")
+NETWORK = {"experts": "network", "trust": False}
+pytestmark = pytest.mark.usefixtures("offline")
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +35,11 @@ def table(images):
 
 @pytest.fixture(scope="module")
 def fitted(table, images, models):
-    """One classifier for each strategy."""
+    """One classifier for each strategy, and one of them with all experts."""
     options = {"encoders": models, "image_folder": images, "epochs": 1, "random_state": 0, "verbose": False}
-    return {
-        strategy: GaugeClassifier(strategy=strategy, **options).fit(table, "diagnosis")
-        for strategy in ("mask", "impute")
-    }
+    alone = GaugeClassifier(strategy="mask", **options, **NETWORK).fit(table, "diagnosis")
+    with unchecked():
+        return {"mask": alone, "impute": GaugeClassifier(strategy="impute", **options).fit(table, "diagnosis")}
 
 
 @pytest.fixture
@@ -185,7 +166,7 @@ def test_half_precision_weights_are_read_as_floats(models, tmp_path):
 
 
 def fit(table, **options):
-    return GaugeClassifier(strategy="mask", epochs=1, verbose=False, **options).fit(table, "diagnosis")
+    return GaugeClassifier(strategy="mask", epochs=1, verbose=False, **NETWORK, **options).fit(table, "diagnosis")
 
 
 def test_what_cannot_be_a_pretrained_encoder_is_refused_with_a_cure(table, models, tmp_path):
@@ -384,6 +365,7 @@ def test_without_transformers_the_extra_is_named_and_other_tables_are_served(tab
 def test_the_command_line_names_encoders_by_column(table, models, tmp_path):
     table[["age", "notes", "diagnosis"]].to_csv(tmp_path / "train.csv", index=False)
     fit = ["fit", "train.csv", "--target", "diagnosis", "--strategy", "mask", "--epochs", "1", "--out", "model"]
+    fit += ["--experts", "network"]
     assert "--encoder 'notes' is not NAME=VALUE" in mistake(*fit, "--encoder", "notes", cwd=tmp_path)
     with chdir(tmp_path), unchecked():
         result = CliRunner().invoke(app, [*fit, "--encoder", f"notes={models['notes']}"], catch_exceptions=False)

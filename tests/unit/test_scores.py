@@ -194,8 +194,8 @@ def test_experts_tell_rare_categories_apart_and_they_are_not_missing(expert):
         rare = (rows.cells[:, 0] == column.rare_code).nonzero()[0]
         assert len(rare) > 300
         assert (model.predict(test)[rare] == truth[rare]).mean() > 0.7
-        told = model.fitted_.notes()
-    assert "% of its values are rare; they are read, and do not count as missing" in told[0]
+        notes = model.fitted_.notes()
+    assert "% of its values are rare; they are read, and do not count as missing" in notes[0]
 
 
 def test_a_category_that_training_has_not_seen_is_rare_where_others_are_and_the_page_says_so(caplog):

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 from helpers import assert_equal, clinic, mistake, unchecked
-from small_transformers import save_bert, save_vit, small
+from small_transformers import small
 from torch import nn
 from torch.nn.utils import parametrize
 from typer.testing import CliRunner
@@ -20,26 +20,7 @@ from gauge.training.loop import budget
 from gauge.training.step import RATE_FACTOR, make_optimizer
 
 RATES = {"photo": "lora", "notes": "all"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def offline():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-        yield
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    with seeded(0, "models"):
-        return {"notes": str(save_bert(folder / "bert")), "photo": str(save_vit(folder / "vit"))}
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory):
-    return tmp_path_factory.mktemp("images")
+pytestmark = pytest.mark.usefixtures("offline")
 
 
 @pytest.fixture(scope="module")

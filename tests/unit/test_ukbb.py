@@ -7,7 +7,6 @@ from official import write_hearts
 
 from gauge.experiments.benchmarks import BENCHMARKS as ALL
 from gauge.experiments.benchmarks import STAGES, Overrides, cad, infarction
-from gauge.experiments.benchmarks.readers import notes
 from gauge.experiments.benchmarks.readers.ukbb import COLUMNS, FOLDERS
 from gauge.experiments.plans import last_stage
 from gauge.masks import mask_split, parse_protocol
@@ -15,10 +14,7 @@ from gauge.training.metrics import AUC
 
 BENCHMARKS = {"CAD": cad, "Infarction": infarction}
 
-
-@pytest.fixture(autouse=True)
-def _nothing_said_yet():
-    notes._warn_once.cache_clear()
+pytestmark = pytest.mark.usefixtures("warnings_anew")
 
 
 @pytest.fixture

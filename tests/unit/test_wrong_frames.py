@@ -11,7 +11,8 @@ from helpers import unchecked
 from gauge import GaugeClassifier
 from gauge.tabular.table.inputs import beside_missing, class_numbers
 
-OPTIONS = {"strategy": "mask", "epochs": 1, "batch_size": 64, "random_state": 0, "verbose": False}
+OPTIONS = {"experts": ["trees", "linear"], "trust": False, "random_state": 0, "verbose": False}
+NETWORK = OPTIONS | {"experts": "network", "strategy": "mask", "epochs": 1, "batch_size": 64}
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def test_names_of_several_levels_are_refused_with_the_cure(frame, labels):
 
 def test_weights_that_are_not_finite_are_an_error_not_class_zero(frame, labels, tmp_path):
     with unchecked():
-        model = GaugeClassifier(**OPTIONS).fit(frame, labels)
+        model = GaugeClassifier(**NETWORK).fit(frame, labels)
     next(model.model_.parameters()).data.fill_(float("nan"))
     with pytest.raises(ValueError, match="the model answers row 0 with NaN; its weights are not usable: fit it again"):
         model.predict(frame)
@@ -144,7 +145,7 @@ def test_nullable_integers_come_back_as_integers_and_mixed_labels_are_refused(fr
 def test_truth_values_of_any_type_of_pandas_come_back_as_truth_values(frame, labels, kind, form):
     pytest.importorskip("pyarrow")
     given = form(labels == 1, dtype=kind)
-    model = GaugeClassifier(**OPTIONS, experts="linear")
+    model = GaugeClassifier(**OPTIONS | {"experts": "linear"})
     assert model.fit(frame, given).classes_.tolist() == [False, True]
     assert model.classes_.dtype == bool
     assert model.fit(frame[["age", "dose"]].to_numpy(), given).classes_.dtype == bool
@@ -236,8 +237,11 @@ def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, la
     for module in ("table.inputs", "experts._architecture", "ensemble"):
         monkeypatch.setattr(f"gauge.tabular.{module}.FINE_COLUMNS", 2)
     with unchecked(), caplog.at_level(logging.WARNING):
-        assert set(GaugeClassifier(**OPTIONS).fit(frame, labels).ensemble_.experts) == {"trees", "linear"}
-        model = GaugeClassifier(**OPTIONS, experts="network").fit(frame.mask(frame["age"] > 1), labels)
+        assert set(GaugeClassifier(**OPTIONS | {"experts": "auto"}).fit(frame, labels).ensemble_.experts) == {
+            "trees",
+            "linear",
+        }
+        model = GaugeClassifier(**NETWORK).fit(frame.mask(frame["age"] > 1), labels)
         rows = model.explain(frame[:2].assign(dose=[None, 1.0])).to_frame()
     assert "3 columns are numbers and categories, more than 2; a network would read them as one unit" in caplog.text
     assert model.model_.encoder.unit_counts == {"table": 1}
@@ -252,7 +256,7 @@ def test_many_columns_are_one_unit_of_the_network_and_that_is_reported(frame, la
 def test_the_duration_of_a_large_fit_is_estimated_first(frame, labels, caplog, monkeypatch):
     monkeypatch.setattr("gauge.tabular.experts._training.MIN_ROWS_ESTIMATED", 40)
     with unchecked(), caplog.at_level(logging.WARNING):
-        GaugeClassifier(**OPTIONS, experts="network").fit(frame, labels)
+        GaugeClassifier(**NETWORK).fit(frame, labels)
     assert "training the network on 48 rows takes about 0 min here; time_limit=" in caplog.text
 
 
@@ -261,9 +265,7 @@ def test_balancing_leaves_probabilities_those_of_the_data_and_predictions_balanc
     labels = (draw.random(600) < 0.1).astype(int)
     rows = pd.DataFrame({"x": labels + draw.normal(0, 1, 600)})
     with unchecked():
-        model = GaugeClassifier(**OPTIONS | {"epochs": 8, "class_weight": "balanced", "learning_rate": 0.01}).fit(
-            rows, labels
-        )
+        model = GaugeClassifier(**OPTIONS, class_weight="balanced").fit(rows, labels)
     probabilities = model.predict_proba(rows)
     assert probabilities[:, 1].mean() == pytest.approx(labels.mean(), abs=0.05)
     assert model.predict(rows).mean() > 0.2
@@ -313,9 +315,11 @@ def test_labels_that_are_neither_texts_nor_numbers_are_refused_before_training(f
 
 def test_n_jobs_is_the_number_of_threads_of_a_fit_and_of_nothing_after_it(frame, labels):
     before, seen = torch.get_num_threads(), []
-    options = OPTIONS | {"experts": "network", "n_jobs": before + 1}
+    options = NETWORK | {"n_jobs": before + 1}
     with unchecked():
-        GaugeClassifier(**options).fit(frame, labels, on_epoch=lambda *_: seen.append(torch.get_num_threads()))
+        GaugeClassifier(**options).fit(
+            frame[:30], labels[:30], on_epoch=lambda *_: seen.append(torch.get_num_threads())
+        )
     assert set(seen) == {before + 1}
     assert torch.get_num_threads() == before
     with pytest.raises(

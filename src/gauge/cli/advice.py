@@ -1,4 +1,4 @@
-"""The command that says which missing values are worth getting. Heavy imports are deferred until they are needed."""
+"""`gauge advise`: which missing values are worth getting."""
 
 import json
 import sys
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import TABLES, Device, Model, OutsideImages, Plugins, Trusted, check_paths, heavy_imports
-from gauge.cli.tables import Table
+from gauge.cli.loading import check_paths, load_fitted
+from gauge.cli.options import Device, Model, OutsideImages, Plugins, Table, Trusted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,15 +34,10 @@ def advise(
     if out is not None and out.suffix != ".csv":
         raise ValueError(f"{out} should end in .csv")
     prices = _costs(costs)
-    with heavy_imports():
-        from gauge.data.files import write_text
-        from gauge.tabular.classifier import image_files
-        from gauge.tabular.fitted import Fitted
-        from gauge.tabular.table.files import read_table_file
-        from gauge.tabular.table.paths import table_folder
+    classifier = load_fitted(model, table, outside_images=outside_images, trusted=trusted, device=device)
+    from gauge.data.files import write_text
+    from gauge.tabular.table.files import read_table_file
 
-        files = image_files(table_folder(table), outside=outside_images)
-        classifier = Fitted.load(model, device=device, files=files, trusted=trusted)
     rows = read_table_file(table)
     advice = classifier.advise(rows, costs=prices, worth=worth)
     text = advice.to_csv(index=False, float_format="%.6g")
@@ -82,7 +77,3 @@ def _content(path: Path) -> str:
     if not path.is_file():
         raise ValueError(f'--costs {path} is no file; give one, or JSON such as {{"mri": 300}}')
     return path.read_text(encoding="utf-8")
-
-
-def add_to(app: typer.Typer) -> None:
-    app.command(rich_help_panel=TABLES)(advise)

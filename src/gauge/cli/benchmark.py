@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,21 +21,37 @@ if TYPE_CHECKING:
 
 AXES = {"rates.svg": "missing rate", "grids.svg": "units of an image, down and across"}
 
+Name = Annotated[
+    str,
+    typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.", autocompletion=KINDS["benchmarks"].names),
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        help="METHOD, METHOD:VARIANT, METHOD:all or all; may be repeated. Default: gauge.",
+        autocompletion=METHODS.names,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where experiments train, where their results go, and how they run."""
+
+    workspace: Path
+    save: Path
+    jobs: int = 1
+    time_limit: str | None = None
+    device: str | None = None
+    tensorboard: Path | None = None
+    reuse: bool = False
+    as_json: bool = False
+
 
 def benchmark(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="The benchmark; `gauge list benchmarks` shows them.", autocompletion=KINDS["benchmarks"].names
-        ),
-    ],
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="METHOD, METHOD:VARIANT, METHOD:all or all; may be repeated. Default: gauge.",
-            autocompletion=METHODS.names,
-        ),
-    ] = None,
+    name: Name,
+    method: Methods = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ...")] = 1,
     protocol: Protocols = None,
     data: Annotated[Path | None, typer.Option(help="Folder with the benchmark's files, where it needs any.")] = None,
@@ -70,47 +87,31 @@ def benchmark(
         for seed in range(seeds)
     ]
     workspace = out or Path("runs") / name
-    compare(
-        experiments,
-        tuple(protocol or ()),
-        workspace,
-        save or workspace,
-        jobs=jobs,
-        time_limit=time_limit,
-        tensorboard=tensorboard,
-        reuse=reuse,
-        device=device,
-        as_json=as_json,
-    )
+    execution = Execution(workspace, save or workspace, jobs, time_limit, device, tensorboard, reuse, as_json)
+    compare(experiments, tuple(protocol or ()), execution)
 
 
 def compare(
     experiments: "Sequence[Experiment]",
     protocols: tuple[str, ...],
-    workspace: Path,
-    save: Path,
+    execution: Execution,
     *,
     kept: "Sequence[Result]" = (),
-    jobs: int = 1,
-    time_limit: str | None = None,
-    tensorboard: Path | None = None,
-    reuse: bool = False,
-    device: str | None = None,
-    as_json: bool = False,
 ) -> None:
     """Run the experiments and write their results together with those that are `kept`."""
     from gauge.experiments.experiment import distinct
     from gauge.experiments.runner import Runner, TimeIsUpError
 
-    deadline = None if time_limit is None else time.time() + seconds(time_limit)
+    limit = execution.time_limit
+    deadline = None if limit is None else time.time() + seconds(limit)
     refused = {str(experiment.row): reason for experiment in experiments if (reason := experiment.unsupported())}
     possible = distinct([experiment for experiment in experiments if str(experiment.row) not in refused])
     if not possible:
         reasons = "; ".join(f"{row} cannot serve {experiments[0].benchmark}: {why}" for row, why in refused.items())
         raise ValueError(reasons)
     stopped = False
-    with progress(tensorboard) as on_epoch:
-        runner = Runner(workspace, device, jobs, deadline, on_epoch, reuse)
+    with progress(execution.tensorboard) as on_epoch:
+        runner = Runner(execution.workspace, execution.device, execution.jobs, deadline, on_epoch, execution.reuse)
         _prepare(runner, possible, protocols)
         try:
             results = [pair for pairs in runner.run(possible, protocols) for pair in pairs]
@@ -121,16 +122,18 @@ def compare(
     if results:
         new = {result.cell for result, _ in results}
         earlier: list[tuple[Result, Path | None]] = [(result, None) for result in kept if result.cell not in new]
-        _report([*earlier, *results], refused | runner.refused, save, jobs, as_json)
+        _report([*earlier, *results], refused | runner.refused, execution)
     if stopped:
-        so_far = f"gauge: stopped after {time_limit}, results so far: {len(results)}"
+        so_far = f"gauge: stopped after {limit}, results so far: {len(results)}"
         print(f"{so_far}; run the same command again to continue", file=sys.stderr)
         raise typer.Exit(75)  # EX_TEMPFAIL: try again
 
 
 def _prepare(runner: "Runner", experiments: "list[Experiment]", protocols: tuple[str, ...]) -> None:
     """Check all protocols before training, and on a CPU report the cost."""
-    workspace = runner.workspace(lambda stage, epoch: None)
+    from gauge.training.stages import silent
+
+    workspace = runner.workspace(silent)
     for experiment in experiments:
         workspace.job(experiment).checked(protocols)
     cost = workspace.cost(experiments) if str(workspace.device) == "cpu" else {}
@@ -149,9 +152,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _report(
-    finished: "list[tuple[Result, Path | None]]", refused: dict[str, str], save: Path, jobs: int, as_json: bool
-) -> None:
+def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str], execution: Execution) -> None:
     """Write the results, their table in all formats and the figures, and print the table."""
     from gauge.experiments.comparison import paired, with_earlier_tests
     from gauge.experiments.published import PUBLISHED
@@ -160,7 +161,7 @@ def _report(
     from gauge.reports.figures import draw_lines
     from gauge.training.checkpoint import write_text
 
-    results = [result for result, _ in finished]
+    save, results = execution.save, [result for result, _ in finished]
     pairs = with_earlier_tests(paired(finished), save / "comparison.json")
     table = result_table(results, refused, pairs, PUBLISHED.get(results[0].benchmark))
     formats = {"md": table.markdown, "csv": table.csv, "tex": table.latex, "html": table.html}
@@ -173,13 +174,14 @@ def _report(
     (save / "comparison.json").unlink(missing_ok=True)  # of earlier results
     if pairs:
         write_records(save / "comparison.json", pairs)
-    if as_json:
+    if execution.as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
         return
     print_markdown(table.markdown())
     print_missing(results)
     if speeds := ", ".join(f"{row} {speed:,.0f}" for row, speed in training_speed(results).items()):
-        print(f"training samples per second{f', {jobs} stages in parallel' if jobs > 1 else ''}: {speeds}")
+        parallel = f", {execution.jobs} stages in parallel" if execution.jobs > 1 else ""
+        print(f"training samples per second{parallel}: {speeds}")
     if stale := sorted({str(result.row) for result in results if result.trained.get("stale")}):
         print(f"trained by other code (--reuse): {', '.join(stale)}")
     print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")

@@ -4,7 +4,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +12,8 @@ import typer
 
 from gauge import __version__, registry
 from gauge.choices import pick
-from gauge.cli import advice, benchmark, models, production, reproduce, tables
-from gauge.cli.options import RESEARCH, TABLES, AsJson, Device, Epochs, Plugins
+from gauge.cli import advice, benchmark, fit, models, production, reproduce, tables
+from gauge.cli.options import PRODUCTION, RESEARCH, TABLES, AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
 
 if TYPE_CHECKING:
@@ -60,10 +60,13 @@ def _root(version: Version = False) -> None:
     pass
 
 
-tables.add_to(app)
-advice.add_to(app)
-app.command(rich_help_panel=TABLES)(models.evaluate)
-production.add_to(app)
+def _register(panel: str, *commands: Callable[..., None]) -> None:
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+_register(TABLES, tables.inspect, fit.fit, tables.predict, tables.explain, advice.advise, models.evaluate)
+_register(PRODUCTION, production.export, production.sign, production.serve)
 
 
 @app.command(rich_help_panel=RESEARCH)
@@ -88,8 +91,6 @@ def demo(
 
 
 def _demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
-    import logging
-
     import torch
 
     from gauge.experiments import demo as digits
@@ -161,5 +162,4 @@ def list_components(
             print(f"  {name:14} {description}")
 
 
-for command in (benchmark.benchmark, reproduce.reproduce, models.audit, models.gates):
-    app.command(rich_help_panel=RESEARCH)(command)
+_register(RESEARCH, benchmark.benchmark, reproduce.reproduce, models.audit, models.gates)

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gauge.cli.options import (
-    AsJson,
-    Device,
-    OutsideImages,
-    Plugins,
-    Protocols,
-    TrainedModel,
-    Trusted,
-    check_paths,
-    heavy_imports,
-)
+from gauge.cli.loading import load_fitted
+from gauge.cli.options import AsJson, Device, OutsideImages, Plugins, Protocols, TrainedModel, Trusted
 from gauge.cli.output import print_missing, progress
 
 if TYPE_CHECKING:
@@ -28,7 +19,6 @@ if TYPE_CHECKING:
     from gauge.experiments.workspace import Job, Workspace
     from gauge.methods.gauge_plus import GaugePlus
     from gauge.model.gauge import Gauge
-    from gauge.tabular.evidence.audit import CellAudit
     from gauge.tabular.fitted import Fitted
     from gauge.training.audit import Audit
     from gauge.training.stages import OnEpoch
@@ -97,9 +87,10 @@ def _evaluate_classifier(
 ) -> None:
     if out is not None and (out.suffix != ".html" or len(protocols) > 1):
         raise ValueError(f"{out} should end in .html, and one page holds one evaluation; give at most one --protocol")
-    classifier = _loaded(model, table, command="evaluate", **files)
-    other = None if against is None else _loaded(against, table, command="evaluate", **files)
-    rows, answers = _rows(table), []
+    classifier, rows = _with_rows(model, table, "evaluate", **files)
+    assert table is not None
+    other = None if against is None else load_fitted(against, table, **files)
+    answers = []
     hidden: list[str | None] = [*protocols] or [None]
     for protocol in hidden:
         answers.append(classifier.evaluate(rows, against=other, protocol=protocol, **chosen))
@@ -117,33 +108,16 @@ def _is_classifier(model: Path, table: Path | None) -> bool:
     return table is not None or (model / "model.json").is_file()
 
 
-def _loaded(
-    model: Path, table: Path | None, *, device: str | None, outside_images: bool, trusted: Path | None, command: str
-) -> "Fitted":
-    """A classifier that reads images beside the table."""
+def _with_rows(model: Path, table: Path | None, command: str, **files: Any) -> "tuple[Fitted, pd.DataFrame]":
+    """A classifier and the rows that a command is given for it."""
     if table is None:
         raise ValueError(
             f"{model} is a classifier of `gauge fit`; add the table to {command} it on: {command} MODEL TABLE"
         )
-    check_paths(model, table)
-    with heavy_imports():
-        from gauge.tabular.classifier import image_files
-        from gauge.tabular.fitted import Fitted
-        from gauge.tabular.table.paths import table_folder
-
-        files = image_files(table_folder(table), outside=outside_images)
-        return Fitted.load(model, device=device, files=files, trusted=trusted)
-
-
-def _rows(table: Path | None) -> "pd.DataFrame":
+    classifier = load_fitted(model, table, **files)
     from gauge.tabular.table.files import read_table_file
 
-    assert table is not None
-    return read_table_file(table)
-
-
-def _print_answer(answer: "CellAudit", as_json: bool) -> None:
-    print(json.dumps(answer.to_json(), indent=2) if as_json else answer)
+    return classifier, read_table_file(table)
 
 
 def _rounded(value: float | str) -> str:
@@ -174,11 +148,11 @@ def audit(
             raise ValueError(
                 "--protocol is for benchmarks; the audit of a classifier hides and swaps known cells by itself: leave it out"
             )
-        classifier = _loaded(
-            model, table, device=device, outside_images=outside_images, trusted=trusted, command="audit"
+        classifier, rows = _with_rows(
+            model, table, "audit", device=device, outside_images=outside_images, trusted=trusted
         )
-        rows = _rows(table)
-        _print_answer(classifier.audit(rows if samples is None else rows[:samples]), as_json)
+        answer = classifier.audit(rows if samples is None else rows[:samples])
+        print(json.dumps(answer.to_json(), indent=2) if as_json else answer)
         return
     job, audits = _audited(model, protocol, samples, device)
     if as_json:
@@ -249,10 +223,10 @@ def gates(
             raise ValueError(
                 "--protocol is for benchmarks; blank the cells of the table to see a classifier without them"
             )
-        classifier = _loaded(
-            model, table, device=device, outside_images=outside_images, trusted=trusted, command="show"
+        classifier, rows = _with_rows(
+            model, table, "show", device=device, outside_images=outside_images, trusted=trusted
         )
-        _print_gates(_gates_of_rows(classifier, _rows(table), sample or [0]), as_json)
+        _print_gates(_gates_of_rows(classifier, rows, sample or [0]), as_json)
         return
     import torch
 

@@ -1,9 +1,6 @@
 """Options shared by several commands, and how they are parsed."""
 
-import gc
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +30,24 @@ DEVICE = "auto, cpu, cuda, cuda:NUMBER or mps. Default: auto, a GPU if there is 
 Device = Annotated[
     str | None, typer.Option(callback=_check_device, help=DEVICE, autocompletion=lambda: ["auto", "cpu", "cuda", "mps"])
 ]
+Table = Annotated[
+    Path,
+    typer.Argument(
+        help="A table: .csv, .tsv, .jsonl (also as .csv.gz), .parquet or .xlsx, a folder or 'a pattern' of them."
+    ),
+]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option("--column", help="Kind of a column, NAME=number|category|text|image|signal|ignore; may be repeated."),
+]
+KIND = "ward=category"
+MaxCategories = Annotated[
+    int, typer.Option(min=2, max=4096, help="Categories that a column keeps; the others are rare.")
+]
 Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
+ModelOrExport = Annotated[
+    Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")
+]
 Trusted = Annotated[
     Path | None, typer.Option(help="Public ed25519 key (KEY.pub); a model not signed with it is refused.")
 ]
@@ -50,30 +64,6 @@ TrainedModel = Annotated[
 OutsideImages = Annotated[
     bool, typer.Option("--outside-images", help="Also read images that lie outside the table's folder.")
 ]
-
-
-@contextmanager
-def heavy_imports() -> Iterator[None]:
-    """Import modules without looking for garbage meanwhile, which takes a fifth of the time and finds none, and never look
-    through what they hold again, not even when the process ends."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-def check_paths(model: Path | None, table: Path) -> None:
-    """Report a table or a model that does not exist before anything heavy is imported."""
-    from gauge.tabular.table.paths import table_files
-
-    table_files(table)
-    if model is not None and not model.exists():
-        kind = "file" if model.suffix == ".onnx" else "folder"
-        raise ValueError(
-            f"there is no {kind} {model}; give a folder that `gauge fit` wrote, or a file of `gauge export`"
-        )
 
 
 def seconds(text: str) -> float:

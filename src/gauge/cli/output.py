@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gauge.experiments.results import Result
-    from gauge.training.loop import Epoch
     from gauge.training.stages import OnEpoch
 
 
@@ -33,13 +32,8 @@ def print_missing(results: "Sequence[Result]") -> None:
 def progress(tensorboard: Path | None = None) -> "Iterator[OnEpoch]":
     """The callback that shows progress and, with a folder, also logs for TensorBoard."""
     from gauge.training.progress import stage_progress
+    from gauge.training.stages import both
     from gauge.training.tensorboard import tensorboard_log
 
     with stage_progress() as show, nullcontext() if tensorboard is None else tensorboard_log(tensorboard) as log:
-
-        def on_epoch(stage: str, epoch: "Epoch") -> None:
-            show(stage, epoch)
-            if log is not None:
-                log(stage, epoch)
-
-        yield on_epoch
+        yield show if log is None else both(show, log)

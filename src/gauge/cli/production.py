@@ -1,11 +1,11 @@
-"""The commands that bring a model into production: export, sign and serve. Heavy imports are deferred until needed."""
+"""The commands that bring a model into production: export, sign and serve."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gauge.cli.options import PRODUCTION, Device, Model, Plugins, Trusted, seconds
+from gauge.cli.options import Device, Model, ModelOrExport, Plugins, Trusted, seconds
 
 
 def export(
@@ -26,7 +26,7 @@ def export(
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
+    model: ModelOrExport,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
     max_body: Annotated[int, typer.Option(min=1, help="Largest body of a request, in MiB.")] = 16,
@@ -65,7 +65,7 @@ def serve(
 
 
 def sign(
-    model: Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")],
+    model: ModelOrExport,
     key: Annotated[
         Path, typer.Option(help="Private ed25519 key; --new-key makes it, or: ssh-keygen -t ed25519 -N '' -f KEY.")
     ],
@@ -88,8 +88,3 @@ def sign(
     if new_key:
         print(f"the private key is in {key}, the public one, for others, in {make(key)}")
     print(f"the signature is in {write(model, key)}")
-
-
-def add_to(app: typer.Typer) -> None:
-    for command in (export, sign, serve):
-        app.command(rich_help_panel=PRODUCTION)(command)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gauge.choices import pick
-from gauge.cli.benchmark import compare
+from gauge.cli.benchmark import Execution, compare
 from gauge.cli.models import audits_of
 from gauge.cli.options import Device, TimeLimit
 from gauge.cli.output import progress
@@ -77,16 +77,8 @@ def _run(
     workspace = out / run.benchmark
     source = None if data is None else str(data.resolve())
     if waiting := status(run, results, source).waiting:
-        compare(
-            waiting,
-            run.protocols,
-            workspace,
-            results / run.name,
-            kept=saved(run, results),
-            jobs=jobs,
-            time_limit=time_limit,
-            device=device,
-        )
+        execution = Execution(workspace, results / run.name, jobs, time_limit, device)
+        compare(waiting, run.protocols, execution, kept=saved(run, results))
     if run.audits:
         experiments = experiments_of(run, results, source)
         audited = [experiment for experiment in experiments if str(experiment.row) in run.audited]
@@ -146,8 +138,8 @@ def _completeness(covered: "Coverage") -> str:
         return "complete"
     missing = sum(map(len, covered.missing.values()))
     parts = [f"incomplete, {covered.expected - missing} of {covered.expected} results"]
-    for place, cells in covered.missing.items():
-        parts.append(f"missing in {place}: {_shortened(dict.fromkeys(row for row, _, _ in cells))}")
+    for name, cells in covered.missing.items():
+        parts.append(f"missing in {name}: {_shortened(dict.fromkeys(row for row, _, _ in cells))}")
     for benchmark, rows in covered.unplanned.items():
         parts.append(f"in no run of {benchmark}: {_shortened(rows)}")
     return "; ".join(parts)

@@ -18,9 +18,9 @@ def check_operators(content: bytes) -> None:
         if number == FUNCTIONS:
             raise ValueError("it defines functions")
         if number == GRAPH:
-            found = {name for name in _operators(content, start, end) if name in ENDLESS}
-            if found:
-                raise ValueError(f"it has the operator {min(found)}")
+            endless = {name for name in _operators(content, start, end) if name in ENDLESS}
+            if endless:
+                raise ValueError(f"it has the operator {min(endless)}")
 
 
 def _operators(content: bytes, start: int, end: int) -> Iterator[str]:

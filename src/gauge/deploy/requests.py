@@ -123,17 +123,17 @@ class RequestReader:
         """The rows of a body, or `RefusedError` with its first problems. Large bodies take time: read them in a thread."""
         deadline = time.monotonic() + self.limits.seconds
         self._check_tokens(body)
-        pixels, found, cells = Pixels(self.limits.all_pixels), list[Problem](), list[Cells]()
+        pixels, problems, cells = Pixels(self.limits.all_pixels), list[Problem](), list[Cells]()
         for number, row in enumerate(self._rows(_parse(body))):
             if time.monotonic() > deadline:
                 raise TimeoutError
             values, wrong = self._values(row, pixels)
             cells.append(values)
-            found += [{**each, "where": f"rows.{number}.{each['where']}".rstrip(".")} for each in wrong]
-            if len(found) >= MAX_LISTED_PROBLEMS:
+            problems += [{**each, "where": f"rows.{number}.{each['where']}".rstrip(".")} for each in wrong]
+            if len(problems) >= MAX_LISTED_PROBLEMS:
                 break
-        if found:
-            raise RefusedError(422, found[:MAX_LISTED_PROBLEMS])
+        if problems:
+            raise RefusedError(422, problems[:MAX_LISTED_PROBLEMS])
         return cells
 
     def _check_tokens(self, body: bytes) -> None:
@@ -257,15 +257,15 @@ def _refuse_constant(name: str) -> NoReturn:
 def notes(columns: Sequence[Column], rows: Sequence[Cells], observed: np.ndarray) -> list[list[Note]]:
     """For each row, the values that were given but count as missing, those that are not `observed`, [rows, columns]; and
     those of columns that training did not have."""
-    found: list[list[Note]] = [
+    by_row: list[list[Note]] = [
         [{"column": name, "value": value, "note": EXTRA} for name, value in row.extra.items()] for row in rows
     ]
     for row, index in np.argwhere(~observed).tolist():
         value, column = rows[row][index], columns[index]
         if value is not None and not (isinstance(value, str) and value.strip().lower() in MISSING):
             problem = f"{column.unread_reason}; counts as missing"
-            found[row].append({"column": column.name, "value": shown(value), "note": problem})
-    return found
+            by_row[row].append({"column": column.name, "value": shown(value), "note": problem})
+    return by_row
 
 
 def shown(value: Any) -> str:
@@ -276,7 +276,7 @@ def shown(value: Any) -> str:
 
 def note_problems(rows: Sequence[Sequence[Note]]) -> list[Problem]:
     """Notes on rows as problems of a request that has to be read whole."""
-    every = (_problem(f"rows.{row}.{note['column']}", note["note"]) for row, found in enumerate(rows) for note in found)
+    every = (_problem(f"rows.{row}.{note['column']}", note["note"]) for row, given in enumerate(rows) for note in given)
     return list(islice(every, MAX_LISTED_PROBLEMS))
 
 

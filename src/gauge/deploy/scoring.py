@@ -95,12 +95,12 @@ def predict_table(
             count.one_class += int((answers["set_size"] == 1).sum())
             count.several += int((answers["set_size"] > 1).sum())
         if classifier.target in part:
-            labels, decided = (
+            labels, predicted = (
                 class_positions(classifier.classes, each) for each in (part[classifier.target], answers["prediction"])
             )
             count.labelled += int(has_label(part[classifier.target]).sum())
             count.known += int((labels >= 0).sum())
-            count.right += int(((labels >= 0) & (labels == decided)).sum())
+            count.right += int(((labels >= 0) & (labels == predicted)).sum())
     return count
 
 

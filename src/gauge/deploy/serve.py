@@ -7,13 +7,11 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.applications import Starlette
@@ -23,31 +21,23 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from gauge import __version__
-from gauge.data.signature import signature_path
 from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
-from gauge.deploy.exported import load_classifier
 from gauge.deploy.openapi import ROUTES, openapi
 from gauge.deploy.requests import (
     Cells,
     Limits,
     Promise,
     RefusedError,
-    RequestReader,
     note_problems,
-    notes,
     read_promise,
     read_switch,
 )
-from gauge.deploy.scoring import set_names
-from gauge.deploy.ui import form_page
-from gauge.reports.evidence import RowEvidence
-from gauge.tabular.classifier import TableClassifier
+from gauge.deploy.store import Loaded, Store
 
 logger = logging.getLogger(__name__)
 
 Answer = dict[str, Sequence[dict[str, Any]]]
-State = tuple[tuple[str, int, int, int], ...]  # path, time, size and inode of every file of a model
 
 RELOAD_SECONDS = 2.0
 SMALL_BODY = 4096  # bytes; reading them takes less than handing them to a thread
@@ -58,119 +48,6 @@ ENCODINGS = ("content-encoding", "transfer-encoding")
 CLOSE = {"Connection": "close"}  # the rest of the body is not read
 PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 HEADERS = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A classifier, the reader of its requests, and the state of its files when they were read."""
-
-    classifier: TableClassifier
-    reader: RequestReader
-    state: State
-
-    @cached_property
-    def page(self) -> tuple[str, str]:
-        """The page for people, and its content security policy."""
-        return form_page(self.classifier)
-
-    def frame(self, rows: Sequence[Cells]) -> pd.DataFrame:
-        """The rows of requests with all columns of training."""
-        names, positions = self._positions
-        cells = np.full((len(rows), len(names)), None, object)
-        cells[:, positions] = rows
-        return pd.DataFrame(cells, columns=names)
-
-    @cached_property
-    def _positions(self) -> tuple[pd.Index, list[int]]:
-        """The columns of training, and where those of requests are among them."""
-        names = pd.Index(self.classifier.names)
-        return names, names.get_indexer(pd.Index(list(self.reader.names))).tolist()
-
-    def predictions(self, requested: Sequence[tuple[Cells, Promise | None]]) -> list[dict[str, Any]]:
-        """The class of each row, the probability of every class, notes on values that count as missing and, for rows with a
-        promise, the classes of their prediction sets."""
-        rows = [cells for cells, _ in requested]
-        if len(rows) == 1:
-            probabilities, observed = self.classifier.predict_row_with_observed(
-                dict(zip(self.reader.names, rows[0], strict=True))
-            )
-        else:
-            probabilities, observed = self.classifier.predict_with_observed(self.frame(rows))
-        names = [str(label) for label in self.classifier.classes.tolist()]
-        answers = [
-            {"prediction": decided, "probabilities": dict(zip(names, row, strict=True)), "notes": found}
-            for decided, row, found in zip(
-                self.classifier.decide(probabilities).tolist(),
-                probabilities.astype(float).round(6).tolist(),
-                notes(self.classifier.columns, rows, observed),
-                strict=True,
-            )
-        ]
-        for promise in {each for _, each in requested if each is not None}:
-            coverage, by_class = promise
-            sets = self.classifier.sets(probabilities, observed, coverage, by_class=by_class)
-            for row, held in enumerate(set_names(self.classifier, sets)):
-                answers[row] |= {"set": held} if requested[row][1] == promise else {}
-        return answers
-
-    def explanations(self, rows: Sequence[Cells]) -> list[dict[str, Any]]:
-        """The answers for each row with and without gates, its units, and notes on values that count as missing."""
-        evidence = self.classifier.evidence(self.frame(rows))
-        read = [{unit.column for unit in row.units if unit.state == "observed"} for row in evidence]
-        observed = np.array([[column.name in names for column in self.classifier.columns] for names in read])
-        found = notes(self.classifier.columns, rows, observed)
-        return [_evidence(row) | {"notes": each} for row, each in zip(evidence, found, strict=True)]
-
-
-@dataclass
-class Store:
-    """The classifier in use. A replaced file is loaded beside it, and used once it is complete; until then, and if it cannot
-    be read, the old one answers."""
-
-    path: Path
-    limits: Limits
-    device: str | None = None
-    record: bool = True
-    trusted: Path | str | None = None
-    reloads: int = 0
-    problem: str | None = None
-    current: Loaded = field(init=False)
-    tried: State = ()
-
-    def __post_init__(self) -> None:
-        self.current = self._load(self._state())
-
-    def refresh(self) -> None:
-        """Load the file again if it has changed; a damaged one is tried once."""
-        try:
-            state = self._state()
-            if state == self.current.state:
-                self.problem = None
-            elif state != self.tried:
-                self.tried = state
-                self.current = self._load(state)
-                self.reloads, self.problem = self.reloads + 1, None
-                logger.info("loaded the changed model %s", self.path)
-        except Exception as error:  # whatever is wrong with a new model, the old one answers
-            if str(error) != self.problem:
-                logger.warning("the changed model is not used: %s", error)
-            self.problem = str(error)
-
-    def _load(self, state: State) -> Loaded:
-        classifier = load_classifier(self.path, device=self.device, trusted=self.trusted)
-        if self._state() != state:
-            raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
-        if self.record:
-            classifier.record()
-        return Loaded(classifier, RequestReader(classifier.columns, self.limits, classifier.known_names), state)
-
-    def _state(self) -> State:
-        """Changes whenever a file of the model is replaced."""
-        if not self.path.exists():
-            raise ValueError(f"there is no model {self.path}; give what `gauge fit` or `gauge export` wrote")
-        files = sorted(self.path.rglob("*")) if self.path.is_dir() else [self.path, signature_path(self.path)]
-        states = ((str(file), file.stat()) for file in files if file.is_file())
-        return tuple((name, each.st_mtime_ns, each.st_size, each.st_ino) for name, each in states)
 
 
 class Metrics:
@@ -237,12 +114,12 @@ class Service:
     async def explain(self, body: bytes) -> Answer:
         loaded = self.store.current
         rows = await self._rows(loaded, body)
-        found: list[dict[str, Any]] = []
+        explanations: list[dict[str, Any]] = []
         for start in range(0, len(rows), EXPLAINED_ROWS):
             part = rows[start : start + EXPLAINED_ROWS]
             async with self.explaining:
-                found += await self.batcher.in_thread(partial(loaded.explanations, part))
-        return {"explanations": found}
+                explanations += await self.batcher.in_thread(partial(loaded.explanations, part))
+        return {"explanations": explanations}
 
     async def _rows(self, loaded: Loaded, body: bytes) -> list[Cells]:
         if len(body) <= SMALL_BODY:
@@ -415,12 +292,5 @@ def _check_headers(request: Request) -> None:
 
 def _refuse_notes(content: Answer) -> None:
     """An error if values of a request count as missing although they were given."""
-    if found := note_problems([row["notes"] for rows in content.values() for row in rows]):
-        raise RefusedError(422, found)
-
-
-def _evidence(row: RowEvidence) -> dict[str, Any]:
-    answers = {"prediction": row.after[0], "probability": row.after[1]}
-    ungated = {"prediction_ungated": row.before[0], "probability_ungated": row.before[1]}
-    columns = {"effects": dict(row.effects), "helpful": {name: gain._asdict() for name, gain in row.helpful.items()}}
-    return answers | ungated | columns | {"units": [asdict(unit) for unit in row.units]}
+    if problems := note_problems([row["notes"] for rows in content.values() for row in rows]):
+        raise RefusedError(422, problems)

@@ -159,7 +159,7 @@ def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus) -> Sectio
     (batch,) = masked_batches(test, parse_protocol("swapped=0.4"), len(test), truth=True)
     assert batch.truth is not None
     trust, wrong = view_trust(method, batch), torch.stack([*batch.truth.wrong.values()], 1)
-    found = 100 * roc_auc_score(~wrong.cpu().numpy().ravel(), trust.cpu().numpy().ravel())
+    pairs = 100 * roc_auc_score(~wrong.cpu().numpy().ravel(), trust.cpu().numpy().ravel())
     two = (wrong.sum(1) == 2).cpu().numpy()
     shown = [
         _sample(f"Test digit {row}", batch, row, answers, labels, trust=trust) for row in _chosen(answers, labels, two)
@@ -168,7 +168,7 @@ def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus) -> Sectio
         title="Some views are wrong",
         asked="Which digit is it, and which views should not be believed?",
         missing="Nothing is missing, but two of five views, on average, come from another sample.",
-        best=f"{best} GAUGE+ also says which: it trusts a right view more than a wrong one in {found:.1f} of 100 pairs.",
+        best=f"{best} GAUGE+ also says which: it trusts a right view more than a wrong one in {pairs:.1f} of 100 pairs.",
         text="Nobody tells the methods that something is wrong. GAUGE+ gives every view a trust: the probability that it is "
         "right. Both methods have seen one view in five swapped in training. Below the table: digits of which two "
         "views are wrong, first one on which the methods differ, where there is any.",
@@ -176,7 +176,7 @@ def _wrong_views(finished: Finished, test: Dataset, method: GaugePlus) -> Sectio
         rows=_rows(VIEW_ROWS, finished, WRONG),
         samples=tuple(shown),
         findings=(
-            f"A right view is trusted more than a wrong one in {found:.1f} of 100 pairs; chance is 50.",
+            f"A right view is trusted more than a wrong one in {pairs:.1f} of 100 pairs; chance is 50.",
             *findings,
         ),
     )

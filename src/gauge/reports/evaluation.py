@@ -44,7 +44,7 @@ class Chart:
     lines: Sequence[Line]
     limits: tuple[tuple[float, float], tuple[float, float]] = ((0.0, 1.0), (0.0, 1.0))
 
-    def place(self, x: float, y: float) -> tuple[float, float]:
+    def position(self, x: float, y: float) -> tuple[float, float]:
         """Where a point lies in the drawing."""
         (x0, x1), (y0, y1) = self.limits
         across = LEFT + (x - x0) / (x1 - x0) * (WIDTH - LEFT - RIGHT)
@@ -55,22 +55,22 @@ class Chart:
         _, (y0, y1) = self.limits
         step = max(1, len(line.points) // MAX_POINTS)
         chosen = [*line.points[::step], line.points[-1]] if line.points else []
-        places = [self.place(x, min(max(y, y0), y1)) for x, y in chosen]
-        return " ".join(f"{x:g},{y:g}" for x, y in dict.fromkeys(places))
+        positions = [self.position(x, min(max(y, y0), y1)) for x, y in chosen]
+        return " ".join(f"{x:g},{y:g}" for x, y in dict.fromkeys(positions))
 
     def marks(self, line: Line) -> Iterator[tuple[float, float, float, float]]:
         """x, y and both ends of the interval of every point, if they have one."""
         for (x, y), (low, high) in zip(line.points if line.spans else (), line.spans, strict=True):
-            across, middle = self.place(x, y)
-            yield across, middle, self.place(x, low)[1], self.place(x, high)[1]
+            across, middle = self.position(x, y)
+            yield across, middle, self.position(x, low)[1], self.position(x, high)[1]
 
     @property
     def ticks(self) -> tuple[list[tuple[float, str]], list[tuple[float, str]]]:
         """Those of both axes: where, and what to write."""
         (x0, x1), (y0, y1) = self.limits
         shares = [step / TICKS for step in range(TICKS + 1)]
-        across = [(self.place(x0 + share * (x1 - x0), y0)[0], f"{x0 + share * (x1 - x0):.2g}") for share in shares]
-        up = [(self.place(x0, y0 + share * (y1 - y0))[1], f"{y0 + share * (y1 - y0):.2g}") for share in shares]
+        across = [(self.position(x0 + share * (x1 - x0), y0)[0], f"{x0 + share * (x1 - x0):.2g}") for share in shares]
+        up = [(self.position(x0, y0 + share * (y1 - y0))[1], f"{y0 + share * (y1 - y0):.2g}") for share in shares]
         return across, up
 
 

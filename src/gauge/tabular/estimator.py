@@ -25,6 +25,7 @@ from gauge.tabular.evidence.evaluation import Choices, Evaluation
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.held_out import learn_from_held_out
 from gauge.tabular.experts._architecture import tuned_columns
+from gauge.tabular.experts._recipe import Recipe
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.fitting import fit_ensemble
 from gauge.tabular.forwarded import Forwarded
@@ -41,7 +42,7 @@ from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
 from gauge.training.progress import stage_progress
-from gauge.training.stages import OnEpoch, both
+from gauge.training.stages import OnEpoch, both, silent
 from gauge.types import SupportsComplete
 
 if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
@@ -317,7 +318,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         sample_weight: Any = None,
         groups: Any = None,
         time: Any = None,
-        folder: str | Path | None = None,
+        folder: File = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
@@ -333,24 +334,18 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         check_options(type(self).__name__, options)
         preset = choose_preset(options, type(self)().get_params(deep=False))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        data = self._labelled(X, y, sample_weight, seed)
-        data = replace(data, splits=Splits.from_table(X, y, groups, time))
+        data = replace(self._labelled(X, y, sample_weight, seed), splits=Splits.from_table(X, y, groups, time))
         class_weight = inputs.class_weights(self.class_weight, data.classes, data.every_label)
         recipe = make_recipe(options, preset, seed, len(data.classes))
-        kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
-        schema = data.schema(kinds, self.encoders, self.image_size, self._image_files(), self.max_categories)
-        recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
-        names = choose_experts(self.experts, schema, preset.experts)
-        self._report(schema, names, data.every_row)
-        place: dict[str, Any] = {"files": self._image_files(), "device": pick_device(self.device)}
-        prepared = Prepared.from_table(data, schema, recipe, folder=None if folder is None else Path(folder), **place)
-        with self._progress() as show, self._threads(schema):
-            task = replace(prepared.task, on_epoch=show if on_epoch is None else both(show, on_epoch), started=started)
+        prepared, names = self._prepared(data, recipe, preset.experts, groups, folder)
+        schema = prepared.task.rows.schema
+        with self._progress(on_epoch) as report, self._threads(schema):
+            task = replace(prepared.task, on_epoch=report, started=started)
             trust = CellTrust.fit(task.all_rows, seed) if self.trust else None
             prior = data.prior(prepared.every[: len(task.rows)])
             result = fit_ensemble(task, names, prior=prior, validation=self.validation, preset=preset)
             learned = learn_from_held_out(*result.validated, trust, task=task)
-        training, empty = result.training, int(prepared.encoded.empty.sum())
+        counts = {"train": result.labelled, "val": result.held_out, "empty": int(prepared.encoded.empty.sum())}
         self.fitted_ = Fitted(
             **prepared.described(),
             schema=schema,
@@ -360,9 +355,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             trust=trust,
             advice=learned.advice,
             leaderboard=result.leaderboard,
-            training=training,
-            n_rows={"train": result.labelled, "val": result.held_out, "empty": empty},
-            donor_rows=prepared.row_names(training.donors),
+            training=result.training,
+            n_rows=counts,
+            donor_rows=prepared.row_names(result.training.donors),
             prediction_sets=learned.sets,
             held_out=learned.answers,
             groups=groups if isinstance(groups, str) else None,
@@ -561,6 +556,19 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             logger.warning("y and the table have the same index in different orders; labels are matched by position")
         return X, y
 
+    def _prepared(
+        self, data: Labelled, recipe: Recipe, experts: Sequence[str], groups: Any, folder: File
+    ) -> tuple[Prepared, Sequence[str]]:
+        """What the experts learn from, and their names, those of the preset unless others are chosen."""
+        files = self._image_files()
+        kinds = {**({groups: "ignore"} if isinstance(groups, str) else {}), **(self.columns or {})}
+        schema = data.schema(kinds, self.encoders, self.image_size, files, self.max_categories)
+        recipe = replace(recipe, tune=tuned_columns(self.tune, schema))
+        names = choose_experts(self.experts, schema, experts)
+        self._report(schema, names, data.every_row)
+        device, kept = pick_device(self.device), None if folder is None else Path(folder)
+        return Prepared.from_table(data, schema, recipe, files=files, device=device, folder=kept), names
+
     def _report(self, schema: Schema, experts: Sequence[str], frame: pd.DataFrame) -> None:
         """Print the columns, and log what the network does not read of them."""
         self._print(*schema.summary())
@@ -600,8 +608,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     def _image_files(self) -> ImageFiles:
         return image_files(self.image_folder, outside=self.outside_images)
 
-    def _progress(self) -> AbstractContextManager[OnEpoch]:
-        return stage_progress() if self.verbose else nullcontext(lambda stage, epoch: None)
+    @contextmanager
+    def _progress(self, on_epoch: OnEpoch | None) -> Iterator[OnEpoch]:
+        """What is called after each epoch: the bar of progress, and `on_epoch`."""
+        with stage_progress() if self.verbose else nullcontext(silent) as show:
+            yield show if on_epoch is None else both(show, on_epoch)
 
     def _print(self, *lines: str) -> None:
         if self.verbose:

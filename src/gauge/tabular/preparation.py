@@ -1,4 +1,4 @@
-"""What the experts are told: how to train, by the options of the estimator, and what to learn, by rows and labels."""
+"""What the experts learn from: a recipe, from the options of the estimator, and a task, from rows and labels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

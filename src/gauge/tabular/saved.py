@@ -227,8 +227,8 @@ def validated(kind: type[T], value: Any) -> T:
         return kind.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place[:100]}: {first['msg'][:200]}") from error
+        field = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{field[:100]}: {first['msg'][:200]}") from error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Plan of GAUGE and its ablations: imputer and any-subset backbone, then fine-tuning on completed inputs with gates."""
+"""Plan of GAUGE and its ablations: imputer and any-subset backbone, then fine-tuning on imputed inputs with gates."""
 
 from dataclasses import dataclass, field, replace
 

@@ -200,7 +200,7 @@ class Evaluation:
             )
         wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
         order = [
-            divmod(int(place), len(names)) for place in np.argsort(-wrong, axis=None, kind="stable")[:MAX_CONFUSIONS]
+            divmod(int(index), len(names)) for index in np.argsort(-wrong, axis=None, kind="stable")[:MAX_CONFUSIONS]
         ]
         lines = [
             (names[label], names[decided], str(wrong[label, decided]))

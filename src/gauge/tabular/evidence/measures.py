@@ -100,8 +100,8 @@ def score_table(answered: Answered) -> pd.DataFrame:
 
     low, high = quantiles(bootstrap_at_once(score, labels, answered.groups))
     for model, hits in enumerate(right):  # a share like those of parts of the rows, and never certain
-        place = model * len(metrics) + metrics.index("accuracy")
-        _, low[place], high[place] = share_interval(hits, answered.groups)
+        index = model * len(metrics) + metrics.index("accuracy")
+        _, low[index], high[index] = share_interval(hits, answered.groups)
     names = [(name, metric) for name in answered.models for metric in metrics]
     lines = zip(names, score(np.arange(len(labels))[None])[0], low, high, strict=True)
     return pd.DataFrame(
@@ -126,10 +126,10 @@ def resampled_average_precision(scores: np.ndarray, positive: np.ndarray) -> OfR
     values, rank = np.unique(-scores, return_inverse=True)
 
     def precision(rows: np.ndarray) -> np.ndarray:
-        place = rank[rows] + len(values) * np.arange(len(rows))[:, None]
+        bins = rank[rows] + len(values) * np.arange(len(rows))[:, None]
         size, chosen = len(rows) * len(values), positive[rows]
-        seen = np.bincount(place.ravel(), minlength=size).reshape(len(rows), -1).cumsum(1)
-        own = np.bincount(place[chosen], minlength=size).reshape(len(rows), -1)
+        seen = np.bincount(bins.ravel(), minlength=size).reshape(len(rows), -1).cumsum(1)
+        own = np.bincount(bins[chosen], minlength=size).reshape(len(rows), -1)
         with np.errstate(invalid="ignore"):  # NaN without a positive row
             return (own * own.cumsum(1) / np.maximum(seen, 1)).sum(1) / own.sum(1)
 
@@ -140,8 +140,8 @@ def precision_recall(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarr
     """Recall and precision at every score as the threshold, from the largest on."""
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.diff(scores[order], append=np.nan) != 0)  # of equal scores
-    found = np.cumsum(positive[order])[last]
-    return found / max(positive.sum(), 1), found / (last + 1)
+    hits = np.cumsum(positive[order])[last]
+    return hits / max(positive.sum(), 1), hits / (last + 1)
 
 
 def share_interval(right: np.ndarray, groups: Groups = None) -> tuple[float, float, float]:
@@ -275,9 +275,9 @@ def compare(answered: Answered, other: np.ndarray) -> pd.DataFrame:
     metrics = {"accuracy": ACCURACY} | ({"auc": AUC} if len(np.unique(labels)) > 1 else {})
     lines = []
     for name, metric in metrics.items():
-        found = metric.compare(other, own, labels, groups)
-        line = {"metric": NAMES.get(name, name), "difference": found.difference, "low": found.interval[0]}
-        lines.append(line | {"high": found.interval[1], "p": found.p_value, "test": found.test})
+        test = metric.compare(other, own, labels, groups)
+        line = {"metric": NAMES.get(name, name), "difference": test.difference, "low": test.interval[0]}
+        lines.append(line | {"high": test.interval[1], "p": test.p_value, "test": test.test})
     losses = [-np.log(each[np.arange(len(labels)), labels].clip(PROBABILITY_FLOOR)) for each in (own, other)]
     change = losses[0] - losses[1]
     low, high = quantiles(bootstrap_at_once(lambda rows: change[rows].mean(1), labels, groups))

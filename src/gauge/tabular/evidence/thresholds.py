@@ -81,11 +81,11 @@ def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int)
     cuts = np.unique(p)
     above = p[None] >= cuts[:, None]
     sensitivity, specificity = above[:, is_positive].mean(1), 1 - above[:, ~is_positive].mean(1)
-    told = f"{rule} on {len(p)} rows held out from training"
+    note = f"{rule} on {len(p)} rows held out from training"
     if kind == "sensitivity":
-        return Threshold(float(cuts[sensitivity >= value - 1e-12].max()), told)
+        return Threshold(float(cuts[sensitivity >= value - 1e-12].max()), note)
     if kind == "specificity":
         enough = cuts[specificity >= value - 1e-12]
-        return Threshold(float(enough.min()) if len(enough) else float(np.nextafter(cuts.max(), 2)), told)
+        return Threshold(float(enough.min()) if len(enough) else float(np.nextafter(cuts.max(), 2)), note)
     cost = value * (1 - sensitivity) * is_positive.sum() + (1 - specificity) * (~is_positive).sum()
-    return Threshold(float(cuts[cost.argmin()]), told)
+    return Threshold(float(cuts[cost.argmin()]), note)

@@ -258,7 +258,7 @@ class RepeatedKeyError(ValueError):
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
-        raise RepeatedKeyError(next(name for place, name in enumerate(names) if name in names[:place]))
+        raise RepeatedKeyError(next(name for index, name in enumerate(names) if name in names[:index]))
     return dict(pairs)
 
 
@@ -299,8 +299,8 @@ def _sheet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
                 logger.warning("%s: sheet %r is read, the first of %d", path, sheet.title, len(shown))
             lines = _cells(sheet, other)
             _, first = next(lines, (0, ()))
-            names = [f"Unnamed: {place}" if cell is None else str(cell) for place, cell in enumerate(first)]
-            if repeated := [name for place, name in enumerate(names) if name in names[:place]]:
+            names = [f"Unnamed: {index}" if cell is None else str(cell) for index, cell in enumerate(first)]
+            if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
                 raise ValueError(f"column {repeated[0]!r} occurs twice; rename one of them")
             while part := list(itertools.islice(lines, rows)):
                 for number, cells in part:

