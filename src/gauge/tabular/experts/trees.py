@@ -37,7 +37,10 @@ LARGE_TABLE, LARGE_TABLE_STEP, LARGE_TABLE_ROUNDS = (
     0.15,
     200,
 )  # rows: half the time, and the log loss is no worse
-FEWER_BINS, MAX_ROWS_OF_FEWER_BINS = 127, 10_000  # 63 lose values that matter exactly, such as distances; 255 take longer
+FEWER_BINS, MAX_ROWS_OF_FEWER_BINS = (
+    127,
+    10_000,
+)  # 63 lose values that matter exactly, such as distances; 255 take longer
 WIDE_BINS, WIDE_COLUMNS = 31, 100  # with more columns: a fifth of the time, and no worse
 OPTIONS: dict[str, Any] = {
     "learning_rate": 0.06,
