@@ -363,7 +363,7 @@ def plain(column: pd.Series) -> pd.Series:
     if isinstance(kind, pd.SparseDtype):
         return pd.Series(np.asarray(column), column.index, name=column.name)
     if column.dtype.kind == "m":
-        return column if isinstance(kind, np.dtype) else pd.to_timedelta(column.astype(object)).rename(column.name)
+        return column if isinstance(kind, np.dtype) else pd.to_timedelta(column.astype(object))
     if isinstance(kind, pd.PeriodDtype | pd.IntervalDtype | pd.ArrowDtype) or column.dtype.kind == "c":
         column = column.astype(object)
     if isinstance(kind, pd.CategoricalDtype):
