@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr
 from dataclasses import replace
@@ -310,7 +311,8 @@ def in_two_processes(learn: Callable[[], dict[str, Tensor]], folder: Path) -> li
     processes = [
         multiprocessing.get_context("fork").Process(target=_join, args=(rank, learn, folder)) for rank in (0, 1)
     ]
-    with unchecked():
+    with unchecked(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which these do not use
         for process in processes:
             process.start()
     for process in processes:

@@ -41,7 +41,7 @@ def components() -> dict[str, Component]:
     found: dict[str, Component] = {"dropout": (Dropping, mixed)}
     for name in METHODS.names():
         benchmark, train = (LEAF99_TIP, leaf) if plan_of(name).unsupported(SMALL) else (SMALL, small)
-        for variant in {name, FURTHER.get(name, name)}:
+        for variant in dict.fromkeys([name, FURTHER.get(name, name)]):
             for stage in last_stage(benchmark, name, variant, 0).all():
                 found.setdefault(stage.name, (partial(untrained, stage, train), train))
     for name in IMPUTERS.names():
@@ -105,6 +105,9 @@ def test_two_processes_have_the_losses_gradients_and_buffers_of_one(component, r
         for values in results
     )
     assert first.keys() == second.keys() == alone.keys()
+    if not alone:
+        assert not components()[component][0]().is_trainable
+        pytest.skip("there is nothing to train")
     gradients = [float(value.abs().max()) for name, value in alone.items() if "gradient" in name]
     for name, expected in alone.items():
         atol = 3e-4 * max(gradients) if "gradient" in name else 1e-5
