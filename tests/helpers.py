@@ -49,6 +49,7 @@ from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.deep_grid import DeepGrid
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.encoders.mlp import Mlp
+from gauge.model.nn.attention import Attention
 from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
 from gauge.training import checkpoint
@@ -232,6 +233,17 @@ def count_calls(*modules: nn.Module) -> list[int]:
     for module in modules:
         module.register_forward_hook(lambda module, inputs, output: rows.append(len(inputs[0])))
     return rows
+
+
+class TimmBlock(nn.Module):
+    """A block with timm's signature."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.norm, self.attn = nn.LayerNorm(dim), Attention(dim, heads=2)
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        return x + self.attn(self.norm(x), attn_mask)
 
 
 class Wobbly(Method):

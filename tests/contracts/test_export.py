@@ -10,6 +10,7 @@ import torch
 from helpers import (
     CLASSES,
     DIM,
+    TimmBlock,
     any_subset,
     clinic,
     gauge,
@@ -44,7 +45,6 @@ from gauge.imputers.tip import TIP
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders.columns import Columns
 from gauge.model.gauge import UNGATED
-from gauge.model.nn.attention import Attention
 from gauge.randomness import seeded
 from gauge.registry import COLUMNS, ENCODERS, EXPERTS, IMPUTERS
 from gauge.tabular.experts.linear import Linear
@@ -195,17 +195,6 @@ def test_an_imputer_that_cannot_be_exported_says_why(tmp_path, train, batch):
         export(gauge(linear_mopoe(train)), tmp_path / "mopoe.onnx", example=batch)
 
 
-class TimmBlock(nn.Module):
-    """A block with timm's signature."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.attn = nn.LayerNorm(DIM), Attention(DIM, heads=2)
-
-    def forward(self, x, attn_mask=None):
-        return x + self.attn(self.norm(x), attn_mask)
-
-
 def backbones() -> dict[str, nn.Module]:
     transformers = pytest.importorskip("transformers")
     layer = nn.TransformerEncoderLayer(DIM, 2, 16, batch_first=True, norm_first=True)
@@ -221,7 +210,7 @@ def backbones() -> dict[str, nn.Module]:
         "transformer": Transformer(DIM, heads=2, depth=1),
         "torch": FromTorch(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)),
         "transformers": FromHuggingFace(bert.encoder),
-        "timm": FromTimm([TimmBlock()]),
+        "timm": FromTimm([TimmBlock(DIM)]),
     }
 
 

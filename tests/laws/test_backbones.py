@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import network, noise, unchecked
+from helpers import TimmBlock, network, noise, unchecked
 from torch import nn
 
 from gauge import FromFunction, FromHuggingFace, FromTimm, FromTorch, Network, check_backbone, taylor_evidence
@@ -34,17 +34,6 @@ def bert(implementation):
     return transformers.BertModel._from_config(config, attn_implementation=implementation).encoder
 
 
-class TimmBlock(nn.Module):
-    """A block with timm's signature."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.attn = nn.LayerNorm(DIM), Attention(DIM, heads=2)
-
-    def forward(self, x, attn_mask=None):
-        return x + self.attn(self.norm(x), attn_mask)
-
-
 def transformer():
     from gauge import Transformer
 
@@ -62,7 +51,7 @@ BACKBONES = {
     "FromTorch post-norm": lambda: FromTorch(stock(norm_first=False)),
     "FromHuggingFace eager": lambda: FromHuggingFace(bert("eager")),
     "FromHuggingFace sdpa": lambda: FromHuggingFace(bert("sdpa")),
-    "FromTimm": lambda: FromTimm([TimmBlock(), TimmBlock()], nn.LayerNorm(DIM)),
+    "FromTimm": lambda: FromTimm([TimmBlock(DIM), TimmBlock(DIM)], nn.LayerNorm(DIM)),
     "FromFunction": function,
 }
 
@@ -292,7 +281,7 @@ class PlainBlock(nn.Module):
 class WholeTimm(nn.Module):
     def __init__(self):
         super().__init__()
-        self.blocks = nn.Sequential(TimmBlock(), TimmBlock())
+        self.blocks = nn.Sequential(TimmBlock(DIM), TimmBlock(DIM))
 
 
 HUGGING_FACE = {
