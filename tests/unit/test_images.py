@@ -49,7 +49,8 @@ def test_bombs_long_names_and_images_that_are_none_are_missing_and_reported(tmp_
     Image.new("RGB", (4, 4), (9, 9, 9)).save(tmp_path / "good.png")
     bomb(tmp_path / "bomb.png")
     Image.fromarray(np.full((2, 2), np.nan, np.float32)).save(tmp_path / "nan.tif")
-    values = ["good.png", "bomb.png", "x" * 300 + ".png", "nul\0.png", "nan.tif", "."]
+    (tmp_path / "folder").mkdir()
+    values = ["good.png", "bomb.png", "x" * 300 + ".png", "nul\0.png", "nan.tif", "folder"]
     with caplog.at_level(logging.WARNING):
         _, observed = ImageColumn("photo", 16).encode(pd.Series(values, name="photo"), ImageFiles(tmp_path))
     assert observed.tolist() == [True] + [False] * 5
