@@ -35,7 +35,7 @@ MIN_ROWS = 50  # of a smaller table none are held out for validation
 REFIT_SHARE = 0.25  # of the time that training took
 PARTS = 5  # of the rows of a single fold
 MIN_TAUGHT = 0.1  # rows that are taught, over those with a label, from which on learning from them is tried
-MAX_HARM_ALONE, MAX_HARM = 1.0, 2.0  # standard errors by which students may be worse on rows held out, alone and in a bag
+MAX_HARM_ALONE, MAX_HARM = 1.0, 2.0  # standard errors that students, alone or in a bag, may be worse on rows held out
 TOO_FEW = "there are too few labelled rows to tell whether learning from them pays, so they are not used for it"
 FEW_MORE = (
     f"those that are taught, {MAX_TAUGHT_ROWS:,} at most, would be too few beside the labelled rows to bring anything"
