@@ -79,6 +79,16 @@ def test_one_member_is_the_stage_itself():
     assert ensemble_stage(first, 1) is first
 
 
+@pytest.mark.parametrize(("method", "option"), [("ensemble", "members"), ("gauge_plus", "teachers")])
+@pytest.mark.parametrize("number", [0, 1.5, "three"])
+def test_a_number_of_members_that_is_none_is_refused(method, option, number):
+    overrides = Overrides.parse({"method_options": {method: {option: number}}}, "test")
+    configured = BENCHMARKS.get("polymnist5k").with_overrides(overrides)
+    row = "ensemble" if method == "ensemble" else "gauge_plus-student"
+    with pytest.raises(ValueError, match=r"cannot be trained .* times; give members or teachers as 1, 2, 3, \.\.\."):
+        last_stage(configured, method, row, 0)
+
+
 @pytest.mark.parametrize("variant", ROWS)
 def test_rows_answer_for_copies_of_images_where_training_changes_them(variant):
     plan, row = ROWS[variant]

@@ -17,7 +17,8 @@ __all__ = ["Ensemble"]
 
 
 class Ensemble(Method):
-    """
+    """A sample's prediction depends on the rest of its batch if that of a member does.
+
     >>> from gauge.methods.late_fusion import LateFusion
     >>> from gauge.model.encoders.mlp import Mlp
     >>> voters = [LateFusion({"scan": Mlp((3,), 4)}, num_classes=2) for _ in range(3)]

@@ -10,8 +10,11 @@ from gauge.types import Method
 SEEDS = 1000  # between the seeds of two members
 
 
-def ensemble_stage(first: Stage, members: int) -> Stage:
-    """All members start from the same `needs`. A single one is the stage itself."""
+def ensemble_stage(first: Stage, members: object) -> Stage:
+    """`members` is their number, as the settings give it. All start from the same `needs`; a single one is the stage
+    itself."""
+    if not isinstance(members, int) or members < 1:
+        raise ValueError(f"{first.name} cannot be trained {members!r} times; give members or teachers as 1, 2, 3, ...")
     if members == 1:
         return first
     stages = [first]

@@ -145,8 +145,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
 
 def teacher_stage(benchmark: Benchmark, row: str, seed: int) -> Stage:
     """Several trainings of a row and, beside what is pre-trained, classifiers of the cells wherever there is a table."""
-    method = "late_fusion" if row == "late_fusion" else "gauge_plus"
-    together = ensemble_stage(last_stage(benchmark, method, row, seed), options_of(benchmark, "gauge_plus")["teachers"])
+    together = several(benchmark, row, seed)
     if row != PRETRAINED or not table_columns(benchmark):
         return together
     return stack(benchmark, f"teachers-s{seed}", {row: together, **cell_stages(benchmark, seed)}, seed)
@@ -154,12 +153,16 @@ def teacher_stage(benchmark: Benchmark, row: str, seed: int) -> Stage:
 
 def stacked_stage(benchmark: Benchmark, name: str, seed: int) -> Stage:
     """The student is left out where all training samples are labelled: nobody has to teach it."""
-    members = {
-        PRETRAINED: ensemble_stage(stage(benchmark, PRETRAINED, seed), options_of(benchmark, "gauge_plus")["teachers"])
-    }
+    members = {PRETRAINED: several(benchmark, PRETRAINED, seed)}
     if benchmark.imputer_reads_more:
         members[STUDENT] = stage(benchmark, STUDENT, seed)
     return stack(benchmark, name, {**members, **cell_stages(benchmark, seed)}, seed)
+
+
+def several(benchmark: Benchmark, row: str, seed: int) -> Stage:
+    """As many trainings of a row as there are to be teachers."""
+    method = "late_fusion" if row == "late_fusion" else "gauge_plus"
+    return ensemble_stage(last_stage(benchmark, method, row, seed), options_of(benchmark, "gauge_plus")["teachers"])
 
 
 def cell_stages(benchmark: Benchmark, seed: int) -> dict[str, Stage]:
