@@ -95,6 +95,8 @@ class Gauge(Method):
     training, BatchNorm and dropout are those of the gated pass.
     """
 
+    shardable = True
+
     def __init__(
         self,
         encoder: UnitEncoder,
@@ -126,7 +128,7 @@ class Gauge(Method):
         prediction = self.decide(reading)
         terms = {"task": batch.cross_entropy(prediction.logits)}
         if prediction.trust is not None:
-            terms["trust"] = trust_term(prediction.trust, *known_rightness(self.encoder, batch, reading), batch.shard)
+            terms["trust"] = trust_term(prediction.trust, *known_rightness(self.encoder, batch, reading))
         return terms
 
     @torch.no_grad()
