@@ -34,7 +34,7 @@ from gauge.tabular.prediction_sets import COVERAGE
 from gauge.tabular.preparation import Prepared, make_recipe
 from gauge.tabular.saved import local_folder, usable
 from gauge.tabular.table import inputs
-from gauge.tabular.table.columns import IMAGE_SIDE, MAX_CATEGORIES, ImageFiles
+from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.labelled import Labelled
 from gauge.tabular.table.rows import unread_contents
 from gauge.tabular.table.schema import Schema
@@ -221,11 +221,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         validation: float = 0.2,
         epochs: int | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 5e-3,
+        learning_rate: float = 0.005,
         image_folder: str | Path | None = None,
         outside_images: bool = False,
-        image_size: int = IMAGE_SIDE,
-        max_categories: int = MAX_CATEGORIES,
+        image_size: int = 64,
+        max_categories: int = 255,
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
