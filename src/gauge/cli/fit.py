@@ -1,12 +1,16 @@
 """`gauge fit`: train a classifier on a table, and write it to a folder."""
 
+import ast
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from importlib.resources import files
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -29,35 +33,22 @@ if TYPE_CHECKING:
     from gauge.tabular.estimator import GaugeClassifier
 
 TRAINING = ".training"  # in the folder of a model, while it is fitted
-# options of the command that are parameters of GaugeClassifier, and those of another name there
-UNCHANGED = (
-    *("preset", "strategy", "imputer", "size", "metric", "missing_rate", "donors", "epochs"),
-    *("image_size", "max_categories", "outside_images", "unlabelled"),
-)
-RENAMED = {"columns": "column", "encoders": "encoder", "class_weight": "balanced", "random_state": "seed"}
+# options that other commands have as well, names that read better in the singular, and examples of NAME=VALUE
+SHARED: dict[str, Any] = {
+    "columns": Kinds,
+    "max_categories": MaxCategories,
+    "outside_images": OutsideImages,
+    "time_limit": TimeLimit,
+    "device": Device,
+}
+FLAGS = {"columns": "--column", "encoders": "--encoder", "random_state": "--seed"}
+EXAMPLES = {"columns": KIND, "encoders": "notes=distilbert-base-uncased", "tune": "photo=lora", "class_weight": "ill=5"}
 
 Target = Annotated[str, typer.Option(help="The column with the labels.")]
 Out = Annotated[Path, typer.Option(help="Folder for the model.")]
-Encoders = Annotated[
-    list[str] | None,
-    typer.Option("--encoder", help="A Hugging Face model for a text or image column, NAME=MODEL; may be repeated."),
-]
-TUNE = "Of encoders, train the projection after them (head), LoRA (lora) or all; or NAME=KIND, which may be repeated."
-Tune = Annotated[list[str] | None, typer.Option(help=TUNE)]
-Preset = Annotated[str, typer.Option(help="fast (trees and linear), default, or best (bags of all experts).")]
-Experts = Annotated[str, typer.Option(help="auto, or some of network,trees,linear and a plugin's.")]
-Strategy = Annotated[str, typer.Option(help="mask, impute or auto (the better one).")]
-Imputer = Annotated[str, typer.Option(help="masked_columns, nearest, mean or zero.")]
-Size = Annotated[str, typer.Option(help="small, medium or large.")]
-Metric = Annotated[str, typer.Option(help="Metric for validation: auto, accuracy or auc.")]
-Balanced = Annotated[bool, typer.Option("--balanced", help="Weight all classes equally.")]
-MissingRate = Annotated[float | None, typer.Option(min=0, max=1, help="Largest share that training hides.")]
-Donors = Annotated[int, typer.Option(min=1, help="Training rows kept to impute images and texts from.")]
-Epochs = Annotated[int | None, typer.Option(min=1, help="Epochs of the backbone.")]
 Classes = Annotated[
     int | None, typer.Option(min=2, help="Divide a quantity into this many classes of equally many rows.")
 ]
-ImageSize = Annotated[int, typer.Option(min=16, help="Height and width that images are resized to.")]
 Groups = Annotated[
     str | None, typer.Option(help="A column, such as patient, whose rows stay together where some are held out.")
 ]
@@ -65,11 +56,50 @@ Time = Annotated[str | None, typer.Option(help="A column of dates or numbers: th
 Streamed = Annotated[
     bool, typer.Option("--stream", help="For a file larger than memory; many files are always streamed.")
 ]
-Unlabelled = Annotated[str, typer.Option(help="Rows without a label: use (where that pays) or ignore.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
-Config = Annotated[Path | None, typer.Option(help="YAML file with options; the command line wins.")]
+Config = Annotated[Path | None, typer.Option(help="YAML file with parameters; the command line wins.")]
 TensorBoard = Annotated[Path | None, typer.Option(help="Folder to log losses for TensorBoard.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a model that is already in the folder.")]
+
+
+class Described(NamedTuple):
+    """A parameter of GaugeClassifier: its annotation, its default, and the values and the text of its docstring's entry."""
+
+    annotation: str
+    default: Any
+    values: str
+    text: str
+
+    def option(self, name: str) -> Parameter:
+        """Return the option of that name."""
+        kind = self.annotation.removesuffix(" | None")
+        several = "Mapping" in kind
+        own = list[str] if several else {"bool": bool, "int": int, "float": float}.get(kind, str)
+        default = None if several else self.default
+        if name == "random_state":
+            own, default = int, 0  # the same command gives the same model
+        words = re.findall(r'"(\w+)"', self.values.partition(", default")[0])
+        words += ["NAME=VALUE"] if several else ["true", "false"] if kind.startswith("bool |") else []
+        flags = [FLAGS[name]] if name in FLAGS else []
+        option = typer.Option(*flags, help=self.text, metavar="|".join(words) or None)
+        annotation = SHARED.get(name, Annotated[own if default is not None else own | None, option])
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def constructor_parameters() -> dict[str, Described]:
+    """Return the parameters of GaugeClassifier. They are read from its source, as importing it takes seconds."""
+    source = ast.parse(files("gauge.tabular").joinpath("estimator.py").read_text(encoding="utf-8"))
+    (estimator,) = (node for node in source.body if isinstance(node, ast.ClassDef) and node.name == "GaugeClassifier")
+    (init,) = (node for node in estimator.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    entries = re.findall(r"^(\w+) : (.*)\n((?: {4}.*\n)+)", ast.get_docstring(estimator) or "", re.MULTILINE)
+    described = {name: (values, " ".join(text.split())) for name, values, text in entries}
+    return {
+        each.arg: Described(ast.unparse(each.annotation), ast.literal_eval(default), *described[each.arg])
+        for each, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
+        if each.annotation is not None and default is not None
+    }
+
+
+PARAMETERS = {name: each for name, each in constructor_parameters().items() if name != "image_folder"}
 
 
 def fit(
@@ -77,34 +107,15 @@ def fit(
     table: Table,
     target: Target,
     out: Out,
-    column: Kinds = None,
-    encoder: Encoders = None,
-    tune: Tune = None,
-    preset: Preset = "default",
-    experts: Experts = "auto",
-    strategy: Strategy = "mask",
-    imputer: Imputer = "masked_columns",
-    size: Size = "small",
-    metric: Metric = "auto",
-    balanced: Balanced = False,
-    missing_rate: MissingRate = None,
-    donors: Donors = 1000,
-    epochs: Epochs = None,
     classes: Classes = None,
-    image_size: ImageSize = 64,
-    max_categories: MaxCategories = 255,
     groups: Groups = None,
     time: Time = None,
-    outside_images: OutsideImages = False,
     stream: Streamed = False,
-    unlabelled: Unlabelled = "use",
-    time_limit: TimeLimit = None,
-    seed: Seed = 0,
     config: Config = None,
     tensorboard: TensorBoard = None,
     force: Force = False,
     plugin: Plugins = None,
-    device: Device = None,
+    **given: Any,
 ) -> None:
     """Train a classifier on a table with missing values: numbers, categories, texts and paths of images.
 
@@ -117,32 +128,44 @@ def fit(
         from gauge.tabular.table.paths import table_files, table_folder
         from gauge.training.distributed import is_main
 
-    options = _classifier_options(context, config)
+    device = given.pop("device")
+    options = {name: _parsed(name, value) for name, value in given.items()}
+    explicit = {name for name in options if _on_command_line(context, name)}
+    options |= {name: value for name, value in _configured(config).items() if name not in explicit}
     files = table_files(table)
     key = _fingerprint(files, [target, classes, groups, time, options])
     rows = _rows_to_fit(table, target, classes, stream=stream or len(files) > 1)
-    options["verbose"] = options.get("verbose", True) and is_main()
+    options["verbose"] = options["verbose"] and is_main()
     model = GaugeClassifier(**options, device=device, image_folder=table_folder(table))
-    given: dict[str, Any] = {"groups": groups, "time": time, "folder": out / TRAINING / key}
-    _fit_and_save(model, rows, target, out, tensorboard=tensorboard, **given)
+    kept: dict[str, Any] = {"groups": groups, "time": time, "folder": out / TRAINING / key}
+    _fit_and_save(model, rows, target, out, tensorboard=tensorboard, **kept)
 
 
-def _classifier_options(context: typer.Context, config: Path | None) -> dict[str, Any]:
-    """The parameters of GaugeClassifier: those on the command line, those of the file of options, and the defaults."""
-    given = context.params
-    tune, experts, time_limit = given["tune"] or ["head"], given["experts"], given["time_limit"]
-    options: dict[str, Any] = {
-        "columns": named("--column", given["column"], KIND),
-        "encoders": named("--encoder", given["encoder"], "notes=distilbert-base-uncased"),
-        "tune": named("--tune", tune, "photo=lora") if "=" in "".join(tune) else tune[-1],
-        "experts": experts if experts == "auto" else experts.split(","),
-        "class_weight": "balanced" if given["balanced"] else None,
-        "time_limit": None if time_limit is None else seconds(time_limit),
-        "random_state": given["seed"],
-        **{name: given[name] for name in UNCHANGED},
-    }
-    explicit = {name for name in options if _on_command_line(context, RENAMED.get(name, name))}
-    return options | {name: value for name, value in _configured(config).items() if name not in explicit}
+_own = signature(fit)
+fit.__signature__ = _own.replace(  # type: ignore[attr-defined]
+    parameters=[
+        *(each for each in _own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD),
+        *(each.option(name) for name, each in PARAMETERS.items()),
+    ]
+)
+
+
+def _parsed(name: str, value: Any) -> Any:
+    """Return the value of a parameter that is written as text on the command line."""
+    if name == "time_limit":
+        return None if value is None else seconds(value)
+    if name == "experts":
+        return value if value == "auto" else value.split(",")
+    if name == "gates":
+        return {"true": True, "false": False}.get(value.lower(), value)
+    if name not in EXAMPLES:
+        return value
+    if not value:
+        return PARAMETERS[name].default
+    if PARAMETERS[name].annotation.startswith("str") and "=" not in "".join(value):
+        return value[-1]
+    pairs = named(FLAGS.get(name, f"--{name.replace('_', '-')}"), value, EXAMPLES[name])
+    return {key: float(number) for key, number in pairs.items()} if name == "class_weight" else pairs
 
 
 def _on_command_line(context: typer.Context, name: str) -> bool:
@@ -152,13 +175,11 @@ def _on_command_line(context: typer.Context, name: str) -> bool:
 
 def _configured(config: Path | None) -> dict[str, Any]:
     """The options in a file."""
-    from gauge.tabular.estimator import GaugeClassifier
     from gauge.training.settings import read_yaml
 
     options = {} if config is None else read_yaml(config)
-    known = dict.fromkeys(set(GaugeClassifier().get_params()) - {"device", "image_folder"})
     for name in options:
-        pick(dict(sorted(known.items())), name, f"option in {config}")
+        pick(dict.fromkeys(sorted(set(PARAMETERS) - {"device"})), name, f"option in {config}")
     return options
 
 

@@ -254,7 +254,7 @@ def _gates_of_rows(classifier: "Fitted", rows: "pd.DataFrame", chosen: list[int]
     network = classifier.ensemble.network
     if network is None or not network.gating.gates_units:
         raise ValueError("this classifier has no gates; `gauge explain` says how much each value was used")
-    frame = classifier.explain(rows.iloc[chosen]).without_donors().to_frame()
+    frame = classifier.explain(rows.iloc[chosen]).to_frame()
     names = {"row": "sample", "column": "modality", "name": "unit"}
     columns = ["sample", "modality", "unit", "value", "state", "score", "gate", "used", "trusted"]
     return frame.rename(columns=names)[[*columns, "attention_before", "attention_after"]]

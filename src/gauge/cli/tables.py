@@ -164,10 +164,6 @@ def explain(
         bool, typer.Option("--exact", help="Also measure the effects of words and parts of images.")
     ] = False,
     keep: Annotated[list[str] | None, typer.Option(help="A column to recognise rows by; may be repeated.")] = None,
-    donors: Annotated[
-        bool,
-        typer.Option("--donors/--no-donors", help="Show texts and images that were imputed with those of other rows."),
-    ] = False,
     outside_images: OutsideImages = False,
     trusted: Trusted = None,
     plugin: Plugins = None,
@@ -190,9 +186,8 @@ def explain(
     labels = classifier.target if classifier.target in chosen else None
     explanation = classifier.explain(chosen, labels, exact=exact, keep=keep or ())
     if out.suffix == ".csv":
-        shown = explanation if donors else explanation.without_donors()
-        write_text(out, shown.to_frame().to_csv(index=False))
+        write_text(out, explanation.to_frame().to_csv(index=False))
     else:
-        explanation.to_html(out, donors=donors)
+        explanation.to_html(out)
     others = f" of {len(every)}; --rows FIRST:LAST chooses others" if len(explanation) < len(every) else ""
     print(f"the evidence of {len(explanation)} rows is in {out}" + (f" (rows {rows}{others})" if others else ""))

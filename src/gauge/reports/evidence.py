@@ -19,7 +19,7 @@ from gauge.reports import figures
 from gauge.reports.templates import template
 
 Kind = Literal["number", "category", "text", "image"]
-State = Literal["observed", "imputed", "missing"]
+State = Literal["observed", "missing"]
 STATES: tuple[State, ...] = get_args(State)
 
 DOUBTFUL = 0.5  # trust below which a value does not fit
@@ -37,7 +37,7 @@ class Unit:
     `value` is what the model was given, as text. A `missing` unit was hidden from the model: it has no gate, no score and no
     attention. `used` is its signed effect on the answer, if it was measured, `towards` the class that it supports most;
     `trusted` is the probability that it is right, if that is known, and `suggestion` what the rest of the row suggests.
-    `copied_from` names the training row whose content was imputed. Without gates, no unit has a gate or a score."""
+    Without gates, no unit has a gate or a score."""
 
     column: str
     kind: Kind
@@ -52,7 +52,6 @@ class Unit:
     towards: str = ""
     trusted: float | None = None
     suggestion: str = ""
-    copied_from: str = ""
 
     @property
     def doubtful(self) -> bool:
@@ -139,8 +138,6 @@ class RowEvidence:
             raise ValueError(f"{where} has units of kind {column.kind} and {min(kinds)}; give a column one kind")
         if column.kind != "image" or column.state == "missing":
             return
-        if column.name not in self.images and column.state == "imputed":
-            return  # the content of another row, left out
         if column.name not in self.images:
             raise ValueError(f"image {where} has units but no image; add images[{column.name!r}]")
         height, width = self.images[column.name].grid
@@ -206,7 +203,7 @@ def _compact(text: str) -> str:
 
 
 class _Column(NamedTuple):
-    """All units of one column in one row. It counts as observed, or else as imputed, if one of its units does."""
+    """All units of one column in one row. It counts as observed if one of its units does."""
 
     name: str
     units: list[Unit]
@@ -215,16 +212,6 @@ class _Column(NamedTuple):
     gate: float | None
     attention_before: float
     attention_after: float
-
-    @property
-    def copied_from(self) -> str:
-        """The training row whose content was imputed, in words."""
-        return f"training row {self.units[0].copied_from}" if self.units[0].copied_from else "another training row"
-
-    @property
-    def shown(self) -> bool:
-        """Whether the page may show the content of a text."""
-        return any(unit.value for unit in self.units)
 
 
 def _gated(row: RowEvidence) -> bool:
@@ -309,8 +296,8 @@ def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
 def overview(rows: Sequence[RowEvidence], gains: Mapping[str, Gain] | None = None) -> pd.DataFrame:
     """A line for each column, the largest effect first or, where none was measured, the highest mean gate: its gain on rows
     held out, where there are `gains`, or else the mean size of its effect in these rows, with a 95 % interval (None if not
-    measured), its doubtful values, the mean gates where observed
-    and where imputed (None if never), the share of rows in each state, and the mean attention after gating over all rows.
+    measured), its doubtful values, the mean gate where observed (None if never), the share of rows in each state, and the
+    mean attention after gating over all rows.
 
     A column of many units has their mean gate and the sum of their attention; one without units in a row is missing there.
     """
@@ -325,7 +312,6 @@ def overview(rows: Sequence[RowEvidence], gains: Mapping[str, Gain] | None = Non
         "high": sizes.mean() + error,
         "doubtful": pd.Series({name: doubtful[str(name)] for name in state}),
         "gate_observed": gate.where(state == "observed").mean(),
-        "gate_imputed": gate.where(state == "imputed").mean(),
         **{name: (state == name).mean() for name in STATES},
         "attention": _table(rows, "attention_after").fillna(0.0).mean(),
     }
@@ -333,12 +319,12 @@ def overview(rows: Sequence[RowEvidence], gains: Mapping[str, Gain] | None = Non
         none = Gain(np.nan, np.nan, np.nan)
         validated = pd.DataFrame({name: gains.get(str(name), none) for name in state}, ["effect", "low", "high"]).T
         means |= {str(name): values for name, values in validated.items()}
-    lines = pd.DataFrame(means).sort_values(["effect", "gate_observed", "gate_imputed"], ascending=False)
+    lines = pd.DataFrame(means).sort_values(["effect", "gate_observed"], ascending=False)
     return lines.astype(object).where(lines.notna(), None)
 
 
 class Unobserved(NamedTuple):
-    """The mean attention after gating on every column, over the `rows` rows in which `column` is imputed or missing."""
+    """The mean attention after gating on every column, over the `rows` rows in which `column` is missing."""
 
     column: str
     rows: int

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.combination import Combination
 from gauge.registry import EXPERTS
 from gauge.tabular.experts import Expert, Folds, Saved, with_prefix
-from gauge.tabular.experts._bag import Bag, load_expert
+from gauge.tabular.experts._bag import load_expert
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.rows import Rows
@@ -74,17 +74,6 @@ class Ensemble:
     def network(self) -> GaugePlus | None:
         """The network among the experts, whose gates explain rows; None if there is none."""
         return next((each.network for each in self.experts.values() if each.network is not None), None)
-
-    @property
-    def donors(self) -> int:
-        """How many training rows the imputers of all networks hold."""
-        count = 0
-        for expert in self.experts.values():
-            for member in expert.members if isinstance(expert, Bag) else (expert,):
-                held = None if member.network is None else member.network.imputer
-                state = held.imputer.state_dict() if held is not None and isinstance(held.imputer, nn.Module) else {}
-                count += next((len(values) for name, values in state.items() if "observed_" in name), 0)
-        return count
 
     def predict(self, rows: Rows) -> np.ndarray:
         """The probability of every class."""

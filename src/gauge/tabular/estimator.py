@@ -34,7 +34,7 @@ from gauge.tabular.prediction_sets import COVERAGE
 from gauge.tabular.preparation import Prepared, make_recipe
 from gauge.tabular.saved import local_folder, usable
 from gauge.tabular.table import inputs
-from gauge.tabular.table.columns import IMAGE_SIDE, MAX_CATEGORIES, ImageFiles
+from gauge.tabular.table.columns import ImageFiles
 from gauge.tabular.table.labelled import Labelled
 from gauge.tabular.table.rows import unread_contents
 from gauge.tabular.table.schema import Schema
@@ -43,7 +43,6 @@ from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
 from gauge.training.progress import stage_progress
 from gauge.training.stages import OnEpoch, both, silent
-from gauge.types import SupportsComplete
 
 if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
 
@@ -77,21 +76,12 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     tune : {"head", "lora", "all"} or mapping, default="head"
         What is trained of pretrained encoders: only the projection after them, low-rank changes of their attention (LoRA),
         or all weights; a mapping says it by column.
-    tune_rate : float, optional
-        The learning rate of their weights, over `learning_rate`; None is 0.1 for "lora" and 0.01 for "all".
-    tune_decay : float, default=0.8
-        With "all", the learning rate of a layer over that of the layer above it.
     preset : {"fast", "default", "best"}, default="default"
         How much time is spent. "fast": trees and a linear model. "default": the network, too. "best": all of them in every
         fold and with several seeds, as a bag. Other parameters go before what a preset stands for.
     experts : str or list of str, default="auto"
         The models that answer together: "network", "trees" (boosted trees), "linear" (TF-IDF of texts, too), those of
         plugins, or "auto", those of the preset; `leaderboard_` says what each scores and weighs.
-    strategy : {"mask", "impute", "auto"}, default="mask"
-        How the network meets missing values: they are hidden, or imputed and gated; "auto" is the better one in
-        validation.
-    imputer : str or object with `complete(batch)`, default="masked_columns"
-        masked_columns, nearest, mean, zero, or an imputer of your own.
     gates : bool or "auto", default="auto"
         Whether the network has gates. True: its answer is the gated one. "auto": it is the gated one if that is better on
         rows held out by more than the standard error, and the ungated one otherwise, which takes a third of the time; gates
@@ -114,8 +104,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         Rows in a step of the network's training; None chooses it by the number of rows.
     learning_rate : float, default=0.005
         The largest learning rate of the network.
-    donors : int, default=1000
-        The number of training rows kept to impute images and texts from.
     image_folder : path, optional
         The folder that image paths are relative to.
     outside_images : bool, default=False
@@ -125,10 +113,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     max_categories : int, default=255
         How many categories a column keeps, the most frequent ones. The others are rare: one category for the network, and
         told apart by trees and the linear expert where they have several rows. A rare value is not a missing one.
-    unlabelled : {"use", "ignore"}, default="use"
-        What is done with rows whose label is missing (NaN, None, a blank text; -1 is a class like any other). "use":
-        columns and trust learn from them, and so do the experts unless that harms on labelled rows held out; `unlabelled_`
-        says what it brought. "ignore": they are left out.
     time_limit : float, optional
         Stop after about this many seconds; `left_out_` says what there was no time for.
     random_state : int or RandomState, optional
@@ -166,12 +150,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         The trust in cells, if it was learned.
     leaderboard_ : DataFrame
         What each expert scores on rows held out and what it weighs in the answer.
-    strategy_ : {"mask", "impute"}
-        The strategy that was chosen.
-    validation_scores_ : dict
-        The validation score of every strategy.
     verdict_ : str
-        The strategy that was chosen and the scores of each, in words.
+        The validation score of the network and what its gates do, in words.
     gates_answer_ : bool
         Whether gates change the answer of the network, see `gates`.
     epochs_ : dict
@@ -189,10 +169,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         The share of missing values of every column; rare categories are not among them.
     largest_class_ : tuple
         The most frequent class and its share.
-    unlabelled_ : Unlabelled or None
-        The number of rows without a label, the experts that learned from them and what that brought; None if there are none.
-    donor_rows_ : list of str
-        The names of the training rows that texts and images are copied from.
     n_features_in_ : int
         The number of columns in training.
     feature_names_in_ : ndarray
@@ -218,8 +194,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     experts_ = Forwarded(lambda fitted: list(fitted.experts))
     trust_ = Forwarded(lambda fitted: fitted.trust)
     leaderboard_ = Forwarded(lambda fitted: fitted.leaderboard)
-    strategy_ = Forwarded(lambda fitted: fitted.training.strategy)
-    validation_scores_ = Forwarded(lambda fitted: fitted.training.scores)
     verdict_ = Forwarded(lambda fitted: fitted.verdict)
     gates_answer_ = Forwarded(lambda fitted: fitted.gates_answer)
     epochs_ = Forwarded(lambda fitted: fitted.training.epochs)
@@ -229,8 +203,6 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
     n_rows_ = Forwarded(lambda fitted: fitted.n_rows)
     missing_rates_ = Forwarded(lambda fitted: fitted.missing_rates)
     largest_class_ = Forwarded(lambda fitted: fitted.largest_class)
-    unlabelled_ = Forwarded(lambda fitted: fitted.unlabelled)
-    donor_rows_ = Forwarded(lambda fitted: fitted.donor_rows)
 
     def __init__(
         self,
@@ -238,12 +210,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         columns: Mapping[str, str] | None = None,
         encoders: Mapping[str, str | Path] | None = None,
         tune: str | Mapping[str, str] = "head",
-        tune_rate: float | None = None,
-        tune_decay: float = 0.8,
         preset: Literal["fast", "default", "best"] = "default",
         experts: str | Sequence[str] = "auto",
-        strategy: Literal["auto", "mask", "impute"] = "mask",
-        imputer: str | SupportsComplete = "masked_columns",
         gates: bool | Literal["auto"] = "auto",
         trust: bool = True,
         size: str = "small",
@@ -253,13 +221,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         validation: float = 0.2,
         epochs: int | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 5e-3,
-        donors: int = 1000,
+        learning_rate: float = 0.005,
         image_folder: str | Path | None = None,
         outside_images: bool = False,
-        image_size: int = IMAGE_SIDE,
-        max_categories: int = MAX_CATEGORIES,
-        unlabelled: Literal["use", "ignore"] = "use",
+        image_size: int = 64,
+        max_categories: int = 255,
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -269,12 +235,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.columns = columns
         self.encoders = encoders
         self.tune = tune
-        self.tune_rate = tune_rate
-        self.tune_decay = tune_decay
         self.preset = preset
         self.experts = experts
-        self.strategy = strategy
-        self.imputer = imputer
         self.gates = gates
         self.trust = trust
         self.size = size
@@ -285,12 +247,10 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.donors = donors
         self.image_folder = image_folder
         self.outside_images = outside_images
         self.image_size = image_size
         self.max_categories = max_categories
-        self.unlabelled = unlabelled
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -303,7 +263,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         if not hasattr(self, "fitted_"):
             return text
         counts = f"columns: {len(self.schema_.columns)}, classes: {len(self.classes_)}, rows: {self.n_rows_['train']}"
-        return f"<{text} fitted; {counts}, strategy: {self.strategy_!r}>"
+        return f"<{text} fitted; {counts}>"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -357,13 +317,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             leaderboard=result.leaderboard,
             training=result.training,
             n_rows=counts,
-            donor_rows=prepared.row_names(result.training.donors),
             prediction_sets=learned.sets,
             held_out=learned.answers,
             groups=groups if isinstance(groups, str) else None,
             options=options,
             files=self._image_files(),
-            unlabelled=result.unlabelled,
             left_out=(*result.left_out, *learned.left_out),
         )
         board = self.leaderboard_.to_string(index=False, float_format="%.3f", na_rep="–")
@@ -517,14 +475,14 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
 
     def _labelled(self, X: Any, y: Any, sample_weight: Any, seed: int) -> Labelled:
         """The rows to learn from, in memory or as a sample of a table in files."""
-        stream, use = None, self.unlabelled == "use"
+        stream = None
         if isinstance(X, str | Path):
-            stream = Stream.from_files(Path(X), y, sample_weight, seed, unlabelled=use)
+            stream = Stream.from_files(Path(X), y, sample_weight, seed)
         target = y if isinstance(y, str) else None
         frame, y = self._rows_and_labels(X if stream is None else stream.sample, y)
         weights = inputs.check_weights(sample_weight, len(frame))
-        known, y = inputs.known_labels(y, frame.index, use=use)
-        unlabelled = frame[~known & (weights > 0) & use] if stream is None else stream.unlabelled
+        known, y = inputs.known_labels(y, frame.index)
+        unlabelled = frame[~known & (weights > 0)] if stream is None else stream.unlabelled
         frame, weights = frame[known], weights[known]
         classes, every = inputs.class_numbers(y) if stream is None else stream.class_numbers()
         labels = every if stream is None else every[frame.index].astype(int)

@@ -61,7 +61,6 @@ from gauge.tabular.table.columns import Column, ImageFiles
 from gauge.tabular.table.inputs import as_pandas, group_numbers, is_frame, labels_of
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Encoded, Schema
-from gauge.tabular.teaching import Unlabelled
 from gauge.training import checkpoint
 from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY
@@ -75,9 +74,8 @@ class Fitted(TableClassifier):
     """All that training has left: the `schema` of the table, the `ensemble` of experts, the `trust` in cells if it was
     learned, the `advice` on missing values if rows were held out, the `leaderboard` of experts on them, the record of the
     network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, those of them that were
-    held out to validate, and those without values; `missing_rates` are the shares of missing values by column, `unlabelled`
-    says what rows without a label brought, `largest_class` is the most frequent one and its share, and `donor_rows` are the
-    names of the training rows that an imputer copies from. `prediction_sets` and `held_out` are what rows held out say of
+    held out to validate, and those without values; `missing_rates` are the shares of missing values by column, and
+    `largest_class` is the most frequent one and its share. `prediction_sets` and `held_out` are what rows held out say of
     its answers. `groups` is the column whose rows were kept together, if any, `profile` is what the training rows looked
     like, and `left_out` says what the time limit was too short for."""
 
@@ -94,14 +92,12 @@ class Fitted(TableClassifier):
     n_rows: Mapping[str, int]
     missing_rates: Mapping[str, float]
     largest_class: tuple[str, float]
-    donor_rows: Sequence[str]
     prediction_sets: PredictionSets | None
     held_out: HeldOut | None
     groups: str | None
     profile: Profile | None
     options: Mapping[str, Any]
     files: ImageFiles
-    unlabelled: Unlabelled | None = None
     left_out: Sequence[str] = ()
 
     @property
@@ -147,8 +143,7 @@ class Fitted(TableClassifier):
         names = {name: name for name in map(str, known)}
         ids = known[[pick(names, each, "column to keep") for each in keep]] if keep else None
         reader = Reader(
-            *(self.schema, self.ensemble, self.classes.tolist(), self.class_weight),
-            *(self.trust, self.advice, self.donor_rows),
+            *(self.schema, self.ensemble, self.classes.tolist(), self.class_weight, self.trust, self.advice)
         )
         evidence = reader.rows(frame, rows, labels=labels, ids=ids, exact=exact)
         if self.prediction_sets is not None:
@@ -246,20 +241,19 @@ class Fitted(TableClassifier):
 
     @property
     def verdict(self) -> str:
-        """The strategy that was chosen, the validation score of each, and what the gates do."""
+        """The validation score of the network, and what the gates do."""
         training = self.training
         if self.ensemble.network is None:
             return f"without the network: {' and '.join(self.experts)}"
-        text = training.strategy_scores
-        if not text:
-            return f"strategy {training.strategy!r}; too few rows to validate"
+        if training.score is None:
+            return "too few rows to validate the network"
+        text = f"the network alone, with values hidden: {training.metric} {100 * training.score:.1f} %"
         if training.metric == str(ACCURACY):
             label, share = self.largest_class
             text += f"; always predicting {label!r} would give {100 * share:.1f} %"
         for stage, (done, planned) in training.cut_short.items():
             text += f"; the time limit ended {stage!r} after {done} of {planned} epochs"
-        text += training.gates_in_words(self.gates_answer)
-        return f"strategy {training.strategy!r}; the network alone, with values hidden: {training.metric} {text}"
+        return text + training.gates_in_words(self.gates_answer)
 
     @property
     def rare_rates(self) -> dict[str, float]:
@@ -267,9 +261,9 @@ class Fitted(TableClassifier):
         return {} if self.profile is None else self.profile.rare_rates(self.schema)
 
     def notes(self) -> list[str]:
-        """What rows without a label brought, if there were any, that accuracy says little where one class is frequent, which
-        columns have rare values, and what the time limit was too short for."""
-        notes = large_class_note(*self.largest_class) + ([] if self.unlabelled is None else [str(self.unlabelled)])
+        """That accuracy says little where one class is frequent, which columns have rare values, and what the time limit was
+        too short for."""
+        notes = large_class_note(*self.largest_class)
         notes += [
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
             for name, share in self.rare_rates.items()
@@ -290,20 +284,17 @@ class Fitted(TableClassifier):
             "Predicts": self.target or "the label",
             "Model": f"gauge-ml {__version__}, size {size!r}, random_state {seed}",
             "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
-            "Strategy": self.verdict.removeprefix("strategy "),
+            "Network": self.verdict,
             "On rows held out": combined_scores(self.leaderboard),
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} of them held out to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
             **({"Rare in training": rare} if rare else {}),
-            **({} if self.unlabelled is None else {"Rows without a label": str(self.unlabelled)}),
             **({"Left out for the time limit": ", ".join(self.left_out)} if self.left_out else {}),
         } | ({"Pretrained encoders": encoders} if encoders else {})
 
     def card(self) -> str:
         """The README of the saved model."""
-        imputer, count = self.options["imputer"], self.ensemble.donors
-        donors = f"{count} (imputer {imputer}: values for other rows are taken from them)" if count else "none"
-        versions = {"Versions": f"torch {torch.__version__}, format {FORMAT}", "Training rows in the file": donors}
+        versions = {"Versions": f"torch {torch.__version__}, format {FORMAT}"}
         columns: list[tuple[str, str, str]] = [
             (each.name, each.kind, f"{100 * self.missing_rates[each.name]:.0f} %") for each in self.columns
         ]
@@ -341,10 +332,8 @@ class Fitted(TableClassifier):
             "n_rows": dict(self.n_rows),
             "missing_rates": dict(self.missing_rates),
             "largest_class": self.largest_class,
-            "donor_rows": list(self.donor_rows),
             "groups": self.groups,
             "prediction_sets": None if self.prediction_sets is None else self.prediction_sets.to_json(),
-            "unlabelled": None if self.unlabelled is None else self.unlabelled.to_json(),
             "left_out": list(self.left_out),
             "options": dict(json_options(self.options)) | {"encoders": self.schema.encoders or None},
         }
@@ -395,14 +384,12 @@ class Fitted(TableClassifier):
                 n_rows={str(name): count for name, count in saved.n_rows.items()},
                 missing_rates=saved.missing_rates,
                 largest_class=(str(saved.largest_class[0]), float(saved.largest_class[1])),
-                donor_rows=saved.donor_rows,
                 prediction_sets=None if sets is None else PredictionSets.from_json(sets.model_dump()),
                 held_out=HeldOut.load(with_prefix("held_out.", tensors), len(saved.classes)),
                 groups=saved.groups,
                 profile=Profile.load(with_prefix("profile.", tensors), schema),
                 options=saved.options,
                 files=files or ImageFiles(),
-                unlabelled=None if saved.unlabelled is None else Unlabelled.from_json(saved.unlabelled.model_dump()),
                 left_out=saved.left_out,
             )
             fitted._try()

@@ -28,14 +28,12 @@ PRESETS = {
     "default": Preset(),
     "best": Preset(seeds=2, network_folds=5, network_rows=100_000, max_rows=20_000),
 }
-OF_NETWORK = ("encoders", "tune", "strategy", "imputer", "gates", "size", "epochs", "batch_size", "learning_rate")
+OF_NETWORK = ("encoders", "tune", "gates", "size", "epochs", "batch_size", "learning_rate")
 
 OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and a further condition unless it is None
     "columns": ("a mapping or None", Mapping | None),
     "encoders": ("a mapping or None", Mapping | None),
     "tune": ("'head', 'lora', 'all' or a mapping of columns to one of them", str | Mapping),
-    "tune_rate": ("a positive number or None", Real | None, lambda rate: rate > 0),
-    "tune_decay": ("a number above 0, at most 1", Real, lambda share: 0 < share <= 1),
     "experts": ("'auto', a name or a list of names", str | Sequence),
     "gates": (
         "'auto', True or False",
@@ -48,11 +46,9 @@ OPTIONS: dict[str, tuple[Any, ...]] = {  # what the value must be, its type, and
     "epochs": ("a positive integer or None", Integral | None, lambda count: count >= 1),
     "batch_size": ("a positive integer or None", Integral | None, lambda count: count >= 1),
     "learning_rate": ("a positive number", Real, lambda rate: rate > 0),
-    "donors": ("a positive integer", Integral, lambda count: count >= 1),
     "image_size": ("an integer of at least 16", Integral, lambda side: side >= 16),
     "max_categories": ("an integer from 2 to 4096", Integral, lambda count: 2 <= count <= 4096),
     "outside_images": ("True or False", bool | np.bool_),
-    "unlabelled": ("'use' or 'ignore'", str, lambda what: what in ("use", "ignore")),
     "time_limit": ("a positive number or None", Real | None, lambda seconds: seconds > 0),
     "n_jobs": ("a positive integer, -1 or None", Integral | None, lambda count: count >= 1 or count == -1),
     "verbose": ("True or False", bool | np.bool_),

@@ -1,6 +1,6 @@
 """What the experts learn from: a recipe, from the options of the estimator, and a task, from rows and labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -9,11 +9,10 @@ import numpy as np
 import torch
 
 from gauge.choices import pick
-from gauge.registry import IMPUTERS
 from gauge.tabular.evidence.drift import Profile
 from gauge.tabular.experts import Task
 from gauge.tabular.experts._architecture import SIZES
-from gauge.tabular.experts._recipe import Recipe, Strategy
+from gauge.tabular.experts._recipe import Recipe
 from gauge.tabular.options import Preset
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import ImageFiles
@@ -25,31 +24,21 @@ from gauge.training.metrics import ACCURACY, AUC, METRICS
 
 ESTIMATED = -1.0  # a rate that is estimated from the table
 MIN_HIDDEN_RATE, MAX_HIDDEN_RATE = 0.5, 0.9  # limits of the share of values that training hides
-STRATEGIES: dict[str, tuple[Strategy, ...]] = {"auto": ("mask", "impute"), "mask": ("mask",), "impute": ("impute",)}
-COPIED = ("size", "imputer", "gates", "epochs", "batch_size", "learning_rate", "tune_rate", "tune_decay", "donors")
+COPIED = ("size", "gates", "epochs", "batch_size", "learning_rate")
 
 
 def make_recipe(options: Mapping[str, Any], preset: Preset, seed: int, classes: int) -> Recipe:
     """How networks are trained, by the options of the estimator; where it says how many epochs, from all rows."""
     pick(SIZES, options["size"], "size")
-    if isinstance(options["imputer"], str) and not _is_general(options["imputer"]):
-        pick(dict.fromkeys(filter(_is_general, IMPUTERS.names())), options["imputer"], "imputer")
     automatic = {"auto": AUC if classes == 2 else ACCURACY}
     return Recipe(
         **{name: options[name] for name in COPIED},
-        strategies=pick(STRATEGIES, options["strategy"], "strategy"),
         rate=ESTIMATED if options["missing_rate"] is None else options["missing_rate"],
         metric=pick(METRICS | automatic, options["metric"], "metric"),
         seed=seed,
         seconds=options["time_limit"],
         max_rows=preset.network_rows if options["epochs"] is None else None,
     )
-
-
-def _is_general(imputer: str) -> bool:
-    """Whether there is an imputer of that name, for any table. Others are not imported: some take longer than a fit."""
-    kind = IMPUTERS.get(imputer) if imputer in IMPUTERS.names() else None
-    return kind is not None and not (kind.needs_image or kind.reads_hidden_values)
 
 
 @dataclass(frozen=True)
@@ -113,7 +102,3 @@ class Prepared:
             "largest_class": (str(self.data.classes[shares.argmax()]), float(shares.max())),
             "profile": Profile.fit(self.task.rows, self.data.every_row.iloc[self.every[: len(self.task.rows)]]),
         }
-
-    def row_names(self, rows: Sequence[int]) -> list[str]:
-        """The names of these rows of the task."""
-        return inputs.row_names(self.data.every_row.index[self.every[list(rows)]])

@@ -80,13 +80,10 @@ class SavedTraining(_Strict):
     """The record of a training, without its history."""
 
     rows: Count
-    strategy: Literal["mask", "impute"]
     metric: str
-    scores: dict[Literal["mask", "impute"], Score]
+    score: Score
     epochs: dict[str, Count]
     cut_short: dict[str, Annotated[list[Count], Field(min_length=2, max_length=2)]]
-    donors: list[Count]
-    taught: Count = 0
     gate_losses: dict[Literal["with", "without"], FiniteFloat] = {}
 
     def record(self) -> dict[str, Any]:
@@ -94,18 +91,6 @@ class SavedTraining(_Strict):
         return self.model_dump() | {
             "cut_short": {stage: (done, planned) for stage, (done, planned) in self.cut_short.items()}
         }
-
-
-class SavedUnlabelled(_Strict):
-    """What rows without a label brought."""
-
-    rows: Count
-    experts: list[str]
-    held_out: Count
-    log_loss_with: Score
-    log_loss_without: Score
-    shifted: Annotated[list[Share], Field(max_length=MAX_CLASSES)]
-    reason: str
 
 
 class LeaderboardRow(_Strict):
@@ -147,10 +132,8 @@ class Description(_Strict):
     n_rows: dict[Literal["train", "val", "empty"], Count]
     missing_rates: dict[str, Share]
     largest_class: Annotated[list[str | Share], Field(min_length=2, max_length=2)]
-    donor_rows: list[str]
     groups: str | None = None
     prediction_sets: SavedSets | None = None
-    unlabelled: SavedUnlabelled | None = None
     left_out: list[str] = []
     options: dict[str, Any]
     files: dict[str, str]

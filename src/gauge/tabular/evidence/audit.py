@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import explain
@@ -67,14 +66,14 @@ class CellAudit:
 
 
 def audit_cells(trust: CellTrust, rows: Rows, network: GaugePlus | None, *, seed: int) -> CellAudit:
-    """The findings on all rows. Cells are imputed by the imputer of the network, or else by what the other cells suggest."""
+    """The findings on all rows. Hidden cells are imputed by what the other cells suggest."""
     cells, draw = rows.cells, np.random.default_rng(seed)
     known = ~np.isnan(cells)
     if not known.any():
         raise ValueError("the table has no number and no category to hide; give rows with values")
     shown = np.where(draw.random(cells.shape) < HIDDEN, np.nan, cells)
     hidden = known & np.isnan(shown)
-    imputed = _imputed(trust, rows.with_cells(shown), network)
+    imputed = trust.guesses(shown)
     swapped, wrong = swap(cells, SWAPPED, draw)
     believed = {"imputed": trust.imputed(shown, imputed), "observed": trust.observed(swapped)}
     error = np.where(hidden, np.abs(imputed - cells), np.nan)
@@ -109,16 +108,6 @@ def audit_cells(trust: CellTrust, rows: Rows, network: GaugePlus | None, *, seed
             if among.any()
         },
     )
-
-
-def _imputed(trust: CellTrust, rows: Rows, network: GaugePlus | None) -> np.ndarray:
-    if network is None or network.imputer is None:
-        return trust.guesses(rows.cells)
-    values = np.zeros(rows.cells.shape)
-    with torch.no_grad():
-        for batch in rows.encoded.batches(next(network.parameters()).device):
-            values[batch.index.cpu().numpy()] = network.imputer.complete(batch).inputs["table"].cpu().numpy()
-    return values
 
 
 def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:

@@ -1,11 +1,10 @@
 """Explanation: which evidence was used and how far it is trusted, as a DataFrame, a page, a figure, and in a notebook."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from gauge.reports import figures
@@ -16,7 +15,6 @@ from gauge.training.checkpoint import write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MEANS, SUMS = ("score", "gate"), ("attention_before", "attention_after")  # of units that are shown as one
 TITLE = "Row "
 PAGE_TITLE = "Which evidence was used, and how far is it trusted?"
 LINES, SHOWN, WHOLE = 5, 20, 2  # rows in a terminal, in a notebook, and there with all their evidence; a page shows all
@@ -65,19 +63,13 @@ class Explanation:
         speaks for the prediction, zero where it is missing."""
         return pd.DataFrame([row.effects for row in self.rows], [row.title.removeprefix(TITLE) for row in self.rows])
 
-    def to_html(self, path: str | Path, *, donors: bool = False) -> None:
-        """Write one file that works offline: a summary of all rows, then every row. Texts and images that were imputed with
-        those of other rows are left out unless `donors` is True."""
+    def to_html(self, path: str | Path) -> None:
+        """Write one file that works offline: a summary of all rows, then every row."""
         lead = (
             f"Predicting {self.facts.get('Predicts', 'the label')}. Every value has two numbers: how much the prediction "
             "used it, and how far it is trusted to be right."
         )
-        rows = self.rows if donors else self.without_donors().rows
-        write_text(Path(path), render(EvidencePage(PAGE_TITLE, lead, rows, self.facts, self.gains)))
-
-    def without_donors(self) -> "Explanation":
-        """Without the content of other rows: an imputed text or image is one unit that does not show it."""
-        return replace(self, rows=tuple(_without_donors(row) for row in self.rows))
+        write_text(Path(path), render(EvidencePage(PAGE_TITLE, lead, self.rows, self.facts, self.gains)))
 
     def plot(self) -> "Figure":
         """The effects of the columns as a matplotlib figure: signed for a single row, their mean size for several."""
@@ -112,27 +104,6 @@ class Explanation:
 
 def _answer(row: RowEvidence) -> str:
     return f"{row.after[0]} ({100 * row.after[1]:.0f} %)"
-
-
-def _without_donors(row: RowEvidence) -> RowEvidence:
-    units: list[Unit] = []
-    copied: dict[str, list[Unit]] = {}
-    for unit in row.units:
-        if unit.state != "imputed" or unit.kind not in ("text", "image"):
-            units.append(unit)
-        elif unit.column in copied:
-            copied[unit.column].append(unit)
-        else:
-            copied[unit.column] = [unit]
-            units.append(unit)
-    for index, unit in enumerate(units):
-        if unit.column in copied and unit.state == "imputed":
-            same = copied[unit.column]
-            joined: dict[str, Any] = {name: float(np.mean([getattr(each, name) for each in same])) for name in MEANS}
-            joined |= {name: sum(getattr(each, name) for each in same) for name in SUMS}
-            units[index] = replace(unit, name=unit.column, value="", **joined)
-    images = {name: image for name, image in row.images.items() if name not in copied}
-    return replace(row, units=tuple(units), images=images)
 
 
 def _unit_name(unit: Unit) -> str:

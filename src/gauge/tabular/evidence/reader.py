@@ -11,7 +11,7 @@ import torch
 
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.explain import BatchExplanation, explain
-from gauge.reports.evidence import Gain, GridImage, RowEvidence, State, Unit
+from gauge.reports.evidence import Gain, GridImage, RowEvidence, Unit
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.advice import Advice, absent, helpful
 from gauge.tabular.evidence.cell_trust import CellTrust
@@ -27,11 +27,10 @@ NOT_MEASURED = (None, None, 0.0, 0.0)  # score, gate and attention, without gate
 
 
 class ColumnPart(NamedTuple):
-    """What a unit stands for: a part of a column, and whether it was observed."""
+    """What a unit stands for: a part of a column."""
 
     column: Column
     part: Part
-    observed: bool
 
 
 Read = tuple[tuple[str, float], tuple[Unit, ...], dict[str, GridImage]]
@@ -41,8 +40,7 @@ Read = tuple[tuple[str, float], tuple[Unit, ...], dict[str, GridImage]]
 @dataclass(frozen=True)
 class Reader:
     """Explains the predictions of an ensemble in terms of the table. Scores, gates and attention are those of its network,
-    probabilities and effects those of all experts together; `class_weight` is what the classes count in a decision, `donors`
-    are the names of the training rows that an imputer copies from."""
+    probabilities and effects those of all experts together; `class_weight` is what the classes count in a decision."""
 
     schema: Schema
     ensemble: Ensemble
@@ -50,17 +48,12 @@ class Reader:
     class_weight: np.ndarray
     trust: CellTrust | None = None
     advice: Advice | None = None
-    donors: Sequence[str] = ()
 
     @property
     def network(self) -> GaugePlus | None:
         """The network, if it has gates."""
         network = self.ensemble.network
         return None if network is None or not network.gating.gates_units else network
-
-    @property
-    def imputes(self) -> bool:
-        return self.network is not None and self.network.imputer is not None
 
     def rows(
         self,
@@ -119,14 +112,14 @@ class Reader:
     ) -> Iterator[tuple[int, Read]]:
         """The prediction, the units and the images of each row."""
         index = batch.index.tolist()
-        believed = self._believed(rows.cells[index], batch.inputs["table"].numpy() if self.schema.table else None)
+        believed = self._believed(rows.cells[index])
         for position, row in enumerate(index):
             inputs, observed = (
                 {name: tensor[position].numpy() for name, tensor in tensors.items()}
                 for tensors in (batch.inputs, batch.observed)
             )
             parts = self._parts(frame.iloc[row], inputs, observed)
-            units = self._units(parts, [NOT_MEASURED] * len(parts), believed[position], {})
+            units = self._units(parts, [NOT_MEASURED] * len(parts), believed[position])
             yield row, (answers[row], units, self._images(inputs, observed))
 
     def _gated_batch(
@@ -143,15 +136,13 @@ class Reader:
             before = self._without_gates(model, batch, explained, chosen)
         values, flags = (
             {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
-            for tensors in (explained.completed.inputs, batch.observed)
+            for tensors in (batch.inputs, batch.observed)
         )
-        believed = self._believed(chosen.cells, values.get("table"))
-        copied = self._copied(batch)
+        believed = self._believed(chosen.cells)
         for position, row in enumerate(index.tolist()):
             inputs, observed = ({name: array[position] for name, array in arrays.items()} for arrays in (values, flags))
             parts = self._parts(frame.iloc[row], inputs, observed)
-            sources = {column: names[position] for column, names in copied.items()}
-            units = self._units(parts, self._per_part(numbers[position]).tolist(), believed[position], sources)
+            units = self._units(parts, self._per_part(numbers[position]).tolist(), believed[position])
             yield row, (before[position], units, self._images(inputs, observed))
 
     def _without_gates(
@@ -174,20 +165,19 @@ class Reader:
     def _parts(
         self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]
     ) -> list[ColumnPart | None]:
-        """What every unit stands for, in the order of the units; None for the padding of a text and for
+        """What every unit stands for, in the order of the units; None for what is missing, for the padding of a text and for
         whole units."""
         parts: list[ColumnPart | None] = []
         if self.schema.table:
             for cell, value, flag in zip(self.schema.table, inputs["table"], observed["table"], strict=True):
-                text = _shown(row[cell.name]) if flag else cell.decode(float(value))
-                text += " (rare)" if flag and value == cell.rare_code else ""
-                parts.append(ColumnPart(cell, Part(cell.name, text), bool(flag)))
+                text = _shown(row[cell.name]) + (" (rare)" if value == cell.rare_code else "")
+                parts.append(ColumnPart(cell, Part(cell.name, text)) if flag else None)
             parts += self._padding("table", len(self.schema.table))
         for modality, column in self.schema.contents.items():
-            flag = bool(observed[modality])
-            given = row[column.name] if flag else None
-            own = column.parts(given, inputs[modality], self._fine_units(modality))
-            parts += [ColumnPart(column, part, flag) for part in own]
+            own = []
+            if observed[modality]:
+                own = column.parts(row[column.name], inputs[modality], self._fine_units(modality))
+            parts += [ColumnPart(column, part) for part in own]
             parts += self._padding(modality, len(own))
         return parts
 
@@ -197,16 +187,6 @@ class Reader:
             0 if self.network is None or not self._fine_units(modality) else self.network.encoder.unit_counts[modality]
         )
         return [None] * (units - parts)
-
-    def _copied(self, batch: Batch) -> dict[str, list[str]]:
-        """The training row that each text or image would be copied from, where that is known, for every row."""
-        if self.network is None or self.network.imputer is None or not self.donors:
-            return {}
-        copied = self.network.imputer.copied(batch)
-        return {
-            self.schema.contents[name].name: [self.donors[number] for number in numbers.tolist()]
-            for name, numbers in copied.items()
-        }
 
     def _per_part(self, numbers: np.ndarray) -> np.ndarray:
         """The numbers of each unit; those of a table that is one unit for each of its cells, which share its attention."""
@@ -224,29 +204,23 @@ class Reader:
         encoder = self.network.encoder
         return encoder.unit_counts[modality] - encoder.has_whole(modality)
 
-    def _believed(self, cells: np.ndarray, completed: np.ndarray | None) -> np.ndarray:
-        """The trust in the cells of the table, observed or imputed."""
-        if self.trust is None or completed is None:
-            return np.full(cells.shape, np.nan)
-        return np.where(np.isnan(cells), self.trust.imputed(cells, completed), self.trust.observed(cells))
+    def _believed(self, cells: np.ndarray) -> np.ndarray:
+        """The trust in the observed cells of the table."""
+        return np.full(cells.shape, np.nan) if self.trust is None else self.trust.observed(cells)
 
     def _units(
         self,
         parts: Sequence[ColumnPart | None],
         numbers: Sequence[Sequence[Any]],
         believed: np.ndarray,
-        sources: Mapping[str, str],
     ) -> tuple[Unit, ...]:
-        """In the order of the columns. A column that was missing and not imputed is one unit."""
+        """In the order of the columns. A column that was missing is one unit."""
         trusted = {cell.name: value for cell, value in zip(self.schema.table, believed.tolist(), strict=True)}
         units: dict[str, list[Unit]] = {column.name: [] for column in self.schema.columns}
         for part, measured in zip(parts, numbers, strict=True):
-            if part is not None and (part.observed or self.imputes):
+            if part is not None:
                 column = part.column
-                state: State = "observed" if part.observed else "imputed"
-                source = "" if part.observed else sources.get(column.name, "")
-                unit = Unit(column.name, column.display, *part.part, state, *measured)
-                unit = replace(unit, copied_from=source)
+                unit = Unit(column.name, column.display, *part.part, "observed", *measured)
                 trust = trusted.get(column.name, np.nan)
                 units[column.name].append(unit if np.isnan(trust) else replace(unit, trusted=trust))
         return tuple(unit for column in self.schema.columns for unit in units[column.name] or [_missing(column)])
@@ -282,7 +256,7 @@ class Reader:
         )
 
     def _with_suggestions(self, units: tuple[Unit, ...], cells: np.ndarray) -> tuple[Unit, ...]:
-        """Doubtful, imputed and missing cells with what the other cells suggest."""
+        """Doubtful and missing cells with what the other cells suggest."""
         if self.trust is None or np.isnan(cells).all():
             return units
         positions = {cell.name: index for index, cell in enumerate(self.schema.table)}
@@ -298,7 +272,7 @@ class Reader:
         shown = {
             column.name: column.image(inputs[modality], self._fine_units(modality))
             for modality, column in self.schema.contents.items()
-            if observed[modality] or self.imputes
+            if observed[modality]
         }
         return {name: GridImage(*image) for name, image in shown.items() if image is not None}
 

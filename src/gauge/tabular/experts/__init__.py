@@ -18,7 +18,7 @@ from gauge.data import Dataset
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._pixels import Pixels
-from gauge.tabular.experts._recipe import Recipe, Strategy
+from gauge.tabular.experts._recipe import Recipe
 from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -26,11 +26,9 @@ from gauge.tabular.table.splits import Splits
 from gauge.training.distributed import broadcast
 from gauge.training.stages import OnEpoch, silent
 
-MIN_TARGET = 0.01  # probability of a class below which a row without a label is not taught as one of its rows
 UNTIMED = 0.1  # share of the time limit for what is not timed
 MARGIN = 1.2  # how much longer things may take than before
 TRIES = 1.5  # one more candidate, and the chosen one on all rows
-MAX_TARGETS = 3  # classes that such a row is taught as
 
 C = TypeVar("C", bound=Hashable)
 R = TypeVar("R")
@@ -115,66 +113,19 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """What a teacher says about rows without a label: `rows` are their positions in `Task.every`, `targets` the
-    probabilities of the classes, and `weights` what each row counts."""
-
-    rows: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray
-
-    def as_task(self, task: Task, train: np.ndarray) -> Task:
-        """Learn from some rows of a task with their labels, and from those of the lesson as weighted rows of every class
-        that is possible."""
-        ranks = np.argsort(np.argsort(-self.targets, axis=1, kind="stable"), axis=1)
-        number, classes = np.nonzero((self.targets > MIN_TARGET) & (ranks < MAX_TARGETS))
-        groups = np.arange(len(task.rows))
-        if task.splits is not None and task.splits.groups is not None:
-            groups = task.splits.groups
-        amounts = self.targets[number, classes] * self.weights[number]
-        return replace(
-            task,
-            rows=task.all_rows.take(np.concatenate([train, self.rows[number]])),
-            labels=np.concatenate([task.labels[train], classes]),
-            weights=np.concatenate([task.weights[train], amounts]),
-            splits=Splits(np.concatenate([groups[train], groups.max() + 1 + number])),
-        )
-
-
-@dataclass(frozen=True)
 class Training:
-    """The record of a network's training: the strategy, the validation scores of all of them from 0 to 1 and their metric,
-    the epochs of every stage, and for stages that the time limit ended the epochs done and planned. `rows` is how many it
-    learned from, `taught` how many of them have no label, and `donors` are the rows of the task that its imputer copies
-    from. `history` has the losses of every epoch, also of those that were done before an interruption. `gate_losses` are the
+    """The record of a network's training: the number of `rows` that it learned from, its validation score from 0 to 1
+    and the metric of that, the epochs of every stage, and for stages that the time limit ended the epochs done and planned.
+    `history` has the losses of every epoch, also of those that were done before an interruption. `gate_losses` are the
     validation log losses "with" and "without" gates, where these decided whether gates change the answer."""
 
     rows: int
-    strategy: Strategy = "mask"
     metric: str = ""
-    scores: Mapping[Strategy, float | None] = field(default_factory=dict)
+    score: float | None = None
     epochs: Mapping[str, int] = field(default_factory=dict)
     cut_short: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     history: Sequence[dict[str, Any]] = ()
-    donors: Sequence[int] = ()
-    taught: int = 0
     gate_losses: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def labelled(self) -> int:
-        """How many of the rows have a label."""
-        return self.rows - self.taught
-
-    @property
-    def strategy_scores(self) -> str:
-        """The validation scores of the strategies in words, empty if there are none."""
-        known = {name: score for name, score in self.scores.items() if score is not None}
-        text = " and ".join(f"{100 * score:.1f} % with {name!r}" for name, score in known.items())
-        if len(known) > 1:
-            better = known["impute"] - known["mask"]
-            text += f" ({100 * better:+.1f} points for imputing"
-            text += ", within chance)" if self.strategy == "mask" and better > 0 else ")"
-        return text
 
     def gates_in_words(self, answer: bool) -> str:
         """What was decided about gates, and why; empty if nothing had to be."""
@@ -196,14 +147,12 @@ class Saved(NamedTuple):
 class Expert(ABC):
     """A fitted expert. One that has a `network` with gates also has the record of its `training`. Where learning takes long,
     `cross_fitted` is False, and how many folds there are depends on the preset. `seeded` says whether another seed gives
-    another expert, which a bag may have as well, and `has_students` whether it may be replaced by one that has learned again
-    from rows without a label."""
+    another expert, which a bag may have as well."""
 
     network: GaugePlus | None = None
     training: Training | None = None
     cross_fitted: ClassVar[bool] = True
     seeded: ClassVar[bool] = False
-    has_students: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
@@ -216,12 +165,6 @@ class Expert(ABC):
         """The expert, and for every fold one that has not seen the rows which it holds out: on these all experts are
         compared and weighed. If the time is over there may be fewer. How long or how simply to learn is chosen by the rows
         held out."""
-
-    @classmethod
-    def learn_again(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson) -> "Expert":
-        """The expert that learns from the rows of a fold that are not held out and from a lesson, by default with default
-        settings: many rows have soft targets, so that there is little to overfit."""
-        return cls.fit(lesson.as_task(task, fold[0]), [])[0]
 
     def refit(self, task: Task) -> "Expert":
         """The expert after it learned from the rows that were held out from it as well, if there are any; called only where

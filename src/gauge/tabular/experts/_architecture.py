@@ -1,6 +1,5 @@
-"""The network of a table before it is trained: units of cells, words and parts of images, a backbone, gates, an imputer."""
+"""The network of a table before it is trained: units of cells, words and parts of images, a backbone, gates."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, get_args
@@ -15,17 +14,13 @@ from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.gauge import UNGATED, Gating
 from gauge.model.network import Network
 from gauge.model.units import UnitEncoder
-from gauge.registry import IMPUTERS
-from gauge.tabular.experts._recipe import Strategy
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.schema import Schema
-from gauge.types import Encoder, Imputer, SupportsComplete
+from gauge.types import Encoder
 
 MAX_WHOLE_VALUES = (
     8192  # numbers in the units of a text or an image that one more unit reads; pretrained ones have more
 )
-MAX_SAVED_COUNT = 10**12  # of classes, donors and training rows
-MAX_BLANK_ROWS = 10**7  # that the donors of an imputer are drawn from again
 
 
 @dataclass(frozen=True)
@@ -47,53 +42,30 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a trained network is built from again, beside the columns of the table: `rows` and `donors` are those of the
-    training split that its imputer is made for. Unless `gates_answer`, gates are evidence alone."""
+    """What a trained network is built from again, beside the columns of the table. Unless `gates_answer`, gates are
+    evidence alone."""
 
     classes: int
     size: str
-    strategy: Strategy
     gates: bool
-    imputer: str | SupportsComplete
-    donors: int
-    seed: int
-    rows: int
-    gates_answer: bool = True
+    gates_answer: bool
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """What was saved; an error if it is not of this form or asks for too much."""
-        types = {
-            "classes": int,
-            "size": str,
-            "strategy": str,
-            "gates": bool,
-            "imputer": str,
-            "donors": int,
-            "seed": int,
-            "rows": int,
-            "gates_answer": bool,
-        }
-        content = {"gates_answer": True, **content}  # that of files which do not say so
+        types = {"classes": int, "size": str, "gates": bool, "gates_answer": bool}
         if {name: type(value) for name, value in content.items()} != types:
             raise ValueError("the architecture of the network is not complete, or of another form")
         architecture = cls(**content)
         pick(SIZES, architecture.size, "size")
-        pick(dict.fromkeys(get_args(Strategy)), architecture.strategy, "strategy")
-        for name in ("classes", "donors", "rows"):
-            if not 1 <= content[name] <= MAX_SAVED_COUNT:
-                raise ValueError(f"the network has {content[name]:.3g} {name}; 1 to {MAX_SAVED_COUNT} are supported")
+        if architecture.classes < 1:
+            raise ValueError(f"the network has {architecture.classes} classes; there is at least one")
         return architecture
 
-    def build(self, schema: Schema) -> tuple[GaugePlus, Imputer | None]:
-        """The network and its imputer, with all of their tensors still to be loaded."""
-        imputer = None
-        if self.strategy == "impute":
-            assert isinstance(self.imputer, str)  # others are not saved
-            kind, options = imputer_for(self.imputer, schema, donors=self.donors, seed=self.seed)
-            imputer = kind.blank(schema.blank(min(self.rows, MAX_BLANK_ROWS)), **options)
-        gating = gating_for(self.strategy, self.gates, answers=self.gates_answer)
-        return build(schema, self.classes, SIZES[self.size], gating=gating, imputer=imputer), imputer
+    def build(self, schema: Schema) -> GaugePlus:
+        """The network, with all of its tensors still to be loaded."""
+        gating = Gating(answers=self.gates_answer) if self.gates else UNGATED
+        return build(schema, self.classes, SIZES[self.size], gating=gating)
 
 
 def build(
@@ -102,7 +74,6 @@ def build(
     size: Size,
     *,
     gating: Gating = UNGATED,
-    imputer: SupportsComplete | None = None,
     pretrained: bool = False,
     tune: Mapping[str, Tune] | None = None,
 ) -> GaugePlus:
@@ -129,7 +100,7 @@ def build(
         encoders[modality] = WithWhole(fine, whole) if small and fine.units > 1 else fine
     network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
     subsets = min(2, len(encoders))  # a single modality has one subset
-    return GaugePlus(UnitEncoder(encoders, size.dim), network, imputer, subsets_per_step=subsets, gating=gating)
+    return GaugePlus(UnitEncoder(encoders, size.dim), network, subsets_per_step=subsets, gating=gating)
 
 
 def tuned_columns(tune: str | Mapping[str, str], schema: Schema) -> dict[str, Tune]:
@@ -151,18 +122,3 @@ def freeze(network: GaugePlus) -> None:
     for module in network.modules():
         if isinstance(module, PretrainedEncoder):
             module.tune("head")
-
-
-def imputer_for(name: str, schema: Schema, **known: Any) -> tuple[type[Imputer], dict[str, Any]]:
-    """The registered imputer and those of the known options that it takes; `nearest` replaces one that needs a table where
-    there is none."""
-    kind = IMPUTERS.get(name)
-    if kind.needs_table and not schema.table:
-        kind = IMPUTERS.get("nearest")
-    known = {"cardinalities": schema.cardinalities, **known}
-    return kind, {name: known[name] for name in inspect.signature(kind.from_dataset).parameters if name in known}
-
-
-def gating_for(strategy: Strategy, gates: bool, *, answers: bool = True) -> Gating:
-    """A gate for every unit; with imputation the gates also know which values were imputed."""
-    return Gating(informed=strategy == "impute", answers=answers) if gates else UNGATED

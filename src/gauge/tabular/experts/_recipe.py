@@ -1,16 +1,13 @@
 """Recipe: the options of a training run, and the settings that follow from them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from dataclasses import dataclass, field
+from typing import Literal
 
 from gauge.masks import UpTo
 from gauge.model.encoders._pretrained import Tune
 from gauge.training.metrics import Metric
 from gauge.training.settings import TrainSettings
-from gauge.types import SupportsComplete
-
-Strategy = Literal["mask", "impute"]
 
 STEPS, CONTENT_STEPS = (80, 4), (120, 5)  # of the backbone: at least a number, and a multiple of the root of the rows
 MIN_EPOCHS, MAX_EPOCHS = 3, 100
@@ -19,34 +16,24 @@ WARM_UP = 0.1  # of all steps, where pretrained encoders are fine-tuned
 
 @dataclass(frozen=True)
 class Recipe:
-    """The options of a training run. `rate` is the largest share of values that training hides, `imputer` a registered
-    name or any object with `complete(batch)`, `seconds` the time limit. `tune` says by column what is trained of pretrained
+    """The options of a training run. `rate` is the largest share of values that training hides, `seconds` the time
+    limit. `tune` says by column what is trained of pretrained
     encoders, where that is more than the projection. On a CPU a network learns from at most `max_rows` of a table in
     memory. With "auto" gates, validation decides whether they change the answer or are evidence alone. Where there is
     `content`, texts, images or signals, the network takes more steps."""
 
     size: str
-    strategies: tuple[Strategy, ...]
-    imputer: str | SupportsComplete
     gates: bool | Literal["auto"]
     rate: float
     epochs: int | None
     batch_size: int | None
     learning_rate: float
     metric: Metric
-    donors: int
     seed: int
     seconds: float | None
     tune: Mapping[str, Tune] = field(default_factory=dict)
-    tune_rate: float | None = None
-    tune_decay: float = 0.8
     max_rows: int | None = None
     content: bool = False
-
-    def like(self, rows: int) -> Self:
-        """For a training on more rows, most of them without a label: with batches at most twice as large as for this many,
-        so that learning again takes not much longer."""
-        return replace(self, batch_size=self.batch_size or 2 * self.settings(rows).batch_size)
 
     def settings(self, rows: int) -> TrainSettings:
         """Those of the backbone: a short schedule of large steps that ends with a rate of zero. No epoch is selected, so
@@ -59,8 +46,6 @@ class Recipe:
             epochs=self.epochs or min(MAX_EPOCHS, max(MIN_EPOCHS, steps * batch // rows)),
             batch_size=batch,
             learning_rate=self.learning_rate,
-            tune_rate=self.tune_rate,
-            tune_decay=self.tune_decay,
             warm_up=WARM_UP if self.tune else 0.0,
             schedule="cosine",
             patience=None,

@@ -1,4 +1,4 @@
-"""Training the network of a table: GAUGE+, then its gates on masked or on imputed input, whichever validates better."""
+"""Training the network of a table: GAUGE+, then its gates."""
 
 import logging
 import math
@@ -19,56 +19,43 @@ from gauge.model.encoders._pretrained import Tune
 from gauge.model.gauge import Gating
 from gauge.model.nn.shards import total
 from gauge.tabular.experts import Task, Training
-from gauge.tabular.experts._architecture import SIZES, Size, build, freeze, gating_for, imputer_for
+from gauge.tabular.experts._architecture import SIZES, Size, build, freeze
 from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates, spread
-from gauge.tabular.experts._recipe import Recipe, Strategy
+from gauge.tabular.experts._recipe import Recipe
 from gauge.tabular.table.schema import Schema
 from gauge.training.distributed import broadcast
 from gauge.training.inference import predict_split
 from gauge.training.loop import Epoch
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import OnEpoch, Stage, StageStore
-from gauge.types import Batch, Imputer, Method, Prediction, SupportsComplete, Trainable
+from gauge.types import Batch, Method, Prediction
 
 logger = logging.getLogger(__name__)
 
 MIN_ROWS_ESTIMATED = 20_000  # training rows from which on the duration is estimated first
-SHARES = {
-    "imputer": 0.2,
-    "backbone": 0.5,
-    "mask": 0.6,
-    "impute": 0.7,
-    "refit": 0.7,
-}  # of the time left, by a stage's end
+SHARES = {"backbone": 0.5, "mask": 0.6, "refit": 0.7}  # of the time left, by a stage's end
 
 
 class Weighted(Method):
-    """A network whose training samples are weighted in the loss, relative to their batch; `targets` are probabilities of the
-    classes that they learn instead of labels. Unless it `answers`, because its gates are still to be trained or
-    chosen, the combination of its heads is not learned."""
+    """A network whose training samples are weighted in the loss, relative to their batch. Unless it `answers`, because its
+    gates are still to be trained or chosen, the combination of its heads is not learned."""
 
     shardable = True
 
-    def __init__(
-        self, model: GaugePlus, weights: Tensor, targets: Tensor | None = None, *, answers: bool = True
-    ) -> None:
+    def __init__(self, model: GaugePlus, weights: Tensor, *, answers: bool = True) -> None:
         super().__init__()
         self.model, self.answers = model, answers
         self.register_buffer("weights", weights, persistent=False)
-        self.register_buffer("targets", targets, persistent=False)
         self.weights: Tensor
-        self.targets: Tensor | None
 
     @property
     def draws(self) -> bool:
         """Not for numbers and categories alone: their encoders have no dropout."""
-        return set(self.model.encoder.unit_counts) != {"table"} or self.model.imputer is not None
+        return set(self.model.encoder.unit_counts) != {"table"}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         weights = self.weights[batch.index]
         mean = total(weights.sum()) / total(torch.ones_like(weights).sum())
-        if self.targets is not None:
-            batch = replace(batch, labels=self.targets[batch.index])
         return self.model.loss(batch, weights / mean.clamp_min(1e-12))
 
     def predict(self, batch: Batch) -> Prediction:
@@ -80,17 +67,6 @@ class Weighted(Method):
     def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
         if self.answers:
             self.model.prepare(train, None if val is None else spread(val, MAX_COMBINING_ROWS))
-
-
-class Given(Imputer):
-    """An imputer that is not a module."""
-
-    def __init__(self, imputer: SupportsComplete) -> None:
-        super().__init__()
-        self.imputer = imputer
-
-    def complete(self, batch: Batch) -> Batch:
-        return self.imputer.complete(batch)
 
 
 @dataclass
@@ -118,51 +94,37 @@ class TimeLimit:
 
 
 def train_network(
-    task: Task,
-    recipe: Recipe,
-    *,
-    train: Dataset,
-    val: Dataset | None,
-    weights: Tensor,
-    targets: Tensor | None = None,
-    every: Dataset | None = None,
+    task: Task, recipe: Recipe, *, train: Dataset, val: Dataset | None, weights: Tensor
 ) -> tuple[GaugePlus, Training]:
-    """The better strategy, by validation, of those trained from one backbone, and the record of the training. `weights` are
-    those of the training rows, `targets` what they learn if that is not their label, and `every` are all rows, also those
-    without a label, from which the imputer learns; with a folder an interrupted training continues."""
+    """The network, and the record of its training. `weights` are those of the training rows; with a folder an interrupted
+    training continues."""
     limit = TimeLimit(task.seconds_left, task.on_epoch, time.monotonic())
-    store = StageStore(train, val, task.folder, limit, imputer=every)
+    store = StageStore(train, val, task.folder, limit)
     settings = recipe.settings(len(train))
-    stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
+    stages = plan(task.rows.schema, task.classes, recipe, settings, weights)
     if limit.seconds is not None and (share := broadcast(limit.share(seconds_left(store, stages.values())))) < 1:
         limit.cut_short["backbone"] = max(1, int(share * settings.epochs)), settings.epochs
         settings = settings.model_copy(update={"epochs": limit.cut_short["backbone"][0]})
-        stages = plan(task.rows.schema, task.classes, recipe, settings, weights, targets)
+        stages = plan(task.rows.schema, task.classes, recipe, settings, weights)
     if len(train) >= MIN_ROWS_ESTIMATED:
         logger.warning(
             "training the network on %d rows takes about %.0f min here; time_limit= (--time-limit) ends it earlier",
             *(len(train), seconds_left(store, stages.values()) / 60),
         )
     trained = {name: store.trained(stage) for name, stage in stages.items()}
-    several = len(recipe.strategies) > 1
-    scores = {each: _score(trained[each].module, val, settings) if several else None for each in recipe.strategies}
-    best = choose_strategy(scores, 0 if val is None else len(val))
-    chosen = trained[best].module
+    chosen = list(trained.values())[-1].module
     assert isinstance(chosen, Weighted)
     combination = chosen.model.combination
     if val is None and combination is not None:  # the mean of all answers, where their product would overrate
         combination.offset.fill_(-math.log(len(combination.offset)))
     gate_losses = choose_gates(chosen.model, train, val, settings.masks) if recipe.gates == "auto" else {}
-    if not several:  # that of the pass which answers
-        scores = {best: _score(chosen, val, settings)}
+    score = _score(chosen, val, settings)  # that of the pass which answers
     freeze(chosen.model)
-    epochs = {name: stage.metadata["epochs"] for name, stage in trained.items()}
     training = Training(
         rows=len(train),
-        strategy=best,
         metric=str(recipe.metric),
-        scores=scores,
-        epochs=epochs,
+        score=score,
+        epochs={name: stage.metadata["epochs"] for name, stage in trained.items()},
         cut_short=limit.cut_short,
         history=history(store, stages.values()),
         gate_losses=gate_losses,
@@ -210,44 +172,26 @@ def seconds_left(store: StageStore, stages: Iterable[Stage]) -> float:
     )
 
 
-def _score(module: Trainable, val: Dataset | None, settings: TrainSettings) -> float | None:
+def _score(module: Method, val: Dataset | None, settings: TrainSettings) -> float | None:
     """The mean score of the validation rows as they are and with further values missing."""
-    assert isinstance(module, Method)
-    protocols = () if val is None else (Complete(), settings.masks)
-    values = [predict_split(module, val, protocol).score(settings.metric) for protocol in protocols if val is not None]
-    return sum(values) / len(values) if values else None
+    if val is None:
+        return None
+    protocols = Complete(), settings.masks
+    return sum(predict_split(module, val, protocol).score(settings.metric) for protocol in protocols) / len(protocols)
 
 
-def plan(
-    schema: Schema,
-    classes: int,
-    recipe: Recipe,
-    settings: TrainSettings,
-    weights: Tensor,
-    targets: Tensor | None = None,
-) -> dict[str, Stage]:
-    """The backbone, and the strategies that build on it and on the imputer. Masking without gates is the backbone."""
-    size = pick(SIZES, recipe.size, "size")
-    alone = "mask" in recipe.strategies and not recipe.gates
-    of_rows = {"weights": weights, "targets": targets}
-    arguments: dict[str, Any] = {"schema": schema, "classes": classes, "size": size, "answers": alone, **of_rows}
-    arguments["tune"] = recipe.tune
+def plan(schema: Schema, classes: int, recipe: Recipe, settings: TrainSettings, weights: Tensor) -> dict[str, Stage]:
+    """The backbone and, unless there are no gates, the network with gates that builds on it."""
+    arguments = {"schema": schema, "classes": classes, "size": pick(SIZES, recipe.size, "size"), "weights": weights}
+    arguments |= {"answers": not recipe.gates, "tune": recipe.tune}
     backbone = Stage("backbone", make_backbone, arguments, settings)
-    arguments = {"imputer": recipe.imputer, "schema": schema, "donors": recipe.donors, "seed": recipe.seed}
-    complete = {"epochs": max(1, settings.epochs // 3), "masks": Complete()}
-    imputer = Stage("imputer", make_imputer, arguments, settings.model_copy(update=complete), split="imputer")
-    stages = {"backbone": backbone}
-    for strategy in recipe.strategies:
-        if strategy == "mask" and alone:
-            stages[strategy] = backbone
-            continue
-        compared = (
-            len(recipe.strategies) > 1 or recipe.gates != "auto"
-        )  # otherwise `choose_gates` learns the combination
-        arguments = {"gating": gating_for(strategy, bool(recipe.gates)), "answers": compared, **of_rows}
-        needs = (backbone,) if strategy == "mask" else (backbone, imputer)
-        stages[strategy] = Stage(strategy, make_gated, arguments, fine_tuning(settings), needs)
-    return stages
+    if not recipe.gates:
+        return {"backbone": backbone}
+    arguments = {
+        "answers": recipe.gates != "auto",
+        "weights": weights,
+    }  # otherwise `choose_gates` learns the combination
+    return {"backbone": backbone, "mask": Stage("mask", make_gated, arguments, fine_tuning(settings), (backbone,))}
 
 
 def fine_tuning(settings: TrainSettings) -> TrainSettings:
@@ -263,36 +207,20 @@ def make_backbone(
     classes: int,
     size: Size,
     weights: Tensor,
-    targets: Tensor | None,
     answers: bool,
     tune: Mapping[str, Tune],
 ) -> Weighted:
-    return Weighted(build(schema, classes, size, pretrained=True, tune=tune), weights, targets, answers=answers)
+    return Weighted(build(schema, classes, size, pretrained=True, tune=tune), weights, answers=answers)
 
 
-def make_imputer(train: Dataset, *, imputer: str | SupportsComplete, schema: Schema, donors: int, seed: int) -> Imputer:
-    if not isinstance(imputer, str):
-        return imputer if isinstance(imputer, Imputer) else Given(imputer)
-    kind, options = imputer_for(imputer, schema, donors=donors, seed=seed)
-    return kind.from_dataset(train, **options)
-
-
-def make_gated(
-    train: Dataset,
-    backbone: Weighted,
-    imputer: Imputer | None = None,
-    *,
-    gating: Gating,
-    weights: Tensor,
-    targets: Tensor | None,
-    answers: bool,
-) -> Weighted:
+def make_gated(train: Dataset, backbone: Weighted, *, weights: Tensor, answers: bool) -> Weighted:
     """The trained network and its heads, with gates."""
     before = backbone.model
-    subsets = before.subsets_per_step if imputer is None else 0  # it has seen subsets already
-    model = GaugePlus(before.encoder, before.gauge.classifier, imputer, subsets_per_step=subsets, gating=gating)
+    model = GaugePlus(
+        before.encoder, before.gauge.classifier, subsets_per_step=before.subsets_per_step, gating=Gating()
+    )
     model.heads, model.head_gradients = before.heads, before.head_gradients
-    return Weighted(model, weights, targets, answers=answers)
+    return Weighted(model, weights, answers=answers)
 
 
 def make_refit(train: Dataset, *, model: GaugePlus, weights: Tensor) -> Weighted:
@@ -300,17 +228,3 @@ def make_refit(train: Dataset, *, model: GaugePlus, weights: Tensor) -> Weighted
     model.gauge.gate.requires_grad_(model.gating.answers)
     freeze(model)
     return Weighted(model, weights)
-
-
-def choose_strategy(scores: Mapping[Strategy, float | None], rows: int) -> Strategy:
-    """Imputing, if it is better than masking by more than the standard error of this many rows; otherwise masking.
-
-    >>> choose_strategy({"mask": 0.90, "impute": 0.91}, 100), choose_strategy({"mask": 0.90, "impute": 0.95}, 100)
-    ('mask', 'impute')
-    """
-    if len(scores) == 1:
-        return next(iter(scores))
-    mask, impute = scores["mask"], scores["impute"]
-    if mask is None or impute is None:
-        return "mask"
-    return "impute" if impute - mask > (mask * (1 - mask) / rows) ** 0.5 else "mask"

@@ -49,8 +49,6 @@ TEXT_SCALE = 3.0  # a text's vector has norm 1 and many terms; other features ha
 class Linear(Expert):
     """The setting is the one with the least loss on the rows held out, over all folds. Texts are read whole."""
 
-    has_students = False  # one that learns what others say about other rows is worse than one that learns from labels
-
     def __init__(
         self,
         terms: Terms,

@@ -1,4 +1,4 @@
-"""The network: GAUGE+ on every cell, word and part of an image, with gates, on masked or on imputed input."""
+"""The network: GAUGE+ on every cell, word and part of an image, with gates."""
 
 import time
 from copy import deepcopy
@@ -8,11 +8,10 @@ from typing import Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gauge.data.dataset import UNLABELLED
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.tabular.experts import Expert, Folds, Lesson, Saved, Task, Training, with_prefix
+from gauge.tabular.experts import Expert, Folds, Saved, Task, Training
 from gauge.tabular.experts._architecture import Architecture
 from gauge.tabular.experts._bag import bag
 from gauge.tabular.experts._graph import GraphRows
@@ -32,7 +31,7 @@ BATCH_ROWS = 1024  # on a CPU
 BATCH_UNITS = 2**15  # of the rows of a table without texts and images; more of its rows at once take less Python
 LARGE_BLOCK = 2**25 - 2**16  # bytes; a little below the largest that the rule of `_keep_memory` is about
 BATCH_ROWS_ELSEWHERE = 4096
-MAX_VALIDATION_ROWS = 1000  # held out, evenly chosen, that say whether gates and imputed values help
+MAX_VALIDATION_ROWS = 1000  # held out, evenly chosen, that say whether gates help
 CELLS_PER_SECOND, MIN_ROWS_IN_TIME = (
     5000,
     500,
@@ -58,76 +57,44 @@ class NetworkExpert(Expert):
     @classmethod
     def fit(cls, task: Task, folds: Folds) -> tuple[Expert, list[Expert]]:
         if not folds:
-            return cls._learn(task, (np.arange(len(task.rows)), np.arange(0)), None), []
+            return cls._learn(task, (np.arange(len(task.rows)), np.arange(0))), []
         members: list[Expert] = []
         for fold in folds:
             started = time.monotonic()
-            members.append(cls._learn(task, fold, None))
+            members.append(cls._learn(task, fold))
             if not task.has_time_for(time.monotonic() - started):
                 break
         return bag(members), members
 
     @classmethod
-    def learn_again(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson) -> Self:
-        return cls._learn(task, fold, lesson)
-
-    @classmethod
-    def _learn(cls, task: Task, fold: tuple[np.ndarray, np.ndarray], lesson: Lesson | None) -> Self:
+    def _learn(cls, task: Task, fold: tuple[np.ndarray, np.ndarray]) -> Self:
         train, val = _some(task, fold[0]), fold[1]
         shown = val[np.linspace(0, len(val) - 1, min(len(val), MAX_VALIDATION_ROWS)).astype(int)]
-        recipe, encoded = task.recipe, task.all_rows.encoded
+        recipe, encoded, device = task.recipe, task.rows.encoded, task.device
         if len(val) and len(np.unique(task.labels[shown])) < task.classes:  # an AUC needs every class
             recipe = replace(recipe, metric=ACCURACY)
-        device, targets, every = task.device, None, None
-        unlabelled = np.arange(len(task.rows), len(task.all_rows))
-        labels = np.concatenate([task.labels, np.full(len(unlabelled), UNLABELLED)])
-        donors = np.concatenate([train, unlabelled])
-        if task.streamed is not None and lesson is None:  # where teaching may pay, the sample is all labelled rows
+        if task.streamed is not None:
             split = task.streamed(val)
             weights = torch.ones(len(split))
-        elif lesson is None:
-            split = encoded.dataset("train", train, labels).to(device)
-            weights = torch.from_numpy(task.weights[train])
         else:
-            labels[lesson.rows] = lesson.targets.argmax(1)
-            split = encoded.dataset("train", np.concatenate([train, lesson.rows]), labels).to(device)
-            weights = torch.from_numpy(np.concatenate([task.weights[train], lesson.weights]))
-            known = np.eye(task.classes)[task.labels[train]]
-            targets = torch.from_numpy(np.concatenate([known, lesson.targets])).float().to(device)
-            recipe = recipe.like(len(train))
-        if len(unlabelled):
-            every = encoded.dataset("train", donors, np.full(len(labels), UNLABELLED)).to(device)
+            split = encoded.dataset("train", train, task.labels).to(device)
+            weights = torch.from_numpy(task.weights[train])
         network, training = train_network(
             task,
             recipe,
             train=split,
             val=encoded.dataset("val", shown, task.labels).to(device) if len(val) else None,
             weights=weights.float().to(device),
-            targets=targets,
-            every=every,
         )
-        if task.streamed is None and (imputer := network.imputer) is not None and imputer.donor_rows is not None:
-            training = replace(training, donors=donors[imputer.donor_rows.cpu().numpy()].tolist())
-        training = replace(training, taught=0 if lesson is None else len(lesson.rows))
-        architecture = Architecture(
-            classes=task.classes,
-            size=recipe.size,
-            strategy=training.strategy,
-            gates=bool(recipe.gates),
-            imputer=recipe.imputer,
-            donors=recipe.donors,
-            seed=recipe.seed,
-            rows=training.rows if every is None else len(every),
-            gates_answer=network.gating.answers,
+        return cls(
+            network, Architecture(task.classes, recipe.size, bool(recipe.gates), network.gating.answers), training
         )
-        return cls(network, architecture, training)
 
     def refit(self, task: Task) -> Expert:
         training, whole = self.training, len(task.rows)
-        simple = not task.recipe.tune and isinstance(self.architecture.imputer, str)
         many = len(_some(task, np.arange(whole))) < whole  # a few more would not matter
         # of a table in files that the sample is a part of, the network has seen more rows than that
-        if training is None or training.taught or training.rows >= whole or many or not simple:
+        if training is None or training.rows >= whole or many or task.recipe.tune:
             return self
         split = task.rows.encoded.dataset("train", np.arange(whole), task.labels).to(task.device)
         weights = torch.from_numpy(task.weights).float().to(task.device)
@@ -183,30 +150,16 @@ class NetworkExpert(Expert):
         return graph.node("LogSoftmax", graph.cast(outputs["logits"], np.float64), axis=1)
 
     def save(self) -> Saved:
-        imputer, held = self.architecture.imputer, self.network.imputer
-        if not isinstance(imputer, str):
-            kind = type(imputer).__name__
-            raise ValueError(f"an imputer of your own ({kind}) cannot be saved; register it, and fit with its name")
-        tensors = {f"model.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        if held is not None and isinstance(held.imputer, nn.Module):
-            tensors |= {f"imputer.{name}": tensor for name, tensor in held.imputer.state_dict().items()}
-        return Saved(tensors, asdict(self.architecture))
+        return Saved(dict(self.network.state_dict()), asdict(self.architecture))
 
     @classmethod
     def load(cls, saved: Saved, schema: Schema) -> Self:
         architecture = Architecture.from_json(saved.metadata)
-        own, of_imputer = with_prefix("model.", saved.tensors), with_prefix("imputer.", saved.tensors)
-        donors = max((tensor.shape[0] for tensor in of_imputer.values() if tensor.ndim), default=1)
-        architecture = replace(
-            architecture, donors=min(architecture.donors, max(donors, 1))
-        )  # no more than the file has
         words = sum(len(getattr(column, "words", ())) for column in schema.columns)
-        if words + architecture.classes > sum(tensor.numel() for tensor in own.values()):
+        if words + architecture.classes > sum(tensor.numel() for tensor in saved.tensors.values()):
             raise ValueError(f"{saved.source} has fewer weights than there are words and classes")
-        network, imputer = architecture.build(schema)
-        if imputer is not None:
-            load_into(imputer, of_imputer, saved.source)
-        load_into(network, own, saved.source)
+        network = architecture.build(schema)
+        load_into(network, saved.tensors, saved.source)
         return cls(network.eval(), architecture)
 
 

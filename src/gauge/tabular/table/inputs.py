@@ -153,13 +153,13 @@ def check_kept(keep: Iterable[str], result: Collection[str]) -> None:
             raise ValueError(f"column {name!r} cannot be kept: the result has one of that name; rename it in the table")
 
 
-def known_labels(y: Any, index: pd.Index, *, use: bool) -> tuple[np.ndarray, Any]:
-    """Which rows have a label, and the labels of these. How many do not is reported; whether they are of `use`, too."""
+def known_labels(y: Any, index: pd.Index) -> tuple[np.ndarray, Any]:
+    """Which rows have a label, and the labels of these. How many do not is reported."""
     column = _as_column(y, warn=True)
     known = has_label(column)
     if known.all():
         return known, y
-    report_unlabelled(known, index, use=use)
+    report_unlabelled(known, index, use=True)
     return known, beside_missing(column[known])
 
 
@@ -167,7 +167,7 @@ def report_unlabelled(known: np.ndarray, index: pd.Index, *, use: bool = False) 
     """Log how many rows have no label, and which is the first; an error if none has."""
     if not known.any():
         raise ValueError("all labels are missing; give rows that have one")
-    what = "they are used where that helps" if use else "they are left out"
+    what = "columns and trust are learned from them, too" if use else "they are left out"
     logger.warning("%d rows have no label, first row %s; %s", (~known).sum(), index[~known][0], what)
 
 

@@ -175,10 +175,8 @@ def _known_labels(labels: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 def _target_problems(labels: pd.Series) -> Iterator[str]:
     values = labels[labels.notna() & (labels.astype(str).str.strip() != "")]
     if len(values) < len(labels):
-        yield (
-            f"{labels.name}: {len(labels) - len(values)} labels are missing; these rows are used where that helps "
-            "(unlabelled=, --unlabelled)"
-        )
+        count = len(labels) - len(values)
+        yield f"{labels.name}: {count} labels are missing; columns and trust are learned from these rows, too"
     counts = values.value_counts()
     if len(counts) < 2:
         yield f"{labels.name}: there is only one class"

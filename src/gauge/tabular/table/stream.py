@@ -28,7 +28,7 @@ MAX_SAMPLE_ROWS = 100_000
 class Stream:
     """A table in files: a sample of at most `MAX_SAMPLE_ROWS` of the rows that have a label, in their order, whose index
     are their numbers, and the labels of all of these rows: `labels` are the different ones, `codes` their positions
-    there. `unlabelled` is such a sample of the rows without a label, if they are used."""
+    there. `unlabelled` is such a sample of the rows without a label."""
 
     table: Path
     target: str
@@ -38,7 +38,7 @@ class Stream:
     unlabelled: pd.DataFrame
 
     @classmethod
-    def from_files(cls, table: Path, target: Any, weights: Any, seed: int, *, unlabelled: bool = False) -> "Stream":
+    def from_files(cls, table: Path, target: Any, weights: Any, seed: int) -> "Stream":
         """From one pass over the table. Which rows are sampled depends on their number, the seed and nothing else."""
         if not isinstance(target, str) or weights is not None:
             raise ValueError("a table in files needs the name of its column of labels as y, and takes no sample_weight")
@@ -52,10 +52,10 @@ class Stream:
             coded.append(codes)
             known = has_label(part[target])
             with_label.add(part[known])
-            without.add(part[~known & unlabelled])
+            without.add(part[~known])
         assert labels is not None  # a table has rows
         different = with_types(table, labels.to_frame(target))[target]
-        labels, codes = _known(different, np.concatenate(coded), use=unlabelled)
+        labels, codes = _known(different, np.concatenate(coded))
         sample, others = with_label.rows(), without.rows()
         every = with_types(table, pd.concat([sample, others]) if len(others) else sample)
         drawn = labels.iloc[codes[sample.index]].set_axis(sample.index)
@@ -111,12 +111,12 @@ def _different(known: pd.Series | None, column: pd.Series) -> tuple[pd.Series, n
     return labels, pd.Index(labels).get_indexer(pd.Index(column)).astype(np.min_scalar_type(len(labels)))
 
 
-def _known(labels: pd.Series, codes: np.ndarray, *, use: bool) -> tuple[pd.Series, np.ndarray]:
+def _known(labels: pd.Series, codes: np.ndarray) -> tuple[pd.Series, np.ndarray]:
     """The different labels but for missing and blank ones, and the positions there of all rows that have one."""
     known = has_label(labels)
     if known.all():
         return labels, codes
-    report_unlabelled(known[codes], pd.RangeIndex(len(codes)), use=use)
+    report_unlabelled(known[codes], pd.RangeIndex(len(codes)), use=True)
     positions = np.cumsum(known) - 1
     return beside_missing(labels[known]).reset_index(drop=True), positions.astype(codes.dtype)[codes[known[codes]]]
 
