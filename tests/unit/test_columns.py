@@ -11,12 +11,12 @@ from helpers import unchecked
 from PIL import Image
 
 from gauge import GaugeClassifier
+from gauge.tabular.table.cells import as_words, plain
 from gauge.tabular.table.columns import MAX_CATEGORIES, ImageFiles, infer_kind, missing
 from gauge.tabular.table.columns.category import Category
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.files import read_rows, read_table_file
 from gauge.tabular.table.inspection import inspect_table
-from gauge.tabular.table.numbers import as_words, plain
 from gauge.tabular.table.schema import Schema
 
 WORDS = ("fever", "cough", "rash", "pain", "none", "mild", "severe")

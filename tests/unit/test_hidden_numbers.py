@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gauge.tabular.table.cells import plain
 from gauge.tabular.table.columns import infer_kind
 from gauge.tabular.table.columns.number import Number
 from gauge.tabular.table.inspection import inspect_table
-from gauge.tabular.table.numbers import Writing, plain
+from gauge.tabular.table.numbers import Writing
 from gauge.tabular.table.schema import Schema
 
 

@@ -165,7 +165,7 @@ def test_an_amount_in_brackets_is_negative():
 def test_dates_with_times_are_read_in_the_order_of_their_dates(form, times):
     moments = pd.Series(pd.date_range("2020-01-14 07:05", periods=60, freq="17h"))
     column = Number.from_column(moments.dt.strftime(f"{form} {times}"))
-    assert column.date_format == form
+    assert column.writing.date == form
     expected = (moments - pd.Timestamp(0)) / pd.Timedelta(days=1)
     for written in (moments.dt.strftime(f"{form} {times}"), moments.astype(str), moments):
         assert np.allclose(column.writing.read(written), expected, atol=1e-6)

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from gauge.registry import COLUMNS
+from gauge.tabular.table.cells import cells_of
 from gauge.tabular.table.columns import ANYWHERE, Cell, Column, Content, ImageFiles
-from gauge.tabular.table.numbers import cells_of
 
 logger = logging.getLogger(__name__)
 

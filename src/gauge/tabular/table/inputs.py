@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gauge.choices import pick
+from gauge.tabular.table.cells import cells_of, without_fraction
 from gauge.tabular.table.columns import FINE_COLUMNS, written_alike
-from gauge.tabular.table.numbers import cells_of, without_fraction
 
 logger = logging.getLogger(__name__)
 

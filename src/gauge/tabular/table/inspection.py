@@ -10,6 +10,7 @@ import pandas as pd
 
 from gauge.choices import pick
 from gauge.registry import COLUMNS
+from gauge.tabular.table.cells import plain
 from gauge.tabular.table.columns import (
     ANYWHERE,
     IGNORE,
@@ -22,7 +23,7 @@ from gauge.tabular.table.columns import (
     pick_kind,
 )
 from gauge.tabular.table.inputs import as_pandas, has_label, target_problems, width_problems
-from gauge.tabular.table.numbers import plain, uses_decimal_commas
+from gauge.tabular.table.numbers import uses_decimal_commas
 
 logger = logging.getLogger(__name__)
 

@@ -2,59 +2,44 @@
 
 import math
 import re
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from fractions import Fraction
-from operator import is_
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from gauge.tabular.table.cells import as_words, plain_cells
 from gauge.tabular.table.dates import (
-    FIRST_YEAR,
     MIN_SHARE,
     NUMERIC_TYPES,
     SECONDS_PER_DAY,
+    TIMES,
     date_format,
-    first_year,
+    duration,
+    hours,
     plain_days,
     read_days,
-    with_century,
 )
-from gauge.tabular.table.quantities import COUNT, TIME, duration, find_scale, quantity
-from gauge.tabular.table.times import TIMES, hours
 
-MIN_SAMPLES = 8  # of an array that is kept as one
-MAX_SHOWN_BYTES = 100  # more are a file, whose start says of which kind it is
-CURRENCIES = ["USD", "EUR", "GBP", "CHF", "JPY", "CNY", "INR", "SEK", "NOK", "DKK", "PLN", "CZK", "AUD", "CAD"]
-UNIT = re.compile(rf"[A-Z]{{1,2}}\$|[$€£¥₹₩₽₺₦₱₫₴₪฿%]|\b(?:{'|'.join(CURRENCIES)})\b|\bRs\.?|\bkr\.?|zł|Kč")
+CURRENCIES = "USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|AUD|CAD"
+UNIT = re.compile(rf"[A-Z]{{1,2}}\$|[$€£¥₹₩₽₺₦₱₫₴₪฿%]|\b(?:{CURRENCIES})\b|\bRs\.?|\bkr\.?|zł|Kč")
 MEASURE = (
     r"^[+−-]?\d(?:[\d.,'’\s]*\d)?\s*((?:[^\W\d_]|[°/])[^\n]{0,30})$"  # the unit in "12.5 kg", "37 °C" or "900 sq ft"
 )
-DIGIT = re.compile(r"\d")
-GAPS = str.maketrans({"−": "-", "'": "", "’": "", "_": "x", **dict.fromkeys(" \u00a0\u2009\u202f", "")})
-SPACED = r"[+−-]?\d{1,3}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?:[.,]\d+)?"
-ONE_GROUP = r"[+−-]?[1-9]\d{0,2},\d{3}"  # 1,234: more than a thousand, or more than one
-DECIMAL_COMMA = r"\D?\d+,(?:\d{1,2}|\d{4,})\D?|\D?0,\d+\D?|\D?\d{1,3}(?:\.\d{3})+,\d*\D?"
+SPACES = " \u00a0\u2009\u202f"  # between groups of digits
 BOUND = re.compile(r"^[<>≤≥]=?\s*(?=[^<>≤≥=\s])")
-MAX_BOUNDS, MIN_MEASURED = 0.5, 10  # the share of bounds, and how many values without one differ
-MAX_LOOKED_AT = 1000  # values of a column, for decimal commas
-MIN_GLANCED_AT = 100  # for units that differ
-CODE = r"(?:^|[\s_.-])(?:zip|zipcode|zip code|postal|postcode|plz|code)$"  # names of columns
-WHOLE = re.compile(r"^(-?\d+)\.0$")
-TRUTH = {"true": "1", "false": "0"}  # numbers that other programs wrote as truth values
-HALVES = {"am", "pm", "a.m.", "p.m."}  # of a day, and no units
+SEVERAL = re.compile(r"\D{0,10}\d+(?:\.\d+)?(?:(?!\.)\D{1,5}\d+(?:\.\d+)?){1,3}\D{0,10}")  # 120/80, 48.1, 11.6
+MAX_LOOKED_AT = 1000  # values of a column that decide for all
 
 
 @dataclass(frozen=True)
 class Writing:
     """How numbers are written: the decimal separator, the unit beside them, and whether thousands are separated by the other
     mark: if not, 1,234 may be 1.234 and counts as missing. `date` is the format of dates, or of times of day, or empty.
-    With `bounds`, a value such as <5 is read as the limit, 5; (5) is always -5, as accountants write it. Years of two digits
-    are the hundred from `first_year` on. With a `scale`, units differ from cell to cell, and numbers are in this one.
+    With `bounds`, a value such as <5 is read as the limit, 5; (5) is always -5, as accountants write it. `durations` have
+    units that may differ from cell to cell, and are numbers of days.
 
     >>> Writing.from_values(pd.Series(["1.200,50 €", "7,25 €", "n"] * 10)) is None
     True
@@ -68,48 +53,53 @@ class Writing:
     guessed: bool = False
     grouped: bool = True
     bounds: bool = False
-    first_year: int = FIRST_YEAR
-    scale: str = ""
+    durations: bool = False
 
     @classmethod
     def from_values(cls, values: pd.Series, *, commas: bool = False) -> "Writing | None":
         """That of most values, none of them missing; None if they are neither numbers nor dates nor times. `commas` says
         that other columns of the table have decimal commas, which decides where all values are written as 1,234."""
-        if pd.api.types.is_datetime64_any_dtype(values):
-            return cls(date="ISO8601")
         if pd.api.types.is_numeric_dtype(values) or values.dtype.kind == "m":
-            return cls()
-        words = as_words(values).str.strip()
-        if len(words) and values.map(lambda value: isinstance(value, date)).mean() >= MIN_SHARE:
+            return cls(durations=values.dtype.kind == "m")
+        dates = values.map(lambda value: isinstance(value, date)) if values.dtype.kind != "M" else values.notna()
+        if len(values) and dates.mean() >= MIN_SHARE:
             return cls(date="ISO8601")
-        if sum(DIGIT.search(word) is not None for word in words) < MIN_SHARE * len(words):  # neither takes long to see
+        words = as_words(values).str.strip()
+        digits = sum(re.search(r"\d", word) is not None for word in words)
+        if not len(words) or digits < MIN_SHARE * len(words):  # neither takes long to see
             return None
         if form := date_format(words):
-            return _date_writing(words, *form)
-        return _number_writing(words, commas) or _time_writing(words)
+            return cls(date=form[0], guessed=form[1])
+        if writing := _number_writing(words, commas):
+            return writing
+        if _readable(words, hours):
+            return cls(date=TIMES)
+        glance = _readable(words[:100], duration, MIN_SHARE / 2)  # all of them take a while
+        return cls(durations=True) if glance and _readable(words, duration) else None
 
     def read(self, values: pd.Series) -> np.ndarray:
-        """The values as numbers, dates as days since 1970, times as hours; NaN where they cannot be read."""
+        """The values as numbers, dates and durations as days, times as hours; NaN where they cannot be read."""
+        nothing = np.full(len(values), np.nan)
         if self.date == TIMES:
             return np.array([hours(cell) for cell in plain_cells(values).tolist()], np.float64)
         if self.date:
-            return np.full(len(values), np.nan) if _numeric(values) else self._read_days(values)
+            return nothing if _numeric(values) else read_days(values, self.date)
         if values.dtype.kind == "m":
             days = (values.dt.total_seconds() / SECONDS_PER_DAY).to_numpy(np.float64)
-            known = self.scale == TIME or (self.scale == "" and self.unit in ("", "d", "day", TIME))
-            return days if known else np.full(len(values), np.nan)
+            return days if self.durations or self.unit in ("d", "day", "days") else nothing
+        cells = values.tolist()
         if _numeric(values):
             numbers = values.to_numpy(np.float64, na_value=np.nan)
         else:
-            cells = values.tolist()
             numbers = self._from_text([cell if isinstance(cell, str) else None for cell in cells])
             for row, cell in enumerate(cells):
                 if isinstance(cell, NUMERIC_TYPES):
                     numbers[row] = _as_float(cell)
-        if self.unit == "%":
-            numbers = np.where(_perhaps_fractions(values, numbers), np.nan, numbers)
-        if self.scale not in ("", COUNT):  # 90 may be minutes or hours
-            bare = np.array([not isinstance(cell, str) for cell in values.tolist()], bool)
+        if self.unit == "%":  # without the sign, 0.13 may be 0.13 % or 13 %
+            bare = np.array([not isinstance(cell, str) or "%" not in cell for cell in cells], bool)
+            numbers = np.where(bare & (numbers != 0) & (np.abs(numbers) <= 1), np.nan, numbers)
+        if self.durations:  # 90 may be minutes or hours
+            bare = np.array([not isinstance(cell, str) for cell in cells], bool)
             numbers = np.where(bare & (numbers != 0), np.nan, numbers)
         return np.where(np.isinf(numbers), np.nan, numbers)
 
@@ -118,25 +108,25 @@ class Writing:
         """What was guessed, empty for plain numbers."""
         if self.date == TIMES:
             return "times of day, in hours"
-        if self.date in ("", "ISO8601"):
+        if self.durations:
+            return "durations, in days"
+        if not self.date:
             parts = ["a decimal comma" if self.decimal == "," else "a decimal point"] * self.guessed
             parts += [f"{self.unit!r} removed"] if self.unit else []
-            parts += [f"different units, in {self.scale}"] if self.scale else []
             parts += ["'<' and '>' read as the limit"] if self.bounds else []
-            return "dates" if self.date else f"numbers with {', '.join(parts)}" if parts else ""
+            return f"numbers with {', '.join(parts)}" if parts else ""
+        if self.date == "ISO8601":
+            return "dates"
         order = "day first" if self.date.startswith("%d") else "month first" if self.date[1] in "mbB" else "year first"
-        if self.date.startswith("%b-"):
-            order = "month and year"
-        years = f", years {self.first_year} to {self.first_year + 99}" if "%y" in self.date else ""
-        return f"dates, {order} ({self.date}){years}{self._doubt}"
+        order = "month and year" if self.date.startswith("%b-") else order
+        years = ", years 1969 to 2068" if "%y" in self.date else ""
+        doubt = "the numbers may be days" if self.date == "%b-%y" else "no day is above 12"
+        return f"dates, {order} ({self.date}){years}" + f", a guess: {doubt}" * self.guessed
 
     @property
-    def _doubt(self) -> str:
-        """Why the reading of dates is a guess, if it is."""
-        if not self.guessed:
-            return ""
-        reason = "the numbers may be days" if self.date == "%b-%y" else "no day is above 12, or years span a century"
-        return f", a guess: {reason if '%y' in self.date else 'no day is above 12'}"
+    def takes_any_number(self) -> bool:
+        """Whether a number that is no text means itself: 0.13 in a column of percentages and 90 among durations may not."""
+        return not (self.date or self.durations or self.unit == "%")
 
     @property
     def noun(self) -> str:
@@ -152,37 +142,20 @@ class Writing:
         """A date of digits alone as days since 1970, or a time; None for any other text."""
         if self.date == TIMES:
             return None if math.isnan(number := hours(text)) else number
-        if "%y" in self.date:
-            text = with_century(text.strip(), self.first_year)
-        return plain_days([text], self._full_date)[0]
-
-    @property
-    def _full_date(self) -> str:
-        """The format with years of four digits."""
-        return self.date.replace("%y", "%Y")
-
-    def _read_days(self, values: pd.Series) -> np.ndarray:
-        if "%y" in self.date and values.dtype.kind != "M":
-            values = values.map(
-                lambda cell: with_century(cell.strip(), self.first_year) if isinstance(cell, str) else cell
-            )
-        return read_days(values, self._full_date)
+        return plain_days([text], self.date)[0]
 
     def _from_text(self, texts: list[str | None]) -> np.ndarray:
         """The numbers of texts, NaN where there is none."""
         numbers = np.full(len(texts), np.nan)
         rest = {row: text for row, text in enumerate(texts) if text is not None}
-        if self.decimal == "." and not self.unit and not self.scale and rest:
+        if self.durations and rest:
+            numbers[list(rest)] = [duration(text) for text in rest.values()]
+            return numbers
+        if self.decimal == "." and not self.unit and rest:
             numbers[list(rest)] = _to_numeric(list(rest.values()))
             rest = {row: text for row, text in rest.items() if np.isnan(numbers[row])}
-        if rest and self.scale:
-            numbers[list(rest)] = [
-                quantity(self._without_unit(_signed(text.strip())), self.scale) for text in rest.values()
-            ]
-        elif rest:
+        if rest:
             numbers[list(rest)] = _to_numeric([self._plain(text) for text in rest.values()])
-            for row in () if self.unit else [row for row in rest if np.isnan(numbers[row])]:
-                numbers[row] = duration(rest[row].strip())  # of a column that held durations, as a file has them
         return numbers
 
     def _plain(self, text: str) -> str:
@@ -191,10 +164,10 @@ class Writing:
         text = self._without_unit(BOUND.sub("", text) if self.bounds else text)
         if not text.isascii():
             text = "".join(str(int(mark)) if mark.isdecimal() else mark for mark in text)
-        if text.lower() in TRUTH:
-            return TRUTH[text.lower()]
-        if re.fullmatch(SPACED, text) or text.startswith("−"):
-            text = text.translate(GAPS)
+        if text.lower() in ("true", "false"):  # numbers that other programs wrote as truth values
+            return str(int(text.lower() == "true"))
+        if re.fullmatch(rf"[+−-]?\d{{1,3}}(?:[{SPACES}'’]\d{{3}})+(?:[.,]\d+)?", text) or text.startswith("−"):
+            text = re.sub(f"[{SPACES}'’]", "", text).replace("−", "-").replace("_", "x")
         decimal, thousands = (r"\.", ",") if self.decimal == "." else (",", r"\.")
         groups = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+" + (r"|[1-9]\d?(?:,\d\d)+,\d{3}" if decimal == r"\." else "")
         if re.fullmatch(rf"[+-]?(?:{groups})(?:{decimal}\d*)?", text):
@@ -214,14 +187,10 @@ class Writing:
         return _signed(re.sub(rf"^([+−-]){re.escape(self.unit)}\s*", r"\1", text))
 
 
-def as_words(values: pd.Series) -> pd.Series:
-    """Values as texts that Python's regular expressions read: those of Arrow know fewer escapes and no letters but ASCII."""
-    return values.astype(str).astype(object)
-
-
 def are_codes(values: pd.Series) -> bool:
     """Whether digits are codes: by the name of their column, or by leading zeros, which numbers do not have."""
-    if is_named(values, CODE) and are_whole(values, MIN_SHARE):
+    name = r"(?:^|[\s_.-])(?:zip|zipcode|zip code|postal|postcode|plz|code)$"
+    if is_named(values, name) and are_whole(values, MIN_SHARE):
         return True
     if pd.api.types.is_numeric_dtype(values):
         return False
@@ -241,35 +210,46 @@ def is_named(values: pd.Series, pattern: str) -> bool:
     return bool(re.search(pattern, name) or re.search(pattern, name.lower()))
 
 
-def without_fraction(text: str) -> str:
-    """1.0 as 1, other texts as they are.
-
-    >>> without_fraction("-7.0"), without_fraction("7.10")
-    ('-7', '7.10')
-    """
-    return WHOLE.sub(r"\1", text)
-
-
 def uses_decimal_commas(frame: pd.DataFrame) -> bool:
     """Whether a column of texts has decimal commas beyond doubt."""
+    certain = r"\D?\d+,(?:\d{1,2}|\d{4,})\D?|\D?0,\d+\D?|\D?\d{1,3}(?:\.\d{3})+,\d*\D?"
     for _, column in frame.items():
         if not (_numeric(column) or column.dtype.kind in "mM"):
             texts = [cell.strip() for cell in column.head(MAX_LOOKED_AT).tolist() if isinstance(cell, str)]
-            commas = sum(bool(re.fullmatch(DECIMAL_COMMA, text)) for text in texts)
-            if commas and sum(text[:1].isdigit() or text[1:2].isdigit() for text in texts) >= MIN_SHARE * len(texts):
+            numbers = sum(text[:1].isdigit() or text[1:2].isdigit() for text in texts)
+            if numbers >= MIN_SHARE * len(texts) and any(re.fullmatch(certain, text) for text in texts):
                 return True
     return False
 
 
-def _perhaps_fractions(values: pd.Series, numbers: np.ndarray) -> np.ndarray:
-    """Which values of a column of percentages have no sign and lie within -1 and 1: 0.13 may be 0.13 % or 13 %."""
-    signed = [isinstance(cell, str) and "%" in cell for cell in values.tolist()]
-    return ~np.array(signed, bool) & (numbers != 0) & (np.abs(numbers) <= 1)
+def unread_numbers(texts: Iterable[str]) -> str:
+    """Why most texts, several numbers or numbers with different units, are not read as numbers; empty if they are neither.
+
+    >>> unread_numbers(f"{100 + number}/{number % 3}" for number in range(30))[:44]
+    "values such as '100/0' are several numbers, "
+    >>> unread_numbers(f"{number} {('kg', 'lb')[number % 2]}" for number in range(30))[:52]
+    "values such as '0 kg' are numbers with units 'kg', '"
+    """
+    texts = [text.strip() for text in texts]
+    several = [text for text in texts if SEVERAL.fullmatch(text)]
+    if len(set(several)) > 20 and len(several) >= MIN_SHARE * len(texts):
+        return (
+            f"values such as {several[0]!r:.60} are several numbers, of which none is read as a number; if they mean "
+            "something, give each a column of its own"
+        )
+    measured = [(text, match[1]) for text in texts if (match := re.match(MEASURE, text))]
+    units = sorted({unit for _, unit in measured})
+    if len(set(measured)) > 20 and len(measured) >= MIN_SHARE * len(texts) and len(units) <= 5:
+        return (
+            f"values such as {measured[0][0]!r:.60} are numbers with units {', '.join(map(repr, units))}, and not read as "
+            "numbers; write all of them as plain numbers, in one unit"
+        )
+    return ""
 
 
 def _number_writing(words: pd.Series, commas: bool) -> Writing | None:
     bounds = words.str.match(BOUND)
-    if 0 < bounds.mean() <= MAX_BOUNDS and words[~bounds].nunique() >= MIN_MEASURED:  # not groups: <18, 18, >18
+    if 0 < bounds.mean() <= 0.5 and words[~bounds].nunique() >= 10:  # not groups: <18, 18, >18
         writing = _number_writing(words.str.replace(BOUND, "", regex=True), commas)
         return writing and replace(writing, bounds=True)
     if words.str.startswith("(").all():
@@ -278,9 +258,9 @@ def _number_writing(words: pd.Series, commas: bool) -> Writing | None:
     units = {unit for text in words for unit in UNIT.findall(text)}
     if len(units) > 1:  # different currencies are not one number
         return None
-    unit = next(iter(units), "")
-    writing = _written(words, unit, commas) or (None if units else _with_measure(words, commas))
-    return writing or _scaled(words, unit)
+    if writing := _written(words, next(iter(units), ""), commas):
+        return writing
+    return None if units else _with_measure(words, commas)
 
 
 def _signed(text: str) -> str:
@@ -289,27 +269,19 @@ def _signed(text: str) -> str:
 
 
 def _with_measure(words: pd.Series, commas: bool) -> Writing | None:
-    """Numbers that most values write with one and the same unit; different units are not one number."""
-    measures = words.str.extract(MEASURE, expand=False).dropna()
-    unit = max(measures, key=len, default="")
-    alike = len(measures) >= MIN_SHARE * len(words) and measures.isin([unit, unit.removesuffix("s")]).all()
-    return _written(words, unit, commas) if alike and unit.lower() not in HALVES else None
+    """Numbers that most values write with one and the same unit; those with another one cannot be read."""
+    no_units = ("am", "pm", "a.m.", "p.m.", "lakh", "crore")  # of a time, and a factor: 5 beside 1.2 lakh is no 5 lakh
+    measures = words.str.extract(MEASURE, expand=False)
+    one = measures.str.removesuffix("s")  # 1 day beside 2 days
+    alike = measures[one == one.mode().get(0)]
+    unit = max(alike, key=len, default="")
+    return (
+        _written(words, unit, commas) if len(alike) >= MIN_SHARE * len(words) and unit.lower() not in no_units else None
+    )
 
 
-def _scaled(words: pd.Series, unit: str) -> Writing | None:
-    """Numbers with different units of one scale, and the currency before or after them."""
-    bare = words.map(Writing(unit=unit)._without_unit)
-    if not find_scale(bare.head(MIN_GLANCED_AT), MIN_SHARE / 2):  # it takes a while
-        return None
-    scale = find_scale(bare, MIN_SHARE)
-    return Writing(unit=unit, scale=scale) if scale and unit != "%" else None
-
-
-def _date_writing(words: pd.Series, form: str, guessed: bool) -> Writing:
-    if "%y" not in form:
-        return Writing(date=form, guessed=guessed)
-    first, unsure = first_year(words)
-    return Writing(date=form, guessed=guessed or unsure, first_year=first)
+def _readable(words: pd.Series, read: Callable[[str], float], share: float = MIN_SHARE) -> bool:
+    return bool(np.mean([not math.isnan(read(word)) for word in words]) >= share)
 
 
 def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
@@ -323,17 +295,12 @@ def _written(words: pd.Series, unit: str, commas: bool) -> Writing | None:
         for mark, other in ((",", "."), (r"\.", ","))
     )
     thirds = r"|\.\d{3}$" if comma == point == 0 else ""  # 1.200 may be more than a thousand
-    grouped = bare.str.contains(rf"\d,\d|\d[ \u00a0\u2009\u202f'’]\d{{3}}|\.\d{{3}}\.{thirds}", regex=True).any()
-    same = commas and comma == point == 0 and bool(bare.str.fullmatch(ONE_GROUP).all())
+    grouped = bare.str.contains(rf"\d,\d|\d[{SPACES}'’]\d{{3}}|\.\d{{3}}\.{thirds}", regex=True).any()
+    same = commas and comma == point == 0 and bool(bare.str.fullmatch(r"[+−-]?[1-9]\d{0,2},\d{3}").all())
     decimal, mark = (",", r"\.") if comma > point or same else (".", ",")
     seen = bare.str.contains(rf"\d{mark}\d{{3}}(?:\D|$)", regex=True).any()
     writing = Writing(decimal, unit, guessed=bool(grouped), grouped=bool(seen))
     return writing if np.mean(~np.isnan(writing.read(words))) >= MIN_SHARE else None
-
-
-def _time_writing(words: pd.Series) -> Writing | None:
-    known = [not math.isnan(hours(word)) for word in words]
-    return Writing(date=TIMES) if known and np.mean(known) >= MIN_SHARE else None
 
 
 def _numeric(values: pd.Series) -> bool:
@@ -352,86 +319,3 @@ def _as_float(value: Any) -> float:
         return convert(value)
     except (OverflowError, TypeError, ValueError):  # 10**400, complex numbers, Decimal("sNaN")
         return float("nan")
-
-
-def plain(column: pd.Series) -> pd.Series:
-    """The column with texts, numbers, dates, durations, arrays of numbers and missing cells only: other objects become
-    text."""
-    kind = column.dtype
-    if isinstance(kind, np.dtype) and kind.kind in "biufM":
-        return column
-    if isinstance(kind, pd.SparseDtype):
-        return pd.Series(np.asarray(column), column.index, name=column.name)
-    if column.dtype.kind == "m":
-        return column if isinstance(kind, np.dtype) else pd.to_timedelta(column.astype(object))
-    if isinstance(kind, pd.PeriodDtype | pd.IntervalDtype | pd.ArrowDtype) or column.dtype.kind == "c":
-        column = column.astype(object)
-    if isinstance(kind, pd.CategoricalDtype):
-        categories = [value if isinstance(value, str | int | float) else str(value) for value in kind.categories]
-        return column if categories == list(kind.categories) else column.map(str, na_action="ignore").astype("category")
-    return column if column.dtype != object else plain_cells(column).infer_objects()
-
-
-def plain_cells(column: pd.Series) -> pd.Series:
-    """As `plain`, but texts and other objects are a column of objects: finding a type for them takes longer than reading
-    them, and the arrays that pandas keeps texts in are slow to read."""
-    if isinstance(column.dtype, pd.StringDtype):
-        return pd.Series(cells_of(column), column.index, object, column.name)
-    if column.dtype != object:
-        return plain(column)
-    given = column.tolist()
-    cells = [_plain_cell(value) for value in given]
-    return column if all(map(is_, cells, given)) else pd.Series(cells, column.index, object, column.name)
-
-
-def cells_of(column: pd.Series | pd.Index) -> list[Any]:
-    """The cells of a column, None for texts that are missing. `tolist` takes a hundred times as long for the texts that
-    pandas keeps in Arrow."""
-    kind = column.dtype
-    if isinstance(kind, pd.StringDtype) and kind.storage == "pyarrow":
-        cells: list[Any] = column.array.__arrow_array__().to_pylist()  # the protocol of Arrow
-        return cells
-    return column.tolist()
-
-
-def paths_or_bytes(column: pd.Series, *kept: type) -> pd.Series:
-    """The column of images or signals with bytes, and other types that are kept, as they are, and anything else as in
-    `plain`."""
-    cells = [value if isinstance(value, (bytes, *kept)) else _plain_cell(value) for value in column]
-    return pd.Series(cells, column.index, object, column.name)
-
-
-def is_pixels(value: Any) -> bool:
-    """Whether it is an array of pixels with colours: [height, width, colours]."""
-    return isinstance(value, np.ndarray) and value.ndim == 3 and value.shape[2] in (1, 3, 4)
-
-
-def _samples(values: Any) -> np.ndarray | None:
-    """The numbers of an array or a list that is long enough for a signal; None if it is none."""
-    try:
-        samples = np.asarray(values)
-        samples = samples.astype(np.float64) if samples.dtype == object else samples  # None becomes NaN
-    except (TypeError, ValueError):
-        return None
-    return samples if samples.dtype.kind in "biuf" and samples.ndim in (1, 2) and samples.size >= MIN_SAMPLES else None
-
-
-def _plain_cell(value: Any) -> Any:
-    value = float(value) if isinstance(value, Fraction) else value
-    if isinstance(value, int) and value.bit_length() > 1000:
-        return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
-    if isinstance(value, str):  # lone surrogates cannot be written anywhere
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    kept = (*NUMERIC_TYPES, date) if not isinstance(value, np.complexfloating) else ()
-    if value is None or is_pixels(value) or (isinstance(value, kept) and value is not pd.NaT):
-        return value
-    if value is pd.NA or value is pd.NaT or (isinstance(value, np.datetime64) and np.isnat(value)):
-        return None
-    if isinstance(value, pd.Period):
-        first = value.asfreq("D", how="start")  # as "2020-01" is read, the text of a month
-        return f"{first.year:04d}-{first.month:02d}-{first.day:02d}"
-    if isinstance(value, np.ndarray | list | tuple) and (samples := _samples(value)) is not None:
-        return samples
-    if isinstance(value, bytes) and len(value) > MAX_SHOWN_BYTES:
-        return f"{value[:16]!r}, {len(value)} bytes, {zlib.crc32(value):08x}"
-    return _plain_cell(str(value))

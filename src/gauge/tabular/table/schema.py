@@ -25,6 +25,7 @@ from gauge.tabular.table.arrays import (
     encode_rows,
     flag_positions,
 )
+from gauge.tabular.table.cells import plain
 from gauge.tabular.table.columns import (
     ANYWHERE,
     IGNORE,
@@ -40,7 +41,7 @@ from gauge.tabular.table.columns import (
     missing,
     pick_kind,
 )
-from gauge.tabular.table.numbers import plain, uses_decimal_commas
+from gauge.tabular.table.numbers import uses_decimal_commas
 from gauge.types import Batch
 
 

@@ -5,6 +5,7 @@ modality of its own with units of its own: words, parts of an image. These files
 because exported models read tables with them.
 """
 
+import json
 import logging
 import math
 import os
@@ -22,7 +23,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from gauge.choices import pick
 from gauge.data.graph import Graph
 from gauge.registry import COLUMNS
-from gauge.tabular.table.numbers import plain
+from gauge.tabular.table.cells import plain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -198,7 +199,7 @@ class Column(ABC):
         values.pop("kind")
         for field in fields(cls):  # type: ignore[arg-type]  # every kind is a dataclass
             if field.name in values and not isinstance(field.type, str):  # written as a text, it is not known here
-                _check_type(field.name, values[field.name], field.type)
+                values[field.name] = _checked(field.name, values[field.name], field.type)
         column = cls(**values)
         if problem := column.saved_problem:
             raise ValueError(f"column {column.name!r:.50}: {problem}; fit again")
@@ -214,9 +215,12 @@ class Column(ABC):
         return
 
 
-def _check_type(name: str, value: Any, kind: Any) -> None:
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """The value of a field, if it is of this type; a mapping becomes the dataclass that it was."""
     try:
-        TypeAdapter(kind).validate_python(value, strict=True)
+        if isinstance(value, Mapping):
+            return TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
+        return TypeAdapter(kind).validate_python(value, strict=True)
     except ValidationError as error:
         message = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise ValueError(f"{name!r} of a column: {message}; fit again") from error

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from gauge.tabular.table.cells import as_words, cells_of, plain_cells, without_fraction
 from gauge.tabular.table.columns import (
     DEFAULT_OPTIONS,
     MIN_IDENTIFIERS,
@@ -25,8 +26,7 @@ from gauge.tabular.table.columns import (
     missing,
     written_alike,
 )
-from gauge.tabular.table.numbers import are_codes, as_words, cells_of, plain_cells, without_fraction
-from gauge.tabular.table.quantities import several_numbers
+from gauge.tabular.table.numbers import are_codes, unread_numbers
 
 __all__ = ["Category"]
 
@@ -60,7 +60,7 @@ class Category(Cell):
             return Guess()
         words = as_words(values)
         if words.nunique() == len(words) > MIN_IDENTIFIERS and not words.str.contains(r"\s").any():
-            several = "; numbers in it would need columns of their own" if several_numbers(words) else ""
+            several = "; numbers in it would need columns of their own" if unread_numbers(words) else ""
             return Guess(f"every value is different, as in an identifier{several}", ignored=True)
         return Guess("digits are read as codes, not as a number" if are_codes(values) else "")
 
@@ -68,7 +68,7 @@ class Category(Cell):
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Category":
         counts, limit = _counts(column[~missing(column)]), options.max_categories
         rare = _rare(counts, limit)
-        for problem in filter(None, (rare, several_numbers(counts))):
+        for problem in filter(None, (rare, unread_numbers(counts))):
             logger.warning("column %r: %s", column.name, problem)
         ranked = counts.most_common()
         known = [word for word, count in ranked[limit : limit + MAX_RARE_WORDS] if count >= MIN_RARE_ROWS]
@@ -79,7 +79,7 @@ class Category(Cell):
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
         counts = _counts(values)
-        problems += filter(None, (_rare(counts, options.max_categories), several_numbers(counts)))
+        problems += filter(None, (_rare(counts, options.max_categories), unread_numbers(counts)))
         if alike := written_alike(counts):
             first = ", ".join(map(repr, alike[:MAX_LISTED]))
             problems.append(f"categories differ only in spaces or capital letters ({first}); write the same alike")

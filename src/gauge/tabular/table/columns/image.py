@@ -17,6 +17,7 @@ from pydantic import AfterValidator
 
 from gauge.data.graph import Graph
 from gauge.data.images import Source, gather, open_image
+from gauge.tabular.table.cells import as_words, is_pixels, paths_or_bytes
 from gauge.tabular.table.columns import (
     ANYWHERE,
     DEFAULT_OPTIONS,
@@ -33,7 +34,6 @@ from gauge.tabular.table.columns import (
     report_absent_files,
     report_unreadable,
 )
-from gauge.tabular.table.numbers import as_words, is_pixels, paths_or_bytes
 from gauge.tabular.table.pretrained import Pretrained
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -14,6 +14,7 @@ import pandas as pd
 from pydantic import BeforeValidator, Field
 from scipy.special import ndtr, ndtri
 
+from gauge.tabular.table.cells import plain_cells
 from gauge.tabular.table.columns import (
     DEFAULT_OPTIONS,
     MAX_UNREADABLE,
@@ -27,49 +28,26 @@ from gauge.tabular.table.columns import (
     missing_cells,
     report_unreadable,
 )
-from gauge.tabular.table.dates import COMMON_YEARS, DATES, FIRST_YEAR, ISO_DATE
-from gauge.tabular.table.numbers import (
-    Writing,
-    are_codes,
-    are_whole,
-    is_named,
-    plain_cells,
-)
-from gauge.tabular.table.quantities import COUNT, SCALES
-from gauge.tabular.table.times import TIMES, as_clock
+from gauge.tabular.table.dates import COMMON_YEARS, DATES, ISO_DATE, TIMES, as_clock
+from gauge.tabular.table.numbers import Writing, are_codes, are_whole, is_named
 
 __all__ = ["Number"]
 
 logger = logging.getLogger(__name__)
 
+PLAIN_WRITING = Writing()
 NUM_QUANTILES = 65  # that describe a column
-MAX_PLAIN = 1e300  # of a number that is read without pandas
 CLIP_QUANTILE = 0.001  # numbers beyond this quantile, on either side, are clipped to it
-MIN_DAY, MAX_DAY = -719_162, 2_932_896  # the first of year 1 and the last of 9999, in days from 1970
-MAX_UNIT = 100  # characters
-MIN_FIRST_YEAR, MAX_FIRST_YEAR = 1830, 2029  # of two-digit years
-MAX_LEVELS, MIN_LEVEL_ROWS = 20, 5  # numbers that are different, and rows of a value beside them that is none
-MIN_SENTINELS = 3  # values that are -999 or the like
-PLAIN = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
-IDENTIFIER = r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$"  # names of columns
 
 
 @dataclass(frozen=True)
 class Number(Cell):
-    """`values` are quantiles of the training column, `ranks` their levels; the others say how its numbers are written."""
+    """`values` are quantiles of the training column, `ranks` their levels; `writing` says how its numbers are written."""
 
     name: str
     values: tuple[float, ...]
     ranks: tuple[float, ...]
-    date: bool = False
-    decimal: str = "."
-    unit: str = ""
-    date_format: str = "ISO8601"
-    guessed: bool = False
-    grouped: bool = True
-    bounds: bool = False
-    first_year: int = FIRST_YEAR
-    scale: str = ""
+    writing: Writing = PLAIN_WRITING
     kind: ClassVar[str] = "number"
     order: ClassVar[int] = 0
     precedence: ClassVar[int] = 1
@@ -91,7 +69,7 @@ class Number(Cell):
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Number":
         values = column[~missing(column)]
-        writing = Writing.from_values(values, commas=options.decimal_commas) or Writing()
+        writing = Writing.from_values(values, commas=options.decimal_commas) or PLAIN_WRITING
         numbers = writing.read(values)
         if np.isnan(numbers).all():
             report_unreadable(values, range(len(values)), f"{str(values.iloc[0])!r} is not a number", len(values))
@@ -99,23 +77,12 @@ class Number(Cell):
             logger.warning("column %r: %s", column.name, sentinel)
         levels = np.linspace(0, 1, NUM_QUANTILES)
         quantiles = pd.Series(levels).groupby(np.quantile(numbers[~np.isnan(numbers)], levels)).mean()
-        form = (
-            bool(writing.date),
-            writing.decimal,
-            writing.unit,
-            writing.date or "ISO8601",
-            writing.guessed,
-            writing.grouped,
-            writing.bounds,
-            writing.first_year,
-            writing.scale,
-        )
-        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), *form)
+        return cls(str(column.name), tuple(quantiles.index), tuple(quantiles), writing)
 
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
-        writing = Writing.from_values(values, commas=options.decimal_commas) or Writing()
+        writing = Writing.from_values(values, commas=options.decimal_commas) or PLAIN_WRITING
         numbers = writing.read(values)
         wrong = values[np.isnan(numbers)]
         if not writing.date and (sentinel := _sentinel(numbers)):
@@ -142,9 +109,9 @@ class Number(Cell):
     def quick_number(self, value: Any) -> float | None:
         if value is None or (type(value) is float and math.isnan(value)):
             return math.nan
-        if self.date:
+        if self.writing.date:
             value = self.writing.quick_date(value) if isinstance(value, str) else None
-        elif type(value) not in (float, int) or self.unit == "%" or self.scale or not abs(value) <= MAX_PLAIN:
+        elif type(value) not in (float, int) or not self.writing.takes_any_number or not abs(value) <= 1e300:
             return None
         if value is None:
             return None
@@ -157,13 +124,11 @@ class Number(Cell):
 
     def shown(self, number: float) -> str:
         """One of its numbers, days or hours as people write it."""
-        if self.date_format == TIMES:
+        if self.writing.date == TIMES:
             return as_clock(number)
-        return (
-            str(np.datetime64(math.floor(number), "D"))
-            if self.date
-            else f"{number:.4g}{f' {self.scale}' * self.needs_unit}"
-        )
+        if self.writing.date:
+            return str(np.datetime64(math.floor(number), "D"))
+        return f"{number:.4g}{' days' * self.writing.durations}"
 
     @property
     def saved_problem(self) -> str:
@@ -174,47 +139,40 @@ class Number(Cell):
             return "its quantiles do not rise"
         if not (ranks.min() >= 0 and ranks.max() <= 1):
             return "its levels are not between 0 and 1"
-        if self.date and not (values[0] >= MIN_DAY and values[-1] <= MAX_DAY):
+        if self.writing.date and not -719_162 <= values[0] <= values[-1] <= 2_932_896:  # days from 1970
             return "its dates are not between the years 1 and 9999"
-        known = self.decimal in (".", ",") and self.date_format in ("ISO8601", TIMES, *DATES)
-        known = known and self.scale in ("", *SCALES) and MIN_FIRST_YEAR <= self.first_year <= MAX_FIRST_YEAR
-        return "" if known and len(self.unit) <= MAX_UNIT else "its numbers are written in a way that is not supported"
+        known = self.writing.decimal in (".", ",") and self.writing.date in ("", "ISO8601", TIMES, *DATES)
+        return (
+            "" if known and len(self.writing.unit) <= 100 else "its numbers are written in a way that is not supported"
+        )
 
-    @cached_property
-    def writing(self) -> Writing:
-        form = self.date_format if self.date else ""
-        own = (self.decimal, self.unit, form, self.guessed, self.grouped, self.bounds, self.first_year, self.scale)
-        return Writing(*own)
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"writing": asdict(self.writing)}
 
     @property
     def note(self) -> str:
         return self.writing.note
 
     def request_type(self, *, max_pixels: int) -> Any:
-        if self.date or self.needs_unit:
+        if self.writing.date or self.writing.durations:
             given = BeforeValidator(lambda value: value if value is None else self._requested_text(value))
             return Annotated[str | None, given]
         written = BeforeValidator(lambda value: self._requested_number(value) if isinstance(value, str) else value)
         number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-        return Annotated[number | str | None if self.unit == "%" else number | None, written]
-
-    @property
-    def needs_unit(self) -> bool:
-        """Whether units differ from cell to cell, so that a number alone says nothing."""
-        return self.scale not in ("", COUNT)
+        return Annotated[number | str | None if self.writing.unit == "%" else number | None, written]
 
     def question(self) -> Question:
         lowest, low, high, highest = (self._quantile(level) for level in (0.01, 0.05, 0.95, 0.99))
-        unit = f" {self.unit or self.scale}" if self.unit or self.scale else ""
-        low, high = (text.replace(".", self.decimal) for text in (low, high))  # as people have to write them
-        hint = f"Mostly {low} to {high}{unit}."
-        if self.needs_unit:
+        unit = "days" if self.writing.durations else self.writing.unit
+        low, high = (text.replace(".", self.writing.decimal) for text in (low, high))  # as people have to write them
+        hint = f"Mostly {low} to {high}{f' {unit}' * bool(unit)}."
+        if self.writing.durations:
             return Question("text", f"{hint} Write it with its unit.")
         return Question(self.writing.noun, hint, low=lowest, high=highest)
 
     def _quantile(self, level: float) -> str:
         """A quantile of the training column: an ISO date, a time, or a number of three digits without an exponent."""
-        if self.date:
+        if self.writing.date:
             return self.decode(float(ndtri(level)))
         number = np.interp(level, self.ranks, self.values)
         return np.format_float_positional(number, precision=3, unique=False, fractional=False, trim="-")
@@ -222,12 +180,13 @@ class Number(Cell):
     def _requested_number(self, text: str) -> float | str:
         """The number in a text that is written as those of the training table; the text itself of a percentage, as 0.5 is
         half of one, or of the whole, without the sign."""
-        if self.decimal == "." and not self.unit and PLAIN.fullmatch(text):
+        own = self.writing
+        if own.decimal == "." and not own.unit and re.fullmatch(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?", text):
             return float(text)  # far faster than a column of one cell
-        number = float(self.writing.read(pd.Series([text], dtype=object))[0])
+        number = float(own.read(pd.Series([text], dtype=object))[0])
         if math.isnan(number):
             raise ValueError("is not a valid number; send a number, or text as it was written in training")
-        return text if self.unit == "%" else number
+        return text if own.unit == "%" else number
 
     def _requested_text(self, text: Any) -> str:
         """The text, if it is written as the dates, times or quantities of the training table, or an ISO date."""
@@ -237,22 +196,15 @@ class Number(Cell):
                 date.fromisoformat(text)
                 return text  # far faster than a column of one cell
         if not known or np.isnan(self.writing.read(pd.Series([text], dtype=object))).any():
-            if self.needs_unit:
-                raise ValueError(f"is not a number with its unit; write it as 5 {self.scale}")
-            raise ValueError(
-                f"is not a {self.writing.noun}; write it as {'14:35' if self.date_format == TIMES else '2026-01-31'}"
-            )
+            if self.writing.durations:
+                raise ValueError("is not a number with its unit; write it as 5 days")
+            example = "14:35" if self.writing.date == TIMES else "2026-01-31"
+            raise ValueError(f"is not a {self.writing.noun}; write it as {example}")
         return str(text)
 
     def _read(self, column: pd.Series, training: bool) -> np.ndarray:
         """The cells as numbers; NaN where they are missing."""
-        if (
-            not self.date
-            and self.unit != "%"
-            and not self.scale
-            and isinstance(column.dtype, np.dtype)
-            and column.dtype.kind in "biuf"
-        ):
+        if self.writing.takes_any_number and isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
             numbers = np.asarray(column.values, np.float64)  # to_numpy takes several times as long
             if not np.isinf(numbers).any():
                 return numbers
@@ -271,7 +223,7 @@ class Number(Cell):
                     f"column {column.name!r}, row {values.index[0]}: {first} is a {given.noun}, but the column held "
                     f"{this}s in training; give {this}s, or leave the column empty"
                 )
-            form = f"{this} such as {self.writing.example}" if self.date else "number"
+            form = f"{this} such as {self.writing.example}" if self.writing.date else "number"
             report_unreadable(column, unreadable, f"{first} is not a {form}", len(rows) if training else None)
         return numbers
 
@@ -279,9 +231,9 @@ class Number(Cell):
 def _has_levels(values: pd.Series, numbers: np.ndarray) -> bool:
     """Whether few different numbers stand beside a value that recurs and is none, such as 10+: all of them are levels."""
     unread = values[np.isnan(numbers)].astype(str)
-    if not len(unread) or len(np.unique(numbers[~np.isnan(numbers)])) > MAX_LEVELS:
+    if not len(unread) or len(np.unique(numbers[~np.isnan(numbers)])) > 20:
         return False
-    return bool(unread.value_counts().iloc[0] >= MIN_LEVEL_ROWS)
+    return bool(unread.value_counts().iloc[0] >= 5)
 
 
 def _sentinel(numbers: np.ndarray) -> str:
@@ -291,7 +243,7 @@ def _sentinel(numbers: np.ndarray) -> str:
         return ""
     for value, others in ((known[0], known[known > known[0]]), (known[-1], known[known < known[-1]])):
         count = len(known) - len(others)
-        if count < MIN_SENTINELS or not len(others) or not re.fullmatch(r"-?9{2,}", f"{value:.0f}") or value % 1:
+        if count < 3 or not len(others) or not re.fullmatch(r"-?9{2,}", f"{value:.0f}") or value % 1:
             continue
         if np.abs(others - value).min() > max(np.ptp(others), 1.0):
             return (
@@ -308,4 +260,5 @@ def _why_identifier(values: pd.Series) -> str:
     steps = pd.to_numeric(values, errors="coerce").diff().iloc[1:]
     if (steps == 1).all() or (steps == -1).all():
         return "its values are running numbers, as in an identifier"
-    return "every value is different, and its name is that of an identifier" if is_named(values, IDENTIFIER) else ""
+    named = is_named(values, r"(?:^|[\s_.-])(?:id|ids|uuid|guid|index|key)$|^[a-z]+I[dD]$|^unnamed: 0$")
+    return "every value is different, and its name is that of an identifier" if named else ""

@@ -19,6 +19,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from gauge.data.graph import Graph
+from gauge.tabular.table.cells import MIN_SAMPLES, as_words, paths_or_bytes
 from gauge.tabular.table.columns import (
     ANYWHERE,
     DEFAULT_OPTIONS,
@@ -33,7 +34,6 @@ from gauge.tabular.table.columns import (
     report_absent_files,
     report_unreadable,
 )
-from gauge.tabular.table.numbers import MIN_SAMPLES, as_words, paths_or_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor

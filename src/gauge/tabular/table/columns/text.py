@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from gauge.tabular.table.cells import as_words, plain_cells
 from gauge.tabular.table.columns import (
     ANYWHERE,
     DEFAULT_OPTIONS,
@@ -27,9 +28,8 @@ from gauge.tabular.table.columns import (
     missing,
     missing_cells,
 )
-from gauge.tabular.table.numbers import MAX_LOOKED_AT, as_words, plain_cells
+from gauge.tabular.table.numbers import MAX_LOOKED_AT, unread_numbers
 from gauge.tabular.table.pretrained import Pretrained
-from gauge.tabular.table.quantities import several_numbers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -130,7 +130,7 @@ class Text(Words):
         if options.encoder is not None:
             return PretrainedText.from_column(column, options)
         given = column[~missing(column)].map(str)
-        if problem := several_numbers(given.head(MAX_LOOKED_AT)):
+        if problem := unread_numbers(given.head(MAX_LOOKED_AT)):
             logger.warning("column %r: %s", column.name, problem)
         texts = [WORD.findall(text) for text in given]
         counts = Counter(word.lower() for text in texts for word in text)
@@ -142,7 +142,7 @@ class Text(Words):
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         absent, problems = super().inspect(values, options)
-        problem = several_numbers(values.head(MAX_LOOKED_AT).map(str))
+        problem = unread_numbers(values.head(MAX_LOOKED_AT).map(str))
         return absent, [*problems, problem] if problem else problems
 
     @property

@@ -1,0 +1,112 @@
+"""Cells of any type as those that columns read: texts, numbers, dates, durations, arrays of numbers, missing ones."""
+
+import re
+import zlib
+from datetime import date
+from fractions import Fraction
+from operator import is_
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gauge.tabular.table.dates import NUMERIC_TYPES
+
+MIN_SAMPLES = 8  # of an array that is kept as one
+
+
+def as_words(values: pd.Series) -> pd.Series:
+    """Values as texts that Python's regular expressions read: those of Arrow know fewer escapes and no letters but ASCII."""
+    return values.astype(str).astype(object)
+
+
+def without_fraction(text: str) -> str:
+    """1.0 as 1, other texts as they are.
+
+    >>> without_fraction("-7.0"), without_fraction("7.10")
+    ('-7', '7.10')
+    """
+    return re.sub(r"^(-?\d+)\.0$", r"\1", text)
+
+
+def plain(column: pd.Series) -> pd.Series:
+    """The column with texts, numbers, dates, durations, arrays of numbers and missing cells only: other objects become
+    text."""
+    kind = column.dtype
+    if isinstance(kind, np.dtype) and kind.kind in "biufM":
+        return column
+    if isinstance(kind, pd.SparseDtype):
+        return pd.Series(np.asarray(column), column.index, name=column.name)
+    if column.dtype.kind == "m":
+        return column if isinstance(kind, np.dtype) else pd.to_timedelta(column.astype(object))
+    if isinstance(kind, pd.PeriodDtype | pd.IntervalDtype | pd.ArrowDtype) or column.dtype.kind == "c":
+        column = column.astype(object)
+    if isinstance(kind, pd.CategoricalDtype):
+        categories = [value if isinstance(value, str | int | float) else str(value) for value in kind.categories]
+        return column if categories == list(kind.categories) else column.map(str, na_action="ignore").astype("category")
+    return column if column.dtype != object else plain_cells(column).infer_objects()
+
+
+def plain_cells(column: pd.Series) -> pd.Series:
+    """As `plain`, but texts and other objects are a column of objects: finding a type for them takes longer than reading
+    them, and the arrays that pandas keeps texts in are slow to read."""
+    if isinstance(column.dtype, pd.StringDtype):
+        return pd.Series(cells_of(column), column.index, object, column.name)
+    if column.dtype != object:
+        return plain(column)
+    given = column.tolist()
+    cells = [_plain_cell(value) for value in given]
+    return column if all(map(is_, cells, given)) else pd.Series(cells, column.index, object, column.name)
+
+
+def cells_of(column: pd.Series | pd.Index) -> list[Any]:
+    """The cells of a column, None for texts that are missing. `tolist` takes a hundred times as long for the texts that
+    pandas keeps in Arrow."""
+    kind = column.dtype
+    if isinstance(kind, pd.StringDtype) and kind.storage == "pyarrow":
+        cells: list[Any] = column.array.__arrow_array__().to_pylist()  # the protocol of Arrow
+        return cells
+    return column.tolist()
+
+
+def paths_or_bytes(column: pd.Series, *kept: type) -> pd.Series:
+    """The column of images or signals with bytes, and other types that are kept, as they are, and anything else as in
+    `plain`."""
+    cells = [value if isinstance(value, (bytes, *kept)) else _plain_cell(value) for value in column]
+    return pd.Series(cells, column.index, object, column.name)
+
+
+def is_pixels(value: Any) -> bool:
+    """Whether it is an array of pixels with colours: [height, width, colours]."""
+    return isinstance(value, np.ndarray) and value.ndim == 3 and value.shape[2] in (1, 3, 4)
+
+
+def _samples(values: Any) -> np.ndarray | None:
+    """The numbers of an array or a list that is long enough for a signal; None if it is none."""
+    try:
+        samples = np.asarray(values)
+        samples = samples.astype(np.float64) if samples.dtype == object else samples  # None becomes NaN
+    except (TypeError, ValueError):
+        return None
+    return samples if samples.dtype.kind in "biuf" and samples.ndim in (1, 2) and samples.size >= MIN_SAMPLES else None
+
+
+def _plain_cell(value: Any) -> Any:
+    value = float(value) if isinstance(value, Fraction) else value
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return "an integer beyond 1e300"  # it cannot be a float, and Python may refuse to print it
+    if isinstance(value, str):  # lone surrogates cannot be written anywhere
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    kept = (*NUMERIC_TYPES, date) if not isinstance(value, np.complexfloating) else ()
+    if value is None or is_pixels(value) or (isinstance(value, kept) and value is not pd.NaT):
+        return value
+    if value is pd.NA or value is pd.NaT or (isinstance(value, np.datetime64) and np.isnat(value)):
+        return None
+    if isinstance(value, pd.Period):
+        first = value.asfreq("D", how="start")  # as "2020-01" is read, the text of a month
+        return f"{first.year:04d}-{first.month:02d}-{first.day:02d}"
+    if isinstance(value, np.ndarray | list | tuple) and (samples := _samples(value)) is not None:
+        return samples
+    if isinstance(value, bytes) and len(value) > 100:  # a file, whose start says of which kind it is
+        return f"{value[:16]!r}, {len(value)} bytes, {zlib.crc32(value):08x}"
+    return _plain_cell(str(value))
