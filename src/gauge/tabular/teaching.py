@@ -5,9 +5,8 @@ differ from those of the labelled rows, by ratios ρ_c (EM of Saerens, Latinne a
 1 / Σ_c p(c | x) · ρ_c, as often as a row like it would be labelled.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import softmax
@@ -49,13 +48,6 @@ class Unlabelled:
         verdict = "paid" if self.log_loss_with < self.log_loss_without else "did no harm beyond chance"
         text += f"{' and '.join(self.experts)} learned from them as well, which {verdict} {scores}"
         return f"{text}; {self.reason}" if self.reason else text
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"experts": list(self.experts), "shifted": list(self.shifted)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        return cls(**dict(content) | {name: tuple(content[name]) for name in ("experts", "shifted")})
 
 
 def class_shares(answers: np.ndarray, prior: np.ndarray) -> np.ndarray:

@@ -77,13 +77,6 @@ class Advice:
         estimates = np.stack(_estimates(row, column, expected, gain, _suggested(rows, trust) >= 0), 1)
         return cls({name: Estimate(*each.tolist()) for name, each in zip(names, estimates, strict=True)})
 
-    def to_json(self) -> dict[str, list[float]]:
-        return {name: list(each) for name, each in self.columns.items()}
-
-    @classmethod
-    def from_json(cls, columns: Mapping[str, Sequence[float]]) -> Self:
-        return cls({name: Estimate(*each) for name, each in columns.items()})
-
     def column_gains(self) -> dict[str, Gain]:
         """How far the log loss of rows held out fell on average once a hidden value of each column was known."""
         return {

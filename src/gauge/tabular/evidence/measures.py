@@ -251,9 +251,8 @@ def coverage_table(answered: Answered, sets: PredictionSets) -> pd.DataFrame:
     missing = {f"{name} missing": rows for name, rows in _rows_of(missing_parts(answered.missing)).items()}
     tables = [(promised, False, {"": every}) for promised in COVERAGES]
     tables[1][2].update(missing | classes)
-    if sets.know_classes:
-        own = {f"of every class, {name}": rows for name, rows in classes.items()}
-        tables.insert(2, (COVERAGES[1], True, {"of every class": every} | own))
+    own = {f"of every class, {name}": rows for name, rows in classes.items()}
+    tables.insert(2, (COVERAGES[1], True, {"of every class": every} | own))
     lines = []
     for promised, by_class, shown in tables:
         held = sets.contains(answered.own, answered.observed, promised, by_class=by_class)
