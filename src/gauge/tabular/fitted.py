@@ -45,7 +45,7 @@ from gauge.tabular.evidence.evaluation import (
     shown_labels,
 )
 from gauge.tabular.evidence.explanation import Explanation
-from gauge.tabular.evidence.measures import Answered, large_class_note
+from gauge.tabular.evidence.measures import Predictions
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, with_prefix
@@ -189,7 +189,7 @@ class Fitted(Record, TableClassifier):
         rule, other = choices.get("threshold"), choices.get("against")
         weights = self.class_weight.tolist()
         return evaluate(
-            Answered(models, labels, decided, classes, rows.observed(), grouped, positive, class_weight=weights),
+            Predictions(models, labels, decided, classes, rows.observed(), grouped, positive, class_weight=weights),
             threshold=None if rule is None else choose_threshold(rule, self.held_out, positive or 0),
             sets=self.prediction_sets,
             by=known.reset_index(drop=True)[by].iloc[chosen],
@@ -256,9 +256,15 @@ class Fitted(Record, TableClassifier):
         return {} if self.profile is None else self.profile.rare_rates(self.schema)
 
     def notes(self) -> list[str]:
-        """What rows without a label brought, if there were any, that accuracy says little where one class is frequent, which
+        """Return that accuracy says little where one class is frequent, what rows without a label were used for, which
         columns have rare values, and what the time limit was too short for."""
-        notes = large_class_note(*self.largest_class) + ([] if self.unlabelled is None else [str(self.unlabelled)])
+        label, share = self.largest_class
+        notes = []
+        if share > 0.8:
+            notes.append(
+                f"always predicting {label!r} gives an accuracy of {100 * share:.1f} %: look at AUC and log loss"
+            )
+        notes += [] if self.unlabelled is None else [str(self.unlabelled)]
         notes += [
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
             for name, share in self.rare_rates.items()

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from gauge.reports import figures
-from gauge.reports.evidence import NORMAL, EvidencePage, Gain, RowEvidence, Unit, render, render_rows
+from gauge.reports.evidence import EvidencePage, Gain, RowEvidence, Unit, render, render_rows
+from gauge.tabular.evidence.effects import mean_interval
 from gauge.tabular.table.inputs import check_kept
 from gauge.training.checkpoint import write_text
 
@@ -65,6 +66,14 @@ class Explanation:
         speaks for the prediction, zero where it is missing."""
         return pd.DataFrame([row.effects for row in self.rows], [row.title.removeprefix(TITLE) for row in self.rows])
 
+    @property
+    def mean_effects(self) -> dict[str, Gain]:
+        """The mean size of the effect of every column, with the ends of its 95 % interval."""
+        sizes = self.effects.abs()
+        values = sizes.to_numpy(float)
+        mean, low, high = mean_interval(values) if len(self) > 1 else (values[0],) * 3
+        return {name: Gain(*each) for name, *each in zip(sizes.columns, mean, low.clip(0), high, strict=True)}
+
     def to_html(self, path: str | Path, *, donors: bool = False) -> None:
         """Write one file that works offline: a summary of all rows, then every row. Texts and images that were imputed with
         those of other rows are left out unless `donors` is True."""
@@ -73,7 +82,7 @@ class Explanation:
             "used it, and how far it is trusted to be right."
         )
         rows = self.rows if donors else self.without_donors().rows
-        write_text(Path(path), render(EvidencePage(PAGE_TITLE, lead, rows, self.facts, self.gains)))
+        write_text(Path(path), render(EvidencePage(PAGE_TITLE, lead, rows, self.facts, self.gains, self.mean_effects)))
 
     def without_donors(self) -> "Explanation":
         """Without the content of other rows: an imputed text or image is one unit that does not show it."""
@@ -85,8 +94,11 @@ class Explanation:
         if len(self) == 1:
             title = f"{self.rows[0].title}: {_answer(self.rows[0])}"
             return figures.effects_figure(effects.iloc[0], title=title, label="effect on the prediction, points")
-        means, error = effects.abs().mean(), NORMAL * effects.abs().std() / max(1, len(self)) ** 0.5
-        return figures.effects_figure(means, error, title=f"{len(self)} rows", label="mean size of the effect, points")
+        sizes = pd.DataFrame(self.mean_effects, ["mean", "low", "high"]).T
+        label = "mean size of the effect, points"
+        return figures.effects_figure(
+            sizes["mean"], sizes["high"] - sizes["mean"], title=f"{len(self)} rows", label=label
+        )
 
     def _repr_html_(self) -> str:
         if len(self) <= WHOLE:
