@@ -48,10 +48,8 @@ from gauge.tabular.saved import (
     METADATA,
     TOKENIZERS,
     WEIGHTS,
-    check_sizes,
     checksum,
-    file_checksums,
-    file_sizes,
+    file_record,
 )
 from gauge.tabular.table.columns import infer_kind
 from gauge.tabular.table.files import read_rows
@@ -313,12 +311,10 @@ def forge(draw: random.Random, folder: Path) -> str:
     else:
         _forged_file(draw, folder)
     metadata.pop("sha256", None)
-    if isinstance(metadata.get("files"), dict):
+    if isinstance(metadata.get("files"), dict) and deed != "json files":
         with contextlib.suppress(ValueError):  # what is refused for its size would take long to hash
-            check_sizes(folder, {})
-            metadata["files"] = file_checksums(folder)
-    if isinstance(metadata.get("sizes"), dict) and deed != "json sizes":
-        metadata["sizes"] = file_sizes(folder)
+            checkpoint.read_metadata(folder / WEIGHTS)
+            metadata["files"] = file_record(folder)
     path.write_text(json.dumps(metadata | {"sha256": checksum(metadata)}))
     return deed
 

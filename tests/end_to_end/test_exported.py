@@ -169,17 +169,16 @@ def test_a_changed_file_is_refused(made, tmp_path):
 def test_a_forged_description_with_a_renewed_checksum_is_refused(part, tmp_path):
     path, model = tmp_path / "model.onnx", onnx.load(part[0])
     entries = {entry.key: entry.value for entry in model.metadata_props}
-    about = {
-        name: value for name, value in json.loads(entries["gauge"]).items() if name != "version"
-    }  # nobody reads it
-    needed = about.keys() - {"class_type"}  # which older files have not
-    forged = [{name: value for name, value in about.items() if name != left} for left in needed]
-    forged += [about | {"class_type": name} for name in ("float9", "V8", "int8", ["text"])]
+    about = json.loads(entries["gauge"])
+    forged = [{name: value for name, value in about.items() if name != left} for left in about]
+    forged += [about | {"classes": about["classes"] | {"type": name}} for name in ("float9", "V8", "int8", ["text"])]
     forged += [about | {name: 7} for name in about if name not in ("target", "named", "classes", "class_weight")]
     forged += [
         about | {"class_weight": weights} for weights in (["x", "y"], [{}], [1.0], [float("nan")] * 2, [-1.0] * 2)
     ]
-    forged += [about | {"classes": classes} for classes in ([], ["a", "a"], [["a"], ["b"]], [None, 1])]
+    forged += [
+        about | {"classes": {"values": values, "type": "object"}} for values in ([], ["a", "a"], [["a"]], [None, 1])
+    ]
     forged += [about | {"target": 7}, about | {"named": 7}, about | {"more": 7}]
     forged += [about | {"columns": [{"kind": "number"}]}, [], 7]
     for description in forged:

@@ -21,6 +21,8 @@ from gauge.reports.evidence import (
     render_rows,
     unobserved,
 )
+from gauge.tabular.evidence.explanation import Explanation
+from gauge.training.metrics import NORMAL_QUANTILE
 
 
 def unit(column: str, gate: float | None, *, attention: float = 0.1, kind: str = "number", **changes: object) -> Unit:
@@ -92,28 +94,28 @@ def lines(html: str, state: str) -> list[str]:
 
 
 def test_summary_holds_the_mean_gates_of_observed_and_imputed_cells_apart():
-    table = overview(small())
+    table = overview(small(), {})
     assert table.index.tolist() == ["city", "age", "note"]
     assert table.gate_observed.tolist() == pytest.approx([0.9, 0.7, 0.3])  # a text has its mean gate
     assert table.gate_imputed.tolist() == [0.4, None, None]
 
 
 def test_summary_shares_of_a_column_add_up_to_all_rows():
-    shares = overview(small())[["observed", "imputed", "missing"]]
+    shares = overview(small(), {})[["observed", "imputed", "missing"]]
     assert shares.loc["city"].tolist() == [0.5, 0.5, 0.0]
     assert shares.loc["note"].tolist() == [0.5, 0.0, 0.5]
     assert shares.loc["age"].tolist() == [1.0, 0.0, 0.0]
 
 
 def test_summary_attention_is_summed_over_units_and_averaged_over_all_rows():
-    attention = overview(small()).attention
+    attention = overview(small(), {}).attention
     assert {name: round(value, 9) for name, value in attention.items()} == {"city": 0.2, "age": 0.3, "note": 0.1}
 
 
 def test_a_column_without_units_in_a_row_is_missing_there():
     first, second = small()
     without = replace(second, units=second.units[:2])
-    assert overview((first, without)).equals(overview((first, second)))
+    assert overview((first, without), {}).equals(overview((first, second), {}))
     assert unobserved((first, without)) == unobserved((first, second))
 
 
@@ -151,12 +153,17 @@ def test_summary_counts_and_numbers_are_in_the_page():
 
 def test_columns_are_ranked_by_the_mean_size_of_their_effects_with_an_interval():
     effects = [{"age": 0.1, "city": -0.3, "note": 0.0}, {"age": 0.1, "city": 0.1, "note": 0.0}]
-    rows = [replace(row, effects=each) for row, each in zip(small(), effects, strict=True)]
-    table = overview(rows)
+    rows = tuple(replace(row, effects=each) for row, each in zip(small(), effects, strict=True))
+    means = Explanation(rows).mean_effects
+    table = overview(rows, means)
     assert table.index.tolist() == ["city", "age", "note"]
     assert table.effect.tolist() == pytest.approx([0.2, 0.1, 0.0])
-    assert (table.low["city"], table.high["age"]) == pytest.approx((0.2 - 1.96 * 0.1, 0.1))  # standard error 0.1
-    assert "city 20.0 50 % observed" in page_of(*rows).text
+    assert (table.low["city"], table.high["age"]) == pytest.approx(
+        (0.2 - NORMAL_QUANTILE * 0.1, 0.1)
+    )  # standard error 0.1
+    assert "city 20.0 50 % observed" in Page(render(EvidencePage("Title", "Lead.", rows, effects=means))).text
+    alone = Explanation(rows[:1]).mean_effects
+    assert alone["city"] == (0.3, 0.3, 0.3)
 
 
 def test_the_table_of_rows_names_the_columns_a_row_used_most_texts_too():

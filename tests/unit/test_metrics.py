@@ -1,5 +1,8 @@
 """Metrics, their intervals, and paired comparisons."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -18,6 +21,7 @@ from gauge.training.metrics import (
     calibration_error,
     expected_calibration_error,
     log_loss,
+    log_losses,
     quantiles,
     reliability,
     resampled_areas,
@@ -116,6 +120,19 @@ def test_calibration_error_is_the_distance_of_accuracy_from_confidence():
 def test_log_loss_of_a_fair_coin_is_log_two_and_impossible_answers_cost_a_finite_amount():
     assert log_loss(np.full((4, 2), 0.5), np.array([0, 1, 0, 1])) == pytest.approx(np.log(2))
     assert log_loss(np.array([[1.0, 0.0]]), np.array([1])) == pytest.approx(-np.log(1e-7))
+
+
+def test_the_log_loss_is_the_mean_of_that_of_its_rows_which_is_defined_once():
+    draw = np.random.default_rng(0)
+    probabilities, labels = draw.dirichlet(np.full(4, 0.1), 200), draw.integers(0, 4, 200)
+    probabilities[0] = np.eye(4)[(labels[0] + 1) % 4]
+    rows = log_losses(probabilities, labels)
+    assert log_loss(probabilities, labels) == rows.mean()
+    assert rows == pytest.approx(-np.log(np.maximum(probabilities[np.arange(200), labels], 1e-7)), abs=1e-12)
+    source = Path(metrics.__file__).parents[1]
+    for pattern in (r"\blog\([^\n]*\blabels\][^\n]*(?:clip|max)", r"\b1\.96|1\.9599", r"def \w*wilson"):
+        places = [path for path in source.rglob("*.py") for _ in re.finditer(pattern, path.read_text("utf-8"))]
+        assert places == [Path(metrics.__file__)]
 
 
 def several(classes: int, samples: int = 300) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ import torch
 from helpers import unchecked
 
 from gauge import GaugeClassifier
-from gauge.tabular.saved import MAX_JSON_BYTES, checksum, file_checksums
+from gauge.tabular.saved import MAX_JSON_BYTES, checksum, file_record
 from gauge.training import checkpoint
 from gauge.training.device import THREAD_VARIABLES, cpu_threads
 
@@ -66,7 +66,7 @@ def forged(saved, tmp_path):
             for name in path[:-1]:
                 inner = inner[name]
             inner[path[-1]] = value
-        metadata["files"] = file_checksums(folder)
+        metadata["files"] = file_record(folder)
         (folder / "model.json").write_text(json.dumps(metadata | {"sha256": checksum(metadata)}))
         return folder
 

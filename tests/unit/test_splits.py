@@ -102,8 +102,8 @@ def test_the_groups_of_training_are_those_of_evaluations(tmp_path):
     with unchecked():
         GaugeClassifier(**LINEAR).fit(table, "diagnosis", groups="patient").save(tmp_path / "model")
         model = GaugeClassifier.load(tmp_path / "model")
-        assert len(np.unique(model.evaluate(table).answered.groups)) == 120
-        assert model.evaluate(table.drop(columns="patient")).answered.groups is None
+        assert len(np.unique(model.evaluate(table).predictions.groups)) == 120
+        assert model.evaluate(table.drop(columns="patient")).predictions.groups is None
 
 
 def test_wrong_groups_and_times_are_refused_with_a_reason(tmp_path):

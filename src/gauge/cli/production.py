@@ -82,7 +82,7 @@ def sign(
     from gauge.data.signature import sign as write
 
     if model.is_dir():
-        from gauge.tabular.saved import read_description
+        from gauge.tabular.description import read_description
 
         read_description(model)
     if new_key:

@@ -20,10 +20,9 @@ from gauge import __version__
 from gauge.choices import pick
 from gauge.data.files import write_bytes
 from gauge.data.graph import Graph
-from gauge.deploy.exported import FORMAT, KEY, graph_inputs, numbered, open_session, seal
+from gauge.deploy.exported import FORMAT, KEY, Description, graph_inputs, numbered, open_session, seal
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
-from gauge.tabular.classifier import saved_classes
 from gauge.tabular.ensemble import Ensemble, expert_weights
 from gauge.tabular.estimator import GaugeClassifier
 from gauge.tabular.experts._bag import Bag
@@ -103,19 +102,20 @@ def _export_classifier(fitted: Fitted, path: Path, kind: str, whole: Fitted) -> 
         if column.export_problem:
             raise ValueError(column.export_problem)
     left_out = _left_out(fitted, whole)
-    metadata = {
-        "format": FORMAT,
-        "version": __version__,
-        **saved_classes(fitted.classes),
-        "class_weight": fitted.class_weight.tolist(),
-        "target": fitted.target,
-        "columns": fitted.schema.to_json()["columns"],
-        "names": list(fitted.names),
-        "named": fitted.named,
-        "experts": list(fitted.experts),
-        "left_out": left_out,
-        "prediction_sets": None if fitted.prediction_sets is None else fitted.prediction_sets.to_json(),
-    }
+    metadata = Description.model_construct(
+        format=FORMAT,
+        version=__version__,
+        classes=fitted.classes,
+        class_weight=fitted.class_weight,
+        target=fitted.target,
+        columns=fitted.schema.to_json()["columns"],
+        names=list(fitted.names),
+        named=fitted.named,
+        experts=list(fitted.experts),
+        left_out=left_out,
+        prediction_sets=fitted.prediction_sets,
+        vocabularies={},
+    ).model_dump(mode="json")
     part = f"its {' and '.join(fitted.experts)}" if left_out else "the model"
     if kind == "pt2":
         network = fitted.ensemble.network

@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, Field
 
 from gauge.data.signature import check_signature
 from gauge.deploy.operators import check_operators
-from gauge.tabular.classifier import TableClassifier, image_files, typed_classes
+from gauge.tabular.classifier import TableClassifier, image_files
 from gauge.tabular.prediction_sets import PredictionSets
-from gauge.tabular.saved import ClassType, SavedSets, validated
+from gauge.tabular.saved import STRICT, Classes, Weights, validated
 from gauge.tabular.table.arrays import (
     cells,
     column_of,
@@ -35,7 +35,7 @@ from gauge.tabular.table.columns import Column
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "gauge-export-2"
+FORMAT = "gauge-export-1"
 KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
 BATCH_ROWS = 256
 OBJECT = np.dtype(object)
@@ -54,20 +54,19 @@ Values = Callable[[str], Sequence[Any]]
 class Description(BaseModel):
     """What the metadata of an exported classifier holds."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = STRICT
 
-    format: Literal["gauge-export-2"]
-    version: str = ""
-    classes: Annotated[list[str | bool | int | FiniteFloat], Field(min_length=1)]
-    class_type: ClassType | None = None
-    class_weight: list[Annotated[FiniteFloat, Field(ge=0)]]
+    format: Literal["gauge-export-1"]
+    version: str
+    classes: Classes
+    class_weight: Weights
     target: str | None
     columns: Annotated[list[dict[str, Any]], Field(min_length=1)]
     names: list[str]
     named: bool
     experts: list[str]
     left_out: dict[str, str]
-    prediction_sets: SavedSets | None
+    prediction_sets: PredictionSets | None
     vocabularies: dict[str, list[str]]
 
 
@@ -162,13 +161,10 @@ class ExportedClassifier(TableClassifier):
 
     def _describe(self, about: Description) -> None:
         """What the graph cannot hold: the classes, and how columns are read."""
-        self.classes = typed_classes(about.classes, about.class_type)
-        self.class_weight = np.array(about.class_weight)
-        if not len(set(about.classes)) == len(self.classes) == len(self.class_weight):
-            raise ValueError("its classes and their weights differ in number, or a class occurs twice")
-        self.target, self.named = about.target, about.named
-        sets = about.prediction_sets
-        self.prediction_sets = None if sets is None else PredictionSets.from_json(sets.model_dump())
+        self.classes, self.class_weight = about.classes, about.class_weight
+        if len(self.classes) != len(self.class_weight):
+            raise ValueError("its classes and their weights differ in number")
+        self.target, self.named, self.prediction_sets = about.target, about.named, about.prediction_sets
         self.vocabularies = numbered(about.vocabularies)
         self._names = about.names
         self._columns = columns_from_json(about.columns)

@@ -1,17 +1,25 @@
-"""The page of an evaluation: scores, curves and tables in one HTML file that works offline, on a phone and on paper."""
+"""An evaluation in words: tables for the terminal, and a page with curves that works offline, on a phone and on paper."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import Literal
+from math import isfinite, isnan, nan
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
 
 from gauge.reports.templates import template
 
 WIDTH, HEIGHT = 320.0, 250.0  # of a chart, in the units of its drawing
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 10.0, 38.0  # margins for axes
 MAX_POINTS = 200  # of a line
-TICKS = 4
+MAX_CLASSES, MAX_CONFUSIONS = (
+    12,
+    10,
+)  # of a confusion matrix, and confusions that are listed where there are more classes
+NAMES = {"log_loss": "log loss", "auc": "AUC", "calibration_error": "calibration error"}
+NAMES |= {"average_precision": "average precision"}
 
 Style = Literal["main", "second", "third", "fourth", "fifth", "sixth", "reference"]
 CURVES: tuple[Style, ...] = ("main", "second", "third", "fourth", "fifth", "sixth")  # those of lines that are compared
@@ -68,7 +76,7 @@ class Chart:
     def ticks(self) -> tuple[list[tuple[float, str]], list[tuple[float, str]]]:
         """Those of both axes: where, and what to write."""
         (x0, x1), (y0, y1) = self.limits
-        shares = [step / TICKS for step in range(TICKS + 1)]
+        shares = [step / 4 for step in range(5)]
         across = [(self.position(x0 + share * (x1 - x0), y0)[0], f"{x0 + share * (x1 - x0):.2g}") for share in shares]
         up = [(self.position(x0, y0 + share * (y1 - y0))[1], f"{y0 + share * (y1 - y0):.2g}") for share in shares]
         return across, up
@@ -82,6 +90,10 @@ class Grid:
     note: str
     heads: Sequence[str]
     lines: Sequence[Sequence[str]]
+
+    def __str__(self) -> str:
+        table = pd.DataFrame(list(self.lines), columns=list(self.heads)).to_string(index=False)
+        return f"{self.title}{': ' if self.note else ''}{self.note}\n{table}"
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,110 @@ class EvaluationPage:
     caution: str = ""
 
 
+def interval(value: float, low: float = nan, high: float = nan, sign: str = "") -> str:
+    """Return a value with its interval, if it has one.
+
+    >>> interval(0.5, 0.4, 0.6), interval(0.5), interval(nan)
+    ('0.500 [0.400, 0.600]', '0.500', '–')
+    """
+    if isnan(value):
+        return "–"
+    return f"{value:{sign}.3f}" + ("" if isnan(low) else f" [{low:{sign}.3f}, {high:{sign}.3f}]")
+
+
+def score_grid(scores: pd.DataFrame) -> Grid:
+    """Return the scores of all models, a line for each of them."""
+    return Grid(
+        "Beside simpler models",
+        "The same rows, by the class shares of training and, where they are among the experts, boosted trees alone.",
+        ("", *(NAMES.get(metric, metric) for metric in dict.fromkeys(scores["metric"]))),
+        [
+            (str(name), *(interval(*cells) for cells in part[["value", "low", "high"]].to_numpy(float)))
+            for name, part in scores.groupby("model", sort=False)
+        ],
+    )
+
+
+def operating_grid(operating: pd.DataFrame, note: str) -> Grid:
+    """Return sensitivity, specificity, PPV and NPV."""
+    lines = [
+        (each.metric, interval(each.value, each.low, each.high), f"{each.right} of {each.of}")
+        for each in operating.itertuples()
+    ]
+    return Grid("Sensitivity and specificity", note, ("", "value", "rows"), lines)
+
+
+def confusion_grid(confusion: pd.DataFrame, where: str) -> Grid:
+    """Return rows by label and decision, all of them or the most frequent mistakes."""
+    names, counts = [str(name) for name in confusion], confusion.to_numpy()
+    if len(names) <= MAX_CLASSES:
+        note = f"Rows by their label (down) and what was decided (across){where}."
+        lines = [(name, *map(str, line)) for name, line in zip(names, counts.tolist(), strict=True)]
+        return Grid("Confusion matrix", note, ("", *names), lines)
+    wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
+    order = zip(
+        *np.unravel_index(np.argsort(-wrong, axis=None, kind="stable")[:MAX_CONFUSIONS], wrong.shape), strict=True
+    )
+    mistakes = [
+        (names[label], names[decided], str(wrong[label, decided])) for label, decided in order if wrong[label, decided]
+    ]
+    note = f"{wrong.sum()} of {counts.sum()} rows are decided wrongly, of {len(names)} classes."
+    return Grid("Most frequent confusions", note, ("label", "decided as", "rows"), mistakes)
+
+
+def comparison_grid(comparison: pd.DataFrame) -> Grid:
+    """Return the differences of two models."""
+    return Grid(
+        "Against the other model",
+        "The classifier minus the other one, on the same rows; p is that of the paired test.",
+        ("", "difference", "p", "test"),
+        [
+            (each.metric, interval(each.difference, each.low, each.high, "+"), f"{each.p:.3g}", each.test)
+            for each in comparison.itertuples()
+        ],
+    )
+
+
+def parts_grid(title: str, note: str, parts: pd.DataFrame) -> Grid:
+    """Return the scores of some parts of the rows; a cell may be a value with its interval."""
+
+    def text(cell: Any) -> str:
+        return interval(*cell) if isinstance(cell, tuple) else interval(cell) if isinstance(cell, float) else str(cell)
+
+    heads = ["", *(NAMES.get(name, name) for name in parts.columns[1:])]
+    return Grid(title, note, heads, [[text(cell) for cell in line] for line in parts.itertuples(index=False)])
+
+
+def coverage_grid(coverage: pd.DataFrame) -> Grid:
+    """Return how often prediction sets hold the right class."""
+    return Grid(
+        "Prediction sets",
+        "The classes that a row may have: how often they hold the right one, as promised and here, how many they are, and "
+        "how often the prediction is right where there is only one.",
+        ("promised", "rows", "coverage", "classes", "one class", "right if one", "no class"),
+        [
+            (
+                f"{100 * each.promised:.0f} %{', ' if each.part else ''}{each.part}",
+                str(each.rows),
+                interval(each.coverage, each.low, each.high),
+                f"{each.size:.2f}",
+                f"{100 * each.one_class:.0f} %",
+                interval(each.one_class_right),
+                f"{100 * each.no_class:.0f} %",
+            )
+            for each in coverage.itertuples()
+        ],
+    )
+
+
+def class_counts(classes: Sequence[Any], counts: Sequence[int]) -> str:
+    """Return how many rows each class has, in words."""
+    if len(counts) > MAX_CLASSES:
+        return f"{len(counts)} classes with {min(counts)} to {max(counts)} rows each"
+    return ", ".join(f"{count} {label}" for label, count in zip(classes, counts, strict=True))
+
+
 def render_evaluation(page: EvaluationPage) -> str:
-    """The whole HTML document: it loads nothing from elsewhere, has no script, and every text is escaped."""
+    """Return the whole HTML document: it loads nothing from elsewhere, has no script, and every text is escaped."""
     box = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM}
     return re.sub(r"\n\s+", "\n", template("evaluation.html").render(page=page, box=box))

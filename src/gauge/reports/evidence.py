@@ -26,7 +26,6 @@ DOUBTFUL = 0.5  # trust below which a value does not fit
 FOLD = 12  # lines of a table that are always shown
 MIN_NAMED_EFFECT = 0.005  # smaller effects, and gains, are not named
 MAX_NAMED_VALUES = 4  # values for and against an answer
-NORMAL = 1.96  # quantile of a 95 % interval
 MIN_AXIS_EFFECT = 0.1  # what a full bar stands for at least
 MAX_ATTENTION_COLUMNS = 20  # rows and columns in the table of attention where a column is not observed
 
@@ -150,13 +149,14 @@ class RowEvidence:
 @dataclass(frozen=True)
 class EvidencePage:
     """The content of the page. `facts` say how the model was trained, `gains` what each column is worth on rows held out, if
-    that was measured."""
+    that was measured, and `effects` the mean size of its effect in these rows, which is shown otherwise."""
 
     title: str
     lead: str
     rows: tuple[RowEvidence, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
     gains: Mapping[str, Gain] = field(default_factory=dict)
+    effects: Mapping[str, Gain] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -177,7 +177,7 @@ def render(page: EvidencePage) -> str:
         judged=len(judged),
         right=sum(judged),
         doubts=sum(len(row.doubtful) for row in page.rows),
-        overview=overview(page.rows, page.gains),
+        overview=overview(page.rows, page.gains or page.effects),
         unobserved=unobserved(page.rows) if any(_gated(row) for row in page.rows) else [],
         script=Markup(script),
         checksum=Markup(checksum),
@@ -293,32 +293,24 @@ def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
     return pd.DataFrame([{column.name: getattr(column, quantity) for column in _columns(row)} for row in rows])
 
 
-def overview(rows: Sequence[RowEvidence], gains: Mapping[str, Gain] | None = None) -> pd.DataFrame:
-    """A line for each column, the largest effect first or, where none was measured, the highest mean gate: its gain on rows
-    held out, where there are `gains`, or else the mean size of its effect in these rows, with a 95 % interval (None if not
-    measured), its doubtful values, the mean gate where observed (None if never), the share of rows in each state, and the
-    mean attention after gating over all rows.
+def overview(rows: Sequence[RowEvidence], estimates: Mapping[str, Gain]) -> pd.DataFrame:
+    """Return a line for each column, the largest effect first or, where none was measured, the highest mean gate: its
+    effect with a 95 % interval by these `estimates` (None if not measured), its doubtful values, the mean gate where
+    observed (None if never), the share of rows in each state, and the mean attention after gating over all rows.
 
     A column of many units has their mean gate and the sum of their attention; one without units in a row is missing there.
     """
     state, gate = _table(rows, "state").fillna("missing"), _table(rows, "gate").astype(float)
-    effect = pd.DataFrame([{**dict.fromkeys(state, np.nan), **row.effects} for row in rows])[list(state)]
-    sizes = effect.astype(float).abs()
-    error = NORMAL * sizes.std().fillna(0.0) / len(rows) ** 0.5
+    none = Gain(np.nan, np.nan, np.nan)
+    measured = pd.DataFrame({name: estimates.get(str(name), none) for name in state}, ["effect", "low", "high"]).T
     doubtful = Counter(unit.column for row in rows for unit in row.doubtful)
     means: dict[str, pd.Series] = {
-        "effect": sizes.mean(),
-        "low": (sizes.mean() - error).clip(lower=0.0),
-        "high": sizes.mean() + error,
+        **{str(name): values for name, values in measured.items()},
         "doubtful": pd.Series({name: doubtful[str(name)] for name in state}),
         "gate_observed": gate.where(state == "observed").mean(),
         **{name: (state == name).mean() for name in STATES},
         "attention": _table(rows, "attention_after").fillna(0.0).mean(),
     }
-    if gains:
-        none = Gain(np.nan, np.nan, np.nan)
-        validated = pd.DataFrame({name: gains.get(str(name), none) for name in state}, ["effect", "low", "high"]).T
-        means |= {str(name): values for name, values in validated.items()}
     lines = pd.DataFrame(means).sort_values(["effect", "gate_observed"], ascending=False)
     return lines.astype(object).where(lines.notna(), None)
 

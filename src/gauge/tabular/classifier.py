@@ -1,6 +1,5 @@
 """TableClassifier: what a fitted and an exported classifier have in common. Nothing here imports torch."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ import pandas as pd
 
 from gauge.reports.evidence import RowEvidence
 from gauge.tabular.prediction_sets import COVERAGE, PredictionSets, check_coverage
-from gauge.tabular.saved import CLASS_TYPE
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import Column, ImageFiles
 
@@ -108,24 +106,3 @@ class TableClassifier(ABC):
 def image_files(folder: str | Path | None, *, outside: bool) -> ImageFiles:
     """Images in a folder, and outside of it if they may be; without a folder they may lie anywhere."""
     return ImageFiles(Path(folder or ""), outside or folder is None)
-
-
-def saved_classes(classes: np.ndarray) -> dict[str, Any]:
-    """The classes and the name of their type, None if it has none, for a saved model."""
-    values, name = classes.tolist(), "text" if classes.dtype.kind == "U" else classes.dtype.name
-    if not all(isinstance(value, str | int | float) for value in values):
-        raise ValueError(f"labels of type {type(values[0]).__name__} cannot be saved; use texts or numbers")
-    return {"classes": values, "class_type": name if re.match(CLASS_TYPE, name) else None}
-
-
-def typed_classes(classes: Sequence[Any], name: str | None) -> np.ndarray:
-    """Classes with the type of this name, that of Python's values where there is none; an error if they are of another.
-
-    >>> typed_classes([0, 1], "int8").dtype.name
-    'int8'
-    """
-    plain = np.array(classes)
-    typed = plain if name in (None, "text") else plain.astype(name)
-    if typed.tolist() != list(classes) or (name == "text" and plain.dtype.kind != "U"):
-        raise ValueError(f"its classes are not of the type {name}")
-    return typed

@@ -6,9 +6,9 @@ The folder has weights (safetensors), everything else (JSON), the losses of trai
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,18 @@ from gauge import __version__
 from gauge.choices import pick
 from gauge.reports.card import model_card
 from gauge.reports.evidence import RowEvidence
-from gauge.tabular.classifier import TableClassifier, saved_classes, typed_classes
+from gauge.tabular.classifier import TableClassifier
+from gauge.tabular.description import (
+    FORMAT,
+    Description,
+    Record,
+    SavedEnsemble,
+    SavedSchema,
+    SavedTrust,
+    read_description,
+)
 from gauge.tabular.ensemble import Ensemble, combined_scores, expert_weights
-from gauge.tabular.evidence.advice import Advice, absent, advice_table, check_costs
+from gauge.tabular.evidence.advice import absent, advice_table, check_costs
 from gauge.tabular.evidence.audit import CellAudit, audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.drift import Drift, Profile, measure_drift
@@ -36,23 +45,20 @@ from gauge.tabular.evidence.evaluation import (
     shown_labels,
 )
 from gauge.tabular.evidence.explanation import Explanation
-from gauge.tabular.evidence.measures import Answered, large_class_note
+from gauge.tabular.evidence.measures import Predictions
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
-from gauge.tabular.experts import Saved, Training, with_prefix
+from gauge.tabular.experts import Saved, with_prefix
 from gauge.tabular.experts._architecture import tuned_columns
-from gauge.tabular.prediction_sets import COVERAGE, PredictionSets
+from gauge.tabular.prediction_sets import COVERAGE
 from gauge.tabular.saved import CARD as CARD
 from gauge.tabular.saved import (
-    FORMAT,
     HISTORY,
     METADATA,
     TOKENIZERS,
     WEIGHTS,
-    checksum,
     file_record,
     json_options,
-    read_description,
     read_history,
     usable,
 )
@@ -66,39 +72,25 @@ from gauge.training.device import pick_device
 from gauge.training.metrics import ACCURACY
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted(TableClassifier):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fitted(Record, TableClassifier):
     """All that training has left: the `schema` of the table, the `ensemble` of experts, the `trust` in cells if it was
-    learned, the `advice` on missing values if rows were held out, the `leaderboard` of experts on them, the record of the
-    network's `training`, and the `options` of the estimator. `n_rows` counts the rows of training, those of them that were
-    held out to validate, and those without values; `missing_rates` are the shares of missing values by column, and
-    `largest_class` is the most frequent one and its share. `prediction_sets` and `held_out` are what rows held out say of
-    its answers. `groups` is the column whose rows were kept together, if any, `profile` is what the training rows looked
-    like, and `left_out` says what the time limit was too short for."""
+    learned, `held_out` and `profile`: what it predicted for rows held out and what the training rows looked like. `files` is
+    where images lie. Of its record, `advice` is that on missing values and `prediction_sets` hold the right class, both if
+    rows were held out, `leaderboard` scores the experts on them, `training` is that of the network, and `options` are those
+    of the estimator. `n_rows` counts the rows of training, those of them that were held out to validate, and those without
+    values; `missing_rates` are the shares of missing values by column, `largest_class` is the most frequent one and its
+    share, `groups` is the column whose rows were kept together, if any, and `left_out` says what the time limit was too
+    short for."""
 
     schema: Schema
     ensemble: Ensemble
-    classes: np.ndarray
-    class_weight: np.ndarray
-    named: bool
-    target: str | None
     trust: CellTrust | None
-    advice: Advice | None
-    leaderboard: pd.DataFrame
-    training: Training
-    n_rows: Mapping[str, int]
-    missing_rates: Mapping[str, float]
-    largest_class: tuple[str, float]
-    prediction_sets: PredictionSets | None
     held_out: HeldOut | None
-    groups: str | None
     profile: Profile | None
-    options: Mapping[str, Any]
     files: ImageFiles
-    left_out: Sequence[str] = ()
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -195,7 +187,7 @@ class Fitted(TableClassifier):
         rule, other = choices.get("threshold"), choices.get("against")
         weights = self.class_weight.tolist()
         return evaluate(
-            Answered(models, labels, decided, classes, rows.observed(), grouped, positive, class_weight=weights),
+            Predictions(models, labels, decided, classes, rows.observed(), grouped, positive, class_weight=weights),
             threshold=None if rule is None else choose_threshold(rule, self.held_out, positive or 0),
             sets=self.prediction_sets,
             by=known.reset_index(drop=True)[by].iloc[chosen],
@@ -261,8 +253,8 @@ class Fitted(TableClassifier):
         return {} if self.profile is None else self.profile.rare_rates(self.schema)
 
     def notes(self) -> list[str]:
-        """That accuracy says little where one class is frequent, which columns have rare values, and what the time limit was
-        too short for."""
+        """Return that accuracy says little where one class is frequent, which columns have rare values, and what the time
+        limit was too short for."""
         notes = large_class_note(*self.largest_class)
         notes += [
             f"column {name!r}: {100 * share:.0f} % of its values are rare; they are read, and do not count as missing"
@@ -304,46 +296,27 @@ class Fitted(TableClassifier):
 
     def save(self, folder: Path) -> None:
         """Write the weights first and `model.json` last: a folder that has it is complete."""
-        saved, classes = self.ensemble.save(), saved_classes(self.classes)
-        tensors = {f"experts.{name}": tensor for name, tensor in saved.tensors.items()}
-        trust = None
-        if self.trust is not None:
-            own, trust = self.trust.save()
-            tensors |= {f"trust.{name}": tensor for name, tensor in own.items()}
-        if self.held_out is not None:
-            tensors |= {f"held_out.{name}": tensor for name, tensor in self.held_out.tensors().items()}
-        if self.profile is not None:
-            tensors |= {f"profile.{name}": tensor for name, tensor in self.profile.tensors().items()}
-        training = asdict(self.training)
-        history = training.pop("history")
-        metadata: dict[str, Any] = {
-            "format": FORMAT,
-            "version": __version__,
-            "schema": self.schema.to_json(),
-            "ensemble": saved.metadata,
-            **classes,
-            "class_weight": self.class_weight.tolist(),
-            "named": self.named,
-            "target": self.target,
-            "trust": trust,
-            "advice": None if self.advice is None else self.advice.to_json(),
-            "leaderboard": json.loads(self.leaderboard.to_json(orient="records", double_precision=15)),
-            "training": training,
-            "n_rows": dict(self.n_rows),
-            "missing_rates": dict(self.missing_rates),
-            "largest_class": self.largest_class,
-            "groups": self.groups,
-            "prediction_sets": None if self.prediction_sets is None else self.prediction_sets.to_json(),
-            "left_out": list(self.left_out),
-            "options": dict(json_options(self.options)) | {"encoders": self.schema.encoders or None},
-        }
+        experts = self.ensemble.save()
+        trust, saved_trust = ({}, None) if self.trust is None else self.trust.save()
+        parts = {"experts": experts.tensors, "trust": trust}
+        parts["held_out"] = {} if self.held_out is None else self.held_out.tensors()
+        parts["profile"] = {} if self.profile is None else self.profile.tensors()
+        tensors = {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
         checkpoint.save(folder / WEIGHTS, tensors, {"classifier": FORMAT})
         self.schema.save_files(folder / TOKENIZERS)
-        checkpoint.write_text(folder / HISTORY, "".join(f"{json.dumps(epoch)}\n" for epoch in history))
+        history = "".join(f"{json.dumps(epoch)}\n" for epoch in self.training.history)
+        checkpoint.write_text(folder / HISTORY, history)
         checkpoint.write_text(folder / CARD, self.card())
-        metadata |= file_record(folder)
-        metadata["sha256"] = checksum(metadata)
-        checkpoint.write_text(folder / METADATA, json.dumps(metadata, indent=1) + "\n")
+        options = dict(json_options(self.options)) | {"encoders": self.schema.encoders or None}
+        description = Description(
+            **self.record_fields() | {"options": options},
+            version=__version__,
+            schema=SavedSchema(**self.schema.to_json()),
+            ensemble=SavedEnsemble(**experts.metadata),
+            trust=None if saved_trust is None else SavedTrust(**saved_trust),
+            files=file_record(folder),
+        )
+        checkpoint.write_text(folder / METADATA, description.to_json())
 
     @classmethod
     def load(
@@ -360,37 +333,22 @@ class Fitted(TableClassifier):
         saved, history, path = read_description(folder, trusted), read_history(folder), folder / WEIGHTS
         tensors, _ = checkpoint.load(path)
         with usable(folder):
-            schema = Schema.from_json(saved.table.model_dump(), folder / TOKENIZERS)
+            schema = Schema.from_json(vars(saved.schema), folder / TOKENIZERS)
             broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
             if broken:
                 raise ValueError(f"{path} has values that are NaN or infinite, first in {broken[0]!r}")
-            experts = Saved(with_prefix("experts.", tensors), saved.ensemble.model_dump(), path)
-            trust, sets = None, saved.prediction_sets
-            if sets is not None and sets.columns != len(schema.columns):
-                raise ValueError(f"its prediction sets are for {sets.columns} columns, it has {len(schema.columns)}")
+            experts = Saved(with_prefix("experts.", tensors), vars(saved.ensemble), path)
+            trust = None
             if saved.trust is not None:
-                trust = CellTrust.load(with_prefix("trust.", tensors), saved.trust.model_dump(), schema)
+                trust = CellTrust.load(with_prefix("trust.", tensors), vars(saved.trust), schema)
             fitted = cls(
+                **saved.record_fields() | {"training": replace(saved.training, history=history)},
                 schema=schema,
                 ensemble=Ensemble.load(experts, schema),
-                classes=typed_classes(saved.classes, saved.class_type),
-                class_weight=np.array(saved.class_weight),
-                named=saved.named,
-                target=saved.target,
                 trust=trust,
-                advice=None if saved.advice is None else Advice.from_json(saved.advice),
-                leaderboard=pd.DataFrame([row.model_dump(exclude_unset=True) for row in saved.leaderboard]),
-                training=Training(**saved.training.record(), history=history),
-                n_rows={str(name): count for name, count in saved.n_rows.items()},
-                missing_rates=saved.missing_rates,
-                largest_class=(str(saved.largest_class[0]), float(saved.largest_class[1])),
-                prediction_sets=None if sets is None else PredictionSets.from_json(sets.model_dump()),
                 held_out=HeldOut.load(with_prefix("held_out.", tensors), len(saved.classes)),
-                groups=saved.groups,
                 profile=Profile.load(with_prefix("profile.", tensors), schema),
-                options=saved.options,
                 files=files or ImageFiles(),
-                left_out=saved.left_out,
             )
             fitted._try()
         for expert in fitted.ensemble.experts.values():

@@ -7,12 +7,15 @@ out have as many values missing as the rows of the group: their own, and further
 for each class, from the rows held out of that class: sets then hold the rows of rare classes as often as all others.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from pydantic import Field
+
+from gauge.tabular.saved import MAX_CLASSES, stored
 
 if TYPE_CHECKING:
     from gauge.tabular.table.rows import Rows
@@ -29,11 +32,13 @@ DECIMALS = 6  # of a score, rounded up
 @dataclass(frozen=True)
 class Group:
     """How many rows held out a group was calibrated on, their scores in rising order, as many for each row, and the number
-    of the right class of each score; `classes` are empty where a model was saved without them."""
+    of the right class of each score."""
 
-    rows: int
-    scores: np.ndarray
-    classes: np.ndarray = field(default_factory=lambda: np.empty(0, int))
+    rows: Annotated[int, Field(ge=1, le=10**12)]
+    scores: Annotated[np.ndarray, stored(list[float], np.array, np.ndarray.tolist)]
+    classes: Annotated[
+        np.ndarray, stored(list[Annotated[int, Field(ge=0, lt=MAX_CLASSES)]], np.array, np.ndarray.tolist)
+    ]
 
     def limit(self, coverage: float) -> float:
         """The largest score of a class in a set; infinite where too few rows were held out to leave any class out."""
@@ -44,8 +49,8 @@ class Group:
 
     def of_class(self, number: int) -> "Group":
         """The rows of this class."""
-        scores = self.scores[self.classes == number]
-        return Group(len(scores) * self.rows // len(self.scores), scores)
+        own = self.classes == number
+        return Group(int(own.sum()) * self.rows // len(own), self.scores[own], self.classes[own])
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class PredictionSets:
     """What rows held out say of the probabilities of a classifier with so many columns: a group for each share of missing
     values, from none to all.
 
-    >>> even = Group(99, np.arange(1, 100) / 100)
+    >>> even = Group(99, np.arange(1, 100) / 100, np.zeros(99, int))
     >>> sets = PredictionSets(1, (even, even))
     >>> sets.contains(np.array([[0.85, 0.15], [0.6, 0.4]]), np.ones((2, 1), bool), coverage=0.8).tolist()
     [[True, False], [True, True]]
@@ -69,7 +74,7 @@ class PredictionSets:
             known = np.isfinite(group.scores).all() and (np.diff(group.scores) >= 0).all()
             if not (known and 0 < group.rows <= len(group.scores)):
                 raise ValueError("the scores of prediction sets do not rise, or are fewer than their rows")
-            if len(group.classes) not in (0, len(group.scores)):
+            if len(group.classes) != len(group.scores):
                 raise ValueError("the scores of prediction sets have more or fewer classes than scores")
 
     def contains(
@@ -77,8 +82,6 @@ class PredictionSets:
     ) -> np.ndarray:
         """Which classes the set of each row has: [rows, classes]. `observed` says which columns each row has."""
         check_coverage(coverage)
-        if by_class and not self.know_classes:
-            raise ValueError("this model was saved without the classes of its prediction sets; fit again for by_class")
         if by_class:
             classes = range(probabilities.shape[1])
             limits = np.stack([self._limits([each.of_class(own) for each in self.groups], coverage) for own in classes])
@@ -87,11 +90,6 @@ class PredictionSets:
         group = group_numbers((~observed).sum(1), self.columns)
         return 1 - probabilities <= limits.T[group] + 10**-DECIMALS
 
-    @property
-    def know_classes(self) -> bool:
-        """Whether sets can be made by class."""
-        return all(len(group.classes) for group in self.groups)
-
     @staticmethod
     def _limits(groups: Sequence[Group], coverage: float) -> np.ndarray:
         limits = np.array([group.limit(coverage) for group in groups])
@@ -99,23 +97,6 @@ class PredictionSets:
             if np.isinf(limits[number]):
                 limits[number] = limits[number + 1]
         return limits
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "columns": self.columns,
-            "groups": [
-                {"rows": each.rows, "scores": each.scores.tolist(), "classes": each.classes.tolist()}
-                for each in self.groups
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> "PredictionSets":
-        groups = tuple(
-            Group(int(each["rows"]), np.array(each["scores"], float), np.array(each.get("classes", ()), int))
-            for each in saved["groups"]
-        )
-        return cls(int(saved["columns"]), groups)
 
 
 def check_coverage(coverage: float) -> None:

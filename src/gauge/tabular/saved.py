@@ -1,213 +1,110 @@
 """The files of a saved classifier: bounded before they are read, checked against their checksums, described by types.
 
 A checksum says that files are as they were written, not by whom. So nothing in them is believed: sizes are compared with
-limits before memory is taken, every value has a type, and what cannot be a classifier is refused in one line.
+limits before memory is taken, every value has a type, and what cannot be a classifier is refused in one line. A type is
+written once: `stored` says how a value that JSON lacks is written and read. Nothing here imports torch.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+import numpy as np
+from pydantic import ConfigDict, Field, GetPydanticSchema, TypeAdapter, ValidationError
+from pydantic_core import core_schema
 
-from gauge.data.signature import SUFFIX, check_signature
+from gauge.data.signature import SUFFIX
 
-FORMAT = "gauge-classifier-9"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
 MAX_JSON_BYTES, MAX_WEIGHTS_BYTES = 64 * 2**20, 16 * 2**30  # of one file
-UNSAVED_OPTIONS = ("device", "n_jobs", "image_folder", "outside_images", "verbose")  # those of a machine
 MAX_TOKENIZER_FILES = 10_000
 MAX_COLUMNS, MAX_CLASSES, MAX_ROWS = 100_000, 100_000, 10**12
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-T = TypeVar("T", bound=BaseModel)
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=MAX_ROWS)]
 CLASS_TYPE = r"^(?:object|text|bool|u?int(?:8|16|32|64)|float(?:16|32|64))$"
-ClassType = Annotated[str, Field(pattern=CLASS_TYPE)]
-Score = FiniteFloat | None
-Estimates = Annotated[list[FiniteFloat], Field(min_length=5, max_length=5)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+def stored(form: Any, read: Callable[[Any], Any], write: Callable[[Any], Any]) -> GetPydanticSchema:
+    """Annotate a type whose values are written as plain values of the type `form`, and read from them."""
+    return GetPydanticSchema(
+        lambda _, handler: core_schema.no_info_after_validator_function(
+            read,
+            handler.generate_schema(form),
+            serialization=core_schema.plain_serializer_function_ser_schema(write),
+        )
+    )
 
 
-class SavedSchema(_Strict):
-    """What `Schema.to_json` wrote; the columns check themselves."""
+@dataclass(frozen=True)
+class SavedClasses:
+    """The classes and the name of their type, None if it has none."""
 
-    columns: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_COLUMNS)]
-    ignored: dict[str, str]
-    names: list[str]
-
-
-class SavedEnsemble(_Strict):
-    """What `Ensemble.save` wrote; the experts check themselves."""
-
-    prior: Annotated[list[Share], Field(min_length=1, max_length=MAX_CLASSES)]
-    smoothing: Share
-    experts: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
+    values: Annotated[list[str | bool | int | float], Field(min_length=1, max_length=MAX_CLASSES)]
+    type: Annotated[str, Field(pattern=CLASS_TYPE)] | None
 
 
-class SavedTrust(_Strict):
-    """What `CellTrust.save` wrote beside its tensors."""
-
-    observed: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
-    imputed: Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
-    trees: list[Annotated[list[dict[str, Any]], Field(max_length=3)]]
-
-
-class SavedGroup(_Strict):
-    """The scores of rows held out, for one share of missing values."""
-
-    rows: Annotated[int, Field(ge=1, le=MAX_ROWS)]
-    scores: Annotated[list[FiniteFloat], Field(min_length=1)]
-    classes: list[Annotated[int, Field(ge=0, lt=MAX_CLASSES)]] = []
+def saved_classes(classes: np.ndarray) -> SavedClasses:
+    """Return classes as plain values with the name of their type."""
+    values, name = classes.tolist(), "text" if classes.dtype.kind == "U" else classes.dtype.name
+    if not all(isinstance(value, str | int | float) for value in values):
+        raise ValueError(f"labels of type {type(values[0]).__name__} cannot be saved; use texts or numbers")
+    return SavedClasses(values, name if re.match(CLASS_TYPE, name) else None)
 
 
-class SavedSets(_Strict):
-    """What `PredictionSets.to_json` wrote."""
+def typed_classes(saved: SavedClasses) -> np.ndarray:
+    """Return classes with their type, that of Python's values where it has no name; an error if they are of another, or if
+    one occurs twice.
 
-    columns: Annotated[int, Field(ge=1, le=MAX_COLUMNS)]
-    groups: Annotated[list[SavedGroup], Field(min_length=2, max_length=100)]
-
-
-class SavedTraining(_Strict):
-    """The record of a training, without its history."""
-
-    rows: Count
-    metric: str
-    score: Score
-    epochs: dict[str, Count]
-    cut_short: dict[str, Annotated[list[Count], Field(min_length=2, max_length=2)]]
-    gate_losses: dict[Literal["with", "without"], FiniteFloat] = {}
-
-    def record(self) -> dict[str, Any]:
-        """The arguments of `Training`."""
-        return self.model_dump() | {
-            "cut_short": {stage: (done, planned) for stage, (done, planned) in self.cut_short.items()}
-        }
+    >>> typed_classes(SavedClasses([0, 1], "int8")).dtype.name
+    'int8'
+    """
+    values, name = saved.values, saved.type
+    plain = np.array(values)
+    typed = plain if name in (None, "text") else plain.astype(name)
+    if typed.tolist() != values or (name == "text" and plain.dtype.kind != "U"):
+        raise ValueError(f"its classes are not of the type {name}")
+    if len(set(values)) != len(values):
+        raise ValueError("a class occurs twice")
+    return typed
 
 
-class LeaderboardRow(_Strict):
-    """The scores of one expert, or of all combined."""
-
-    expert: str
-    accuracy: Score
-    log_loss: Score
-    auc: Score
-    calibration_error: Score = None
-    weight: Share
+Classes = Annotated[np.ndarray, stored(SavedClasses, typed_classes, saved_classes)]
+Weights = Annotated[np.ndarray, stored(list[Annotated[float, Field(ge=0)]], np.array, np.ndarray.tolist)]
 
 
-class Epoch(_Strict):
+@dataclass(frozen=True)
+class Epoch:
     """One line of the history."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     stage: str
     epoch: Count
-    losses: dict[str, float | None]
+    losses: dict[str, Annotated[float, Field(allow_inf_nan=True)] | None]
     seconds: float
 
 
-class Description(_Strict):
-    """What `model.json` holds."""
-
-    format: Literal["gauge-classifier-9"]
-    version: str
-    table: Annotated[SavedSchema, Field(alias="schema")]
-    ensemble: SavedEnsemble
-    classes: Annotated[list[str | bool | int | FiniteFloat], Field(min_length=1, max_length=MAX_CLASSES)]
-    class_type: ClassType | None = None
-    class_weight: list[Annotated[FiniteFloat, Field(ge=0)]]
-    named: bool
-    target: str | None
-    trust: SavedTrust | None
-    advice: dict[str, Estimates] | None = None
-    leaderboard: list[LeaderboardRow]
-    training: SavedTraining
-    n_rows: dict[Literal["train", "val", "empty"], Count]
-    missing_rates: dict[str, Share]
-    largest_class: Annotated[list[str | Share], Field(min_length=2, max_length=2)]
-    groups: str | None = None
-    prediction_sets: SavedSets | None = None
-    left_out: list[str] = []
-    options: dict[str, Any]
-    files: dict[str, str]
-    sizes: dict[str, Count] = {}
-
-    def check(self) -> None:
-        """An error if parts of it do not belong together."""
-        columns = [str(column.get("name")) for column in self.table.columns]
-        experts = {row.expert for row in self.leaderboard} - {"combined"}
-        rules = {
-            "the classes, their prior and their weights differ in number": len(self.classes)
-            == len(self.ensemble.prior)
-            == len(self.class_weight),
-            "a class occurs twice": len(set(self.classes)) == len(self.classes),
-            "a column occurs twice": len(set(columns)) == len(columns),
-            "missing_rates are not those of the columns": set(self.missing_rates) == set(columns),
-            "advice is not that of the columns": self.advice is None or set(self.advice) == set(columns),
-            "names lacks a column": set(columns) <= set(self.table.names),
-            "the leaderboard is not that of the experts": experts == set(self.ensemble.experts),
-            "n_rows is not complete": len(self.n_rows) == 3,
-            "the prior is not one in all": abs(sum(self.ensemble.prior) - 1) < 1e-6,
-            "largest_class is not a name and a share": [type(each) for each in self.largest_class] == [str, float],
-            "options has no size": isinstance(self.options.get("size"), str),
-        }
-        for problem, fine in rules.items():
-            if not fine:
-                raise ValueError(problem)
-
-
-def read_description(folder: Path, trusted: Path | str | None = None) -> Description:
-    """What `model.json` has, checked together with the other files of the folder; signed with the `trusted` key, if there
-    is one, before anything else of it is read."""
-    path = folder / METADATA
-    if not path.is_file():
-        raise ValueError(
-            f"{folder} is not a saved classifier (it has no {METADATA}); give a folder that `save` or `gauge fit` wrote"
-        )
-    content = _bounded_bytes(path)
-    if trusted is not None:
-        check_signature(folder, trusted, content)
-    try:
-        metadata = json.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
-    form = metadata.get("format") if isinstance(metadata, dict) else None
-    if form != FORMAT:
-        raise ValueError(
-            f"{path} has format {form!r:.50}, this version reads {FORMAT!r}; fit again, or use that version"
-        )
-    if metadata.pop("sha256", None) != checksum(metadata):
-        raise ValueError(f"{path} is damaged: its checksum does not match; save the classifier again")
-    with usable(path):
-        description = validated(Description, metadata)
-        description.check()
-    check_sizes(folder, description.sizes)
-    files = file_checksums(folder)
-    for name in {**description.files, **files}:
-        if description.files.get(name) != files.get(name):
-            raise ValueError(f"{folder / name} is damaged: its checksum does not match; save the classifier again")
-    return description
-
-
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """The losses of every epoch."""
+    """Return the losses of every epoch."""
     path = folder / HISTORY
     with usable(path):
-        lines = [json.loads(line) for line in _bounded_bytes(path).decode().splitlines()]
-        return [validated(Epoch, line).model_dump() for line in lines]
+        lines = [json.loads(line) for line in bounded_bytes(path).decode().splitlines()]
+        return [vars(epoch) for epoch in validated(list[Epoch], lines)]
 
 
-def validated(kind: type[T], value: Any) -> T:
-    """The value as a model of this kind; an error of one line says where it differs."""
+def validated(kind: Any, value: Any) -> Any:
+    """Return JSON's plain values as a value of this type; an error of one line says where they differ."""
     try:
-        return kind.model_validate(value)
+        return TypeAdapter(kind).validate_json(json.dumps(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
@@ -225,7 +122,8 @@ def usable(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} cannot be used: {reason}; fit the classifier again") from error
 
 
-def _bounded_bytes(path: Path) -> bytes:
+def bounded_bytes(path: Path) -> bytes:
+    """Return the content of a file; an error if it is too large, or cannot be read."""
     _check_size(path, MAX_JSON_BYTES)
     try:
         return path.read_bytes()
@@ -249,47 +147,43 @@ def _files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
 
 
-def file_sizes(folder: Path) -> dict[str, int]:
-    """Those of the files that have checksums: a file of another size is refused before it is read."""
-    return {name: path.stat().st_size for name, path in _files(folder).items()}
-
-
-def check_sizes(folder: Path, expected: Mapping[str, int]) -> None:
-    """An error if a file is too large, or has another size than it had or than its header says, without reading it."""
+def file_record(folder: Path) -> dict[str, tuple[int, str]]:
+    """Return the size and the checksum of weights, losses and tokenizers, so that they belong together; an error if one of
+    them is too large to be read."""
+    record = {}
     for name, path in _files(folder).items():
         _check_size(path, MAX_WEIGHTS_BYTES if path.name == WEIGHTS else MAX_JSON_BYTES)
-        size = path.stat().st_size
-        if expected.get(name, size) != size:
+        try:
+            with path.open("rb") as file:
+                record[name] = path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read ({error}); fit the classifier again") from error
+    return record
+
+
+def check_files(folder: Path, expected: Mapping[str, tuple[int, str]]) -> None:
+    """Raise an error if a file is not what it was, those that are too large or of another size before any is read."""
+    for name, path in _files(folder).items():
+        _check_size(path, MAX_WEIGHTS_BYTES if path.name == WEIGHTS else MAX_JSON_BYTES)
+        size, (before, _) = path.stat().st_size, expected.get(name, (0, ""))
+        if size != before:
             raise ValueError(
-                f"{path} is damaged: its checksum does not match, as it has {size:,} bytes and had {expected[name]:,}; save "
-                "the classifier again"
+                f"{path} is damaged: its checksum does not match, as it has {size:,} bytes and had {before:,}; save the "
+                "classifier again"
             )
     if (folder / WEIGHTS).is_file():
         from gauge.training import checkpoint  # it imports torch, which exported models do without
 
         with usable(folder / WEIGHTS):
-            checkpoint.read_metadata(folder / WEIGHTS)
-
-
-def file_checksums(folder: Path) -> dict[str, str]:
-    """Those of the weights, losses and tokenizers, so that they belong together."""
-    checksums = {}
-    for name, path in _files(folder).items():
-        try:
-            with path.open("rb") as file:
-                checksums[name] = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise ValueError(f"{path} cannot be read ({error}); fit the classifier again") from error
-    return checksums
-
-
-def file_record(folder: Path) -> dict[str, Any]:
-    """What `model.json` has of the other files."""
-    return {"files": file_checksums(folder), "sizes": file_sizes(folder)}
+            checkpoint.read_metadata(folder / WEIGHTS)  # another size than its header says is refused here
+    files = file_record(folder)
+    for name in {**expected, **files}:
+        if expected.get(name) != files.get(name):
+            raise ValueError(f"{folder / name} is damaged: its checksum does not match; save the classifier again")
 
 
 def checksum(metadata: Mapping[str, Any]) -> str:
-    """That of all other values of `model.json`."""
+    """Return that of all other values of `model.json`."""
     return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
 
 
@@ -315,11 +209,12 @@ def local_folder(name: str, revision: str | None) -> Path:
 
 
 def json_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The options that JSON can represent; the others are back at their default in a loaded model."""
+    """Yield the options that JSON can represent; the others, and those of a machine, are back at their default in a loaded
+    model."""
     for name, value in options.items():
         try:
             survives = bool(json.loads(json.dumps(value)) == value)
         except TypeError:
             survives = False
-        if survives and name not in UNSAVED_OPTIONS:
+        if survives and name not in ("device", "n_jobs", "image_folder", "outside_images", "verbose"):
             yield name, value

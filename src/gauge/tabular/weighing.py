@@ -19,7 +19,7 @@ from gauge.model.combination import Combination
 from gauge.tabular.ensemble import UNUSED, Ensemble, combination_inputs
 from gauge.tabular.table.rows import Rows
 from gauge.training.distributed import broadcast
-from gauge.training.metrics import scores
+from gauge.training.metrics import SCORES, scores
 
 SPREAD, SLOPE_SPREAD = 0.25, 0.5  # prior deviations of u and v: for a complete row u + v, a factor of 1.7 for an expert
 HIDDEN_COPIES = 2  # of each row held out, with further values hidden
@@ -118,6 +118,4 @@ def _set_weights(ensemble: Ensemble, answers: Answers, kept: Sequence[int]) -> N
 def unscored(ensemble: Ensemble) -> pd.DataFrame:
     """The leaderboard where no rows were held out: equal weights."""
     names = list(ensemble.experts)
-    return pd.DataFrame(
-        {"expert": names, "accuracy": np.nan, "log_loss": np.nan, "auc": np.nan, "weight": 1 / len(names)}
-    )
+    return pd.DataFrame({"expert": names, **dict.fromkeys(SCORES, np.nan), "weight": 1 / len(names)})

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 RESAMPLES = 1000  # of a bootstrap
 MAX_ROWS_AT_ONCE = 30_000  # of resamples that are scored at once
 CALIBRATION_BINS = 15  # Guo et al. 2017
-PROBABILITY_FLOOR = 1e-7  # in a logarithm: what float32 resolves near 1
+NORMAL_QUANTILE = 1.959963984540054  # of a 95 % interval
 
 Interval = tuple[float, float]
 Groups = np.ndarray | None
@@ -98,8 +98,12 @@ def pays(gains: np.ndarray, errors: float = 1.0) -> bool:
 
 
 def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The log loss of every row."""
-    return -np.log(probabilities[np.arange(len(labels)), labels].clip(np.finfo(float).tiny))
+    """Return the log loss of every row, in nats. Probabilities below 1e-7, what float32 resolves near 1, count as that.
+
+    >>> log_losses(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([0, 1])).round(3).tolist()
+    [0.693, 16.118]
+    """
+    return -np.log(probabilities[np.arange(len(labels)), labels].clip(1e-7))
 
 
 def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -117,15 +121,14 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """The mean negative log probability of the right class, in nats; probabilities below 1e-7 count as that."""
+    """Return the mean log loss of the rows."""
     return float(resampled_log_loss(probabilities, labels)(np.arange(len(labels))[None])[0])
 
 
 def resampled_log_loss(probabilities: np.ndarray, labels: np.ndarray) -> OfRows:
     """`log_loss` of resamples, with one logarithm for each sample."""
-    right = probabilities[np.arange(len(labels)), labels]
-    logs = np.log(np.maximum(right, PROBABILITY_FLOOR))
-    return lambda rows: -logs[rows].mean(1)
+    losses = log_losses(probabilities, labels)
+    return lambda rows: losses[rows].mean(1)
 
 
 def area_under_curve(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -231,12 +234,17 @@ SCORES = {
 }
 
 
-def _wilson(probabilities: np.ndarray, labels: np.ndarray) -> Interval:
-    correct = int((probabilities.argmax(1) == labels).sum())
-    from scipy.stats import binomtest
+def wilson(share: float, count: float | int) -> Interval:
+    """Return Wilson's 95 % interval of a share of so many samples. The count of samples in groups is not a whole number,
+    which `scipy.stats.binomtest` requires.
 
-    bounds = binomtest(correct, len(labels)).proportion_ci(method="wilson")
-    return float(bounds.low), float(bounds.high)
+    >>> tuple(round(end, 3) for end in wilson(0.9, 10))
+    (0.596, 0.982)
+    """
+    middle = share + NORMAL_QUANTILE**2 / (2 * count)
+    spread = NORMAL_QUANTILE * (share * (1 - share) / count + (NORMAL_QUANTILE / (2 * count)) ** 2) ** 0.5
+    low, high = ((middle + side) / (1 + NORMAL_QUANTILE**2 / count) for side in (-spread, spread))
+    return max(0.0, low), min(1.0, high)
 
 
 def _mcnemar(first: np.ndarray, second: np.ndarray, labels: np.ndarray, groups: Groups = None) -> tuple[float, str]:
@@ -261,7 +269,7 @@ def _auc_interval(probabilities: np.ndarray, labels: np.ndarray) -> Interval | N
     if probabilities.shape[1] != 2:
         return None
     value, deviation = _auc(probabilities, labels), _delong([probabilities[:, 1]], labels)[0, 0] ** 0.5
-    return max(0.0, value - 1.96 * deviation), min(1.0, value + 1.96 * deviation)
+    return max(0.0, value - NORMAL_QUANTILE * deviation), min(1.0, value + NORMAL_QUANTILE * deviation)
 
 
 def _delong_test(first: np.ndarray, second: np.ndarray, labels: np.ndarray, groups: Groups = None) -> tuple[float, str]:
@@ -275,7 +283,7 @@ def _delong_test(first: np.ndarray, second: np.ndarray, labels: np.ndarray, grou
     )
 
 
-ACCURACY = Metric("accuracy", accuracy, _wilson, _mcnemar)
+ACCURACY = Metric("accuracy", accuracy, lambda each, labels: wilson(accuracy(each, labels), len(labels)), _mcnemar)
 AUC = Metric("auc", _auc, _auc_interval, _delong_test, resampled_areas)
 METRICS = {metric.name: metric for metric in (ACCURACY, AUC)}
 

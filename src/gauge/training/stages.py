@@ -19,6 +19,7 @@ from gauge.randomness import seeded
 from gauge.training import checkpoint, source
 from gauge.training.distributed import barrier, broadcast, is_main, join_group, synchronise
 from gauge.training.loop import LAST, Epoch, Progress, budget, fit, seconds_per_step, seconds_per_validation
+from gauge.training.metrics import NORMAL_QUANTILE
 from gauge.training.provenance import commit, hardware
 from gauge.training.settings import TrainSettings
 from gauge.types import Method, Trainable
@@ -239,7 +240,7 @@ def _report(stage: Stage, progress: Progress, val: Dataset | None) -> None:
         return
     metric, score = stage.settings.metric, progress.best_score
     chance = metric.chance(val.labels.cpu().numpy())
-    if score < chance + 1.96 * (chance * (1 - chance) / len(val)) ** 0.5:
+    if score < chance + NORMAL_QUANTILE * (chance * (1 - chance) / len(val)) ** 0.5:
         logger.warning(
             "%s ended at chance level: validation %s %.1f %%, the class frequencies alone give %.1f %%; train for more "
             "epochs, with another learning rate, or check the labels",

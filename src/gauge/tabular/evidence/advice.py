@@ -2,13 +2,13 @@
 
     gain = b · I,   I = H(Σ_v w_v p_v) - Σ_v w_v H(p_v)
 
-p_v is the answer once the column has the value v, w_v how likely the other cells make that value: I is what the model
+p_v is the prediction once the column has the value v, w_v how likely the other cells make that value: I is what the model
 expects to learn about the label. A model also learns from noise, so b is measured for every column: values of rows held out
 are hidden and returned one at a time, and b is the regression of the fall of the log loss on I, with that of all columns as
 its prior. The lower end of its interval has another prior: a column says nothing until these rows show that it does. Nothing
 is suggested for texts and images, nor for any value where there is no trust in cells: their I is H(p), the uncertainty of
-the answer. I comes from the experts other than the network where there are any: it is as good, and they answer 20 times as
-fast.
+the prediction. I comes from the experts other than the network where there are any: it is as good, and they predict 20 times
+as fast.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,22 +17,23 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+from scipy.special import entr
 
 from gauge.choices import pick
 from gauge.masks import UpTo
 from gauge.reports.evidence import Gain
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.cell_trust import CellTrust
-from gauge.tabular.evidence.effects import MIN_PROBABILITY, NORMAL_QUANTILE
 from gauge.tabular.table.columns import Cell, missing_cells
 from gauge.tabular.table.rows import Rows
+from gauge.training.metrics import NORMAL_QUANTILE, log_losses
 
 MAX_VALUES = 5  # of a missing cell that are tried
 LEVELS = (np.arange(MAX_VALUES) + 0.5) / MAX_VALUES  # the quantiles of a number that are tried
 MAX_HIDDEN = 0.9  # largest share of the values of a row held out that is hidden
 HIDDEN_COPIES = 6  # of each row held out, with other values hidden
 MAX_TRIALS, MAX_TRIALS_OF_IMAGES = 3000, 400  # hidden values that are returned
-MIN_TRIALS = 50  # fewer teach nothing
+MIN_TRIALS = 50  # fewer say nothing
 PRIOR_DEVIATION = 0.5  # of b from that of all columns
 SCEPTICAL_DEVIATION = 1.0  # of b from zero
 MAX_PRIOR = 2.0  # b of all columns
@@ -76,13 +77,6 @@ class Advice:
         names = [each.name for each in rows.schema.columns]
         estimates = np.stack(_estimates(row, column, expected, gain, _suggested(rows, trust) >= 0), 1)
         return cls({name: Estimate(*each.tolist()) for name, each in zip(names, estimates, strict=True)})
-
-    def to_json(self) -> dict[str, list[float]]:
-        return {name: list(each) for name, each in self.columns.items()}
-
-    @classmethod
-    def from_json(cls, columns: Mapping[str, Sequence[float]]) -> Self:
-        return cls({name: Estimate(*each) for name, each in columns.items()})
 
     def column_gains(self) -> dict[str, Gain]:
         """How far the log loss of rows held out fell on average once a hidden value of each column was known."""
@@ -178,9 +172,8 @@ def _measured(
     column, row, hidden = column[chosen], copies[used][copy], hidden.take(used)
     known = hidden.observed()[copy]
     known[np.arange(len(copy)), column] = True
-    before = ensemble.predict(hidden)[copy, labels[row]]
-    after = ensemble.predict(rows.take(row).keep(known))[np.arange(len(copy)), labels[row]]
-    gain = np.log(after.clip(MIN_PROBABILITY)) - np.log(before.clip(MIN_PROBABILITY))
+    before, after = ensemble.predict(hidden)[copy], ensemble.predict(rows.take(row).keep(known))
+    gain = log_losses(before, labels[row]) - log_losses(after, labels[row])
     return row, column, information(ensemble, trust, hidden, Trials(copy, column)), gain
 
 
@@ -190,7 +183,7 @@ def information(ensemble: Ensemble, trust: CellTrust | None, rows: Rows, trials:
     contents = suggested < 0
     if contents.any():
         here, position = np.unique(trials.row[contents], return_inverse=True)
-        expected[contents] = _entropy(ensemble.predict(rows.take(here)))[position]
+        expected[contents] = entr(ensemble.predict(rows.take(here))).sum(1)[position]
     quick = [name for name, expert in ensemble.experts.items() if expert.network is None]
     quickly = ensemble.only(quick) if quick else ensemble
     cells = np.flatnonzero(~contents)
@@ -207,9 +200,9 @@ def _cell_information(ensemble: Ensemble, trust: CellTrust, rows: Rows, trials: 
     copies = np.repeat(trials.row, MAX_VALUES)
     filled = rows.cells[copies]
     filled[np.arange(len(copies)), np.repeat(trials.column, MAX_VALUES)] = values.ravel()
-    answers = ensemble.predict(rows.take(copies).with_cells(filled)).reshape(len(values), MAX_VALUES, -1)
-    mixture = (answers * weights[:, :, None]).sum(1)
-    return (_entropy(mixture) - (_entropy(answers) * weights).sum(1)).clip(0.0)
+    probabilities = ensemble.predict(rows.take(copies).with_cells(filled)).reshape(len(values), MAX_VALUES, -1)
+    mixture = (probabilities * weights[:, :, None]).sum(1)
+    return (entr(mixture).sum(1) - (entr(probabilities).sum(2) * weights).sum(1)).clip(0.0)
 
 
 def _suggested(rows: Rows, trust: CellTrust | None) -> np.ndarray:
@@ -233,10 +226,6 @@ def _likely_values(trust: CellTrust, cells: np.ndarray, trials: Trials) -> tuple
             values[here, : likely.shape[1]] = bins.values[likely]
             weights[here, : likely.shape[1]] = np.take_along_axis(given, likely, 1)
     return values, weights / weights.sum(1, keepdims=True)
-
-
-def _entropy(probabilities: np.ndarray) -> np.ndarray:
-    return -(probabilities * np.log(probabilities.clip(MIN_PROBABILITY))).sum(-1)
 
 
 def _estimates(

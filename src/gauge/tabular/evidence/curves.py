@@ -6,37 +6,36 @@ net benefit = (true positives - false positives · t / (1 - t)) / rows, where ro
 import numpy as np
 
 from gauge.reports.evaluation import CURVES, Chart, Line
-from gauge.tabular.evidence.measures import Answered, average_precision, precision_recall, share_interval
+from gauge.tabular.evidence.measures import Predictions, share_interval
 from gauge.tabular.evidence.thresholds import Threshold
-from gauge.training.metrics import area_under_curve
-
-CALIBRATION_PARTS = 10  # of equally many rows
-DIAGONAL = [(0.0, 0.0), (1.0, 1.0)]
-ENDS = (0.04, 0.08, 0.2, 0.4, 1.0)  # of an axis of probabilities, where those of a rare class are all small
 
 
-def charts(answered: Answered, threshold: Threshold | None) -> list[Chart]:
-    """ROC, precision and recall, calibration and, for a positive class, the decision curve."""
-    own, labels = answered.own, answered.labels
-    if answered.positive is not None:
-        shown = {f"{answered.classes[answered.positive]}": answered.one_class(own)}
+def charts(predictions: Predictions, threshold: Threshold | None) -> list[Chart]:
+    """Return ROC, precision and recall, calibration and, for a positive class, the decision curve."""
+    from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
+
+    own, labels = predictions.own, predictions.labels
+    if predictions.positive is not None:
+        shown = {f"{predictions.classes[predictions.positive]}": predictions.one_class(own)}
     else:
-        frequent = np.argsort(-np.bincount(labels, minlength=len(answered.classes)), kind="stable")[: len(CURVES)]
-        shown = {str(answered.classes[number]): (own[:, number], labels == number) for number in frequent}
+        frequent = np.argsort(-np.bincount(labels, minlength=len(predictions.classes)), kind="stable")[: len(CURVES)]
+        shown = {str(predictions.classes[number]): (own[:, number], labels == number) for number in frequent}
     shown = {name: pair for name, pair in shown.items() if 0 < pair[1].sum() < len(labels)}
     rocs: list[Line] = []
     precisions: list[Line] = []
     for name, (p, is_positive) in shown.items():
-        recall, precision = precision_recall(p, is_positive)
-        false = precision_recall(p, ~is_positive)[0]
-        area = area_under_curve(np.stack([1 - p, p], 1), is_positive.astype(int))
-        style = CURVES[len(rocs)]
-        rocs.append(Line(f"{name}: AUC {area:.3f}", [(0.0, 0.0), *zip(false, recall, strict=True)], style))
-        points = list(zip(recall, precision, strict=True))
-        precisions.append(Line(f"{name}: average precision {average_precision(p, is_positive):.3f}", points, style))
-    rocs.append(Line("chance", DIAGONAL, "reference"))
-    if answered.positive is not None and shown:
-        share = float((labels == answered.positive).mean())
+        false, sensitivity, _ = roc_curve(is_positive, p, drop_intermediate=False)
+        precision, recall, _ = precision_recall_curve(is_positive, p)
+        style, area = CURVES[len(rocs)], roc_auc_score(is_positive, p)
+        rocs.append(Line(f"{name}: AUC {area:.3f}", list(zip(false, sensitivity, strict=True)), style))
+        points = list(zip(recall, precision, strict=True))[
+            -2::-1
+        ]  # without the one at a recall of 0, which is no threshold
+        average = average_precision_score(is_positive, p)
+        precisions.append(Line(f"{name}: average precision {average:.3f}", points, style))
+    rocs.append(Line("chance", [(0.0, 0.0), (1.0, 1.0)], "reference"))
+    if predictions.positive is not None and shown:
+        share = float((labels == predictions.positive).mean())
         precisions.append(Line(f"chance: {share:.2f}", [(0.0, share), (1.0, share)], "reference"))
     result = [
         Chart("ROC curve", "The further up and left, the better.", "1 - specificity", "sensitivity", rocs),
@@ -47,21 +46,21 @@ def charts(answered: Answered, threshold: Threshold | None) -> list[Chart]:
             "precision",
             precisions,
         ),
-        _calibration(answered),
+        _calibration(predictions),
     ]
-    return [*result, _decision_curve(answered, threshold)] if answered.positive is not None else result
+    return [*result, _decision_curve(predictions, threshold)] if predictions.positive is not None else result
 
 
-def _calibration(answered: Answered) -> Chart:
-    if answered.positive is not None:
-        p, right = answered.one_class(answered.own)
-        x, y = f"probability of {answered.classes[answered.positive]}", "share that has it"
+def _calibration(predictions: Predictions) -> Chart:
+    if predictions.positive is not None:
+        p, right = predictions.one_class(predictions.own)
+        x, y = f"probability of {predictions.classes[predictions.positive]}", "share that has it"
     else:
-        p, right = answered.own.max(1), answered.own.argmax(1) == answered.labels
+        p, right = predictions.own.max(1), predictions.own.argmax(1) == predictions.labels
         x, y = "probability of the predicted class", "share that is right"
     order = np.argsort(p, kind="stable")
     points, spans = [], []
-    for rows in np.array_split(order, min(CALIBRATION_PARTS, len(order))):
+    for rows in np.array_split(order, min(10, len(order))):
         share, low, high = share_interval(right[rows])
         points.append((float(p[rows].mean()), share))
         spans.append((low, high))
@@ -75,12 +74,12 @@ def _calibration(answered: Answered) -> Chart:
 
 
 def _end(largest: float) -> float:
-    """Of the axis for probabilities up to the largest one."""
-    return next((end for end in ENDS if largest <= end), 1.0)
+    """Return the end of an axis for probabilities up to the largest one: those of a rare class are all small."""
+    return next((end for end in (0.04, 0.08, 0.2, 0.4) if largest <= end), 1.0)
 
 
-def _decision_curve(answered: Answered, threshold: Threshold | None) -> Chart:
-    p, is_positive = answered.one_class(answered.own)
+def _decision_curve(predictions: Predictions, threshold: Threshold | None) -> Chart:
+    p, is_positive = predictions.one_class(predictions.own)
     end = _end(max(float(p.max()), 0.0 if threshold is None else threshold.value))
     share, steps = float(is_positive.mean()), end * np.arange(1, 100) / 100
     odds = steps / (1 - steps)

@@ -1,4 +1,4 @@
-"""Effects: how much each piece of a row moves the answer of all experts, by making it missing.
+"""Effects: how much each piece of a row moves the prediction of all experts, by making it missing.
 
 effect = p(predicted class | row) - p(predicted class | row without the piece): positive where it speaks for the prediction
 """
@@ -11,15 +11,12 @@ import pandas as pd
 
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.table.rows import Rows
-
-MIN_PROBABILITY = 1e-12  # in a logarithm
-SHUFFLES = 3  # of each column
-NORMAL_QUANTILE = 1.96  # of a 95 % interval
+from gauge.training.metrics import NORMAL_QUANTILE, log_losses
 
 
 def column_effects(ensemble: Ensemble, rows: Rows, decided: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The effect of every column on the probability of the class decided for each row, zero where it is missing; and the
-    number of the class that each column supports most."""
+    """Return the effect of every column on the probability of the class decided for each row, zero where it is missing; and
+    the number of the class that each column supports most."""
     every, before = np.arange(len(rows)), ensemble.predict(rows)
     names = [column.name for column in rows.schema.columns]
     changes = np.stack([before - ensemble.predict(rows.without(name)) for name in names], 1)
@@ -28,11 +25,12 @@ def column_effects(ensemble: Ensemble, rows: Rows, decided: np.ndarray) -> tuple
 
 
 def importance(ensemble: Ensemble, rows: Rows, decided: np.ndarray, labels: np.ndarray | None) -> pd.DataFrame:
-    """A line for each column, the most important first: the mean over all rows of what its loss costs, with a 95 % interval.
+    """Return a line for each column, the most important first: the mean over all rows of what its loss costs, with a 95 %
+    interval.
 
     With labels that is the increase of the log loss when the values of the column are shuffled among the rows that have one,
-    without them the absolute effect. Shuffled, and not missing: the less a row has, the less certain is every answer, so
-    that also the loss of noise would cost something.
+    without them the absolute effect. Shuffled, and not missing: the less a row has, the less certain is every
+    prediction, so that also the loss of noise would cost something.
     """
     names = [column.name for column in rows.schema.columns]
     if not len(rows):
@@ -40,24 +38,21 @@ def importance(ensemble: Ensemble, rows: Rows, decided: np.ndarray, labels: np.n
     if labels is None:
         costs = column_effects(ensemble, rows, decided)[0].abs().to_numpy()
     else:
-        chosen, draw = (np.arange(len(rows)), labels), np.random.default_rng(0)
-
-        def logs(given: Rows) -> np.ndarray:
-            return np.asarray(np.log(ensemble.predict(given)[chosen].clip(MIN_PROBABILITY)))
-
-        before = logs(rows)
-        after = [np.mean([logs(rows.shuffle(name, draw)) for _ in range(SHUFFLES)], 0) for name in names]
-        costs = before[:, None] - np.stack(after, 1)
-    mean, error = costs.mean(0), costs.std(0, ddof=1) / len(costs) ** 0.5 if len(costs) > 1 else np.inf
-    table = pd.DataFrame(
-        {
-            "column": names,
-            "importance": mean,
-            "low": mean - NORMAL_QUANTILE * error,
-            "high": mean + NORMAL_QUANTILE * error,
-        }
-    )
+        draw, before, shuffles = np.random.default_rng(0), log_losses(ensemble.predict(rows), labels), 3
+        after = [
+            [log_losses(ensemble.predict(rows.shuffle(name, draw)), labels) for _ in range(shuffles)] for name in names
+        ]
+        costs = np.mean(after, 1).T - before[:, None]
+    mean, low, high = mean_interval(costs)
+    table = pd.DataFrame({"column": names, "importance": mean, "low": low, "high": high})
     return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
+
+
+def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean over all rows with the ends of its 95 % interval, which are infinite for a single row."""
+    mean = values.mean(0)
+    error = values.std(0, ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.full(len(mean), np.inf)
+    return mean, mean - NORMAL_QUANTILE * error, mean + NORMAL_QUANTILE * error
 
 
 @dataclass(frozen=True)
@@ -71,8 +66,8 @@ class Piece:
 def piece_effects(
     ensemble: Ensemble, rows: Rows, row: int, decided: int, pieces: Sequence[Piece], counts: Mapping[str, int]
 ) -> np.ndarray:
-    """The effects of words and image parts of one row. A word is left out of its text; a part of an image takes its mean
-    colour. `counts` holds the number of parts of each column."""
+    """Return the effects of words and image parts of one row. A word is left out of its text; a part of an image takes its
+    mean colour. `counts` holds the number of parts of each column."""
     copies = rows.take(np.full(len(pieces) + 1, row))
     inputs = {name: tensor.clone() for name, tensor in copies.encoded.inputs.items()}
     texts = {name: column.copy() for name, column in copies.texts.items()}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from gauge.reports import figures
-from gauge.reports.evidence import NORMAL, EvidencePage, Gain, RowEvidence, Unit, render, render_rows
+from gauge.reports.evidence import EvidencePage, Gain, RowEvidence, Unit, render, render_rows
+from gauge.tabular.evidence.effects import mean_interval
 from gauge.tabular.table.inputs import check_kept
 from gauge.training.checkpoint import write_text
 
@@ -63,13 +64,22 @@ class Explanation:
         speaks for the prediction, zero where it is missing."""
         return pd.DataFrame([row.effects for row in self.rows], [row.title.removeprefix(TITLE) for row in self.rows])
 
+    @property
+    def mean_effects(self) -> dict[str, Gain]:
+        """The mean size of the effect of every column, with the ends of its 95 % interval."""
+        sizes = self.effects.abs()
+        values = sizes.to_numpy(float)
+        mean, low, high = mean_interval(values) if len(self) > 1 else (values[0],) * 3
+        return {name: Gain(*each) for name, *each in zip(sizes.columns, mean, low.clip(0), high, strict=True)}
+
     def to_html(self, path: str | Path) -> None:
         """Write one file that works offline: a summary of all rows, then every row."""
         lead = (
             f"Predicting {self.facts.get('Predicts', 'the label')}. Every value has two numbers: how much the prediction "
             "used it, and how far it is trusted to be right."
         )
-        write_text(Path(path), render(EvidencePage(PAGE_TITLE, lead, self.rows, self.facts, self.gains)))
+        page = EvidencePage(PAGE_TITLE, lead, self.rows, self.facts, self.gains, self.mean_effects)
+        write_text(Path(path), render(page))
 
     def plot(self) -> "Figure":
         """The effects of the columns as a matplotlib figure: signed for a single row, their mean size for several."""
@@ -77,8 +87,11 @@ class Explanation:
         if len(self) == 1:
             title = f"{self.rows[0].title}: {_answer(self.rows[0])}"
             return figures.effects_figure(effects.iloc[0], title=title, label="effect on the prediction, points")
-        means, error = effects.abs().mean(), NORMAL * effects.abs().std() / max(1, len(self)) ** 0.5
-        return figures.effects_figure(means, error, title=f"{len(self)} rows", label="mean size of the effect, points")
+        sizes = pd.DataFrame(self.mean_effects, ["mean", "low", "high"]).T
+        label = "mean size of the effect, points"
+        return figures.effects_figure(
+            sizes["mean"], sizes["high"] - sizes["mean"], title=f"{len(self)} rows", label=label
+        )
 
     def _repr_html_(self) -> str:
         if len(self) <= WHOLE:

@@ -1,4 +1,4 @@
-"""What rows held out say of a classifier: prediction sets, answers for thresholds, and advice, in the time that is left."""
+"""What rows held out say of a classifier: prediction sets, predictions for thresholds, and advice, in the time left."""
 
 import time
 from typing import NamedTuple
@@ -8,13 +8,13 @@ import numpy as np
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.advice import MAX_TRIALS, Advice
 from gauge.tabular.evidence.cell_trust import CellTrust
-from gauge.tabular.evidence.thresholds import HeldOut, from_held_out
+from gauge.tabular.evidence.thresholds import HeldOut
 from gauge.tabular.experts import Task
-from gauge.tabular.prediction_sets import MIN_SCORES, PredictionSets, number_of_groups
+from gauge.tabular.prediction_sets import MIN_SCORES, PredictionSets, calibrate, number_of_groups
 from gauge.tabular.table.rows import Rows
 
-MAX_ROWS = 2000  # held out that are asked, drawn at random
-MIN_TIMED = 100  # rows whose answers are timed
+MAX_ROWS = 2000  # held out that are predicted, drawn at random
+MIN_TIMED = 100  # rows whose predictions are timed
 
 
 class FromHeldOut(NamedTuple):
@@ -29,25 +29,26 @@ class FromHeldOut(NamedTuple):
 def learn_from_held_out(
     ensemble: Ensemble, rows: Rows, labels: np.ndarray, trust: CellTrust | None, *, task: Task
 ) -> FromHeldOut:
-    """From experts that have not seen these rows, and the rows' labels."""
+    """Return what experts that have not seen these rows predict for them, beside the rows' labels."""
     seed = task.recipe.seed
+    if not len(rows):
+        return FromHeldOut(None, None, None)
     if len(rows) > MAX_ROWS:
         chosen = np.random.default_rng(seed).permutation(len(rows))[:MAX_ROWS]
         rows, labels = rows.take(np.sort(chosen)), labels[np.sort(chosen)]
-    if task.seconds_left is None or not len(rows):
-        return FromHeldOut(
-            *from_held_out(ensemble, rows, labels, seed), Advice.fit(ensemble, rows, labels, trust, seed=seed)
-        )
     started = time.monotonic()
-    ensemble.predict(rows.take(np.arange(min(len(rows), MIN_TIMED))))
+    if task.seconds_left is not None:
+        ensemble.predict(rows.take(np.arange(min(len(rows), MIN_TIMED))))
     each = (time.monotonic() - started) / min(len(rows), MIN_TIMED)
-    sets, answers, advice, left_out = None, None, None, []
-    if task.has_time_for(each * number_of_groups(len(rows.schema.columns)) * max(len(rows), MIN_SCORES)):
-        sets, answers = from_held_out(ensemble, rows, labels, seed)
+    sets, predicted, advice, left_out = None, None, None, []
+    groups = number_of_groups(len(rows.schema.columns))
+    if task.has_time_for(each * groups * max(len(rows), MIN_SCORES)):
+        sets = calibrate(ensemble.predict, rows, labels, seed=seed)
+        predicted = HeldOut(ensemble.predict(rows), labels)
     else:
         left_out.append("prediction sets and thresholds")
     if task.has_time_for(each * 3 * MAX_TRIALS):
         advice = Advice.fit(ensemble, rows, labels, trust, seed=seed)
     else:
         left_out.append("advice on missing values")
-    return FromHeldOut(sets, answers, advice, tuple(left_out))
+    return FromHeldOut(sets, predicted, advice, tuple(left_out))

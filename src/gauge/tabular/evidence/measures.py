@@ -1,8 +1,8 @@
-"""What labelled rows say of answers: scores, shares with intervals, subgroups, coverage, and two models compared."""
+"""What labelled rows say of predictions: scores, shares with intervals, subgroups, coverage, and two models compared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,39 +12,31 @@ from gauge.tabular.prediction_sets import PredictionSets
 from gauge.training.metrics import (
     ACCURACY,
     AUC,
-    PROBABILITY_FLOOR,
-    SCORES,
     Groups,
     OfRows,
     area_under_curve,
     bootstrap_at_once,
     log_loss,
+    log_losses,
     quantiles,
     resampled_areas,
     resampled_calibration_error,
     resampled_log_loss,
+    wilson,
 )
 
-NAMES = {
-    "log_loss": "log loss",
-    "auc": "AUC",
-    "calibration_error": "calibration error",
-    "average_precision": "average precision",
-}
+ENDS = ["value", "low", "high"]  # a score and its 95 % interval
 MAX_SHOWN_CLASSES = 20
 COVERAGES = (0.8, 0.9, 0.95)  # of the prediction sets that are tried
-NORMAL = 1.959964  # quantile of a 95 % interval
 MAX_PARTS = 8  # of the rows by one column; numbers are divided at their quartiles
-LARGE_SHARE = 0.8  # of a class, from which on a good accuracy says little
-OPERATING = ("sensitivity", "specificity", "PPV", "NPV")
 
 
 @dataclass(frozen=True)
-class Answered:
-    """Labelled rows and what models answer for them, the classifier first. `decided` are the classes that it predicts,
-    `observed` says which columns each row has, and `groups` are the numbers of patients or others that rows belong to, of
-    which intervals are then made. `positive` is the number of the class that is looked for, and `class_weight` what each
-    class counts in a decision."""
+class Predictions:
+    """Labelled rows and the probabilities of models for them, the classifier first. `decided` are the classes that it
+    predicts, `observed` says which columns each row has, and `groups` are the numbers of patients or others that rows belong
+    to, of which intervals are then made. `positive` is the number of the class that is looked for, and `class_weight` what
+    each class counts in a decision."""
 
     models: Mapping[str, np.ndarray]
     labels: np.ndarray
@@ -71,58 +63,38 @@ class Answered:
         return probabilities[:, self.positive], self.labels == self.positive
 
 
-def score_table(answered: Answered) -> pd.DataFrame:
-    """A line for each model and metric, all of them from the same resamples."""
-    labels, metrics = answered.labels, [*SCORES] + ([] if answered.positive is None else ["average_precision"])
-    models = list(answered.models.values())
-    right = [
-        (answered.decided if probabilities is answered.own else probabilities.argmax(1)) == labels
-        for probabilities in models
-    ]
-    areas = [resampled_areas(probabilities, labels) for probabilities in models]
-    losses = [resampled_log_loss(probabilities, labels) for probabilities in models]
-    errors = [resampled_calibration_error(probabilities, labels) for probabilities in models]
-    precisions = (
-        []
-        if answered.positive is None
-        else [resampled_average_precision(*answered.one_class(probabilities)) for probabilities in models]
-    )
+def score_table(predictions: Predictions) -> pd.DataFrame:
+    """Return a line for each model and metric, all of them from the same resamples."""
+    labels, groups = predictions.labels, predictions.groups
+    scorers: dict[tuple[str, str], OfRows] = {}
+    accuracies: dict[tuple[str, str], tuple[float, float, float]] = {}
+    for name, probabilities in predictions.models.items():
+        right = (predictions.decided if probabilities is predictions.own else probabilities.argmax(1)) == labels
+        accuracies[name, "accuracy"] = share_interval(right, groups)
+        scorers[name, "accuracy"] = partial(_mean, right)
+        scorers[name, "log_loss"] = resampled_log_loss(probabilities, labels)
+        scorers[name, "auc"] = resampled_areas(probabilities, labels)
+        scorers[name, "calibration_error"] = resampled_calibration_error(probabilities, labels)
+        if predictions.positive is not None:
+            scorers[name, "average_precision"] = resampled_average_precision(*predictions.one_class(probabilities))
 
     def score(rows: np.ndarray) -> np.ndarray:
-        values = []
-        for model in range(len(models)):
-            value = {"log_loss": losses[model](rows), "calibration_error": errors[model](rows)}
-            value |= {"accuracy": right[model][rows].mean(1), "auc": areas[model](rows)}
-            if precisions:
-                value["average_precision"] = precisions[model](rows)
-            values += [value[metric] for metric in metrics]
-        return np.stack(values, 1)
+        return np.stack([scorer(rows) for scorer in scorers.values()], 1)
 
-    low, high = quantiles(bootstrap_at_once(score, labels, answered.groups))
-    for model, hits in enumerate(right):  # a share like those of parts of the rows, and never certain
-        index = model * len(metrics) + metrics.index("accuracy")
-        _, low[index], high[index] = share_interval(hits, answered.groups)
-    names = [(name, metric) for name in answered.models for metric in metrics]
-    lines = zip(names, score(np.arange(len(labels))[None])[0], low, high, strict=True)
-    return pd.DataFrame(
-        [
-            {"model": name, "metric": metric, "value": value, "low": below, "high": above}
-            for (name, metric), value, below, above in lines
-        ]
-    )
+    intervals = quantiles(bootstrap_at_once(score, labels, groups))
+    lines = zip(score(np.arange(len(labels))[None])[0], *intervals, strict=True)
+    # accuracies have intervals like the shares of parts of the rows, which are never certain
+    scores = {each: accuracies.get(each, line) for each, line in zip(scorers, lines, strict=True)}
+    return pd.DataFrame([(*names, *line) for names, line in scores.items()], columns=["model", "metric", *ENDS])
 
 
-def average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
-    """The precision at every positive row, averaged; rows of equal scores count together. NaN without a positive row.
-
-    >>> average_precision(np.array([0.9, 0.8, 0.7]), np.array([True, False, True])).__round__(3)
-    0.833
-    """
-    return float(resampled_average_precision(scores, positive)(np.arange(len(scores))[None])[0])
+def _mean(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return values[rows].mean(1)
 
 
 def resampled_average_precision(scores: np.ndarray, positive: np.ndarray) -> OfRows:
-    """`average_precision` of resamples: counts by score take the place of an order for each of them."""
+    """Return the average precision of resamples, that of `sklearn.metrics`, which takes ten times as long in a bootstrap:
+    counts by score take the place of an order for each resample."""
     values, rank = np.unique(-scores, return_inverse=True)
 
     def precision(rows: np.ndarray) -> np.ndarray:
@@ -136,16 +108,8 @@ def resampled_average_precision(scores: np.ndarray, positive: np.ndarray) -> OfR
     return precision
 
 
-def precision_recall(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Recall and precision at every score as the threshold, from the largest on."""
-    order = np.argsort(-scores, kind="stable")
-    last = np.flatnonzero(np.diff(scores[order], append=np.nan) != 0)  # of equal scores
-    hits = np.cumsum(positive[order])[last]
-    return hits / max(positive.sum(), 1), hits / (last + 1)
-
-
 def share_interval(right: np.ndarray, groups: Groups = None) -> tuple[float, float, float]:
-    """The share of True values with Wilson's 95 % interval, NaN if there are none. Values in groups count as as many
+    """Return the share of True values with Wilson's 95 % interval, NaN if there are none. Values in groups count as as many
     independent ones as would vary by chance as much as the groups do (Rao and Scott 1992).
 
     >>> [round(value, 3) for value in share_interval(np.array([True] * 9 + [False]))]
@@ -159,51 +123,49 @@ def share_interval(right: np.ndarray, groups: Groups = None) -> tuple[float, flo
         off = np.bincount(number, right - share)
         varies = float(np.square(off).sum()) * len(off) / max(len(off) - 1, 1) / len(right) ** 2
         count = share * (1 - share) / varies if varies else float(len(off))
-    middle = share + NORMAL**2 / (2 * count)
-    spread = NORMAL * (share * (1 - share) / count + (NORMAL / (2 * count)) ** 2) ** 0.5
-    low, high = ((middle + side) / (1 + NORMAL**2 / count) for side in (-spread, spread))
-    return share, max(0.0, low), min(1.0, high)
+    return share, *wilson(share, count)
 
 
 def operating_point(hits: np.ndarray, positive: np.ndarray, groups: Groups) -> pd.DataFrame:
-    """Sensitivity, specificity, PPV and NPV, each with the rows that it counts."""
+    """Return sensitivity, specificity, PPV and NPV, each with the rows that it counts."""
     among = (positive, ~positive, hits, ~hits)
     right = (hits, ~hits, positive, ~positive)
     lines = []
-    for name, rows, truth in zip(OPERATING, among, right, strict=True):
-        value, low, high = share_interval(truth[rows], None if groups is None else groups[rows])
-        counts = {"right": int(truth[rows].sum()), "of": int(rows.sum())}
-        lines.append({"metric": name, "value": value, "low": low, "high": high} | counts)
-    return pd.DataFrame(lines)
+    for name, rows, truth in zip(("sensitivity", "specificity", "PPV", "NPV"), among, right, strict=True):
+        share = share_interval(truth[rows], None if groups is None else groups[rows])
+        lines.append((name, *share, int(truth[rows].sum()), int(rows.sum())))
+    return pd.DataFrame(lines, columns=["metric", *ENDS, "right", "of"])
 
 
-def subgroups(answered: Answered, divided: Mapping[str, pd.Categorical], hits: np.ndarray | None) -> pd.DataFrame:
-    """The scores of every part of the rows, by each column."""
+def subgroups(predictions: Predictions, divided: Mapping[str, pd.Categorical], hits: np.ndarray | None) -> pd.DataFrame:
+    """Return the scores of every part of the rows, by each column."""
     lines = []
     for column, parts in divided.items():
         for name, chosen in _rows_of(parts).items():
             line = {"column": column, "part": name, "rows": len(chosen)}
-            lines.append(line | _part(answered, chosen, None if hits is None else hits[chosen]))
+            lines.append(line | _part(predictions, chosen, None if hits is None else hits[chosen]))
     return pd.DataFrame(lines)
 
 
-def _part(answered: Answered, rows: np.ndarray, hits: np.ndarray | None) -> dict[str, Any]:
-    labels, probabilities = answered.labels[rows], answered.own[rows]
-    groups = None if answered.groups is None else answered.groups[rows]
-    line: dict[str, Any] = {"accuracy": share_interval(answered.decided[rows] == labels, groups)}
+def _part(predictions: Predictions, rows: np.ndarray, hits: np.ndarray | None) -> dict[str, Any]:
+    labels, probabilities = predictions.labels[rows], predictions.own[rows]
+    groups = None if predictions.groups is None else predictions.groups[rows]
+    line: dict[str, Any] = {"accuracy": share_interval(predictions.decided[rows] == labels, groups)}
     area = area_under_curve(probabilities, labels)
     limits = (float("nan"), float("nan"))
     if len(np.unique(labels)) > 1 and np.isfinite(area):
         limits = tuple(np.clip(AUC.interval(probabilities, labels, groups=groups), 0, 1).tolist())
     line["auc"] = (area, *limits)
     if hits is not None:
-        measured = records(operating_point(hits, labels == answered.positive, groups))
-        line |= {each.metric: (each.value, each.low, each.high) for each in measured[:2]}
+        measured = operating_point(hits, labels == predictions.positive, groups)[:2]
+        line |= {
+            name: tuple(ends) for name, ends in zip(measured["metric"], measured[ENDS].to_numpy().tolist(), strict=True)
+        }
     return line | {"log_loss": log_loss(probabilities, labels)}
 
 
 def divided(column: pd.Series) -> pd.Categorical:
-    """The part of each row by one column: its value, the quarter of its numbers, or that it is missing."""
+    """Return the part of each row by one column: its value, the quarter of its numbers, or that it is missing."""
     if pd.api.types.is_numeric_dtype(column) and column.nunique() > MAX_PARTS:
         quarters = pd.qcut(column, 4, duplicates="drop")
         spans: Any = quarters.cat.categories
@@ -219,7 +181,7 @@ def divided(column: pd.Series) -> pd.Categorical:
 
 
 def missing_parts(missing: np.ndarray) -> pd.Categorical:
-    """The part of each row by its number of missing values: each number, or spans of them."""
+    """Return the part of each row by its number of missing values: each number, or spans of them."""
     counts = np.unique(missing)
     ends = (
         counts
@@ -237,76 +199,66 @@ def _categorical(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical:
 
 
 def _rows_of(parts: pd.Categorical) -> dict[str, np.ndarray]:
-    """The rows of every part that has some, in order."""
+    """Return the rows of every part that has some, in order."""
     rows = {str(name): np.flatnonzero(parts.codes == code) for code, name in enumerate(parts.categories)}
     return {name: chosen for name, chosen in rows.items() if len(chosen)}
 
 
-def coverage_table(answered: Answered, sets: PredictionSets) -> pd.DataFrame:
-    """How often prediction sets hold the label, for all rows and, at 90 %, by number of missing values and by class; there
-    also the sets whose promise holds for every class."""
-    every = np.arange(len(answered.labels))
-    names = [f"rows of {name}" for name in answered.classes]
-    classes = dict(list(_rows_of(_categorical(answered.labels, names)).items())[:MAX_SHOWN_CLASSES])
-    missing = {f"{name} missing": rows for name, rows in _rows_of(missing_parts(answered.missing)).items()}
+def coverage_table(predictions: Predictions, sets: PredictionSets) -> pd.DataFrame:
+    """Return how often prediction sets hold the label, for all rows and, at 90 %, by number of missing values and by class;
+    there also the sets whose promise holds for every class."""
+    every = np.arange(len(predictions.labels))
+    names = [f"rows of {name}" for name in predictions.classes]
+    classes = dict(list(_rows_of(_categorical(predictions.labels, names)).items())[:MAX_SHOWN_CLASSES])
+    missing = {f"{name} missing": rows for name, rows in _rows_of(missing_parts(predictions.missing)).items()}
     tables = [(promised, False, {"": every}) for promised in COVERAGES]
     tables[1][2].update(missing | classes)
-    if sets.know_classes:
-        own = {f"of every class, {name}": rows for name, rows in classes.items()}
-        tables.insert(2, (COVERAGES[1], True, {"of every class": every} | own))
+    own = {f"of every class, {name}": rows for name, rows in classes.items()}
+    tables.insert(2, (COVERAGES[1], True, {"of every class": every} | own))
     lines = []
     for promised, by_class, shown in tables:
-        held = sets.contains(answered.own, answered.observed, promised, by_class=by_class)
-        covered, size = held[every, answered.labels], held.sum(1)
+        held = sets.contains(predictions.own, predictions.observed, promised, by_class=by_class)
+        covered, size = held[every, predictions.labels], held.sum(1)
         for name, rows in shown.items():
-            groups = None if answered.groups is None else answered.groups[rows]
-            value, low, high = share_interval(covered[rows], groups)
-            one = size[rows] == 1
-            line = {"promised": promised, "part": name, "rows": len(rows), "coverage": value, "low": low, "high": high}
-            line |= {"size": float(size[rows].mean()), "one_class": float(one.mean())}
-            line["one_class_right"] = float(covered[rows][one].mean()) if one.any() else float("nan")
-            lines.append(line | {"no_class": float((size[rows] == 0).mean())})
-    return pd.DataFrame(lines)
+            groups = None if predictions.groups is None else predictions.groups[rows]
+            share, one = share_interval(covered[rows], groups), size[rows] == 1
+            right = float(covered[rows][one].mean()) if one.any() else float("nan")
+            sizes = float(size[rows].mean()), float(one.mean()), right, float((size[rows] == 0).mean())
+            lines.append((promised, name, len(rows), *share, *sizes))
+    columns = [
+        "promised",
+        "part",
+        "rows",
+        "coverage",
+        "low",
+        "high",
+        "size",
+        "one_class",
+        "one_class_right",
+        "no_class",
+    ]
+    return pd.DataFrame(lines, columns=columns)
 
 
-def compare(answered: Answered, other: np.ndarray) -> pd.DataFrame:
-    """The classifier minus another one: accuracy, AUC and log loss with intervals and paired tests."""
-    own, labels, groups = answered.own, answered.labels, answered.groups
-    metrics = {"accuracy": ACCURACY} | ({"auc": AUC} if len(np.unique(labels)) > 1 else {})
+def compare(predictions: Predictions, other: np.ndarray) -> pd.DataFrame:
+    """Return the classifier minus another one: accuracy, AUC and log loss with intervals and paired tests."""
+    own, labels, groups = predictions.own, predictions.labels, predictions.groups
     lines = []
-    for name, metric in metrics.items():
-        test = metric.compare(other, own, labels, groups)
-        line = {"metric": NAMES.get(name, name), "difference": test.difference, "low": test.interval[0]}
-        lines.append(line | {"high": test.interval[1], "p": test.p_value, "test": test.test})
-    losses = [-np.log(each[np.arange(len(labels)), labels].clip(PROBABILITY_FLOOR)) for each in (own, other)]
-    change = losses[0] - losses[1]
-    low, high = quantiles(bootstrap_at_once(lambda rows: change[rows].mean(1), labels, groups))
-    line = {"metric": NAMES["log_loss"], "difference": float(change.mean()), "low": float(low), "high": float(high)}
-    lines.append(
-        line | {"p": _paired_p(change, groups), "test": "t test of rows" if groups is None else "t test of groups"}
-    )
-    return pd.DataFrame(lines)
+    for name, metric in (("accuracy", ACCURACY), ("AUC", AUC)):
+        if metric is ACCURACY or len(np.unique(labels)) > 1:
+            test = metric.compare(other, own, labels, groups)
+            lines.append((name, test.difference, *test.interval, test.p_value, test.test))
+    change = log_losses(own, labels) - log_losses(other, labels)
+    low, high = quantiles(bootstrap_at_once(partial(_mean, change), labels, groups)).tolist()
+    test_name = "t test of rows" if groups is None else "t test of groups"
+    lines.append(("log loss", float(change.mean()), low, high, _paired_p(change, groups), test_name))
+    return pd.DataFrame(lines, columns=["metric", "difference", "low", "high", "p", "test"])
 
 
 def _paired_p(change: np.ndarray, groups: Groups) -> float:
-    """That the mean of changes, or of their sums over groups, is zero, by Student's t."""
-    from scipy.special import stdtr
+    """Return the p value of Student's t test that the mean of changes, or of their sums over groups, is zero."""
+    from scipy.stats import ttest_1samp
 
     if groups is not None:
         change = np.bincount(np.unique(groups, return_inverse=True)[1], change)
-    spread = change.std(ddof=1) if len(change) > 1 else 0.0
-    if not spread:
-        return 1.0
-    return float(2 * stdtr(len(change) - 1, -abs(change.mean()) / (spread / len(change) ** 0.5)))
-
-
-def records(frame: pd.DataFrame) -> list[Any]:
-    """The lines of a table, with a name for each cell."""
-    return [SimpleNamespace(**{str(name): value for name, value in line.items()}) for line in frame.to_dict("records")]
-
-
-def large_class_note(label: str, share: float) -> list[str]:
-    """What an accuracy has to beat, where one class is far more frequent than the others."""
-    if share <= LARGE_SHARE:
-        return []
-    return [f"always predicting {label!r} gives an accuracy of {100 * share:.1f} %: look at AUC and log loss"]
+    return float(ttest_1samp(change, 0).pvalue) if len(change) > 1 and change.std() else 1.0
