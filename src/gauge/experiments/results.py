@@ -21,6 +21,7 @@ from gauge.training.settings import MetricField
 from gauge.types import Method
 
 NOT_RECORDED: Literal["not recorded"] = "not recorded"
+OF_A_CONDITION = ("protocol", "value", "interval", "calibration_error", "log_loss", "seconds")
 Share = Field(ge=0, le=1, allow_inf_nan=False)
 GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ", "distrust": "distrust"}  # the ends of their names
 
@@ -99,17 +100,27 @@ class Result(BaseModel):
             raise ValueError(f"{path} is not a result file: {error}") from error
 
 
-def write_records(path: Path, records: Sequence[BaseModel]) -> None:
-    """A JSON list with one record on each line."""
-    lines = ",\n".join(json.dumps(record.model_dump(mode="json")) for record in records)
+def write_results(path: Path, results: Sequence[Result]) -> None:
+    """A JSON list with one trained model on each line: what its results share, and what each condition adds."""
+    models: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        shared = result.model_dump(mode="json")
+        own = {name: shared.pop(name) for name in OF_A_CONDITION} | {"missing": shared["data"].pop("missing")}
+        models.setdefault(json.dumps(shared), []).append(own)
+    lines = ",\n".join(f'{shared[:-1]}, "results": {json.dumps(own)}}}' for shared, own in models.items())
     write_text(path, f"[\n{lines}\n]\n")
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results of one comparison, as `gauge benchmark` writes them."""
+    """The results of one comparison, as `write_results` writes them."""
     try:
-        return [Result.model_validate(record) for record in json.loads(path.read_text(encoding="utf-8"))]
-    except (OSError, ValueError) as error:
+        models = json.loads(path.read_text(encoding="utf-8"))
+        return [
+            Result.model_validate(shared | {"data": shared["data"] | {"missing": own.pop("missing")}} | own)
+            for shared in models
+            for own in shared.pop("results")
+        ]
+    except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{path} is not a list of results: {error}") from error
 
 
