@@ -20,7 +20,6 @@ from gauge.types import Imputer, Trainable
 
 SIZE = 13  # of the batch: 7 and 6 samples in two processes
 FURTHER = {
-    "gauge": "gauge-trust",
     "gauge_plus": "gauge_plus-student",
     "late_fusion": "equal-votes",
     "m3care": "m3care-dagger",

@@ -23,7 +23,7 @@ from gauge.types import Method
 NOT_RECORDED: Literal["not recorded"] = "not recorded"
 OF_A_CONDITION = ("protocol", "value", "interval", "calibration_error", "log_loss", "seconds")
 Share = Field(ge=0, le=1, allow_inf_nan=False)
-GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ", "distrust": "distrust"}  # the ends of their names
+GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ"}  # the ends of their names
 
 
 class Result(BaseModel):
@@ -65,16 +65,14 @@ class Result(BaseModel):
     def label(self) -> str:
         """The row as tables name it. GAUGE whose gates have another rate than its network is not the paper's method, and its
         label says so; rows of the same run without gates keep their names. So does GAUGE+ from before its heads had to
-        generalise, whose settings say `heads: true`, and what was distilled from the most likely classes alone."""
+        generalise, whose settings say `heads: true`."""
         rate = self.config.get("settings", {}).get("gate_rate", 1)
         learned = self.config.get("scalars", {}).get("end", {})
         has_gates = any(name.endswith(tuple(GATES)) for name in learned)
         if has_gates and rate != 1:
             return f"{self.row}, gates at {rate:g}x rate"
-        config = self.config.get("config", {})
-        joint = config.get("heads") is True and "joint" not in self.variant
-        hard = "distilled" in self.variant and "make" not in config
-        return str(self.row) + (", joint heads" if joint else "") + (", hard targets" if hard else "")
+        joint = self.config.get("config", {}).get("heads") is True and "joint" not in self.variant
+        return str(self.row) + (", joint heads" if joint else "")
 
     @property
     def cell(self) -> tuple[str, int, str]:
