@@ -163,18 +163,6 @@ def published_selection() -> str:
     return "\n".join(lines) + "\n"
 
 
-def gates_trained() -> str:
-    """PolyMNIST at the paper's length, and the same rows with more for gates or another schedule beside it."""
-    folder = "polymnist/cosine100"
-    if not is_measured(folder):
-        return NOT_MEASURED
-    parts = [whole(folder, ETA, ("eta=0.8",))]
-    for other in (f"polymnist/{name}" for name in ("gates50", "start0", "constant100")):
-        if is_measured(other):
-            parts += [whole(other, ETA, ()), imputers(other, folder, ("eta=0.6", "eta=0.8"))]
-    return "\n".join(parts)
-
-
 def speed(folder: str) -> str:
     """Samples a second in the training of every method, of the seed that ran with the fewest others beside it."""
     speeds = training_speed([result for result in results(folder) if result.seed == 0])
@@ -242,7 +230,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "leaf99-methods-100": lambda: methods("leaf99/epochs100"),
     "polymnist5k-selection": selection,
     "published-selection": published_selection,
-    "gates-trained": gates_trained,
+    "gates-trained": lambda: whole("polymnist/cosine100", ETA, ("eta=0.8",)),
     "polymnist-speed": lambda: speed("polymnist/all"),
     "polymnist-methods": lambda: polymnist_methods().markdown(),
     "polymnist-longer": lambda: table_of("polymnist/all", PAPER_ETA, NOT_SCORERS[:-1]).markdown(),

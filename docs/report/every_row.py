@@ -9,8 +9,7 @@ from typing import Any
 
 from report.results import ETA, FACES, NOT_MEASURED, beside, difference, is_measured, measured, minus_each, seeds
 
-EVERY, STUDENT, PRETRAINED = (f"gauge_plus:gauge_plus-{name}" for name in ("every-row", "student", "pretrained"))
-OURS = (STUDENT, EVERY, PRETRAINED)
+STUDENT, PRETRAINED = OURS = tuple(f"gauge_plus:gauge_plus-{name}" for name in ("student", "pretrained"))
 VOTERS = ("late_fusion:student", "late_fusion:pretrained")
 WITH_VOTERS = ("every_row256", "every_row256_augmented")
 SCRATCH = ("gauge_plus", "late_fusion")
@@ -40,9 +39,9 @@ def digits(folder: str, *others: tuple[str, str]) -> str:
 
 
 def faces() -> str:
-    """Necklaces on five divisions: the combination minus each other row."""
+    """Necklaces on five divisions: the student minus each other row."""
     fair = dict.fromkeys(("gauge_plus", "late_fusion", "logistic_cells", "boosted_cells"), "celeba_table/fair")
-    rows = dict.fromkeys((EVERY, STUDENT, PRETRAINED), "celeba_table/every_row") | {V2: "celeba_table/divisions"}
+    rows = dict.fromkeys(OURS, "celeba_table/every_row") | {V2: "celeba_table/divisions"}
     return beside(measured(rows | fair), CELLS)
 
 
@@ -69,13 +68,6 @@ def labelled(benchmark: str, protocols: tuple[str, ...], scratch: str, **others:
     rows = dict.fromkeys((PRETRAINED, f"{PRETRAINED}-no-heads", VOTERS[1]), f"{benchmark}/pretrained")
     rows |= {row: f"{benchmark}/{others.get(row, scratch)}" for row in SCRATCH}
     return beside(measured(rows), protocols)
-
-
-def terms() -> str:
-    """PolyMNIST with 256 labels: the whole loss of pre-training, and without one term."""
-    rows = {PRETRAINED: "polymnist/every_row256"}
-    rows |= {f"{PRETRAINED}-no-{term}": "polymnist/terms256" for term in ("masked", "contrast", "matching")}
-    return beside(measured(rows | {"gauge_plus": "polymnist/fair256"}), ETA)
 
 
 def copies() -> str:
@@ -187,14 +179,14 @@ GOALS = (
     Goal("ham10000 without cells, AUC", PRETRAINED, "ham10000/pretrained", "gamma=1", 90.7),
     Goal(
         "celeba_table complete, AUC",
-        EVERY,
+        STUDENT,
         "celeba_table/every_row",
         "complete",
         0.1,
         ("logistic_cells", "celeba_table/fair"),
     ),
     *(
-        Goal(f"celeba_table {at}, AUC", EVERY, "celeba_table/every_row", at, least, (V2, "celeba_table/divisions"))
+        Goal(f"celeba_table {at}, AUC", STUDENT, "celeba_table/every_row", at, least, (V2, "celeba_table/divisions"))
         for at, least in OVER_V2
     ),
     *(
@@ -248,7 +240,6 @@ TABLES: dict[str, Callable[[], str]] = {
         "every_row256",
         ("gauge_plus", "fair256"),
         ("late_fusion", "fair256"),
-        ("late_fusion:distilled", "students256"),
     ),
     "every-row-256-augmented": partial(digits, "every_row256_augmented"),
     "every-row-256-half": partial(digits, "every_row256_half"),
@@ -262,7 +253,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "pretrained-polymnist": partial(labelled, "polymnist", ETA, "fair"),
     "pretrained-leaf99": partial(labelled, "leaf99", CELLS, "fair"),
     "pretrained-ham10000": partial(labelled, "ham10000", CELLS, "fair", gauge_plus="plus"),
-    "pretraining-terms": terms,
     "tta": copies,
     "ensembles": ensembles,
     "every-row-goals": goals,

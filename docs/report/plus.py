@@ -6,7 +6,6 @@ from statistics import mean, stdev
 from typing import NamedTuple
 
 from gauge.experiments.comparison import experiment_of
-from gauge.experiments.manifest import Manifest
 from report.results import (
     DIGITS,
     ETA,
@@ -14,8 +13,6 @@ from report.results import (
     GAMMA,
     HEADS_ONLY,
     NOT_MEASURED,
-    PAPER_ETA,
-    ROOT,
     SHARED,
     VOTES,
     beside,
@@ -173,7 +170,6 @@ def calibration(folder: str, rows: tuple[str, ...], protocols: tuple[str, ...]) 
     return "\n".join(lines) + "\n"
 
 
-PARTS = Manifest.from_folder(ROOT / "results").groups["parts"]
 CALIBRATION = ("calibration_error", "log_loss")
 HEADLINE = {  # column -> folder of the fair trial, folder of the rows on one backbone, protocol
     "digits, one view of five": ("polymnist/fair", "polymnist/cosine", "eta=0.8"),
@@ -223,5 +219,4 @@ TABLES: dict[str, Callable[[], str]] = {
     "polysum-rate1e3": lambda: all_rows(rows_in, ("polysum/rate1e3",), SUMS),
     "plus-goals": plus_goals,
     "plus-calibration": lambda: calibration("leaf99/disjoint", ("gauge_plus", VOTES, *SHARED), GAMMA),
-    "plus-parts": lambda: beside(dict.fromkeys(PARTS, "polymnist5k/parts"), PAPER_ETA),
 }

@@ -1,7 +1,6 @@
 """Learned trust: its goals, its audits and its figure."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from statistics import mean
 
@@ -42,19 +41,6 @@ def trust_imputed() -> str:
     """Accuracy on imputed inputs, gated by trust, minus that without an imputer."""
     folders = measured({IMPUTED: "polymnist/trust", "gauge_plus": "polymnist/sound", VOTES: "polymnist/sound"})
     return beside(folders, ETA) if IMPUTED in folders else NOT_MEASURED
-
-
-def unlabelled(count: int) -> str:
-    """Few labels, with an imputer or a teacher that reads all samples: masking minus each of them."""
-    rows = ("gauge_plus", "gauge_plus:gauge_plus-informed", IMPUTED, "gauge_plus:gauge_plus-distilled")
-    folders = measured(dict.fromkeys(rows, f"polymnist/unlabelled{count}"))
-    return beside(folders, ETA) if folders else NOT_MEASURED
-
-
-def students() -> str:
-    """What is distilled from GAUGE+ or from votes, on all samples: the first row minus each of the others."""
-    rows = ("gauge_plus:gauge_plus-distilled", "gauge_plus:gauge_plus-distilled-from-votes", "late_fusion:distilled")
-    return beside(measured(dict.fromkeys(rows, "polymnist/students256")), ETA)
 
 
 def trust_audit(*folders: str) -> str:
@@ -188,6 +174,4 @@ TABLES: dict[str, Callable[[], str]] = {
     "trust-audit": lambda: trust_audit(
         *(f"{name}/trust" for name in ("polymnist", "leaf99", "ham10000", "celeba_table"))
     ),
-    **{f"unlabelled{count}": partial(unlabelled, count) for count in (256, 1024, 4096)},
-    "students256": students,
 }

@@ -22,7 +22,7 @@ from gauge.cli.reproduce import reproduce
 from gauge.experiments import demo
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.experiment import Experiment
-from gauge.experiments.results import read_results
+from gauge.experiments.results import read_results, write_results
 from gauge.experiments.workspace import Workspace
 from gauge.registry import load_plugin
 from gauge.reports.page import render_report
@@ -174,7 +174,7 @@ def test_reproduce_runs_what_is_missing_only_and_keeps_the_rest(runs, tmp_path):
     reproduce("digits", results=tmp_path / "results", out=tmp_path / "runs")
     backbone, gated = read_results(results / "results.json")
     kept = gated.model_copy(update={"commit": "kept"})
-    (results / "results.json").write_text(f"[{kept.model_dump_json()}]")
+    write_results(results / "results.json", [kept])
     (results / "audit.json").write_text((results / "audit.json").read_text().replace(gated.commit, "kept"))
     shutil.rmtree(models)
     reproduce("digits", results=tmp_path / "results", out=tmp_path / "runs")

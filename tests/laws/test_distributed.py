@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import CLASSES, ONE_THREAD, Wobbly, assert_equal, dataset, gauge, in_two_processes, plus, unchecked
+from helpers import ONE_THREAD, Wobbly, assert_equal, dataset, gauge, in_two_processes, plus, unchecked
 from torch import Tensor, nn
 
 from gauge import Batch, Gating, GaugePlus, SelfSupervised, TrainSettings, fit
 from gauge.methods._distilled import Distilled
-from gauge.methods._stacking import Stacking
+from gauge.methods.ensemble import Ensemble
 from gauge.methods.tta import TTA
 from gauge.randomness import seeded
 from gauge.tabular.experts._training import Weighted
@@ -130,7 +130,7 @@ def trained(make: Callable[[], Method], folder: Path | None) -> Method:
 
 
 def learn_from_every_row(folder: Path | None) -> dict[str, Tensor]:
-    """Pre-training, a teacher with trust that starts there, its student, both of them stacked, and that over changed copies:
+    """Pre-training, a teacher with trust that starts there, its student, both of them together, over changed copies:
     every tensor, and what they answer. With a folder, the training of the student is also interrupted and continued."""
     train, model = dataset("train", 41), plus(heads="validated")
     with seeded(0, "pretrainer"):
@@ -146,15 +146,14 @@ def learn_from_every_row(folder: Path | None) -> dict[str, Tensor]:
     student = trained(lambda: Distilled(plus(), targets), folder)
     weighted = Weighted(plus(), torch.linspace(0.1, 2, 41), targets)
     fit(weighted, train, settings=PRETRAINED)
-    stack = Stacking({"teacher": teacher, "student": student}, 3, CLASSES)
-    stack.prepare(train, dataset("val", 20, seed=1))
-    answers = TTA(stack, "leaves", copies=2).predict(train.batch(torch.arange(20))).logits
-    parts = {"pretrainer": pretrainer, "weighted": weighted, "stack": stack}
+    both = Ensemble([teacher, student])
+    answers = TTA(both, "leaves", copies=2).predict(train.batch(torch.arange(20))).logits
+    parts = {"pretrainer": pretrainer, "weighted": weighted, "both": both}
     states = {f"{part}.{name}": value for part, each in parts.items() for name, value in each.state_dict().items()}
     return {**states, "answers": answers}
 
 
-def test_two_processes_pretrain_teach_distil_and_stack_as_one_does_and_resume_exactly(tmp_path):
+def test_two_processes_pretrain_teach_and_distil_as_one_does_and_resume_exactly(tmp_path):
     def learn() -> dict[str, Tensor]:
         seconds = seconds_per_step(plus(), dataset("train", 41), SETTINGS)  # from which time limits are computed
         return {**learn_from_every_row(tmp_path), "seconds": torch.tensor(seconds)}

@@ -10,8 +10,6 @@ from helpers import DIM, assert_equal, gradients, plus, rows_of, with_hidden
 from torch import Tensor
 
 from gauge import Dataset, Gating, TrainSettings, UnitEncoder, fit
-from gauge.experiments.benchmarks import BENCHMARKS
-from gauge.experiments.plans import last_stage
 from gauge.masks import subsets
 from gauge.model.combination import Combination
 from gauge.model.encoders._with_whole import WithWhole
@@ -185,19 +183,6 @@ def test_without_combination_or_heads_the_answer_is_the_networks(batch):
         assert torch.equal(method.predict(batch).logits, method.gauge.predict(batch).logits)
     assert set(plus(combines=False).loss(batch)) == {"task", "heads"}
     assert set(plus(heads="none").loss(batch)) == {"task"}
-
-
-def test_the_variant_without_combination_is_the_trained_network_of_gauge_plus(train, batch):
-    stage, whole = (
-        last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", f"gauge_plus{part}", 0)
-        for part in ("-no-combination", "")
-    )
-    assert stage.settings.epochs == 0
-    assert [need.key("data") for need in stage.needs] == [whole.key("data")]
-    trained = plus()
-    network = trained.gauge.predict(batch).logits
-    assert not torch.allclose(trained.predict(batch).logits, network)
-    assert torch.equal(stage.make(train, trained, **stage.arguments).predict(batch).logits, network)
 
 
 def opinions(rows, good):

@@ -1,7 +1,6 @@
 """Results that cannot be stale: a stage is kept under what it is built from, and trained anew when its code changes."""
 
 import importlib.util
-import json
 import logging
 import math
 import re
@@ -20,7 +19,7 @@ from gauge.experiments.benchmarks.polymnist import BENCHMARK
 from gauge.experiments.experiment import Experiment
 from gauge.experiments.parts import imputer_stage
 from gauge.experiments.plans import last_stage, plan_of
-from gauge.experiments.results import Result, read_results
+from gauge.experiments.results import Result, read_results, write_results
 from gauge.imputers.zero import Zero
 from gauge.registry import METHODS
 from gauge.training import checkpoint, source
@@ -307,12 +306,12 @@ def test_every_committed_result_is_valid_and_says_what_is_not_recorded(path):
 
 @pytest.mark.parametrize("value", [5.0, float("nan"), -0.1])
 def test_an_impossible_result_is_refused(value, tmp_path):
-    record = json.loads((ROOT / "results" / "polymnist5k" / "results.json").read_text(encoding="utf-8"))[0]
-    (tmp_path / "results.json").write_text(json.dumps([record | {"value": value}]), encoding="utf-8")
+    first, *_ = read_results(ROOT / "results" / "polymnist5k" / "results.json")
+    write_results(tmp_path / "results.json", [first.model_copy(update={"value": value})])
     with pytest.raises(ValueError, match="is not a list of results"):
         read_results(tmp_path / "results.json")
     with pytest.raises(ValueError, match="value"):
-        Result.model_validate(record | {"value": value})
+        Result.model_validate(first.model_dump() | {"value": value})
 
 
 def test_a_stage_records_its_steps_its_rates_and_the_numbers_it_learned(tmp_path):

@@ -317,10 +317,11 @@ def test_a_student_learns_from_its_targets_alone(known):
 
 
 def test_a_student_learns_from_the_rows_of_the_imputer_and_its_teacher_from_labelled_ones():
-    stage = last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus-distilled", 0)
-    (teacher,) = stage.needs
-    assert (stage.split, teacher.split) == ("imputer", "train")
-    assert teacher.key("data") == last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus", 0).key("data")
+    stage = last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus-student", 0)
+    teacher, pretrained = stage.needs
+    assert (stage.split, teacher.split, pretrained.split) == ("imputer", "train", "imputer")
+    row = last_stage(BENCHMARKS.get("polymnist5k"), "gauge_plus", "gauge_plus-pretrained", 0)
+    assert teacher.key("data") == row.key("data")
 
 
 def test_a_student_believes_its_teacher_as_far_as_that_is_sure(known):

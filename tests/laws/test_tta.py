@@ -9,11 +9,10 @@ from helpers import CLASSES, SETTINGS, assert_equal, dataset, enlarged, plus, ro
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import BENCHMARKS, Overrides
 from gauge.experiments.plans import last_stage, plan_of
-from gauge.experiments.plans.gauge_plus import make_stacking
 from gauge.experiments.plans.tta import ROWS, over_copies
 from gauge.methods.tta import COPIES, TTA, changed
 from gauge.training.stages import Stage, StageStore
-from gauge.types import Method, Prediction, UnsupportedError
+from gauge.types import Method, Prediction
 
 LEAVES = "leaves"  # it corrupts three cells of ten in training
 
@@ -96,31 +95,16 @@ def test_a_model_is_trained_once_and_keeps_its_weights():
     assert_equal({name.removeprefix("trained."): values for name, values in module.state_dict().items()}, before)
 
 
-def members(stage: Stage) -> set[str]:
-    return {need.key("data") for need in stage.needs}
-
-
 @pytest.mark.parametrize(("benchmark", "settings"), [("leaf99", {}), ("polymnist", {"plus": {"augment": "digits"}})])
 @pytest.mark.parametrize("variant", ROWS)
 def test_rows_stand_on_the_trained_stages_of_the_rows_without_copies(benchmark, settings, variant):
     configured = BENCHMARKS.get(benchmark).with_overrides(Overrides.parse(settings, "test"))
     plan, row = ROWS[variant]
     trained = plan.stage(configured, row, 3)
-    if not trained.settings.augment:
-        message = f"method 'tta:{variant}' cannot serve polymnist: {row} is trained without augmentation; set augment"
-        with pytest.raises(UnsupportedError, match=message):
-            last_stage(configured, "tta", variant, 3)
-        return
     stage = last_stage(configured, "tta", variant, 3)
     assert stage.settings.epochs == 0
-    if trained.make is not make_stacking:
-        assert members(stage) == {trained.key("data")}
-        assert stage.arguments == {"augmentation": trained.settings.augment}
-        return
-    over = [need for need in stage.needs if need.key("data") not in members(trained)]
-    assert set().union(*map(members, over)) == {need.key("data") for need in trained.needs if need.settings.epochs}
-    assert len(over) == 1 + configured.imputer_reads_more
-    assert stage.arguments == trained.arguments
+    assert [need.key("data") for need in stage.needs] == [trained.key("data")]
+    assert stage.arguments == {"augmentation": trained.settings.augment}
 
 
 def test_benchmarks_without_changed_images_are_refused_with_the_cure():

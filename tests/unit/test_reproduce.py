@@ -1,6 +1,5 @@
 """The manifest covers the paper and the pages, and says truly what exists."""
 
-import json
 import re
 import runpy
 import shutil
@@ -18,6 +17,7 @@ from gauge.experiments.experiment import Experiment
 from gauge.experiments.manifest import Entry, Manifest, Run, Shown
 from gauge.experiments.plans import plan_of
 from gauge.experiments.published import PUBLISHED
+from gauge.experiments.results import Result, read_results, write_results
 from gauge.masks import parse_protocol
 
 ROOT = Path(__file__).parents[2]
@@ -95,13 +95,19 @@ def test_every_folder_of_results_is_in_the_manifest():
     assert folders <= RUNS.keys()
 
 
+def rewrite(folder, records):
+    results = [Result.model_validate(record) for record in records]
+    write_results(folder / "polymnist5k" / "made" / "results.json", results)
+
+
 @pytest.fixture
 def two_of_three(tmp_path):
     """A run of three results, of which one is missing."""
-    records = json.loads((RESULTS / "polymnist5k" / "results.json").read_text())
-    kept = [r for r in records if r["variant"] == "gauge" and r["protocol"] == "eta=0.8" and r["seed"] < 2]
+    cells = [("gauge", seed, "eta=0.8") for seed in range(2)]
+    results = [result for result in read_results(RESULTS / "polymnist5k" / "results.json") if result.cell in cells]
+    kept = [result.model_dump(mode="json") for result in results]
     (tmp_path / "polymnist5k" / "made").mkdir(parents=True)
-    (tmp_path / "polymnist5k" / "made" / "results.json").write_text(json.dumps(kept))
+    rewrite(tmp_path, kept)
     (tmp_path / "manifest.yaml").write_text(MADE % 3)
     return tmp_path, kept
 
@@ -152,7 +158,7 @@ def test_what_is_missing_has_an_estimate_by_the_speed_of_the_benchmark(made, two
     folder, records = two_of_three
     for record in records:
         record["config"] |= {"epochs": 10, "train_rows": 6000, "train_seconds": 60.0}
-    (folder / "polymnist5k" / "made" / "results.json").write_text(json.dumps(records))
+    rewrite(folder, records)
     missing = Experiment(benchmark="polymnist5k", seed=2)
     epochs = sum(stage.settings.epochs for stage in missing.stage(missing.configured()).all())
     estimate = reproduce.status(made, folder).estimate
@@ -166,7 +172,7 @@ def test_results_are_older_if_the_code_of_their_training_has_changed(made, two_o
     records[0]["trained"] = {"commit": "a" * 40, "code": "0" * 12}
     records[1] |= {"seed": 1, "trained": {"commit": "a" * 40, "code": code}}
     records.append({**records[1], "trained": {"commit": "not recorded"}})
-    (folder / "polymnist5k" / "made" / "results.json").write_text(json.dumps(records))
+    rewrite(folder, records)
     assert reproduce.ages(made, folder) == {"older": 1, "current": 1, "not recorded": 1}
 
 
@@ -174,7 +180,7 @@ def test_the_ages_of_results_are_counted_by_run(two_of_three, monkeypatch):
     folder, records = two_of_three
     records[0]["trained"] = {"commit": "a" * 40, "code": "0" * 12}
     records[1]["trained"] = {"commit": "a" * 40}
-    (folder / "polymnist5k" / "made" / "results.json").write_text(json.dumps(records))
+    rewrite(folder, records)
     monkeypatch.syspath_prepend(ROOT / "docs")
     from report import ages as page
     from report.ages import ages, write_ages

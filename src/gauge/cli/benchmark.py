@@ -154,15 +154,16 @@ def _duration(seconds: float) -> str:
 
 def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str], execution: Execution) -> None:
     """Write the results, their table in all formats and the figures, and print the table."""
-    from gauge.experiments.comparison import paired, with_earlier_tests
+    from gauge.experiments.comparison import paired
     from gauge.experiments.published import PUBLISHED
-    from gauge.experiments.results import training_speed, write_records
+    from gauge.experiments.recording import write_lines
+    from gauge.experiments.results import training_speed, write_results
     from gauge.experiments.tables import result_table
     from gauge.reports.figures import draw_lines
     from gauge.training.checkpoint import write_text
 
     save, results = execution.save, [result for result, _ in finished]
-    pairs = with_earlier_tests(paired(finished), save / "comparison.json")
+    pairs = paired(finished)
     table = result_table(results, refused, pairs, PUBLISHED.get(results[0].benchmark))
     formats = {"md": table.markdown, "csv": table.csv, "tex": table.latex, "html": table.html}
     for ending, render in formats.items():
@@ -170,10 +171,10 @@ def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str
     figures = {name: lines for name, lines in (("rates.svg", table.rates()), ("grids.svg", table.grids())) if lines}
     for name, lines in figures.items():
         draw_lines(lines, table.metric, save / name, across=AXES[name])
-    write_records(save / "results.json", results)
+    write_results(save / "results.json", results)
     (save / "comparison.json").unlink(missing_ok=True)  # of earlier results
     if pairs:
-        write_records(save / "comparison.json", pairs)
+        write_lines(save / "comparison.json", [pair.model_dump(mode="json") for pair in pairs])
     if execution.as_json:
         print(json.dumps([result.model_dump(mode="json") for result in results], indent=2))
         return

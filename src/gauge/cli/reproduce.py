@@ -88,8 +88,8 @@ def _run(
 def _audit(run: "Run", audited: "list[Experiment]", folder: Path, out: Path, device: str | None) -> None:
     """Audit every seed of these rows that is not audited yet, trained anew if its model is not here, and write the audits
     beside the results."""
+    from gauge.experiments.recording import write_lines
     from gauge.experiments.workspace import Workspace
-    from gauge.training.checkpoint import write_text
 
     path = folder / "audit.json"
     records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
@@ -101,7 +101,7 @@ def _audit(run: "Run", audited: "list[Experiment]", folder: Path, out: Path, dev
                 job = workspace.job(experiment)
                 workspace.method(job)
             records += audits_of(job.model_path.parent, list(run.audits), None, device)
-            write_text(path, "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n")
+            write_lines(path, records)
 
 
 def _script(script: str, data: Path | None, results: Path, out: Path) -> None:

@@ -78,20 +78,6 @@ def corrected(pairs: Sequence[Paired]) -> list[Paired]:
     ]
 
 
-def with_earlier_tests(pairs: Sequence[Paired], path: Path) -> list[Paired]:
-    """The pairs, with the tests by sample that the file has for the same differences, where they have none of their own."""
-    records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    known = {_compared(pair): pair.p_values for pair in map(Paired.model_validate, records)}
-    return [
-        pair if pair.p_values else pair.model_copy(update={"p_values": known.get(_compared(pair), ())})
-        for pair in pairs
-    ]
-
-
-def _compared(pair: Paired) -> tuple[object, ...]:
-    return pair.row, pair.other, pair.protocol, pair.seeds, pair.differences
-
-
 def pair_of(row: Seeds, other: Seeds) -> Paired | None:
     """One row minus another over the seeds that both have."""
     row, other = _on_backbones(row, other), _on_backbones(other, row)

@@ -21,8 +21,9 @@ from gauge.training.settings import MetricField
 from gauge.types import Method
 
 NOT_RECORDED: Literal["not recorded"] = "not recorded"
+OF_A_CONDITION = ("protocol", "value", "interval", "calibration_error", "log_loss", "seconds")
 Share = Field(ge=0, le=1, allow_inf_nan=False)
-GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ", "distrust": "distrust"}  # the ends of their names
+GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ"}  # the ends of their names
 
 
 class Result(BaseModel):
@@ -64,16 +65,14 @@ class Result(BaseModel):
     def label(self) -> str:
         """The row as tables name it. GAUGE whose gates have another rate than its network is not the paper's method, and its
         label says so; rows of the same run without gates keep their names. So does GAUGE+ from before its heads had to
-        generalise, whose settings say `heads: true`, and what was distilled from the most likely classes alone."""
+        generalise, whose settings say `heads: true`."""
         rate = self.config.get("settings", {}).get("gate_rate", 1)
         learned = self.config.get("scalars", {}).get("end", {})
         has_gates = any(name.endswith(tuple(GATES)) for name in learned)
         if has_gates and rate != 1:
             return f"{self.row}, gates at {rate:g}x rate"
-        config = self.config.get("config", {})
-        joint = config.get("heads") is True and "joint" not in self.variant
-        hard = "distilled" in self.variant and "make" not in config
-        return str(self.row) + (", joint heads" if joint else "") + (", hard targets" if hard else "")
+        joint = self.config.get("config", {}).get("heads") is True and "joint" not in self.variant
+        return str(self.row) + (", joint heads" if joint else "")
 
     @property
     def cell(self) -> tuple[str, int, str]:
@@ -99,17 +98,27 @@ class Result(BaseModel):
             raise ValueError(f"{path} is not a result file: {error}") from error
 
 
-def write_records(path: Path, records: Sequence[BaseModel]) -> None:
-    """A JSON list with one record on each line."""
-    lines = ",\n".join(json.dumps(record.model_dump(mode="json")) for record in records)
+def write_results(path: Path, results: Sequence[Result]) -> None:
+    """A JSON list with one trained model on each line: what its results share, and what each condition adds."""
+    models: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        shared = result.model_dump(mode="json")
+        own = {name: shared.pop(name) for name in OF_A_CONDITION} | {"missing": shared["data"].pop("missing")}
+        models.setdefault(json.dumps(shared), []).append(own)
+    lines = ",\n".join(f'{shared[:-1]}, "results": {json.dumps(own)}}}' for shared, own in models.items())
     write_text(path, f"[\n{lines}\n]\n")
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results of one comparison, as `gauge benchmark` writes them."""
+    """The results of one comparison, as `write_results` writes them."""
     try:
-        return [Result.model_validate(record) for record in json.loads(path.read_text(encoding="utf-8"))]
-    except (OSError, ValueError) as error:
+        models = json.loads(path.read_text(encoding="utf-8"))
+        return [
+            Result.model_validate(shared | {"data": shared["data"] | {"missing": own.pop("missing")}} | own)
+            for shared in models
+            for own in shared.pop("results")
+        ]
+    except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{path} is not a list of results: {error}") from error
 
 

@@ -39,7 +39,7 @@ class M3Care(Method):
     every step classifies the batch under that many subsets.
 
     NOTE[PAPER] m3care-graph: published rows of S are not normalised, and missing samples count as zero vectors in σ. Here
-    rows sum to 1 and σ is the mean over pairs that have the modality; `faithful=True` is the published graph.
+    rows sum to 1 and σ is the mean over pairs that have the modality.
 
     NOTE[PAPER] m3care-once: published code compares samples again under every subset, with zeros for hidden modalities.
     Here they are compared once per step, and a subset decides which modalities count.
@@ -47,17 +47,10 @@ class M3Care(Method):
 
     looks_across_batch = True
 
-    def __init__(
-        self,
-        encoder: VectorEncoder,
-        classifier: Network,
-        *,
-        subsets_per_step: int | None = None,
-        faithful: bool = False,
-    ) -> None:
+    def __init__(self, encoder: VectorEncoder, classifier: Network, *, subsets_per_step: int | None = None) -> None:
         super().__init__()
         self.encoder, self.classifier = encoder, classifier
-        self.subsets_per_step, self.faithful = subsets_per_step, faithful
+        self.subsets_per_step = subsets_per_step
         count, dim = len(encoder.encoders), classifier.head.in_features
         bound = dim**-0.5
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(count))
@@ -101,8 +94,7 @@ class M3Care(Method):
         """The similarity of any two samples of the batch in each modality, from 0 to 1."""
         normed = torch.stack([self.batch_norm(x) for vectors in (projected, states) for x in vectors.unbind(1)], 1)
         pairs = ~torch.eye(len(normed), dtype=torch.bool, device=states.device).expand(states.shape[1], -1, -1)
-        if not self.faithful:
-            pairs = pairs & available.T[:, :, None] & available.T[:, None, :]
+        pairs = pairs & available.T[:, :, None] & available.T[:, None, :]
         with torch.autocast(states.device.type, enabled=False):
             normed = normed.transpose(0, 1).to(self.mix.dtype)
             of_projected, of_states = kernel(normed, pairs.repeat(2, 1, 1)).chunk(2)
@@ -120,8 +112,7 @@ class M3Care(Method):
         self, states: Float[Tensor, "b m c"], graph: Float[Tensor, "r b b"], shown: Bool[Tensor, "r b m"]
     ) -> Float[Tensor, "r b m c"]:
         """The vector of every modality of every sample after two rounds of message passing."""
-        if not self.faithful:
-            graph = F.normalize(graph, p=1, dim=-1)
+        graph = F.normalize(graph, p=1, dim=-1)
         states = torch.where(shown[..., None], states, 0.0)
         gathered = states
         for weight, bias in zip(self.weights, self.biases, strict=True):

@@ -49,17 +49,10 @@ class OnlineMAE(Method):
     training the auto-encoder restores available modalities that were dropped; the targets are their own tokens.
 
     NOTE[PAPER] online-mae-target: published code also trains the encoders to be easy to restore; identical tokens are the
-    easiest, and training can collapse to them. Here the target is detached, unless `moving_target`.
+    easiest, and training can collapse to them. Here the target is detached.
     """
 
-    def __init__(
-        self,
-        encoder: VectorEncoder,
-        autoencoder: MaskedAutoEncoder,
-        classifier: Network,
-        *,
-        moving_target: bool = False,
-    ) -> None:
+    def __init__(self, encoder: VectorEncoder, autoencoder: MaskedAutoEncoder, classifier: Network) -> None:
         super().__init__()
         width, dim = encoder_width(encoder), classifier.head.in_features
         self.encoder = encoder.requires_grad_(True)
@@ -69,14 +62,12 @@ class OnlineMAE(Method):
         )
         self.autoencoder, self.classifier = autoencoder, classifier
         self.positions = small_parameter(len(self.project), dim)
-        self.moving_target = moving_target
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         tokens, available = self.tokens(batch)
         kept = draw_kept(batch.key, available)
         restored = self.autoencoder(tokens, kept)
-        target = tokens if self.moving_target else tokens.detach()
-        target = F.layer_norm(target, tokens.shape[-1:], eps=VARIANCE_FLOOR)
+        target = F.layer_norm(tokens.detach(), tokens.shape[-1:], eps=VARIANCE_FLOOR)
         dropped = (available & ~kept).to(restored.dtype)
         errors = (restored - target).square().mean(-1) * dropped
         task = batch.cross_entropy(self.classifier(restored + self.positions))

@@ -8,7 +8,6 @@ from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, seeded_with
 from gauge.experiments.plans._trunks import columns_of_units, plus_parts
-from gauge.model.pretrainers.self_supervised import TERMS
 from gauge.registry import PRETRAINERS
 from gauge.training.stages import Stage
 from gauge.types import Pretrainer
@@ -16,14 +15,11 @@ from gauge.types import Pretrainer
 PRETRAINER = "self_supervised"
 
 
-def pretraining_stage(benchmark: Benchmark, seed: int, without: str = "") -> Stage:
-    """`without` is a term of the loss that is left out; of a single modality there is only one."""
-    arguments: dict[str, Any] = {"parts": plus_parts(benchmark), "tables": columns_of_units(benchmark)}
-    if without and len(benchmark.modalities) > 1:
-        arguments["terms"] = tuple(term for term in TERMS if term != without)
+def pretraining_stage(benchmark: Benchmark, seed: int) -> Stage:
+    arguments = {"parts": plus_parts(benchmark), "tables": columns_of_units(benchmark)}
     settings = seeded_with(benchmark.settings.pretrain, seed)
     make = partial(make_pretraining, pretrainer=PRETRAINERS.get(PRETRAINER))
-    return Stage(f"pretrained{without and f'-no-{without}'}-s{seed}", make, arguments, settings, split="imputer")
+    return Stage(f"pretrained-s{seed}", make, arguments, settings, split="imputer")
 
 
 def make_pretraining(

@@ -15,9 +15,9 @@ RESNETS = ("resnet_grid", "resnet_vector")  # encoders of images that stay; `dee
 TABLES = ("cells", "columns", "tabular")  # whose whole unit `flat_table` makes
 
 
-def plus_parts(benchmark: Benchmark, *, whole: bool = True, deep: bool = True) -> Parts:
+def plus_parts(benchmark: Benchmark) -> Parts:
     """The networks of GAUGE+ on the benchmark."""
-    units = {name: unit_part(modality, whole=whole, deep=deep) for name, modality in benchmark.modalities.items()}
+    units = {name: unit_part(modality) for name, modality in benchmark.modalities.items()}
     dim = options_of(benchmark, "gauge_plus")["dim"] or benchmark.dim
     return replace(Parts.from_benchmark(benchmark), units=units, dim=dim, small_init=False)
 
@@ -37,14 +37,12 @@ def columns_of_units(benchmark: Benchmark) -> dict[str, tuple[int, ...]]:
     return {name: columns[name] for name in columns if benchmark.modalities[name].encoder in TABLES}
 
 
-def unit_part(modality: Modality, *, whole: bool = True, deep: bool = True) -> EncoderPart:
+def unit_part(modality: Modality) -> EncoderPart:
     """A modality's encoder, a ResNet or a deep grid for images, and its whole unit."""
     fine = EncoderPart(ENCODERS.get(modality.encoder), modality.shape, modality.options)
-    if deep and len(modality.shape) == 3 and modality.encoder not in RESNETS:
+    if len(modality.shape) == 3 and modality.encoder not in RESNETS:
         channels = {name: value for name, value in modality.options.items() if name == "channels"}
         fine = EncoderPart(DeepGrid, modality.shape, channels)
-    if not whole:
-        return fine
     return EncoderPart(fine_and_whole, modality.shape, {"fine": fine, "whole": whole_part(modality)})
 
 

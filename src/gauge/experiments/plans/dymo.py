@@ -6,7 +6,7 @@ from gauge.experiments.parts import imputer_stage
 from gauge.experiments.plans import Plan, Variant, options_of
 from gauge.experiments.plans.any_subset import backbone_stage
 from gauge.methods.any_subset import AnySubset
-from gauge.methods.dymo import Calibration, DyMo, Tail
+from gauge.methods.dymo import Calibration, DyMo
 from gauge.training.stages import Stage
 from gauge.types import Imputer
 
@@ -17,11 +17,7 @@ VARIANTS = {
     "dymo": Variant(
         "cosine prototypes, rewards calibrated as published: by log probabilities, on hearts by probabilities"
     ),
-    "dymo-ratio": Variant(
-        "cosine prototypes, rewards calibrated by the ratio of probabilities", options={"calibration": "ratio"}
-    ),
     "dymo-e": Variant("Euclidean prototypes", options={"calibration": "ratio"}),
-    "dymo-float32": Variant("the published numerics: tails that vanish beyond 5.3 σ", options={"tail": "float32"}),
 }
 
 
@@ -31,12 +27,12 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     backbone = "any_subset-euclidean" if variant == "dymo-e" else "any_subset"
     needs = (backbone_stage(benchmark, backbone, seed), imputer_stage(benchmark))
     settings = benchmark.settings.finetune.model_copy(update={"epochs": 0, "seed": seed})
-    arguments = {**options_of(benchmark, "dymo"), "tail": "erfc", **VARIANTS[variant].options}
+    arguments = {**options_of(benchmark, "dymo"), **VARIANTS[variant].options}
     return Stage(f"{variant}-s{seed}", make_dymo, arguments, settings, needs)
 
 
-def make_dymo(train: Dataset, backbone: AnySubset, imputer: Imputer, *, calibration: Calibration, tail: Tail) -> DyMo:
-    return DyMo(backbone, imputer, calibration=calibration, tail=tail)
+def make_dymo(train: Dataset, backbone: AnySubset, imputer: Imputer, *, calibration: Calibration) -> DyMo:
+    return DyMo(backbone, imputer, calibration=calibration)
 
 
 PLAN = Plan(VARIANTS, stage, options={"calibration": "log"})

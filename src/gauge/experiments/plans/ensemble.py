@@ -10,8 +10,7 @@ from gauge.training.stages import Stage
 
 __all__ = ["PLAN"]
 
-MEMBERS = ("tta", "gauge_plus-pretrained", "late_fusion", "late_fusion-pretrained", "v2")
-ROWS = {name.replace("tta", "ensemble"): TTA_ROWS[name] for name in MEMBERS}  # the plan and the row of the members
+ROWS = {name.replace("tta", "ensemble"): members for name, members in TTA_ROWS.items()}
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:

@@ -1,6 +1,5 @@
 """Plan of late fusion: GAUGE+ without its network, classifiers that vote alike, and the paper's `unimodal`."""
 
-from collections.abc import Callable
 from typing import Any
 
 from gauge.data import Dataset
@@ -20,35 +19,21 @@ from gauge.types import Imputer, Pretrainer
 
 __all__ = ["PLAN", "make_unimodal"]
 
-VOTERS = {  # the name of the stage that trains the voters, which decides their initial weights, and of their student's
-    "late_fusion": ("weighted-vote", ""),
-    "distilled": ("weighted-vote", "distilled-vote"),
-    "pretrained": ("pretrained-vote", ""),
-    "student": ("pretrained-vote", "student-vote"),
-}
-
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     """The row `late_fusion` has the encoders, the width and the training of GAUGE+. The others see real values only, so they
     can also judge imputed ones."""
-    if variant in VOTERS:
-        settings = seeded_with(benchmark.settings.plus, seed)
-        arguments: dict[str, Any] = {"corrupt": settings.corrupt}
-        make: Callable[..., WeightedVote] = make_voters
-        needs: tuple[Stage, ...] = ()
-        name, student = VOTERS[variant]
-        if name == "pretrained-vote":
-            make, needs = make_from_pretrained, (pretraining_stage(benchmark, seed),)
-            arguments["num_classes"] = benchmark.num_classes
-        else:
-            arguments["parts"] = voter_parts(benchmark)
-        trained = Stage(f"{name}-s{seed}", make, arguments, settings, needs)
-        if not student:
+    settings, arguments = seeded_with(benchmark.settings.plus, seed), {"parts": Parts.from_benchmark(benchmark)}
+    voters = {"corrupt": settings.corrupt}
+    if variant == "late_fusion":
+        return Stage(f"weighted-vote-s{seed}", make_voters, voters | {"parts": voter_parts(benchmark)}, settings)
+    if variant in ("pretrained", "student"):
+        needs, voters = (pretraining_stage(benchmark, seed),), voters | {"num_classes": benchmark.num_classes}
+        trained = Stage(f"pretrained-vote-s{seed}", make_from_pretrained, voters, settings, needs)
+        if variant == "pretrained":
             return trained
-        arguments = {**arguments, "make": make}
         settings = seeded_with(benchmark.settings.student, seed)
-        return Stage(f"{student}-s{seed}", make_distilled, arguments, settings, (trained, *needs), split="imputer")
-    arguments = {"parts": Parts.from_benchmark(benchmark)}
+        return Stage(f"student-vote-s{seed}", make_distilled, voters, settings, (trained, *needs), split="imputer")
     if variant == "equal-votes":  # the name of the stage decides its initial weights: it stays
         return Stage(f"late_fusion-s{seed}", make_experts, arguments, seeded_with(benchmark.settings.experts, seed))
     settings = seeded_with(benchmark.settings.baseline, seed)
@@ -67,10 +52,8 @@ def make_from_pretrained(
     return WeightedVote(encoder, Heads(encoder, network.head.in_features, num_classes), corrupt=corrupt)
 
 
-def make_distilled(
-    train: Dataset, teacher: WeightedVote, *needs: Pretrainer, make: Callable[..., WeightedVote], **options: Any
-) -> Distilled:
-    return distilled(make(train, *needs, **options), train, teacher)
+def make_distilled(train: Dataset, teacher: WeightedVote, pretrained: Pretrainer, **options: Any) -> Distilled:
+    return distilled(make_from_pretrained(train, pretrained, **options), train, teacher)
 
 
 def make_experts(train: Dataset, *, parts: Parts) -> LateFusion:
@@ -88,7 +71,6 @@ PLAN = Plan(
         "late_fusion": Variant(
             "GAUGE+ without its network: a classifier for each modality, calibrated and weighted votes"
         ),
-        "distilled": Variant("late fusion, distilled from itself on all training samples, with and without labels"),
         "pretrained": Variant("late fusion, started from the same self-supervised training as GAUGE+"),
         "student": Variant("the same, distilled from itself on all training samples"),
         "equal-votes": Variant("classifiers of single modalities, trained on complete samples, equal votes"),

@@ -16,12 +16,6 @@ from gauge.training.stages import Stage
 __all__ = ["PLAN"]
 
 MEMORY = 4  # tokens, at least; M + 1 where that is more
-VARIANTS = {
-    "online_mae": Variant("modality vectors imputed by a masked auto-encoder, then classified"),
-    "online_mae-moving": Variant(
-        "as published: encoders also learn to be easy to restore", options={"moving_target": True}
-    ),
-}
 
 
 def arguments(benchmark: Benchmark) -> dict[str, Any]:
@@ -37,15 +31,14 @@ def needs(benchmark: Benchmark, seed: int) -> tuple[Stage, ...]:
     return (last_stage(benchmark, *start, seed),)
 
 
-def make_online_mae(
-    train: Dataset, start: MultiAE | Concat, *, parts: Parts, memory: int, moving_target: bool = False
-) -> OnlineMAE:
+def make_online_mae(train: Dataset, start: MultiAE | Concat, *, parts: Parts, memory: int) -> OnlineMAE:
     autoencoder = MaskedAutoEncoder(len(parts.units), parts.dim, memory=memory, heads=parts.heads, depth=parts.depth)
-    method = OnlineMAE(start.encoder, autoencoder, parts.network(), moving_target=moving_target)
+    method = OnlineMAE(start.encoder, autoencoder, parts.network())
     if parts.small_init:
         for part in (method.project, method.autoencoder, method.classifier):
             initialise(part)
     return method
 
 
-PLAN = baseline_plan(VARIANTS, make_online_mae, needs, arguments)
+NOTE = "modality vectors imputed by a masked auto-encoder, then classified"
+PLAN = baseline_plan({"online_mae": Variant(NOTE)}, make_online_mae, needs, arguments)

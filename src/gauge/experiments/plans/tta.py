@@ -1,46 +1,27 @@
 """Plan of test-time augmentation: rows of other plans, as trained there, that answer for changed copies of images."""
 
-from dataclasses import replace
-
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.plans import Plan, Variant
-from gauge.experiments.plans.gauge import PLAN as GAUGE
-from gauge.experiments.plans.gauge_plus import CELLS, make_stacking
 from gauge.experiments.plans.gauge_plus import PLAN as GAUGE_PLUS
 from gauge.experiments.plans.late_fusion import PLAN as LATE_FUSION
 from gauge.methods.tta import COPIES, TTA
 from gauge.training.stages import Stage
-from gauge.types import Method, UnsupportedError
+from gauge.types import Method
 
 __all__ = ["PLAN"]
 
 ROWS = {  # the plan and the row that trains what answers
     "tta": (GAUGE_PLUS, "gauge_plus"),
     "gauge_plus-pretrained": (GAUGE_PLUS, "gauge_plus-pretrained"),
-    "gauge_plus-student": (GAUGE_PLUS, "gauge_plus-student"),
-    "gauge_plus-every-row": (GAUGE_PLUS, "gauge_plus-every-row"),
     "late_fusion": (LATE_FUSION, "late_fusion"),
     "late_fusion-pretrained": (LATE_FUSION, "pretrained"),
-    "late_fusion-student": (LATE_FUSION, "student"),
-    "v2": (GAUGE, "v2"),
 }
 
 
 def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
-    """Of a stack every member that is trained on images answers for their copies, and the weights are learned from that."""
     plan, row = ROWS[variant]
-    trained = plan.stage(benchmark, row, seed)
-    if not trained.settings.augment:
-        raise UnsupportedError(
-            f"method 'tta:{variant}' cannot serve {benchmark.name}: {row} is trained without augmentation; set augment in "
-            "the settings of its stage"
-        )
-    if trained.make is not make_stacking:
-        return over_copies(trained)
-    members = zip(trained.arguments["names"], trained.needs, strict=True)
-    needs = (member if name in CELLS else over_copies(member) for name, member in members)
-    return replace(trained, name=f"{trained.name}-tta", needs=tuple(needs))
+    return over_copies(plan.stage(benchmark, row, seed))
 
 
 def over_copies(trained: Stage) -> Stage:
