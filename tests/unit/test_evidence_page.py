@@ -221,11 +221,12 @@ def test_no_table_of_unobserved_columns_where_all_are_observed():
 
 
 def test_the_table_of_unobserved_columns_is_capped_and_says_so():
-    row = row_of(*(unit(f"c{at}", 0.5, attention=at / 1000, state="missing") for at in range(25)))
-    table = unobserved((row,))
+    row = row_of(*(unit(f"c{at}", 0.5, attention=at / 1000) for at in range(25)))
+    gaps = row_of(*(unit(f"c{at}", None, attention=0.0) for at in range(25)))
+    table = unobserved((row, gaps))
     assert len(table) == 20
     assert list(table[0].attention) == [f"c{at}" for at in range(24, 4, -1)]
-    assert "the 20 columns with most attention out of 25" in page_of(row).text
+    assert "the 20 columns with most attention out of 25" in page_of(row, gaps).text
 
 
 def test_a_note_with_html_is_escaped():

@@ -167,7 +167,7 @@ def test_labels_that_arrive_in_parts_are_the_classes_of_labels_in_memory(values,
     for number, part in enumerate(values):
         write_labels(pd.DataFrame({"age": range(len(part)), "y": part}), tmp_path / f"part-{number}{suffix}")
     table = read_table_file(tmp_path)
-    _, labels = known_labels(table["y"], table.index, use=False)
+    _, labels = known_labels(table["y"], table.index)
     expected = class_numbers(labels)
     classes, numbers = Stream.from_files(tmp_path, "y", None, 0).class_numbers()
     assert classes.dtype == expected[0].dtype
