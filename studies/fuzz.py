@@ -479,7 +479,7 @@ def _same_json(before: bytes, after: bytes) -> bool:
 class Fuzz:
     """Runs cases and counts their outcomes."""
 
-    def __init__(self, folder: Path, seed: int, strategy: str = "mask") -> None:
+    def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.seed = folder, seed
         self.table = training_table(folder)
         self.counts: dict[str, Counter[str]] = {}
@@ -488,7 +488,7 @@ class Fuzz:
         self.warned = Warned()
         logging.getLogger("gauge").addHandler(self.warned)
         logging.getLogger("gauge").propagate = False
-        options: dict[str, Any] = {"epochs": 3, "strategy": strategy, "random_state": 0, "verbose": False}
+        options: dict[str, Any] = {"epochs": 3, "random_state": 0, "verbose": False}
         if not (folder / "model").is_dir():
             model = GaugeClassifier(image_folder=folder, image_size=16, **options).fit(self.table, "label")
             model.save(folder / "model")
@@ -628,7 +628,7 @@ def forged_in_process(folder: Path, first: int, last: int, seed: int, kind: str)
 
 def forgeries(folder: Path, count: int, seed: int, kind: str) -> tuple[Counter[str], list[str]]:
     """The outcomes of forgeries, each process going on where the one before it ended, and examples of bad ones."""
-    Fuzz(folder, seed, "impute" if kind == "forgeries" else "mask")
+    Fuzz(folder, seed)
     counts: Counter[str] = Counter()
     examples, done = [], 0
     while done < count:

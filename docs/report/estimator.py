@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t, wilcoxon
 
 from gauge.reports.tables import Cell, Table
 from report.new_tables import headline, median_seconds
@@ -164,83 +163,6 @@ def rivals() -> str:
             lines.append(f"| {model} | {' | '.join(cells)} |")
         blocks.append("\n".join([*lines, ""]))
     return "\n".join([*blocks, _behind(records)])
-
-
-def unlabelled() -> str:
-    """What rows without a label bring, by the number of labelled rows: means, and differences whose unit is the table."""
-    records = pd.DataFrame(json.loads((STUDIES / "unlabelled.json").read_text(encoding="utf-8")))
-    heads = (
-        "tables, divisions",
-        "AUC, %",
-        "log loss",
-        "AUC of `with` minus it (95 %), p",
-        "better on",
-        "CPU s, median",
-    )
-    blocks = []
-    for key, part in records.groupby(["setting", "labelled"]):
-        setting, count = cast("tuple[str, int]", key)
-        lines = [f"| {setting}, {count} labelled rows | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-        ours = part[part["model"] == "with"].set_index(["table", "seed"])
-        for model, own in part.groupby("model", sort=False):
-            own = own.set_index(["table", "seed"])
-            cells = [f"{own.index.get_level_values(0).nunique()}, {len(own)}", f"{100 * own['auc'].mean():.2f}"]
-            cells += [f"{own['log_loss'].mean():.3f}", *_paired(ours["auc"], own["auc"], str(model))]
-            lines.append(f"| {model} | {' | '.join(cells)} | {own['cpu_seconds'].median():.1f} |")
-        blocks.append("\n".join([*lines, ""]))
-    return "\n".join([*blocks, _unlabelled_costs(records)])
-
-
-def teaching() -> str:
-    """What ways to use rows without a label bring over leaving them out, by the number of labelled rows."""
-    records = pd.DataFrame(json.loads((STUDIES / "teaching.json").read_text(encoding="utf-8")))
-    counts = sorted(records["labelled"].unique())
-    heads = [f"AUC minus `ignored`, {count} labelled rows, p | better on" for count in counts]
-    blocks = []
-    for half, part in records.groupby("half"):
-        divisions = f"{part['table'].nunique()}, {len(part[['table', 'seed']].drop_duplicates())}"
-        lines = [
-            f"| {half} half, tables, divisions: {divisions} | {' | '.join(heads)} |",
-            "|---" * (2 * len(counts) + 1) + "|",
-        ]
-        scores = part.set_index(["way", "labelled", "table", "seed"])["auc"].sort_index()
-        for way in part["way"].unique()[1:]:
-            cells = [cell for count in counts for cell in _paired(scores[way, count], scores["ignored", count], way)]
-            lines.append(f"| `{way}` | {' | '.join(cells)} |")
-        blocks.append("\n".join([*lines, ""]))
-    return "\n".join(blocks)
-
-
-def _paired(ours: pd.Series, own: pd.Series, model: str) -> tuple[str, str]:
-    """The mean difference of the tables in points, with its interval and p-value, and on how many of them it is positive."""
-    if model == "with":
-        return "", ""
-    means = 100 * (ours - own).groupby("table").mean()
-    half = t.ppf(0.975, len(means) - 1) * means.sem()
-    return f"{means.mean():+.2f} ± {half:.2f}, {wilcoxon(means).pvalue:.3f}", f"{(means > 0).sum()} of {len(means)}"
-
-
-def _unlabelled_costs(records: pd.DataFrame) -> str:
-    """How much longer a fit takes with rows without a label, how often experts learned from them, and what they bring to
-    the tables that no choice was made on."""
-    lines = []
-    for setting, part in records.groupby("setting"):
-        cost = part.pivot_table(index=["table", "labelled", "seed"], columns="model", values="cpu_seconds")
-        taught = [bool(each["experts"]) for each in part["unlabelled"] if isinstance(each, dict)]
-        lines.append(
-            f"- {setting}: the median fit with them takes {(cost['with'] / cost['without']).median():.1f} times as long as "
-            f"without; experts learned from them in {sum(taught)} of {len(taught)} fits."
-        )
-        scores = part[part["half"] == "last"].set_index(["model", "labelled", "table", "seed"])["auc"].sort_index()
-        counts = part["labelled"].unique()
-        brought = {
-            count: _paired(scores["with", count], scores["without", count], "without") for count in sorted(counts)
-        }
-        lines.append(
-            f"- {setting}, `with` minus `without` on the tables that are not those of development: "
-            + "; ".join(f"{count} labelled rows {gain} ({wins})" for count, (gain, wins) in brought.items())
-        )
-    return "\n".join([*lines, ""])
 
 
 def cell_trust() -> str:
@@ -402,6 +324,4 @@ TABLES: dict[str, Callable[[], str]] = {
     "fine-tuning": fine_tuning,
     "advice": advice,
     "coverage": coverage,
-    "unlabelled-tables": unlabelled,
-    "teaching": teaching,
 }

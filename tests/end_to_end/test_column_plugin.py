@@ -95,7 +95,7 @@ def table(plugin):
 
 @pytest.fixture(scope="module")
 def model(table):
-    return GaugeClassifier(epochs=12, strategy="impute", random_state=0, verbose=False).fit(table, "ill")
+    return GaugeClassifier(epochs=12, random_state=0, verbose=False).fit(table, "ill")
 
 
 def test_a_new_kind_is_recognised_inspected_and_summarised(table):
@@ -118,12 +118,12 @@ def test_every_expert_learns_from_a_column_of_a_new_kind(table, model):
 
 
 def test_the_evidence_shows_the_parts_of_a_new_kind_and_the_one_that_decides(table, model):
-    observed, imputed = model.explain(table.iloc[[1, 9]], exact=True).rows
+    observed, missing = model.explain(table.iloc[[1, 9]], exact=True).rows
     units = [unit for unit in observed.units if unit.column == "pulse"]
     assert [unit.name for unit in units] == ["sample 1", "sample 2", "sample 3", "sample 4"]
     assert [unit.value for unit in units] == table["pulse"][1].split("/")
     assert max(units, key=lambda unit: unit.used).name == "sample 2"
-    assert {unit.state for unit in imputed.units if unit.column == "pulse"} == {"imputed"}
+    assert {unit.state for unit in missing.units if unit.column == "pulse"} == {"missing"}
 
 
 def test_a_new_kind_is_saved_loaded_and_drawn(table, model, tmp_path):

@@ -37,7 +37,7 @@ def made(tmp_path_factory) -> tuple[Path, pd.DataFrame, GaugeClassifier, str]:
     """A folder with an exported model, a table with a row without values, the model, and what the command printed."""
     folder = tmp_path_factory.mktemp("exported")
     table = clinic(folder / "photos", rows=60).drop(columns="photo")
-    model = GaugeClassifier(epochs=1, strategy="mask", random_state=0, verbose=False)
+    model = GaugeClassifier(epochs=1, random_state=0, verbose=False)
     model.fit(table, "diagnosis")
     model.save(folder / "model")
     printed = io.StringIO()

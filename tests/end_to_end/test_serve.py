@@ -41,7 +41,7 @@ ROW = {"age": 52, "site": "arm", "notes": "itches a lot"}
 def fitted(tmp_path_factory) -> tuple[Path, GaugeClassifier]:
     folder = tmp_path_factory.mktemp("served")
     table = clinic(folder / "photos", rows=40)
-    model = GaugeClassifier(epochs=1, strategy="mask", random_state=0, verbose=False, image_folder=folder / "photos")
+    model = GaugeClassifier(epochs=1, random_state=0, verbose=False, image_folder=folder / "photos")
     model.fit(table, "diagnosis").save(folder / "model")
     return folder, model
 
@@ -626,7 +626,7 @@ def test_a_replaced_model_is_loaded_and_a_damaged_one_is_not(fitted, tmp_path):
         about.write_text(original.replace("wart", "worm"))  # the checksum no longer fits
         assert "checksum does not match" in health_until(lambda state: state["problem"])["problem"]
         assert client.predict(ROW)[1] == before
-        other = GaugeClassifier(epochs=1, strategy="mask", random_state=1, verbose=False)
+        other = GaugeClassifier(epochs=1, random_state=1, verbose=False)
         other.fit(clinic(folder / "photos", rows=40).drop(columns="photo"), "diagnosis").save(tmp_path / "model")
         state = health_until(lambda state: state["reloads"])
         assert state["problem"] is None

@@ -18,7 +18,7 @@ from helpers import ONE_THREAD, assert_equal, clinic, command, invoke, mistake
 from gauge import GaugeClassifier
 from gauge.training.checkpoint import load
 
-FIT = ["fit", "train.csv", "--target", "diagnosis", "--strategy", "mask", "--epochs", "3"]
+FIT = ["fit", "train.csv", "--target", "diagnosis", "--epochs", "3"]
 
 
 def gauge(*arguments, cwd):
@@ -50,7 +50,7 @@ def test_fit_takes_options_from_a_file_and_replaces_a_model_when_forced(tmp_path
     table = pd.DataFrame({"x": [1.0, 2.0, None, 4.0] * 10, "y": ["p", "q", "p", "q"] * 10})
     table.to_csv(tmp_path / "train.csv", index=False)
     (tmp_path / "options.yaml").write_text("{epochs: 2, gates: false, learning_rate: 0.01}")
-    fit = ["fit", "train.csv", "--target", "y", "--strategy", "mask", "--out", "model"]
+    fit = ["fit", "train.csv", "--target", "y", "--out", "model"]
     gauge(*fit, "--config", "options.yaml", "--epochs", "1", cwd=tmp_path)
     model = GaugeClassifier.load(tmp_path / "model")
     assert not model.gates
@@ -123,7 +123,7 @@ def test_fit_streams_a_pattern_of_files_and_one_file_on_request(tmp_path):
     table[:20].to_csv(tmp_path / "part-0.csv", index=False)
     table[20:].to_csv(tmp_path / "part-1.csv", index=False)
     table.to_csv(tmp_path / "train.csv", index=False)
-    fit = ["--target", "y", "--strategy", "mask", "--epochs", "1", "--experts", "network"]
+    fit = ["--target", "y", "--epochs", "1", "--experts", "network"]
     gauge("fit", "part-*.csv", *fit, "--out", "many", cwd=tmp_path)
     gauge("fit", "train.csv", *fit, "--stream", "--out", "one", cwd=tmp_path)
     many, one = (load(tmp_path / name / "model.safetensors")[0] for name in ("many", "one"))
@@ -254,7 +254,7 @@ def test_a_table_that_lost_its_header_or_names_or_has_other_fields_is_refused(fo
 
 
 def test_a_quantity_is_divided_into_classes(folder):
-    options = ["--target", "age", "--classes", "3", "--epochs", "1", "--strategy", "mask", "--column", "photo=ignore"]
+    options = ["--target", "age", "--classes", "3", "--epochs", "1", "--column", "photo=ignore"]
     labelled = pd.read_csv(folder / "train.csv").dropna(subset="age")
     labelled.to_csv(folder / "ages.csv", index=False)
     gauge("fit", "ages.csv", *options, "--out", "ages", cwd=folder)

@@ -34,7 +34,7 @@ RESULT = "document.querySelector('.result').innerText"
 def fitted(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     table = clinic(folder / "photos", rows=60)
-    model = GaugeClassifier(epochs=1, strategy="mask", random_state=0, verbose=False, image_folder=folder / "photos")
+    model = GaugeClassifier(epochs=1, random_state=0, verbose=False, image_folder=folder / "photos")
     model.fit(table, "diagnosis").save(folder / "model")
     return folder
 

@@ -131,7 +131,7 @@ def test_inspection_reads_numbers_as_training_does_and_tells_empty_rows_from_cop
     assert notes["weight"] == notes["price"] == "numbers with a decimal comma"
     assert Schema.from_frame(frame).columns[0].values[0] == 1.234
     assert inspection.problems == [
-        "y: 12 labels are missing; these rows are used where that helps (unlabelled=, --unlabelled)",
+        "y: 12 labels are missing; columns and trust are learned from these rows, too",
         "2 rows have no values and are left out of training, first row 3",
     ]
     assert inspection.columns["example"].tolist() == ["1,234", "1,5", "0"]

@@ -10,17 +10,14 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from helpers import clinic, unchecked
 
-from gauge import GaugeClassifier, Imputer
-from gauge.registry import IMPUTERS
-from gauge.tabular.experts._training import choose_strategy
+from gauge import GaugeClassifier
 from gauge.tabular.saved import checksum
 
 FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
 QUICK = FAST | {"epochs": 2}
-NETWORK = {"experts": "network", "trust": False, "epochs": 1}  # the expert that imputes and draws
+NETWORK = {"experts": "network", "trust": False, "epochs": 1}  # the expert that draws
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +40,7 @@ def numbers(table):
 def model(table, images):
     """Trained well enough to be right, on a table of everything."""
     options = FAST | {"epochs": 6, "learning_rate": 5e-3, "image_folder": images}
-    return GaugeClassifier(strategy="mask", **options).fit(table, "diagnosis")
-
-
-@pytest.fixture(scope="module")
-def imputing(table, images):
-    return GaugeClassifier(strategy="impute", donors=40, image_folder=images, **QUICK).fit(table, "diagnosis")
+    return GaugeClassifier(**options).fit(table, "diagnosis")
 
 
 def fit(frame, labels, **options):
@@ -81,18 +73,15 @@ def test_a_row_without_values_gets_the_class_prior_and_a_warning(model, caplog):
     assert {unit.state for unit in model.explain(rows).rows[0].units} == {"missing"}
 
 
-def test_a_prediction_does_not_depend_on_the_other_rows(model, imputing, table):
-    for classifier in (model, imputing):
-        whole = classifier.predict_proba(table[:9])
-        alone = np.concatenate([classifier.predict_proba(table[row : row + 1]) for row in range(9)])
-        assert np.allclose(whole, alone, atol=1e-5)
+def test_a_prediction_does_not_depend_on_the_other_rows(model, table):
+    whole = model.predict_proba(table[:9])
+    alone = np.concatenate([model.predict_proba(table[row : row + 1]) for row in range(9)])
+    assert np.allclose(whole, alone, atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_classifier_and_another_one_another(table):
     rows, labels = table[["age", "site", "notes"]][:60], table["diagnosis"][:60]
-    first, second, other = (
-        fit(rows, labels, strategy="mask", epochs=1, random_state=seed).predict_proba(rows) for seed in (1, 1, 2)
-    )
+    first, second, other = (fit(rows, labels, epochs=1, random_state=seed).predict_proba(rows) for seed in (1, 1, 2))
     assert np.array_equal(first, second)
     assert not np.allclose(first, other)
 
@@ -115,36 +104,6 @@ def test_explanations_name_every_unit_with_its_value_gate_and_attention(model, t
     assert np.allclose(frame["probability"], np.repeat(model.predict_proba(table[:12]).max(1), units), atol=1e-6)
     assert frame["prediction"].tolist() == np.repeat(model.predict(table[:12]), units).tolist()
     assert frame["label"].tolist() == np.repeat(table["diagnosis"][:12], units).tolist()
-
-
-def test_what_was_imputed_is_marked_and_comes_with_a_value(imputing, table):
-    frame = imputing.explain(table[:30]).to_frame()
-    imputed = frame[frame["state"] == "imputed"]
-    assert set(imputed["column"]) == {"age", "site", "photo", "notes"}
-    assert set(imputed[imputed["column"] == "site"]["value"]) <= {"arm", "leg", "back"}
-    assert imputed[imputed["column"] == "age"]["value"].astype(float).between(0, 110).all()
-    assert (imputed[imputed["column"] != "photo"]["value"] != "").all()
-
-
-def test_a_page_holds_the_content_of_other_rows_only_when_asked(imputing, table, tmp_path):
-    row = int(np.flatnonzero((table["notes"].isna() & table["photo"].isna()).to_numpy())[0])
-    explanation = imputing.explain(table[row : row + 1])
-    words = [unit.value for unit in explanation.rows[0].units if unit.column == "notes"]
-    assert words
-    pages = {}
-    for donors in (False, True):
-        explanation.to_html(tmp_path / "page.html", donors=donors)
-        pages[donors] = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert all(f">{word}<" in pages[True] for word in words)
-    assert not any(f">{word}<" in pages[False] for word in words)
-    sources = {unit.column: unit.copied_from for unit in explanation.rows[0].units if unit.state == "imputed"}
-    donor = table.loc[int(sources["notes"])]
-    assert sources["age"] == ""
-    assert words == re.findall(r"\w+|[^\w\s]", donor["notes"])[: len(words)]
-    for column in ("notes", "photo"):
-        assert f"Copied from training row {sources[column]}, whose content this page leaves out" in pages[False]
-        assert f"Copied from training row {sources[column]}: show" in pages[True]
-    assert ("<img" in pages[True], "<img" in pages[False]) == (True, False)
 
 
 def test_a_plot_has_a_bar_for_every_column(model, table):
@@ -175,9 +134,7 @@ def test_reprs_are_short_and_name_what_was_used(model, table):
     assert len(explanation._repr_html_()) < 10_000
     assert "20 of 20 rows" in explanation._repr_html_()
     assert "<b>melanoma</b>" not in explanation._repr_html_()
-    assert re.fullmatch(
-        r"<GaugeClassifier\(.*\) fitted; columns: 5, classes: \d, rows: \d+, strategy: 'mask'>", flat(model)
-    )
+    assert re.fullmatch(r"<GaugeClassifier\(.*\) fitted; columns: 5, classes: \d, rows: \d+>", flat(model))
     assert flat(GaugeClassifier(epochs=2)) == "GaugeClassifier(epochs=2)"
 
 
@@ -194,29 +151,27 @@ def test_to_html_writes_the_page_whole_into_a_folder_that_did_not_exist(model, t
     assert [each.name for each in path.parent.iterdir()] == ["evidence.html"]
 
 
-def test_models_saved_in_one_process_predict_the_same_in_another(model, imputing, table, images, tmp_path):
+def test_a_model_saved_in_one_process_predicts_the_same_in_another(model, table, images, tmp_path):
     table.to_pickle(tmp_path / "table.pkl")  # safe to load: this test wrote it
     code = (
         "import sys, numpy as np, pandas as pd; from gauge import GaugeClassifier\n"
-        "images, table, *folders = sys.argv[1:]\n"
-        "models = [GaugeClassifier.load(folder, image_folder=images) for folder in folders]\n"
-        "np.save('predicted.npy', [model.predict_proba(pd.read_pickle(table)) for model in models])"
+        "images, table, folder = sys.argv[1:]\n"
+        "model = GaugeClassifier.load(folder, image_folder=images)\n"
+        "np.save('predicted.npy', model.predict_proba(pd.read_pickle(table)))"
     )
-    for name, classifier in (("mask", model), ("impute", imputing)):
-        classifier.save(tmp_path / name)
-        again = GaugeClassifier.load(tmp_path / name, image_folder=images)
-        pd.testing.assert_frame_equal(again.explain(table[:2]).to_frame(), classifier.explain(table[:2]).to_frame())
-        files = sorted(path.name for path in (tmp_path / name).iterdir())
-        assert files == ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
-    arguments = [sys.executable, "-c", code, str(images), "table.pkl", "mask", "impute"]
+    model.save(tmp_path / "model")
+    again = GaugeClassifier.load(tmp_path / "model", image_folder=images)
+    pd.testing.assert_frame_equal(again.explain(table[:2]).to_frame(), model.explain(table[:2]).to_frame())
+    files = sorted(path.name for path in (tmp_path / "model").iterdir())
+    assert files == ["README.md", "metrics.jsonl", "model.json", "model.safetensors"]
+    arguments = [sys.executable, "-c", code, str(images), "table.pkl", "model"]
     subprocess.run(arguments, cwd=tmp_path, check=True)
-    expected = [classifier.predict_proba(table) for classifier in (model, imputing)]
-    assert np.allclose(np.load(tmp_path / "predicted.npy"), expected, atol=1e-6)
+    assert np.allclose(np.load(tmp_path / "predicted.npy"), model.predict_proba(table), atol=1e-6)
 
 
-def test_a_flipped_byte_and_a_changed_value_are_refused(imputing, tmp_path):
+def test_a_flipped_byte_and_a_changed_value_are_refused(model, tmp_path):
     for name in ("weights", "values"):
-        imputing.save(tmp_path / name)
+        model.save(tmp_path / name)
     weights, values = tmp_path / "weights" / "model.safetensors", tmp_path / "values" / "model.json"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
@@ -227,9 +182,9 @@ def test_a_flipped_byte_and_a_changed_value_are_refused(imputing, tmp_path):
             GaugeClassifier.load(path.parent)
 
 
-def test_files_that_do_not_belong_together_are_refused(model, imputing, numbers, table, tmp_path):
+def test_files_that_do_not_belong_together_are_refused(numbers, table, tmp_path):
     for name, seed in (("first", 0), ("second", 1)):
-        fit(numbers, table["diagnosis"], strategy="mask", **NETWORK, random_state=seed).save(tmp_path / name)
+        fit(numbers, table["diagnosis"], **NETWORK, random_state=seed).save(tmp_path / name)
     (tmp_path / "first" / "model.safetensors").write_bytes((tmp_path / "second" / "model.safetensors").read_bytes())
     with pytest.raises(ValueError, match="model.safetensors is damaged: its checksum does not match"):
         GaugeClassifier.load(tmp_path / "first")
@@ -260,13 +215,11 @@ def test_a_damaged_description_is_one_clear_line(tmp_path, content):
     assert "\n" not in str(error.value)
 
 
-def test_the_card_names_columns_classes_and_whose_rows_are_in_the_file(model, imputing, tmp_path):
-    imputing.save(tmp_path / "a")
-    model.save(tmp_path / "b")
-    card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+def test_the_card_names_columns_and_how_the_network_was_trained(model, tmp_path):
+    model.save(tmp_path)
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "| photo | image |" in card
-    assert "Training rows in the file: 40 (imputer masked_columns" in card
-    assert "Training rows in the file: none" in (tmp_path / "b" / "README.md").read_text(encoding="utf-8")
+    assert f"- Network: {model.verdict_}" in card
 
 
 def test_a_folder_that_is_no_model_is_refused(model, tmp_path):
@@ -286,74 +239,16 @@ def test_a_folder_that_is_no_model_is_refused(model, tmp_path):
         GaugeClassifier.load(tmp_path / "broken")
 
 
-class Sevens:
-    """An imputer of your own: any object with this method."""
-
-    def complete(self, batch):
-        return batch.filled({name: values.new_full((), 7) for name, values in batch.inputs.items()})
-
-
-def test_an_imputer_of_your_own_is_used_but_cannot_be_saved(numbers, table, tmp_path):
-    model = fit(numbers, table["diagnosis"], strategy="impute", imputer=Sevens(), **NETWORK)
-    assert model.predict(numbers).shape == (len(table),)
-    with pytest.raises(ValueError, match="an imputer of your own .Sevens. cannot be saved"):
-        model.save(tmp_path)
-
-
-class RegisteredSevens(Imputer):
-    """The same with its number in the saved state."""
-
-    def __init__(self, value):
-        super().__init__()
-        self.register_buffer("value", torch.tensor(value))
-
-    @classmethod
-    def from_dataset(cls, train):
-        return cls(7.0)
-
-    @classmethod
-    def blank(cls, like):
-        return cls(0.0)
-
-    def complete(self, batch):
-        return batch.filled(dict.fromkeys(batch.inputs, self.value))
-
-
-@pytest.fixture
-def sevens():
-    IMPUTERS.register("sevens")(RegisteredSevens)
-    yield
-    del IMPUTERS.added["sevens"]
-
-
-@pytest.mark.parametrize("imputer", ["nearest", "mean", "zero", "sevens"])
-def test_every_registered_imputer_serves_a_table_and_survives_saving(table, tmp_path, imputer, sevens):
-    rows = table[["age", "site", "notes"]]
-    model = fit(rows, table["diagnosis"], strategy="impute", imputer=imputer, **NETWORK)
-    model.save(tmp_path)
-    loaded = GaugeClassifier.load(tmp_path)
-    assert np.array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
-    if imputer == "sevens":
-        assert loaded.model_.imputer.imputer.value == 7
-
-
-def test_auto_tries_both_strategies_and_reports_their_validation_scores(table, capsys):
-    model = fit(table[["age", "site", "sex"]], table["diagnosis"], strategy="auto", verbose=True)
-    assert set(model.validation_scores_) == {"mask", "impute"}
+def test_columns_and_scores_are_printed(table, capsys):
+    model = fit(table[["age", "site", "sex"]], table["diagnosis"], verbose=True)
     printed = capsys.readouterr().err
     assert "number: age" in printed
-    assert "points for imputing" in printed
-
-
-def test_imputing_has_to_be_better_beyond_chance():
-    assert choose_strategy({"mask": 0.9, "impute": 0.91}, 50) == "mask"
-    assert choose_strategy({"mask": 0.7, "impute": 0.9}, 50) == "impute"
-    assert choose_strategy({"mask": 1.0, "impute": 1.0}, 50) == "mask"
-    assert choose_strategy({"impute": 0.1}, 50) == "impute"
+    assert model.verdict_ in printed
+    assert re.match(r"the network alone, with values hidden: accuracy \d+\.\d %; always predicting", model.verdict_)
 
 
 def test_without_gates_it_is_explained_by_effects_alone(numbers, table):
-    model = fit(numbers, table["diagnosis"], strategy="mask", gates=False, epochs=1)
+    model = fit(numbers, table["diagnosis"], gates=False, epochs=1)
     frame = model.explain(numbers[:4]).to_frame()
     assert frame["gate"].isna().all()
     assert frame.loc[frame["state"] == "observed", "used"].abs().max() > 0
@@ -395,7 +290,7 @@ def test_no_rows_get_no_predictions_and_rows_of_another_type_are_refused(model, 
 def test_options_survive_saving(model, tmp_path):
     model.save(tmp_path)
     again = GaugeClassifier.load(tmp_path)
-    assert (again.epochs, again.random_state, again.strategy) == (6, 0, "mask")
+    assert (again.epochs, again.random_state) == (6, 0)
     assert again.verdict_ == model.verdict_
     assert "always predicting" in model.verdict_
     assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "model.json").stat().st_mode
@@ -410,7 +305,7 @@ def test_a_time_limit_ends_training_with_a_working_model(table):
 
 
 def test_training_that_was_stopped_continues_to_the_same_model(numbers, table, tmp_path):
-    options, labels = QUICK | {"strategy": "mask", "trust": False, "epochs": 3}, table["diagnosis"]
+    options, labels = QUICK | {"trust": False, "epochs": 3}, table["diagnosis"]
     whole = fit(numbers, labels, **options).predict_proba(numbers)
 
     class StopError(Exception):

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gauge import GaugeClassifier
 
-FAST = {"strategy": "mask", "batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
+FAST = {"batch_size": 64, "learning_rate": 0.01, "random_state": 0, "verbose": False}
 UNEQUAL = {
     "check_sample_weight_equivalence_on_dense_data": "batches and validation rows are drawn by row, so a row that is "
     "repeated is not a row that counts twice",
@@ -83,10 +83,9 @@ WRONG_OPTIONS = {
     "class_weight": ("all", "'balanced', a mapping or None"),
     "validation": (1.0, "a number between 0 and 1"),
     "epochs": (0, "a positive integer or None"),
-    "donors": (0.5, "a positive integer"),
+    "image_size": (0.5, "an integer of at least 16"),
     "learning_rate": (float("nan"), "a positive number"),
     "time_limit": ("10m", "a positive number or None"),
-    "unlabelled": ("no", "'use' or 'ignore'"),
 }
 
 
@@ -144,12 +143,10 @@ def test_bad_input_is_refused_with_the_position_and_the_cure(numbers, table):
         fit(numbers[:0], [])
     with pytest.raises(ValueError, match="the table has 160 rows but there are 2 labels"):
         fit(numbers, ["a", "b"])
-    with pytest.raises(ValueError, match="there is no strategy 'maks'; did you mean 'mask'"):
-        fit(numbers, labels, strategy="maks")
+    with pytest.raises(ValueError, match="there is no metric 'acuracy'; did you mean 'accuracy'"):
+        fit(numbers, labels, metric="acuracy")
     with pytest.raises(ValueError, match="there is no size 'huge'"):
         fit(numbers, labels, size="huge")
-    with pytest.raises(ValueError, match="there is no imputer 'tip'; known: contrastive, iterative, masked_columns"):
-        fit(numbers, labels, imputer="tip")
     with pytest.raises(ValueError, match="column 'age': none of its image files can be found, first 45.5.*row 3"):
         fit(numbers, labels, columns={"age": "image", "site": "ignore"})
     with pytest.raises(ValueError, match="no row has a value and a weight above zero"):

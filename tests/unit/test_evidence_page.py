@@ -41,10 +41,10 @@ def page_of(*rows: RowEvidence) -> Page:
 
 
 def small() -> tuple[RowEvidence, ...]:
-    """Two rows of three columns: city is imputed in the first, the note is missing in the second."""
+    """Two rows of three columns: city is missing in the first, the note is missing in the second."""
     first = (
         unit("age", 0.8, attention=0.2),
-        unit("city", 0.4, attention=0.1, state="imputed"),
+        unit("city", None, attention=0.0),
         unit("note", 0.2, attention=0.05, kind="text", value="no"),
         unit("note", 0.4, attention=0.15, kind="text", value="fever"),
     )
@@ -66,10 +66,9 @@ def everything(text: str) -> EvidencePage:
     judged = {"used": -0.1, "towards": text, "trusted": 0.2, "suggestion": text}
     units = [unit(name, float(gate), value=text, **judged) for name, gate in zip(columns, gates, strict=True)]
     units[2] = replace(units[2], used=0.2)
-    units[3] = replace(units[3], state="imputed")
     units[4] = unit(columns[4], None, attention=0.0, name=text, value=text, suggestion=text)
     units += [unit(f"note {text}", gate, kind="text", name=text, value=text) for gate in (0.1, 0.5, 0.9)]
-    units += [unit(f"photo {text}", gate, kind="image", name=text, state="imputed") for gate in (0.2, 0.7)]
+    units += [unit(f"photo {text}", gate, kind="image", name=text) for gate in (0.2, 0.7)]
     images = {f"photo {text}": GridImage(pixels, (1, 2))}
     row = RowEvidence(
         text,
@@ -83,7 +82,7 @@ def everything(text: str) -> EvidencePage:
         {text: Gain(0.2, 0.1, 0.3)},
         {text: text},
     )
-    hidden = replace(row, label=None, agreement=None, images={})
+    hidden = replace(row, label=None, agreement=None)
     return EvidencePage(text, text, (row, hidden), {text: text})
 
 
@@ -93,23 +92,22 @@ def lines(html: str, state: str) -> list[str]:
     return [Page(f"<table>{content}</table>").text for content in contents]
 
 
-def test_summary_holds_the_mean_gates_of_observed_and_imputed_cells_apart():
+def test_summary_holds_the_mean_gates_of_observed_cells():
     table = overview(small(), {})
     assert table.index.tolist() == ["city", "age", "note"]
     assert table.gate_observed.tolist() == pytest.approx([0.9, 0.7, 0.3])  # a text has its mean gate
-    assert table.gate_imputed.tolist() == [0.4, None, None]
 
 
 def test_summary_shares_of_a_column_add_up_to_all_rows():
-    shares = overview(small(), {})[["observed", "imputed", "missing"]]
-    assert shares.loc["city"].tolist() == [0.5, 0.5, 0.0]
-    assert shares.loc["note"].tolist() == [0.5, 0.0, 0.5]
-    assert shares.loc["age"].tolist() == [1.0, 0.0, 0.0]
+    shares = overview(small(), {})[["observed", "missing"]]
+    assert shares.loc["city"].tolist() == [0.5, 0.5]
+    assert shares.loc["note"].tolist() == [0.5, 0.5]
+    assert shares.loc["age"].tolist() == [1.0, 0.0]
 
 
 def test_summary_attention_is_summed_over_units_and_averaged_over_all_rows():
     attention = overview(small(), {}).attention
-    assert {name: round(value, 9) for name, value in attention.items()} == {"city": 0.2, "age": 0.3, "note": 0.1}
+    assert {name: round(value, 9) for name, value in attention.items()} == {"city": 0.15, "age": 0.3, "note": 0.1}
 
 
 def test_a_column_without_units_in_a_row_is_missing_there():
@@ -123,7 +121,7 @@ def test_attention_is_averaged_over_the_rows_in_which_a_column_is_not_observed()
     city, note = unobserved(small())
     assert (city.column, city.rows, note.column, note.rows) == ("city", 1, "note", 1)
     assert list(city.attention) == ["age", "city", "note"]  # most attention first
-    assert city.attention == pytest.approx({"age": 0.2, "city": 0.1, "note": 0.2})
+    assert city.attention == pytest.approx({"age": 0.2, "city": 0.0, "note": 0.2})
     assert note.attention == pytest.approx({"age": 0.4, "city": 0.3, "note": 0.0})
 
 
@@ -145,9 +143,9 @@ def test_summary_counts_and_numbers_are_in_the_page():
     assert "fit their row" not in text
     trusted = replace(small()[0], units=(unit("age", 0.8, trusted=0.9), unit("city", 0.4, trusted=0.3)))
     assert "rows 2 value does not fit its row 1 prediction changed by the gates 1" in page_of(trusted, small()[1]).text
-    assert "city – 50 % observed, 50 % imputed –" in text
-    assert "city observed 0.90 imputed 0.40 20.0" in text
-    assert "age observed 0.70 imputed – 30.0" in text
+    assert "city – 50 % observed, 50 % missing –" in text
+    assert "city 0.90 15.0" in text
+    assert "age 0.70 30.0" in text
     assert "note not observed in 1 40.0 30.0 0.0" in text
 
 
@@ -223,21 +221,6 @@ def test_ids_are_in_the_table_of_rows_and_with_each_row():
     assert {"#row-1", "#glance"} <= {link["href"] for link in page.all("a")}
 
 
-def test_the_content_of_another_row_is_veiled_or_left_out():
-    words = [unit("note", 0.5, kind="text", state="imputed", value=value) for value in ("secret", "word")]
-    pixels = GridImage(np.zeros((4, 4, 3), np.uint8), (1, 1))
-    photo = unit("photo", 0.5, kind="image", state="imputed")
-    shown = render_rows([row_of(*words, photo, photo=pixels)])
-    assert shown.count("<summary>Copied from another training row: show</summary>") == 2
-    named = [replace(each, copied_from="17") for each in (*words, photo)]
-    assert (
-        render_rows([row_of(*named, photo=pixels)]).count("<summary>Copied from training row 17: show</summary>") == 2
-    )
-    left_out = render_rows([row_of(replace(words[0], value=""), photo)])
-    assert left_out.count("Copied from another training row, whose content this page leaves out.") == 2
-    assert "<img" not in left_out
-
-
 def test_no_table_of_unobserved_columns_where_all_are_observed():
     row = row_of(unit("age", 0.5))
     assert unobserved((row,)) == []
@@ -245,11 +228,12 @@ def test_no_table_of_unobserved_columns_where_all_are_observed():
 
 
 def test_the_table_of_unobserved_columns_is_capped_and_says_so():
-    row = row_of(*(unit(f"c{at}", 0.5, attention=at / 1000, state="imputed") for at in range(25)))
-    table = unobserved((row,))
+    row = row_of(*(unit(f"c{at}", 0.5, attention=at / 1000) for at in range(25)))
+    gaps = row_of(*(unit(f"c{at}", None, attention=0.0) for at in range(25)))
+    table = unobserved((row, gaps))
     assert len(table) == 20
     assert list(table[0].attention) == [f"c{at}" for at in range(24, 4, -1)]
-    assert "the 20 columns with most attention out of 25" in page_of(row).text
+    assert "the 20 columns with most attention out of 25" in page_of(row, gaps).text
 
 
 def test_a_note_with_html_is_escaped():
@@ -299,12 +283,6 @@ def test_a_part_without_a_gate_is_not_drawn_as_gate_zero():
     html = render_rows([row_of(*units, photo=GridImage(np.zeros((4, 8, 3), np.uint8), (1, 2)))])
     assert "Gates of photo by unit, from top left: 0.70, missing" in html
     assert re.findall(r"<b>([^<]+)</b></span>", html) == ["0.70", "–"]
-
-
-def test_imputed_values_wear_a_badge_and_observed_ones_do_not():
-    html = render_rows(small()[:1])
-    assert all("imputed" in line for line in lines(html, "imputed"))
-    assert not any("imputed" in line for line in lines(html, "observed"))
 
 
 def test_columns_are_sorted_by_effect_and_missing_ones_come_last():

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from gauge import GaugeClassifier
-from gauge.masks import Complete
 from gauge.tabular.experts._recipe import Recipe
 from gauge.tabular.experts._training import Weighted, plan
 from gauge.tabular.table.schema import Schema
@@ -18,15 +17,12 @@ def stages():
     frame = pd.DataFrame({"age": [30.0, 41.5, 58.0, 62.5], "dose": [1.5, 2.0, 0.5, 3.25]})
     recipe = Recipe(
         size="small",
-        strategies=("mask", "impute"),
-        imputer="masked_columns",
         gates=True,
         rate=0.5,
         epochs=50,
         batch_size=None,
         learning_rate=4e-3,
         metric=ACCURACY,
-        donors=10,
         seed=0,
         seconds=None,
     )
@@ -35,18 +31,11 @@ def stages():
 
 def test_fine_tuning_has_a_quarter_of_the_rate_and_a_fifth_of_the_epochs_of_the_backbone(stages):
     assert (stages["backbone"].settings.learning_rate, stages["backbone"].settings.epochs) == (4e-3, 50)
-    for strategy in ("mask", "impute"):
-        settings = stages[strategy].settings
-        assert settings.learning_rate == pytest.approx(1e-3)
-        assert (settings.epochs, settings.patience) == (10, None)
-        assert settings.masks == stages["backbone"].settings.masks
-
-
-def test_both_strategies_stand_on_one_backbone_and_only_one_on_the_imputer(stages):
-    assert [need.name for need in stages["mask"].needs] == ["backbone"]
-    assert [need.name for need in stages["impute"].needs] == ["backbone", "imputer"]
-    imputer = stages["impute"].needs[1].settings
-    assert (imputer.masks, imputer.selection, imputer.epochs) == (Complete(), (), 16)
+    settings = stages["mask"].settings
+    assert settings.learning_rate == pytest.approx(1e-3)
+    assert (settings.epochs, settings.patience) == (10, None)
+    assert settings.masks == stages["backbone"].settings.masks
+    assert stages["mask"].needs == (stages["backbone"],)
 
 
 def test_a_network_of_cells_alone_draws_nothing_from_torch(monkeypatch):

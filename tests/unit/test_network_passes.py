@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gauge.model.backbones.transformer import Transformer
-from gauge.tabular.experts._architecture import SIZES, Architecture, build, gating_for
+from gauge.tabular.experts._architecture import Architecture
 from gauge.tabular.experts.network import NetworkExpert
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -37,12 +37,8 @@ def backward_passes(monkeypatch):
 def test_only_gates_that_change_the_answer_take_a_backward_pass(backward_passes, gates, answers, columns, rows):
     frame = pd.DataFrame({f"number{index}": [0.5 * row + index for row in range(rows + 1)] for index in range(columns)})
     schema = Schema.from_frame(frame)
-    architecture = Architecture(
-        classes=3, size="small", strategy="mask", gates=gates, imputer="mean", donors=1, seed=0, rows=len(frame)
-    )
-    network = build(
-        schema, architecture.classes, SIZES[architecture.size], gating=gating_for("mask", gates, answers=answers)
-    )
+    architecture = Architecture(classes=3, size="small", gates=gates, gates_answer=answers)
+    network = architecture.build(schema)
     table = frame[:rows]
     found = NetworkExpert(network.eval(), architecture).predict(Rows.from_frame(schema, table, schema.encode(table)))
     assert found.shape == (rows, 3)

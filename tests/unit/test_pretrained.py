@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 import transformers
 from helpers import clinic, mistake, unchecked
-from small_transformers import SIZES, SPECIAL, WORD_PIECES
+from small_transformers import SIZES, SPECIAL
 from torch import nn
 from typer.testing import CliRunner
 
@@ -35,11 +35,11 @@ def table(images):
 
 @pytest.fixture(scope="module")
 def fitted(table, images, models):
-    """One classifier for each strategy, and one of them with all experts."""
+    """A network alone, and one with all experts."""
     options = {"encoders": models, "image_folder": images, "epochs": 1, "random_state": 0, "verbose": False}
-    alone = GaugeClassifier(strategy="mask", **options, **NETWORK).fit(table, "diagnosis")
+    alone = GaugeClassifier(**options, **NETWORK).fit(table, "diagnosis")
     with unchecked():
-        return {"mask": alone, "impute": GaugeClassifier(strategy="impute", **options).fit(table, "diagnosis")}
+        return {"alone": alone, "all": GaugeClassifier(**options).fit(table, "diagnosis")}
 
 
 @pytest.fixture
@@ -58,35 +58,33 @@ def test_a_pretrained_encoder_is_not_changed_by_training(fitted, models):
 
 
 def test_only_the_projection_of_a_pretrained_encoder_is_trained(fitted):
-    encoder = fitted["mask"].model_.encoder.train()
+    encoder = fitted["alone"].model_.encoder.train()
     assert not any(parameter.requires_grad for parameter in encoder.encoders["image0"].fine.parameters())
     assert not any(module.training for module in encoder.encoders["text0"].fine.network.modules())
     assert all(parameter.requires_grad for parameter in encoder.project["text0"].parameters())
     encoder.eval()
 
 
-@pytest.mark.parametrize("strategy", ["mask", "impute"])
-def test_every_token_and_every_part_of_an_image_is_a_unit(fitted, table, strategy):
-    model = fitted[strategy]
+@pytest.mark.parametrize("experts", ["alone", "all"])
+def test_every_token_and_every_part_of_an_image_is_a_unit(fitted, table, experts):
+    model = fitted[experts]
     assert model.model_.encoder.unit_counts == {"table": 4, "text0": 10, "image0": 17}  # each with a whole unit
     assert np.allclose(model.predict_proba(table).sum(1), 1)
 
 
-@pytest.mark.parametrize("strategy", ["mask", "impute"])
-def test_explanations_show_the_tokens_of_the_tokenizer_and_no_special_ones(fitted, table, strategy):
+@pytest.mark.parametrize("experts", ["alone", "all"])
+def test_explanations_show_the_tokens_of_the_tokenizer_and_no_special_ones(fitted, table, experts):
     row = int(table["notes"].str.startswith("itches", na=False).to_numpy().argmax())
-    explanation = fitted[strategy].explain(table[row : row + 20])
+    explanation = fitted[experts].explain(table[row : row + 20])
     shown = [unit.value for unit in explanation.rows[0].units if unit.column == "notes"]
     assert shown[:7] == ["itch", "es", "a", "lot", ",", "seen", "on"]
     frame = explanation.to_frame()
-    imputed = frame[(frame["state"] == "imputed") & (frame["column"] == "notes")]
-    assert len(imputed) == 0 if strategy == "mask" else set(imputed["value"]) <= {*WORD_PIECES, "…"}
     assert not set(frame["value"]) & set(SPECIAL)
 
 
-@pytest.mark.parametrize("strategy", ["mask", "impute"])
-def test_a_saved_classifier_needs_neither_the_models_nor_a_network(fitted, table, images, models, tmp_path, strategy):
-    model = fitted[strategy]
+@pytest.mark.parametrize("experts", ["alone", "all"])
+def test_a_saved_classifier_needs_neither_the_models_nor_a_network(fitted, table, images, models, tmp_path, experts):
+    model = fitted[experts]
     before = model.predict_proba(table)
     moved = {path: shutil.move(path, f"{path}-moved") for path in models.values()}
     try:
@@ -128,7 +126,7 @@ def test_a_tokenizer_without_special_tokens_gets_none_and_a_long_text_is_cut(mod
     assert PretrainedText.from_column(pd.Series(["a " * 90]), ReadOptions(models["notes"])).length == 64
 
 
-def test_imputed_words_are_decoded_from_their_numbers(texts):
+def test_words_are_decoded_from_their_numbers(texts):
     numbers, _ = texts.encode(pd.Series(["Itches zork"]))
     assert texts.decode(numbers[0].tolist()) == ["itch", "##es", "…"]
     assert texts.split("Itches zork") == ["Itch", "es", "zork"]
@@ -166,7 +164,7 @@ def test_half_precision_weights_are_read_as_floats(models, tmp_path):
 
 
 def fit(table, **options):
-    return GaugeClassifier(strategy="mask", epochs=1, verbose=False, **NETWORK, **options).fit(table, "diagnosis")
+    return GaugeClassifier(epochs=1, verbose=False, **NETWORK, **options).fit(table, "diagnosis")
 
 
 def test_what_cannot_be_a_pretrained_encoder_is_refused_with_a_cure(table, models, tmp_path):
@@ -364,7 +362,7 @@ def test_without_transformers_the_extra_is_named_and_other_tables_are_served(tab
 
 def test_the_command_line_names_encoders_by_column(table, models, tmp_path):
     table[["age", "notes", "diagnosis"]].to_csv(tmp_path / "train.csv", index=False)
-    fit = ["fit", "train.csv", "--target", "diagnosis", "--strategy", "mask", "--epochs", "1", "--out", "model"]
+    fit = ["fit", "train.csv", "--target", "diagnosis", "--epochs", "1", "--out", "model"]
     fit += ["--experts", "network"]
     assert "--encoder 'notes' is not NAME=VALUE" in mistake(*fit, "--encoder", "notes", cwd=tmp_path)
     with chdir(tmp_path), unchecked():

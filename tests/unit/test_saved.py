@@ -19,7 +19,7 @@ from gauge.training import checkpoint
 from gauge.training.device import THREAD_VARIABLES, cpu_threads
 
 FUZZ = Path(__file__).parents[2] / "studies" / "fuzz.py"
-OPTIONS = {"epochs": 1, "random_state": 0, "verbose": False, "strategy": "impute"}
+OPTIONS = {"epochs": 1, "random_state": 0, "verbose": False}
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +94,6 @@ def _answers(folder, rows):
 
 HUGE = {
     "classes": (("ensemble", "experts", "network", "classes"), 10**9),
-    "donors": (("ensemble", "experts", "network", "donors"), 10**11),
-    "rows": (("ensemble", "experts", "network", "rows"), 10**13),
     "words": (("schema", "columns", 3, "length"), 10**9),
     "columns of trees": (("ensemble", "experts", "trees", "forest", "features"), 10**12),
     "trees in a round": (("ensemble", "experts", "trees", "forest", "outputs"), 10**12),
@@ -106,9 +104,6 @@ HUGE = {
 def test_sizes_are_bounded_before_memory_is_taken(name, forged):
     path, value = HUGE[name]
     folder = forged(*path, value=value)
-    if name == "donors":  # no more are read than the file has
-        GaugeClassifier.load(folder)
-        return
     with unchecked(), pytest.raises(ValueError, match="cannot be used: .*fit"):
         GaugeClassifier.load(folder)
 
@@ -181,7 +176,7 @@ def test_an_older_folder_is_refused_with_the_cure(saved, tmp_path):
 
 def test_fits_in_threads_give_the_network_of_a_fit_alone(rows, labels):
     """Four at once, with other draws from torch's own generator beside them."""
-    options = OPTIONS | {"experts": "network", "strategy": "mask", "trust": False}
+    options = OPTIONS | {"experts": "network", "trust": False}
     start, networks, ended = threading.Barrier(4), [], threading.Event()
 
     def fit(wait=True):

@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 from gauge import GaugeClassifier
-from gauge.tabular.experts import Lesson, Saved, Task
+from gauge.tabular.experts import Saved, Task
 from gauge.tabular.experts._scores import CrossFit, every_source
 from gauge.tabular.experts.trees import Trees
 from gauge.tabular.options import PRESETS
@@ -74,18 +74,6 @@ def test_rows_of_a_group_do_not_tell_the_scores_of_each_other():
     together = cross_fit(task_of(frame, labels, Splits(people), name="category"))(np.arange(120))[1]
     assert roc_auc_score(labels, apart[:, 0]) > 0.9
     assert np.allclose(together, 0.0, atol=1e-6)
-
-
-def test_the_copies_of_a_row_without_a_label_share_a_fold():
-    frame, labels = noise(60)
-    task = task_of(frame, labels)
-    targets = np.full((20, 2), 0.5)
-    taught = Lesson(np.arange(40, 60), targets, np.ones(20)).as_task(task, np.arange(40))
-    groups = taught.splits.groups
-    assert len(groups) == len(taught.rows) == 80
-    assert len(np.unique(groups[:40])) == 40
-    assert (np.unique(groups[40:], return_counts=True)[1] == 2).all()
-    assert not set(groups[:40]) & set(groups[40:])
 
 
 def png(pixels):

@@ -126,19 +126,17 @@ def test_the_network_learns_from_all_rows_and_everything_else_from_a_sample(fram
     assert len(read_dataset(files / "training" / "rows")) == 108
 
 
-@pytest.mark.parametrize(("unlabelled", "message"), [("use", "used where that helps"), ("ignore", "left out")])
 @pytest.mark.parametrize("experts", ["network", "trees"])
-def test_rows_without_a_label_are_used_as_in_memory(frame, files, caplog, unlabelled, message, experts):
+def test_rows_without_a_label_are_used_as_in_memory(frame, files, caplog, experts):
     some = frame.assign(ill=frame["ill"].where(frame.index % 2 == 0))
     some.to_csv(files / "some.csv", index=False)
-    options = OPTIONS | {"unlabelled": unlabelled, "experts": experts}
+    options = OPTIONS | {"experts": experts}
     with unchecked():
         expected = GaugeClassifier(**options).fit(read_table_file(files / "some.csv"), "ill")
         streamed = GaugeClassifier(**options).fit(files / "some.csv", "ill")
     assert np.array_equal(streamed.predict_proba(frame), expected.predict_proba(frame))
-    assert streamed.unlabelled_ == expected.unlabelled_
-    assert (streamed.unlabelled_ is None) == (unlabelled == "ignore")
-    assert caplog.text.count(f"60 rows have no label, first row 1; they are {message}") == 2
+    message = "60 rows have no label, first row 1; columns and trust are learned from them, too"
+    assert caplog.text.count(message) == 2
 
 
 def test_of_many_rows_without_a_label_a_sample_is_used(frame, files, monkeypatch):
@@ -146,11 +144,10 @@ def test_of_many_rows_without_a_label_a_sample_is_used(frame, files, monkeypatch
     monkeypatch.setattr("gauge.tabular.table.stream.ROWS_AT_ONCE", 11)
     some = frame.assign(ill=frame["ill"].where(frame.index < 20))
     some.to_parquet(files / "few.parquet", index=False)
-    stream = Stream.from_files(files / "few.parquet", "ill", None, 3, unlabelled=True)
+    stream = Stream.from_files(files / "few.parquet", "ill", None, 3)
     assert (len(stream.sample), len(stream.unlabelled), len(stream.codes)) == (20, 30, 20)
     assert len(stream.unlabelled.merge(frame[20:].drop_duplicates(), on=["age", "ward"])) >= 30
     assert set(stream.unlabelled) == {"age", "ward"}
-    assert not len(Stream.from_files(files / "few.parquet", "ill", None, 3).unlabelled)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
@@ -170,7 +167,7 @@ def test_labels_that_arrive_in_parts_are_the_classes_of_labels_in_memory(values,
     for number, part in enumerate(values):
         write_labels(pd.DataFrame({"age": range(len(part)), "y": part}), tmp_path / f"part-{number}{suffix}")
     table = read_table_file(tmp_path)
-    _, labels = known_labels(table["y"], table.index, use=False)
+    _, labels = known_labels(table["y"], table.index)
     expected = class_numbers(labels)
     classes, numbers = Stream.from_files(tmp_path, "y", None, 0).class_numbers()
     assert classes.dtype == expected[0].dtype

@@ -211,14 +211,6 @@ def test_what_cannot_be_tuned_is_refused_with_a_cure(table, options):
         ValueError, match="tune='all' trains pretrained encoders, and there are none; give some with enc"
     ):
         fit(tune="all", encoders=None)
-    with pytest.raises(
-        ValueError, match="'tune_rate' parameter of GaugeClassifier must be a positive number or None, got"
-    ):
-        fit(tune_rate=0.0)
-    with pytest.raises(
-        ValueError, match="'tune_decay' parameter of GaugeClassifier must be a number above 0, at most 1"
-    ):
-        fit(tune_decay=1.5)
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], layer_type="basic")
     with pytest.raises(
         ValueError, match="ResNetModel has no attention of nn.Linear modules, .*; use tune='all' or 'head'"
