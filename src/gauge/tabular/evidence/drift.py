@@ -15,30 +15,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import chdtrc, ndtr
+from scipy.special import chdtrc
 from torch import Tensor
 
-from gauge.tabular.table.columns import Column, missing
-from gauge.tabular.table.columns.category import Category
-from gauge.tabular.table.columns.number import Number
+from gauge.tabular.table.columns import missing
 from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 
-BINS = 10  # of a number
-MOVED = 0.1  # stability index from which on values moved
-MISSING_MOVED = 0.05  # change of a missing rate
-CHANCE = 0.01  # over all columns together
-SMOOTHING = 0.5  # rows added to every bin
-MAX_COLUMNS = 200  # of numbers whose correlations are kept
-SHRINKAGE = 0.05  # of correlations towards none
-UNLIKE = 0.01  # share of the training rows that are as unlike as what is reported
-FOLDS = 5  # in which the cutoff of unlike rows is found
-MIN_ROWS = 50  # in training
-MAX_ROWS = 10_000  # of training, evenly chosen, that say what is unlike them
-MAX_NAMED_ROWS = 5
-CLIPPED = 3.09  # normal scores at the ends of what training saw
-FAR = 0.5  # of the range of training, beyond it
+CHANCE = 0.01  # of a column that did not move, over all columns together
 
 
 @dataclass(frozen=True)
@@ -56,18 +41,18 @@ class Profile:
     @classmethod
     def fit(cls, rows: Rows, frame: pd.DataFrame) -> "Profile | None":
         """From training rows, as they are read and as given; None if they are too few."""
-        if len(rows) < MIN_ROWS:
+        if len(rows) < 50:
             return None
-        cells, sizes = rows.cells, rows.schema.cardinalities
-        counts = [_counts(cells[:, index], size) for index, size in enumerate(sizes)]
-        numbers = np.flatnonzero(np.array(sizes) == 1)[:MAX_COLUMNS]
+        cells, table, folds = rows.cells, rows.schema.table, 5
+        counts = [column.counts(values) for column, values in zip(table, cells.T, strict=True)]
+        numbers = np.array([index for index, column in enumerate(table) if not column.categorical][:200], int)
         profile = cls(counts, numbers, _correlations(cells[:, numbers]), 0.0, _unread(frame, rows).mean(0))
-        some = cells[np.linspace(0, len(cells) - 1, min(len(cells), MAX_ROWS)).astype(int)]
-        likeness, fold = np.ones(len(some)), np.arange(len(some)) % FOLDS
-        for number in range(FOLDS):  # a row is more like the correlations that it is part of
+        some = cells[np.linspace(0, len(cells) - 1, min(len(cells), 10_000)).astype(int)]
+        likeness, fold = np.ones(len(some)), np.arange(len(some)) % folds
+        for number in range(folds):  # a row is more like the correlations that it is part of
             others = replace(profile, correlations=_correlations(some[fold != number][:, numbers]))
             likeness[fold == number] = others.likeness(some[fold == number])
-        return replace(profile, cutoff=float(np.quantile(likeness, UNLIKE)))
+        return replace(profile, cutoff=float(np.quantile(likeness, 0.01)))  # one in a hundred is unlike the others
 
     def likeness(self, cells: np.ndarray) -> np.ndarray:
         """The p value of each row's numbers; 1 where it has none."""
@@ -88,8 +73,7 @@ class Profile:
         column."""
         expected = dict(zip([column.name for column in schema.columns], self.unread, strict=True))
         for cell, counts in zip(schema.table, self.counts, strict=True):
-            if isinstance(cell, Category) and cell.rare_code is None:
-                expected[cell.name] += float((counts == 1).sum() / max(counts.sum(), 1))
+            expected[cell.name] += cell.new_share(counts)
         return np.array(list(expected.values()))
 
     def rare_rates(self, schema: Schema) -> dict[str, float]:
@@ -108,11 +92,11 @@ class Profile:
         """What `tensors` gave, for this schema; None if there is nothing."""
         if not tensors:
             return None
-        sizes = schema.cardinalities
-        counts = [tensors[f"counts.{index}"].numpy() for index in range(len(sizes))]
+        table = schema.table
+        counts = [tensors[f"counts.{index}"].numpy() for index in range(len(table))]
         numbers, correlations = tensors["numbers"].numpy(), tensors["correlations"].numpy()
-        fits = [len(each) == (BINS if size == 1 else size) for each, size in zip(counts, sizes, strict=True)]
-        if not all(fits) or correlations.shape != (len(numbers),) * 2 or not set(numbers) <= set(range(len(sizes))):
+        fits = [len(each) == column.bins for each, column in zip(counts, table, strict=True)]
+        if not all(fits) or correlations.shape != (len(numbers),) * 2 or not set(numbers) <= set(range(len(table))):
             raise ValueError("the profile of its training rows is that of other columns")
         unread = tensors["unread"].numpy() if "unread" in tensors else np.zeros(len(schema.columns))
         return cls(counts, numbers, correlations, float(tensors["cutoff"]), unread)
@@ -141,8 +125,8 @@ class Drift:
         same = self.columns.loc[~self.columns["moved"], "column"].tolist()
         if same and len(moved):
             lines.append(f"as in training: {', '.join(same)}")
-        named = ", ".join(self.names[row] for row in self.unlike[:MAX_NAMED_ROWS])
-        more = ", …" if len(self.unlike) > MAX_NAMED_ROWS else ""
+        named = ", ".join(self.names[row] for row in self.unlike[:5])
+        more = ", …" if len(self.unlike) > 5 else ""
         share = f"{len(self.unlike)} of {self.rows} rows ({100 * len(self.unlike) / self.rows:.1f} %)"
         lines += ["", f"unlike anything in training: {share}, where 1 % would be by chance"]
         return "\n".join(lines + ([f"the most unlike: rows {named}{more}"] if len(self.unlike) else []))
@@ -158,8 +142,7 @@ def measure_drift(
         raise ValueError("the table has no rows; give some to compare with the training rows")
     schema, unread, expected = rows.schema, _unread(frame, rows), profile.expected_unread(rows.schema)
     absent = ~rows.observed() & ~unread
-    cells = {column.name: values for column, values in zip(schema.table, rows.cells.T, strict=True)}
-    positions = {column.name: number for number, column in enumerate(schema.table)}
+    table = {each[0].name: each for each in zip(schema.table, rows.cells.T, profile.counts, strict=True)}
     lines, likeness = [], profile.likeness(rows.cells)
     for index, column in enumerate(schema.columns):
         line = {"column": column.name, "index": 0.0, "moved": False}
@@ -170,14 +153,12 @@ def measure_drift(
         now = float(unread[:, index].mean())
         if now > expected[index] and _share_moved(now, expected[index], counts, len(schema.columns)):
             words.append(f"{100 * now:.0f} % of the rows have values that training never saw, or cannot be read")
-        if column.name in cells:
-            old = profile.counts[positions[column.name]]
-            new = _counts(cells[column.name], schema.cardinalities[positions[column.name]])
-            line["index"], moved = _values_moved(old, new, len(schema.columns))
-            given = _given(column, frame[column.name]) if isinstance(column, Number) and column.name in frame else None
-            words += [_value_words(column, old, cells[column.name], given)] if moved else []
-            if given is not None and isinstance(column, Number):
-                likeness[_far(column, given)] = 0.0
+        if column.name in table:
+            cell, numbers, old = table[column.name]
+            line["index"], moved = _values_moved(old, cell.counts(numbers), len(schema.columns))
+            words += [cell.shift(old, numbers, frame[cell.name])] if moved else []
+            if cell.name in frame:
+                likeness[cell.far(frame[cell.name])] = 0.0
         lines.append(line | {"moved": bool(words), "words": "; ".join(words)})
     unlike = np.flatnonzero(likeness < profile.cutoff)
     unlike = unlike[np.argsort(likeness[unlike], kind="stable")]
@@ -186,8 +167,8 @@ def measure_drift(
 
 def _correlations(scores: np.ndarray) -> np.ndarray:
     known = pd.DataFrame(scores.astype(float)).fillna(0.0)
-    correlations = (1 - SHRINKAGE) * (known.corr().fillna(0.0).to_numpy() if known.shape[1] else np.zeros((0, 0)))
-    np.fill_diagonal(correlations, 1.0)
+    correlations = 0.95 * (known.corr().fillna(0.0).to_numpy() if known.shape[1] else np.zeros((0, 0)))
+    np.fill_diagonal(correlations, 1.0)  # the others are drawn towards 0
     return np.asarray(correlations)
 
 
@@ -200,38 +181,17 @@ def _unread(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
     return np.asarray(~np.stack(absent, 1) & ~rows.observed())
 
 
-def _given(column: Number, cells: pd.Series) -> np.ndarray:
-    """The numbers of a column, not clipped to those of training; NaN where they are missing."""
-    numbers, known = np.full(len(cells), np.nan), np.flatnonzero(~missing(cells))
-    numbers[known] = column.writing.read(column.clean(cells.iloc[known]))
-    return numbers
-
-
-def _far(column: Number, numbers: np.ndarray) -> np.ndarray:
-    low, high = column.values[0], column.values[-1]
-    margin = FAR * (high - low)
-    return (numbers < low - margin) | (numbers > high + margin)
-
-
-def _counts(values: np.ndarray, size: int) -> np.ndarray:
-    """The rows in every bin: tenths of a number's ranks, or the codes of a category."""
-    known = values[~np.isnan(values)]
-    if size == 1:
-        return np.bincount(np.minimum((ndtr(known.astype(float)) * BINS).astype(int), BINS - 1), minlength=BINS)
-    return np.bincount(known.astype(int), minlength=size)
-
-
 def _values_moved(old: np.ndarray, new: np.ndarray, columns: int) -> tuple[float, bool]:
     """The stability index of counts, and whether it is large and beyond chance."""
     both = old + new > 0
     if not new.sum() or not old.sum() or both.sum() < 2:
         return 0.0, False
-    shares = [(each[both] + SMOOTHING) / (each[both].sum() + SMOOTHING * both.sum()) for each in (new, old)]
+    shares = [(each[both] + 0.5) / (each[both].sum() + 0.5 * both.sum()) for each in (new, old)]
     index = float(((shares[0] - shares[1]) * np.log(shares[0] / shares[1])).sum())
     total = (old + new)[both]
     expected = np.outer([new.sum(), old.sum()], total / total.sum())
     statistic = float((np.square(np.stack([new[both], old[both]]) - expected) / expected).sum())
-    return index, index >= MOVED and bool(chdtrc(int(both.sum()) - 1, statistic) < CHANCE / columns)
+    return index, index >= 0.1 and bool(chdtrc(int(both.sum()) - 1, statistic) < CHANCE / columns)
 
 
 def _share_moved(now: float, before: float, rows: tuple[int, int], columns: int) -> bool:
@@ -239,27 +199,4 @@ def _share_moved(now: float, before: float, rows: tuple[int, int], columns: int)
     pooled = (now * rows[0] + before * rows[1]) / sum(rows)
     deviation = (pooled * (1 - pooled) * (1 / rows[0] + 1 / max(rows[1], 1))) ** 0.5
     beyond = chdtrc(1, ((now - before) / max(deviation, 1e-12)) ** 2) < CHANCE / columns
-    return bool(abs(now - before) >= MISSING_MOVED and beyond)
-
-
-def _value_words(column: Column, old: np.ndarray, values: np.ndarray, given: np.ndarray | None) -> str:
-    """How the values of a column moved; `given` are numbers as they are written."""
-    known = values[~np.isnan(values)].astype(float)
-    if isinstance(column, Number):
-        assert given is not None
-        middle = np.interp(_middle(old), *reversed(column.quantiles))
-        then, now = (column.shown(float(value)) for value in (middle, np.nanmedian(given)))
-        beyond = float((np.abs(known) >= CLIPPED).mean())
-        ends = f", {100 * beyond:.0f} % at the ends of what training saw or beyond" if beyond > MISSING_MOVED else ""
-        return f"median {now} instead of {then}{ends}" if now != then else f"spread differently{ends}, median {now}"
-    assert isinstance(column, Category)
-    shares = [each / each.sum() for each in (_counts(values, len(old)), old)]
-    most = int(np.abs(shares[0] - shares[1]).argmax())
-    now, then = (f"{100 * each[most]:.0f} %" for each in shares)
-    return f"{column.decode(float(most))!r} in {now} of the values instead of {then}"
-
-
-def _middle(counts: np.ndarray) -> float:
-    """The rank of the median, from counts in tenths."""
-    below = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
-    return float(np.interp(0.5, below, np.linspace(0, 1, len(below))))
+    return bool(abs(now - before) >= 0.05 and beyond)

@@ -270,14 +270,15 @@ def _signed(text: str) -> str:
 
 def _with_measure(words: pd.Series, commas: bool) -> Writing | None:
     """Numbers that most values write with one and the same unit; those with another one cannot be read."""
-    no_units = ("am", "pm", "a.m.", "p.m.", "lakh", "crore")  # of a time, and a factor: 5 beside 1.2 lakh is no 5 lakh
+    # of a time, a factor (5 beside 1.2 lakh are no 5 lakh), a quarter, and inches after feet
+    no_unit = r"(?i)[ap]\.?m\.?|lakhs?|crores?|q[1-4]|(?:ft|feet|foot)\b.*\d.*"
     measures = words.str.extract(MEASURE, expand=False)
     one = measures.str.removesuffix("s")  # 1 day beside 2 days
     alike = measures[one == one.mode().get(0)]
     unit = max(alike, key=len, default="")
-    return (
-        _written(words, unit, commas) if len(alike) >= MIN_SHARE * len(words) and unit.lower() not in no_units else None
-    )
+    if len(alike) < MIN_SHARE * len(words) or re.fullmatch(no_unit, unit):
+        return None
+    return _written(words, unit, commas)
 
 
 def _readable(words: pd.Series, read: Callable[[str], float], share: float = MIN_SHARE) -> bool:

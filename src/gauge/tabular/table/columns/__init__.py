@@ -273,6 +273,31 @@ class Cell(Column):
     def decode(self, value: float) -> str:
         """One of these numbers as people write it."""
 
+    @property
+    def bins(self) -> int:
+        """Into how many parts `counts` divides its values."""
+        return self.cardinality
+
+    def counts(self, numbers: np.ndarray) -> np.ndarray:
+        """How many of these `numbers` are in each of the `bins`; NaN is in none."""
+        return np.bincount(numbers[~np.isnan(numbers)].astype(int), minlength=self.bins)
+
+    def new_share(self, counts: np.ndarray) -> float:
+        """The share of values to expect in further rows that cannot be encoded as they were not in training, from the counts
+        of training."""
+        return 0.0
+
+    def far(self, column: pd.Series) -> np.ndarray:
+        """Which cells are far beyond all of training."""
+        return np.zeros(len(column), bool)
+
+    def shift(self, old: np.ndarray, numbers: np.ndarray, column: pd.Series) -> str:
+        """How values moved since training, in words: from its counts to these `numbers`, which are those of a column."""
+        shares = [each / each.sum() for each in (self.counts(numbers), old)]
+        most = int(np.abs(shares[0] - shares[1]).argmax())
+        now, then = (f"{100 * each[most]:.0f} %" for each in shares)
+        return f"{self.decode(float(most))!r} in {now} of the values instead of {then}"
+
 
 class Content(Column):
     """A column that is a modality of its own, with as many units as its encoder makes."""

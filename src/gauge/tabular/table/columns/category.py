@@ -165,6 +165,10 @@ class Category(Cell):
         code = max(round(value), 0)
         return "a rare value" if code == self.rare_code else self.words[min(code, len(self.words) - 1)]
 
+    def new_share(self, counts: np.ndarray) -> float:
+        """That of values which occurred once (Good and Turing), unless these are rare ones as those of training are."""
+        return 0.0 if self.has_rare else float((counts == 1).sum() / max(counts.sum(), 1))
+
     def request_type(self, *, max_pixels: int) -> Any:
         return Annotated[str, Field(max_length=MAX_CHARACTERS)] | bool | int | float | None
 

@@ -131,6 +131,36 @@ class Number(Cell):
         return f"{number:.4g}{' days' * self.writing.durations}"
 
     @property
+    def bins(self) -> int:
+        return 10
+
+    def counts(self, numbers: np.ndarray) -> np.ndarray:
+        """By tenths of the ranks."""
+        ranks = ndtr(numbers[~np.isnan(numbers)].astype(float))
+        return np.bincount(np.minimum((ranks * self.bins).astype(int), self.bins - 1), minlength=self.bins)
+
+    def far(self, column: pd.Series) -> np.ndarray:
+        """Those beyond the numbers of training by more than half of their range."""
+        low, high = self.values[0], self.values[-1]
+        numbers, margin = self._given(column), 0.5 * (high - low)
+        return (numbers < low - margin) | (numbers > high + margin)
+
+    def shift(self, old: np.ndarray, numbers: np.ndarray, column: pd.Series) -> str:
+        below = np.concatenate([[0], np.cumsum(old)]) / old.sum()
+        rank = np.interp(0.5, below, np.linspace(0, 1, len(below)))  # of the median of training
+        then = self.shown(float(np.interp(rank, *reversed(self.quantiles))))
+        now = self.shown(float(np.nanmedian(self._given(column))))
+        beyond = float((np.abs(numbers[~np.isnan(numbers)].astype(float)) >= 3.09).mean())  # clipped, or almost
+        ends = f", {100 * beyond:.0f} % at the ends of what training saw or beyond" if beyond > 0.05 else ""
+        return f"median {now} instead of {then}{ends}" if now != then else f"spread differently{ends}, median {now}"
+
+    def _given(self, column: pd.Series) -> np.ndarray:
+        """The numbers of the cells, not clipped to those of training; NaN where they are missing."""
+        numbers, known = np.full(len(column), np.nan), np.flatnonzero(~missing_cells(column))
+        numbers[known] = self.writing.read(self.clean(column.iloc[known]))
+        return numbers
+
+    @property
     def saved_problem(self) -> str:
         values, ranks = np.array(self.values), np.array(self.ranks)
         if not 1 <= len(values) == len(ranks) <= NUM_QUANTILES:
