@@ -15,7 +15,6 @@ import pandas as pd
 from jaxtyping import UInt8
 from markupsafe import Markup
 
-from gauge.reports import figures
 from gauge.reports.templates import template
 
 Kind = Literal["number", "category", "text", "image"]
@@ -59,24 +58,10 @@ class Unit:
         return self.state == "observed" and self.trusted is not None and self.trusted < DOUBTFUL
 
     def __post_init__(self) -> None:
-        for name, allowed in (("kind", get_args(Kind)), ("state", STATES)):
-            if (value := getattr(self, name)) not in allowed:
-                raise ValueError(f"unit {self.name!r} has {name} {value!r}; use one of {', '.join(allowed)}")
         for name in ("score", "gate", "attention_before", "attention_after", "used", "trusted"):
             value = getattr(self, name)
             if value is not None and not isfinite(value):
                 raise ValueError(f"{name} of unit {self.name!r} is {value}; give a finite value")
-        if (self.score is None) != (self.gate is None) or (self.state == "missing" and self.gate is not None):
-            raise ValueError(
-                f"unit {self.name!r} is {self.state}, its score is {self.score} and its gate {self.gate}; give both, or "
-                "None for both where a unit is missing or there are no gates"
-            )
-        if self.gate is not None and not 0 <= self.gate <= 1:
-            raise ValueError(
-                f"the gate of unit {self.name!r} is {self.gate:g}; a gate lies between 0 and 1, so pass gates, not scores"
-            )
-        if self.trusted is not None and not 0 <= self.trusted <= 1:
-            raise ValueError(f"the trust in unit {self.name!r} is {self.trusted:g}; give a probability, from 0 to 1")
 
 
 class Gain(NamedTuple):
@@ -93,9 +78,6 @@ class GridImage:
 
     pixels: UInt8[np.ndarray, "h w 3"]
     grid: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        figures.check_image(self.pixels, "the image")
 
 
 @dataclass(frozen=True)
@@ -126,27 +108,6 @@ class RowEvidence:
     def __post_init__(self) -> None:
         if not self.units:
             raise ValueError(f"row {self.title!r} has no units; give at least one")
-        for _, probability in (self.before, self.after):
-            if not 0 <= probability <= 1:
-                raise ValueError(f"row {self.title!r} has probability {probability:g}; give a value from 0 to 1")
-        for column in _columns(self):
-            self._check_column(column)
-
-    def _check_column(self, column: "_Column") -> None:
-        where = f"column {column.name!r} of row {self.title!r}"
-        if kinds := {unit.kind for unit in column.units} - {column.kind}:
-            raise ValueError(f"{where} has units of kind {column.kind} and {min(kinds)}; give a column one kind")
-        if column.kind != "image" or column.state == "missing":
-            return
-        if column.name not in self.images and column.state == "imputed":
-            return  # the content of another row, left out
-        if column.name not in self.images:
-            raise ValueError(f"image {where} has units but no image; add images[{column.name!r}]")
-        height, width = self.images[column.name].grid
-        if len(column.units) != height * width:
-            raise ValueError(
-                f"image {where} has {len(column.units)} units but a grid of {height} x {width}; give one unit for each part"
-            )
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,6 @@ from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, with_prefix
 from gauge.tabular.experts._architecture import tuned_columns
-from gauge.tabular.prediction_sets import COVERAGE
 from gauge.tabular.saved import CARD as CARD
 from gauge.tabular.saved import (
     HISTORY,
@@ -137,14 +136,9 @@ class Fitted(Record, TableClassifier):
         ids = known[[pick(names, each, "column to keep") for each in keep]] if keep else None
         reader = Reader(
             *(self.schema, self.ensemble, self.classes.tolist(), self.class_weight),
-            *(self.trust, self.advice, self.donor_rows),
+            *(self.trust, self.advice, self.donor_rows, self.prediction_sets),
         )
         evidence = reader.rows(frame, rows, labels=labels, ids=ids, exact=exact)
-        if self.prediction_sets is not None:
-            sets = self.sets(self.ensemble.predict(rows), rows.observed(), COVERAGE)
-            words = self.classes.astype(str)
-            pairs = zip(evidence, sets, strict=True)
-            evidence = tuple(replace(row, plausible=tuple(words[held].tolist())) for row, held in pairs)
         gains = {} if self.advice is None else self.advice.column_gains()
         return Explanation(evidence, self.facts(), gains)
 
@@ -156,7 +150,8 @@ class Fitted(Record, TableClassifier):
         _, rows = self.read(X)
         labels = None
         if y is not None:
-            rows, labels = self._labelled(X, y, rows)
+            known, labels = self._known_labels(X, y, rows)
+            rows = rows.take(known)
         return importance(self.ensemble, rows, self.class_numbers(self.ensemble.predict(rows)), labels)
 
     def advise(self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: Any = None) -> pd.DataFrame:
@@ -198,11 +193,6 @@ class Fitted(Record, TableClassifier):
             leaderboard=self.leaderboard,
             facts=self.facts(),
         )
-
-    def _labelled(self, X: Any, y: Any, rows: Rows) -> tuple[Rows, np.ndarray]:
-        """The rows that have a label, and the numbers of their classes."""
-        known, numbers = self._known_labels(X, y, rows)
-        return (rows, numbers) if len(known) == len(rows) else (rows.take(known), numbers)
 
     def _known_labels(self, X: Any, y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Which rows have a label, and the numbers of their classes."""

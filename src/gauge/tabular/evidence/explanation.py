@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from gauge.training.checkpoint import write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MEANS, SUMS = ("score", "gate"), ("attention_before", "attention_after")  # of units that are shown as one
 TITLE = "Row "
 PAGE_TITLE = "Which evidence was used, and how far is it trusted?"
 LINES, SHOWN, WHOLE = 5, 20, 2  # rows in a terminal, in a notebook, and there with all their evidence; a page shows all
@@ -54,10 +54,10 @@ class Explanation:
         names = ("row", "label", "prediction", "probability", "prediction_ungated", "probability_ungated")
         lines = []
         for row in self.rows:
-            answer = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.after, *row.before), strict=True))
+            own = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.after, *row.before), strict=True))
             for unit in map(asdict, row.units):
-                check_kept(row.ids, answer | unit)
-                lines.append(answer | dict(row.ids) | unit)
+                check_kept(row.ids, own | unit)
+                lines.append(own | dict(row.ids) | unit)
         return pd.DataFrame(lines)
 
     @property
@@ -92,7 +92,7 @@ class Explanation:
         """The effects of the columns as a matplotlib figure: signed for a single row, their mean size for several."""
         effects = self.effects
         if len(self) == 1:
-            title = f"{self.rows[0].title}: {_answer(self.rows[0])}"
+            title = f"{self.rows[0].title}: {_prediction(self.rows[0])}"
             return figures.effects_figure(effects.iloc[0], title=title, label="effect on the prediction, points")
         sizes = pd.DataFrame(self.mean_effects, ["mean", "low", "high"]).T
         label = "mean size of the effect, points"
@@ -115,35 +115,29 @@ class Explanation:
             used = sorted(row.effects.items(), key=lambda item: -abs(item[1]))[:3]
             named = ", ".join(f"{column} {100 * effect:+.0f}" for column, effect in used if effect) or "no evidence"
             doubtful = ", ".join(f"{_unit_name(unit)} {unit.trusted:.2f}" for unit in row.doubtful[:2])
-            line = {"row": row.title, "prediction": _answer(row), "most used": named}
+            line = {"row": row.title, "prediction": _prediction(row), "most used": named}
             lines.append(
                 line | ({"does not fit": doubtful} if any(each.doubtful for each in self.rows[:count]) else {})
             )
         return lines
 
 
-def _answer(row: RowEvidence) -> str:
+def _prediction(row: RowEvidence) -> str:
     return f"{row.after[0]} ({100 * row.after[1]:.0f} %)"
 
 
 def _without_donors(row: RowEvidence) -> RowEvidence:
     units: list[Unit] = []
-    copied: dict[str, list[Unit]] = {}
-    for unit in row.units:
-        if unit.state != "imputed" or unit.kind not in ("text", "image"):
-            units.append(unit)
-        elif unit.column in copied:
-            copied[unit.column].append(unit)
-        else:
-            copied[unit.column] = [unit]
-            units.append(unit)
-    for index, unit in enumerate(units):
-        if unit.column in copied and unit.state == "imputed":
-            same = copied[unit.column]
-            joined: dict[str, Any] = {name: float(np.mean([getattr(each, name) for each in same])) for name in MEANS}
-            joined |= {name: sum(getattr(each, name) for each in same) for name in SUMS}
-            units[index] = replace(unit, name=unit.column, value="", **joined)
-    images = {name: image for name, image in row.images.items() if name not in copied}
+    images = dict(row.images)
+    for column, group in groupby(row.units, key=lambda unit: unit.column):
+        same = list(group)
+        if same[0].state != "imputed" or same[0].kind not in ("text", "image"):
+            units += same
+            continue
+        joined: dict[str, Any] = {name: np.mean([getattr(each, name) for each in same]) for name in ("score", "gate")}
+        joined |= {name: sum(getattr(each, name) for each in same) for name in ("attention_before", "attention_after")}
+        units.append(replace(same[0], name=column, value="", **{name: float(each) for name, each in joined.items()}))
+        images.pop(column, None)
     return replace(row, units=tuple(units), images=images)
 
 

@@ -17,13 +17,12 @@ from gauge.tabular.evidence.advice import Advice, absent, helpful
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.evidence.effects import Piece, column_effects, piece_effects
 from gauge.tabular.evidence.explanation import TITLE
+from gauge.tabular.prediction_sets import PredictionSets
 from gauge.tabular.table.columns import Column, Part
 from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.types import Batch, Prediction
-
-NOT_MEASURED = (None, None, 0.0, 0.0)  # score, gate and attention, without gates
 
 
 class ColumnPart(NamedTuple):
@@ -42,7 +41,7 @@ Read = tuple[tuple[str, float], tuple[Unit, ...], dict[str, GridImage]]
 class Reader:
     """Explains the predictions of an ensemble in terms of the table. Scores, gates and attention are those of its network,
     probabilities and effects those of all experts together; `class_weight` is what the classes count in a decision, `donors`
-    are the names of the training rows that an imputer copies from."""
+    are the names of the training rows that an imputer copies from, `sets` are the prediction sets of a row."""
 
     schema: Schema
     ensemble: Ensemble
@@ -51,6 +50,7 @@ class Reader:
     trust: CellTrust | None = None
     advice: Advice | None = None
     donors: Sequence[str] = ()
+    sets: PredictionSets | None = None
 
     @property
     def network(self) -> GaugePlus | None:
@@ -74,20 +74,17 @@ class Reader:
         """The evidence of all rows, in order; `exact` adds the effect of each word and each part of an image."""
         probabilities = self.ensemble.predict(rows)
         decided = (probabilities * self.class_weight).argmax(1)
-        answers = self._answers(probabilities, decided)
+        predictions = self._predictions(probabilities, decided)
         effects, towards = column_effects(self.ensemble, rows, decided)
         helps = self._helpful(frame, rows)
         nothing = tuple(_missing(column) for column in self.schema.columns)
-        read: dict[int, Read] = {
-            row: (answers[row], nothing, {}) for row in np.flatnonzero(rows.encoded.empty).tolist()
-        }
+        empty = np.flatnonzero(rows.encoded.empty).tolist()
+        read: dict[int, Read] = {row: (predictions[row], nothing, {}) for row in empty}
         device = torch.device("cpu") if self.network is None else next(self.network.parameters()).device
         for batch in rows.encoded.batches(device):
-            if self.network is None:
-                read |= dict(self._ungated_batch(frame, rows, batch, answers))
-            else:
-                read |= dict(self._gated_batch(self.network, frame, rows, batch, answers))
-        evidence, names = [], row_names(frame.index)
+            read |= dict(self._batch(frame, rows, batch, predictions))
+        evidence, names, words = [], row_names(frame.index), np.array(self.classes).astype(str)
+        held = None if self.sets is None else self.sets.contains(probabilities, rows.observed())
         for row in range(len(frame)):
             ungated, units, images = read[row]
             named = {str(name): str(self.classes[number]) for name, number in towards.iloc[row].items()}
@@ -96,7 +93,7 @@ class Reader:
                 RowEvidence(
                     f"{TITLE}{names[row]}",
                     ungated,
-                    answers[row],
+                    predictions[row],
                     self._with_suggestions(units, rows.cells[row]),
                     images,
                     label=None if labels is None else labels[row],
@@ -104,6 +101,7 @@ class Reader:
                     effects={str(name): float(value) for name, value in effects.iloc[row].items()},
                     helpful=helps[row],
                     ids={} if ids is None else {str(name): _shown(value) for name, value in ids.iloc[row].items()},
+                    plausible=None if held is None else tuple(words[held[row]].tolist()),
                 )
             )
         return tuple(evidence)
@@ -114,60 +112,48 @@ class Reader:
         gains = self.advice.gains(self.ensemble, self.trust, rows, absent(frame, rows))
         return helpful(gains, [column.name for column in self.schema.columns])
 
-    def _ungated_batch(
-        self, frame: pd.DataFrame, rows: Rows, batch: Batch, answers: Sequence[tuple[str, float]]
+    def _batch(
+        self, frame: pd.DataFrame, rows: Rows, batch: Batch, predictions: Sequence[tuple[str, float]]
     ) -> Iterator[tuple[int, Read]]:
-        """The prediction, the units and the images of each row."""
-        index = batch.index.tolist()
-        believed = self._believed(rows.cells[index], batch.inputs["table"].numpy() if self.schema.table else None)
-        for position, row in enumerate(index):
-            inputs, observed = (
-                {name: tensor[position].numpy() for name, tensor in tensors.items()}
-                for tensors in (batch.inputs, batch.observed)
-            )
-            parts = self._parts(frame.iloc[row], inputs, observed)
-            units = self._units(parts, [NOT_MEASURED] * len(parts), believed[position], {})
-            yield row, (answers[row], units, self._images(inputs, observed))
-
-    def _gated_batch(
-        self, model: GaugePlus, frame: pd.DataFrame, rows: Rows, batch: Batch, answers: Sequence[tuple[str, float]]
-    ) -> Iterator[tuple[int, Read]]:
-        """The prediction without gates, the units and the images of each row."""
-        explained = explain(model, batch)
-        measured = [explained.evidence.scores, explained.gates, explained.attention_before, explained.attention_after]
-        numbers = torch.stack(measured, 2).double().cpu().numpy()
+        """Yield the prediction without gates, the units and the images of each row."""
         index = batch.index.cpu().numpy()
-        chosen = rows.take(index)
-        before = [answers[row] for row in index.tolist()]
-        if model.gating.answers:
-            before = self._without_gates(model, batch, explained, chosen)
+        chosen, before = rows.take(index), [predictions[row] for row in index]
+        inputs, numbers, copied = batch.inputs, None, {}
+        if self.network is not None:
+            result = explain(self.network, batch)
+            inputs, copied = result.completed.inputs, self._copied(self.network, batch)
+            measured = [result.evidence.scores, result.gates, result.attention_before, result.attention_after]
+            numbers = torch.stack(measured, 2).double().cpu().numpy()
+            if self.network.gating.answers:
+                before = self._without_gates(self.network, batch, result, chosen)
         values, flags = (
-            {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
-            for tensors in (explained.completed.inputs, batch.observed)
+            {name: tensor.cpu().numpy() for name, tensor in tensors.items()} for tensors in (inputs, batch.observed)
         )
         believed = self._believed(chosen.cells, values.get("table"))
-        copied = self._copied(batch)
         for position, row in enumerate(index.tolist()):
-            inputs, observed = ({name: array[position] for name, array in arrays.items()} for arrays in (values, flags))
-            parts = self._parts(frame.iloc[row], inputs, observed)
+            own, observed = ({name: array[position] for name, array in arrays.items()} for arrays in (values, flags))
+            parts = self._parts(frame.iloc[row], own, observed)
+            scores = [(None, None, 0.0, 0.0)] * len(parts)
+            if numbers is not None:
+                scores = self._per_part(numbers[position]).tolist()
             sources = {column: names[position] for column, names in copied.items()}
-            units = self._units(parts, self._per_part(numbers[position]).tolist(), believed[position], sources)
-            yield row, (before[position], units, self._images(inputs, observed))
+            units = self._units(parts, scores, believed[position], sources)
+            yield row, (before[position], units, self._images(own, observed))
 
     def _without_gates(
         self, model: GaugePlus, batch: Batch, explained: BatchExplanation, rows: Rows
     ) -> list[tuple[str, float]]:
-        """What all experts would answer if the gates of the network were open."""
-        answers = self.ensemble.answers(rows)
+        """Return what all experts would predict if the gates of the network were open."""
+        votes = self.ensemble.answers(rows)
         with torch.no_grad():
             network = Prediction(explained.evidence.logits, trust=explained.trust)
             ungated = model.combine(network, model.read(batch)).double().log_softmax(1).cpu().numpy()
         position = [expert.network is model for expert in self.ensemble.experts.values()].index(True)
-        answers[:, position] = self.ensemble.smooth(ungated)
-        probabilities = self.ensemble.combine(answers, rows)
-        return self._answers(probabilities, (probabilities * self.class_weight).argmax(1))
+        votes[:, position] = self.ensemble.smooth(ungated)
+        probabilities = self.ensemble.combine(votes, rows)
+        return self._predictions(probabilities, (probabilities * self.class_weight).argmax(1))
 
-    def _answers(self, probabilities: np.ndarray, decided: np.ndarray) -> list[tuple[str, float]]:
+    def _predictions(self, probabilities: np.ndarray, decided: np.ndarray) -> list[tuple[str, float]]:
         chosen = probabilities[np.arange(len(decided)), decided]
         return list(zip((str(self.classes[index]) for index in decided), chosen.tolist(), strict=True))
 
@@ -198,14 +184,13 @@ class Reader:
         )
         return [None] * (units - parts)
 
-    def _copied(self, batch: Batch) -> dict[str, list[str]]:
-        """The training row that each text or image would be copied from, where that is known, for every row."""
-        if self.network is None or self.network.imputer is None or not self.donors:
+    def _copied(self, network: GaugePlus, batch: Batch) -> dict[str, list[str]]:
+        """Return the training row that each text or image would be copied from, where that is known, for every row."""
+        if network.imputer is None or not self.donors:
             return {}
-        copied = self.network.imputer.copied(batch)
         return {
             self.schema.contents[name].name: [self.donors[number] for number in numbers.tolist()]
-            for name, numbers in copied.items()
+            for name, numbers in network.imputer.copied(batch).items()
         }
 
     def _per_part(self, numbers: np.ndarray) -> np.ndarray:
@@ -244,11 +229,12 @@ class Reader:
             if part is not None and (part.observed or self.imputes):
                 column = part.column
                 state: State = "observed" if part.observed else "imputed"
-                source = "" if part.observed else sources.get(column.name, "")
+                trust, source = trusted.get(column.name, np.nan), sources.get(column.name, "")
                 unit = Unit(column.name, column.display, *part.part, state, *measured)
-                unit = replace(unit, copied_from=source)
-                trust = trusted.get(column.name, np.nan)
-                units[column.name].append(unit if np.isnan(trust) else replace(unit, trusted=trust))
+                unit = replace(
+                    unit, trusted=None if np.isnan(trust) else trust, copied_from="" if part.observed else source
+                )
+                units[column.name].append(unit)
         return tuple(unit for column in self.schema.columns for unit in units[column.name] or [_missing(column)])
 
     def _with_effects(
