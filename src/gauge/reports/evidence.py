@@ -24,7 +24,7 @@ STATES: tuple[State, ...] = get_args(State)
 DOUBTFUL = 0.5  # trust below which a value does not fit
 FOLD = 12  # lines of a table that are always shown
 MIN_NAMED_EFFECT = 0.005  # smaller effects, and gains, are not named
-MAX_NAMED_VALUES = 4  # values for and against an answer
+MAX_NAMED_VALUES = 4  # values for and against a prediction
 MIN_AXIS_EFFECT = 0.1  # what a full bar stands for at least
 MAX_ATTENTION_COLUMNS = 20  # rows and columns in the table of attention where a column is not observed
 
@@ -33,7 +33,7 @@ MAX_ATTENTION_COLUMNS = 20  # rows and columns in the table of attention where a
 class Unit:
     """One evidence unit of one row. `name` is its column, or the word or part of an image where a column has many units;
     `value` is what the model was given, as text. A `missing` unit was hidden from the model: it has no gate, no score and no
-    attention. `used` is its signed effect on the answer, if it was measured, `towards` the class that it supports most;
+    attention. `used` is its signed effect on the prediction, if it was measured, `towards` the class that it supports most;
     `trusted` is the probability that it is right, if that is known, and `suggestion` what the rest of the row suggests.
     `copied_from` names the training row whose content was imputed. Without gates, no unit has a gate or a score."""
 
@@ -128,7 +128,8 @@ class EvidencePage:
 
 
 def render(page: EvidencePage) -> str:
-    """The whole HTML document: it loads nothing from elsewhere, every text is escaped, and no script runs but its own."""
+    """Return the whole HTML document: it loads nothing from elsewhere, every text is escaped, and no script runs but its
+    own."""
     changed = [number for number, row in enumerate(page.rows, 1) if row.before[0] != row.after[0]]
     judged = [row.label == row.after[0] for row in page.rows if row.label is not None]
     script = _compact(files("gauge.reports").joinpath("evidence.js").read_text("utf-8"))
@@ -149,7 +150,7 @@ def render(page: EvidencePage) -> str:
 
 
 def render_rows(rows: Sequence[RowEvidence]) -> str:
-    """The rows alone, for a notebook: their styles affect nothing else."""
+    """Return the rows alone, for a notebook: their styles affect nothing else."""
     return _rendered("_fragment.html", rows)
 
 
@@ -211,7 +212,7 @@ def _columns(row: RowEvidence) -> list[_Column]:
 
 
 def by_gate(units: Iterable[Unit]) -> list[Unit]:
-    """The highest gate first, missing units last."""
+    """Return the units, the highest gate first, missing ones last."""
     return sorted(units, key=lambda unit: -1.0 if unit.gate is None else unit.gate, reverse=True)
 
 
@@ -247,7 +248,7 @@ class _View:
 
 
 def _whole(row: RowEvidence) -> list[Unit]:
-    """One unit for each text or image whose effect was measured as a whole, and not that of its words or parts."""
+    """Return one unit for each text or image whose effect was measured as a whole, and not that of its words or parts."""
     measured = {unit.column for unit in row.units if unit.used is not None}
     first = {unit.column: unit for unit in reversed(row.units)}
     return [
@@ -263,7 +264,7 @@ def _by_use(unit: Unit) -> tuple[bool, float]:
 
 
 def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
-    """A line for each row and a column for each column, in the order they first appear."""
+    """Return a line for each row and a column for each column, in the order they first appear."""
     return pd.DataFrame([{column.name: getattr(column, quantity) for column in _columns(row)} for row in rows])
 
 
@@ -304,8 +305,8 @@ class Unobserved(NamedTuple):
 
 
 def unobserved(rows: Sequence[RowEvidence]) -> list[Unobserved]:
-    """The least often observed columns first, with the columns that get most attention first. At most
-    `MAX_ATTENTION_COLUMNS` of both are shown."""
+    """Return the attention in rows without a column, the least often observed columns first, with the columns that get most
+    attention first. At most `MAX_ATTENTION_COLUMNS` of both are shown."""
     mask = _table(rows, "state").fillna("missing") != "observed"
     attention = _table(rows, "attention_after").fillna(0.0)
     attention = attention[attention.mean().nlargest(MAX_ATTENTION_COLUMNS).index]

@@ -31,19 +31,19 @@ COLOURS = (  # on light and dark background: the colour-blind-safe palette of Ok
 
 
 def data_address(image: UInt8[np.ndarray, "h w 3"]) -> str:
-    """The image as a `data:` address, lossless."""
+    """Return the image as a `data:` address, lossless."""
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "PNG", optimize=True)
     return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
 
 
 def three_digits(largest: float) -> int:
-    """The number of decimals that shows the largest of some values with three digits."""
+    """Return the number of decimals that shows the largest of some values with three digits."""
     return int(max(0, 2 - np.floor(np.log10(largest))))
 
 
 def gate_colour(gate: float) -> tuple[str, str]:
-    """The colour of a gate, dark for 0 and bright for 1, and black or white, whichever is more readable on it."""
+    """Return the colour of a gate, dark for 0 and bright for 1, and black or white, whichever is more readable on it."""
     colours = _gate_colours()
     return colours[min(int(gate * len(colours)), len(colours) - 1)]
 
@@ -128,7 +128,7 @@ def draw_gates(content: Mapping[str, Any], path: Path) -> None:
 
 
 def _modality_ticks(modality: Sequence[str]) -> tuple[list[float], list[str]]:
-    """The middle of the units of each modality, and its name."""
+    """Return the middle of the units of each modality, and its name."""
     names = list(dict.fromkeys(modality))
     return [float(np.mean([index for index, own in enumerate(modality) if own == name])) for name in names], names
 

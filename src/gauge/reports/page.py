@@ -64,12 +64,12 @@ class Section:
     findings: tuple[str, ...] = ()
 
     def extent(self, column: int) -> tuple[float, float]:
-        """The lowest end of a column's intervals, and the span up to the highest."""
+        """Return the lowest end of a column's intervals, and the span up to the highest."""
         low, high = min(row.cells[column][1] for row in self.rows), max(row.cells[column][2] for row in self.rows)
         return low, (high - low) or 1.0
 
     def markdown(self) -> str:
-        """The results as a GitHub table."""
+        """Return the results as a GitHub table."""
         lines = [f"| right answers, % | {' | '.join(self.columns)} |", "|---" * (1 + len(self.columns)) + "|"]
         for row in self.rows:
             cells = (f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in row.cells)
@@ -116,7 +116,7 @@ def ranked(
 
 
 def signed(value: float) -> str:
-    """One decimal, with a plus or a proper minus sign.
+    """Return one decimal, with a plus or a proper minus sign.
 
     >>> signed(1.04), signed(-0.25)
     ('+1.0', '\u22120.2')

@@ -9,7 +9,7 @@ from gauge.reports import figures
 
 @cache
 def template(name: str) -> Template:
-    """The template of that file name, ready to render."""
+    """Return the template of that file name, ready to render."""
     environment = Environment(
         loader=PackageLoader("gauge", "reports"),
         autoescape=True,

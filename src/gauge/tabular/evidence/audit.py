@@ -67,7 +67,8 @@ class CellAudit:
 
 
 def audit_cells(trust: CellTrust, rows: Rows, network: GaugePlus | None, *, seed: int) -> CellAudit:
-    """The findings on all rows. Cells are imputed by the imputer of the network, or else by what the other cells suggest."""
+    """Return the findings on all rows. Cells are imputed by the imputer of the network, or else by what the other cells
+    suggest."""
     cells, draw = rows.cells, np.random.default_rng(seed)
     known = ~np.isnan(cells)
     if not known.any():
@@ -122,7 +123,7 @@ def _imputed(trust: CellTrust, rows: Rows, network: GaugePlus | None) -> np.ndar
 
 
 def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:
-    """The gate of every cell, if the network has gates."""
+    """Return the gate of every cell, if the network has gates."""
     if network is None or not network.gating.gates_units:
         return {}
     gates, counts = np.zeros(rows.cells.shape), network.encoder.unit_counts
@@ -134,7 +135,7 @@ def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:
 
 
 def _separation(values: dict[str, np.ndarray], right: np.ndarray, among: np.ndarray) -> dict[str, float]:
-    """The AUC of each value for telling right from wrong; nothing where there is one kind only."""
+    """Return the AUC of each value for telling right from wrong; nothing where there is one kind only."""
     labels = right[among]
     if not len(labels) or labels.all() or not labels.any():
         return {}

@@ -49,7 +49,7 @@ class Explanation:
         return (self[index] for index in range(len(self)))
 
     def to_frame(self) -> pd.DataFrame:
-        """One line for every unit of every row: how much it was `used` (its signed effect on the probability of the
+        """Return one line for every unit of every row: how much it was `used` (its signed effect on the probability of the
         prediction) and how far it is `trusted` (the probability that it is right) are two things."""
         names = ("row", "label", "prediction", "probability", "prediction_ungated", "probability_ungated")
         lines = []
@@ -89,7 +89,7 @@ class Explanation:
         return replace(self, rows=tuple(_without_donors(row) for row in self.rows))
 
     def plot(self) -> "Figure":
-        """The effects of the columns as a matplotlib figure: signed for a single row, their mean size for several."""
+        """Return the effects of the columns as a matplotlib figure: signed for a single row, their mean size for several."""
         effects = self.effects
         if len(self) == 1:
             title = f"{self.rows[0].title}: {_prediction(self.rows[0])}"
@@ -109,7 +109,8 @@ class Explanation:
         )
 
     def _summary(self, count: int) -> list[dict[str, str]]:
-        """The predictions of the first rows, the columns they used most, in points, and the values that do not fit."""
+        """Return the predictions of the first rows, the columns they used most, in points, and the values that do not
+        fit."""
         lines = []
         for row in self.rows[:count]:
             used = sorted(row.effects.items(), key=lambda item: -abs(item[1]))[:3]

@@ -62,7 +62,7 @@ class Predictions:
         return (~self.observed).sum(1)
 
     def one_class(self, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The probability of the positive class, and whether each row has it."""
+        """Return the probability of the positive class, and whether each row has it."""
         assert self.positive is not None
         return probabilities[:, self.positive], self.labels == self.positive
 

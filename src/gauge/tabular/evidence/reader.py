@@ -15,7 +15,7 @@ from gauge.reports.evidence import Gain, GridImage, RowEvidence, State, Unit
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.advice import Advice, absent, helpful
 from gauge.tabular.evidence.cell_trust import CellTrust
-from gauge.tabular.evidence.effects import Piece, column_effects, piece_effects
+from gauge.tabular.evidence.effects import column_effects, piece_effects
 from gauge.tabular.evidence.explanation import TITLE
 from gauge.tabular.prediction_sets import PredictionSets
 from gauge.tabular.table.columns import Column, Part
@@ -71,7 +71,7 @@ class Reader:
         ids: pd.DataFrame | None = None,
         exact: bool = False,
     ) -> tuple[RowEvidence, ...]:
-        """The evidence of all rows, in order; `exact` adds the effect of each word and each part of an image."""
+        """Return the evidence of all rows, in order; `exact` adds the effect of each word and each part of an image."""
         probabilities = self.ensemble.predict(rows)
         decided = (probabilities * self.class_weight).argmax(1)
         predictions = self._predictions(probabilities, decided)
@@ -160,7 +160,7 @@ class Reader:
     def _parts(
         self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]
     ) -> list[ColumnPart | None]:
-        """What every unit stands for, in the order of the units; None for the padding of a text and for
+        """Return what every unit stands for, in the order of the units; None for the padding of a text and for
         whole units."""
         parts: list[ColumnPart | None] = []
         if self.schema.table:
@@ -178,7 +178,7 @@ class Reader:
         return parts
 
     def _padding(self, modality: str, parts: int) -> list[None]:
-        """As many as the network has units that stand for none of the parts."""
+        """Return None for each unit of the network that stands for none of the parts."""
         units = (
             0 if self.network is None or not self._fine_units(modality) else self.network.encoder.unit_counts[modality]
         )
@@ -194,7 +194,8 @@ class Reader:
         }
 
     def _per_part(self, numbers: np.ndarray) -> np.ndarray:
-        """The numbers of each unit; those of a table that is one unit for each of its cells, which share its attention."""
+        """Return the numbers of each unit; those of a table that is one unit for each of its cells, which share its
+        attention."""
         if "table" not in self.schema.modalities or self._fine_units("table"):
             return numbers
         cells = len(self.schema.table)
@@ -203,14 +204,14 @@ class Reader:
         return np.concatenate([shared, numbers[1:]])
 
     def _fine_units(self, modality: str) -> int | None:
-        """Those of the network without the one that reads the whole modality."""
+        """Return the number of units of the network without the one that reads the whole modality."""
         if self.network is None:
             return None
         encoder = self.network.encoder
         return encoder.unit_counts[modality] - encoder.has_whole(modality)
 
     def _believed(self, cells: np.ndarray, completed: np.ndarray | None) -> np.ndarray:
-        """The trust in the cells of the table, observed or imputed."""
+        """Return the trust in the cells of the table, observed or imputed."""
         if self.trust is None or completed is None:
             return np.full(cells.shape, np.nan)
         return np.where(np.isnan(cells), self.trust.imputed(cells, completed), self.trust.observed(cells))
@@ -248,13 +249,13 @@ class Reader:
         *,
         exact: bool,
     ) -> tuple[Unit, ...]:
-        """Cells with the effect of their column; with `exact`, words and parts of images with their own."""
+        """Return cells with the effect of their column; with `exact`, words and parts of images with their own."""
         cells = {column.name for column in self.schema.table}
-        pieces: dict[int, Piece] = {}
+        pieces: dict[int, tuple[str, int]] = {}
         counts: Counter[str] = Counter()
         for index, unit in enumerate(units):
             if exact and unit.state == "observed" and unit.column not in cells:
-                pieces[index] = Piece(unit.column, counts[unit.column])
+                pieces[index] = unit.column, counts[unit.column]
                 counts[unit.column] += 1
         measured = {index: float(effects[unit.column]) for index, unit in enumerate(units) if unit.column in cells}
         if pieces:
@@ -280,7 +281,7 @@ class Reader:
         )
 
     def _images(self, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> dict[str, GridImage]:
-        """The images that the model was given, by column."""
+        """Return the images that the model was given, by column."""
         shown = {
             column.name: column.image(inputs[modality], self._fine_units(modality))
             for modality, column in self.schema.contents.items()
@@ -290,7 +291,7 @@ class Reader:
 
 
 def _shown(value: Any) -> str:
-    """A cell as people write it, without the noise of binary fractions."""
+    """Return a cell as people write it, without the noise of binary fractions."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -299,7 +300,7 @@ def _missing(column: Column) -> Unit:
 
 
 def _agreement(units: Sequence[Unit]) -> float | None:
-    """The rank correlation of scores and exact effects; None where there is nothing to rank."""
+    """Return the rank correlation of scores and exact effects; None where there is nothing to rank."""
     pairs = [(unit.score, abs(unit.used)) for unit in units if unit.score is not None and unit.used is not None]
     if len(pairs) < 3 or any(len(set(values)) == 1 for values in zip(*pairs, strict=True)):
         return None
