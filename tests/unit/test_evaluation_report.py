@@ -164,7 +164,10 @@ def test_decisions_subgroups_and_missing_values_count_the_rows(ward, evaluation)
 
 def test_few_whole_numbers_are_named_as_they_are_written_although_some_are_missing():
     parts = divided(pd.Series([4, 8, None, 4, 1234567]))
-    assert [str(part) for part in parts] == ["4", "8", "missing", "4", "1234567"]
+    rows = {name: each.tolist() for name, each in parts.items()}
+    assert rows == {"1234567": [4], "4": [0, 3], "8": [1], "missing": [2]}
+    words = divided(pd.Series(["missing", "others", None, "x"]))
+    assert {name: each.tolist() for name, each in words.items()} == {"missing": [0, 2], "others": [1], "x": [3]}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from gauge.experiments.runner import Runner
 from gauge.masks import parse_protocol
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.reports import page
-from gauge.reports.page import Curves, Estimate, Sample, Section, View, ranked
+from gauge.reports.page import Estimate, Sample, Section, View, ranked
 from gauge.training.inference import masked_batches
 from gauge.training.metrics import ACCURACY
 from gauge.training.stages import OnEpoch, silent
@@ -39,7 +39,6 @@ VIEW_ROWS = {
 }
 SUMMED = {"complete": "two images of each digit", "views=1": "one image of each digit"}
 IMAGES = tuple(f"{digit} digit, hand\N{NO-BREAK SPACE}{hand}" for digit in ("first", "second") for hand in (1, 2))
-MISSING = {"complete": 0, "eta=0.6": 3, "eta=0.8": 4}  # of five views
 WRONG = {"complete": "none wrong", "swapped=0.2": "one in five wrong", "swapped=0.4": "two in five wrong"}
 MISSING_TITLES = {"complete": "nothing missing", "eta=0.6": "3 of 5 missing", "eta=0.8": "4 of 5 missing"}
 SHOWN = 3  # samples of each section
@@ -77,7 +76,7 @@ def run(
             for row, experiment in experiments.items()
         }
 
-    summed, seen = finished(added, SUMMED), finished(viewed, (*MISSING, *WRONG))
+    summed, seen = finished(added, SUMMED), finished(viewed, (*MISSING_TITLES, *WRONG))
     pairs, job = workspace.job(added[PLUS]), workspace.job(viewed[TRUST])
     method, _ = workspace.method(job)
     assert isinstance(method, GaugePlus)
@@ -143,11 +142,6 @@ def _missing_views(finished: Finished, test: Dataset, learned: int) -> Section:
         "one on which the methods differ, where there is any.",
         columns=tuple(MISSING_TITLES.values()),
         rows=_rows(VIEW_ROWS, finished, MISSING_TITLES),
-        curves=Curves(
-            "views missing, of five",
-            tuple(MISSING.values()),
-            {name: [_estimate(results[protocol][0]) for protocol in MISSING] for name, results in finished.items()},
-        ),
         samples=tuple(shown),
         findings=tuple(findings),
     )

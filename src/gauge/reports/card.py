@@ -35,7 +35,7 @@ def model_card(
     history: Sequence[Mapping[str, Any]],
     columns: Sequence[tuple[str, str, str]],
 ) -> str:
-    """The README of a saved model. `columns` are names, kinds and shares of missing values."""
+    """Return the README of a saved model. `columns` are names, kinds and shares of missing values."""
     return TEXT.format(
         target=target,
         count=len(classes),
@@ -47,7 +47,7 @@ def model_card(
 
 
 def _curve(history: Sequence[Mapping[str, Any]]) -> str:
-    """The mean losses of each stage after its first, middle and last epoch."""
+    """Return the mean losses of each stage after its first, middle and last epoch."""
     stages: dict[str, list[Mapping[str, Any]]] = {}
     for epoch in history:
         stages.setdefault(epoch["stage"], []).append(epoch)

@@ -59,7 +59,7 @@ class Chart:
         return round(across, 1), round(HEIGHT - BOTTOM - (y - y0) / (y1 - y0) * (HEIGHT - TOP - BOTTOM), 1)
 
     def path(self, line: Line) -> str:
-        """The points of a line as an SVG attribute, none of them outside of the axes."""
+        """Return the points of a line as an SVG attribute, none of them outside of the axes."""
         _, (y0, y1) = self.limits
         step = max(1, len(line.points) // MAX_POINTS)
         chosen = [*line.points[::step], line.points[-1]] if line.points else []

@@ -15,7 +15,6 @@ import pandas as pd
 from jaxtyping import UInt8
 from markupsafe import Markup
 
-from gauge.reports import figures
 from gauge.reports.templates import template
 
 Kind = Literal["number", "category", "text", "image"]
@@ -25,7 +24,7 @@ STATES: tuple[State, ...] = get_args(State)
 DOUBTFUL = 0.5  # trust below which a value does not fit
 FOLD = 12  # lines of a table that are always shown
 MIN_NAMED_EFFECT = 0.005  # smaller effects, and gains, are not named
-MAX_NAMED_VALUES = 4  # values for and against an answer
+MAX_NAMED_VALUES = 4  # values for and against a prediction
 MIN_AXIS_EFFECT = 0.1  # what a full bar stands for at least
 MAX_ATTENTION_COLUMNS = 20  # rows and columns in the table of attention where a column is not observed
 
@@ -34,7 +33,7 @@ MAX_ATTENTION_COLUMNS = 20  # rows and columns in the table of attention where a
 class Unit:
     """One evidence unit of one row. `name` is its column, or the word or part of an image where a column has many units;
     `value` is what the model was given, as text. A `missing` unit was hidden from the model: it has no gate, no score and no
-    attention. `used` is its signed effect on the answer, if it was measured, `towards` the class that it supports most;
+    attention. `used` is its signed effect on the prediction, if it was measured, `towards` the class that it supports most;
     `trusted` is the probability that it is right, if that is known, and `suggestion` what the rest of the row suggests.
     Without gates, no unit has a gate or a score."""
 
@@ -58,24 +57,10 @@ class Unit:
         return self.state == "observed" and self.trusted is not None and self.trusted < DOUBTFUL
 
     def __post_init__(self) -> None:
-        for name, allowed in (("kind", get_args(Kind)), ("state", STATES)):
-            if (value := getattr(self, name)) not in allowed:
-                raise ValueError(f"unit {self.name!r} has {name} {value!r}; use one of {', '.join(allowed)}")
         for name in ("score", "gate", "attention_before", "attention_after", "used", "trusted"):
             value = getattr(self, name)
             if value is not None and not isfinite(value):
                 raise ValueError(f"{name} of unit {self.name!r} is {value}; give a finite value")
-        if (self.score is None) != (self.gate is None) or (self.state == "missing" and self.gate is not None):
-            raise ValueError(
-                f"unit {self.name!r} is {self.state}, its score is {self.score} and its gate {self.gate}; give both, or "
-                "None for both where a unit is missing or there are no gates"
-            )
-        if self.gate is not None and not 0 <= self.gate <= 1:
-            raise ValueError(
-                f"the gate of unit {self.name!r} is {self.gate:g}; a gate lies between 0 and 1, so pass gates, not scores"
-            )
-        if self.trusted is not None and not 0 <= self.trusted <= 1:
-            raise ValueError(f"the trust in unit {self.name!r} is {self.trusted:g}; give a probability, from 0 to 1")
 
 
 class Gain(NamedTuple):
@@ -92,9 +77,6 @@ class GridImage:
 
     pixels: UInt8[np.ndarray, "h w 3"]
     grid: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        figures.check_image(self.pixels, "the image")
 
 
 @dataclass(frozen=True)
@@ -125,25 +107,6 @@ class RowEvidence:
     def __post_init__(self) -> None:
         if not self.units:
             raise ValueError(f"row {self.title!r} has no units; give at least one")
-        for _, probability in (self.before, self.after):
-            if not 0 <= probability <= 1:
-                raise ValueError(f"row {self.title!r} has probability {probability:g}; give a value from 0 to 1")
-        for column in _columns(self):
-            self._check_column(column)
-
-    def _check_column(self, column: "_Column") -> None:
-        where = f"column {column.name!r} of row {self.title!r}"
-        if kinds := {unit.kind for unit in column.units} - {column.kind}:
-            raise ValueError(f"{where} has units of kind {column.kind} and {min(kinds)}; give a column one kind")
-        if column.kind != "image" or column.state == "missing":
-            return
-        if column.name not in self.images:
-            raise ValueError(f"image {where} has units but no image; add images[{column.name!r}]")
-        height, width = self.images[column.name].grid
-        if len(column.units) != height * width:
-            raise ValueError(
-                f"image {where} has {len(column.units)} units but a grid of {height} x {width}; give one unit for each part"
-            )
 
 
 @dataclass(frozen=True)
@@ -164,7 +127,8 @@ class EvidencePage:
 
 
 def render(page: EvidencePage) -> str:
-    """The whole HTML document: it loads nothing from elsewhere, every text is escaped, and no script runs but its own."""
+    """Return the whole HTML document: it loads nothing from elsewhere, every text is escaped, and no script runs but its
+    own."""
     changed = [number for number, row in enumerate(page.rows, 1) if row.before[0] != row.after[0]]
     judged = [row.label == row.after[0] for row in page.rows if row.label is not None]
     script = _compact(files("gauge.reports").joinpath("evidence.js").read_text("utf-8"))
@@ -185,7 +149,7 @@ def render(page: EvidencePage) -> str:
 
 
 def render_rows(rows: Sequence[RowEvidence]) -> str:
-    """The rows alone, for a notebook: their styles affect nothing else."""
+    """Return the rows alone, for a notebook: their styles affect nothing else."""
     return _rendered("_fragment.html", rows)
 
 
@@ -237,7 +201,7 @@ def _columns(row: RowEvidence) -> list[_Column]:
 
 
 def by_gate(units: Iterable[Unit]) -> list[Unit]:
-    """The highest gate first, missing units last."""
+    """Return the units, the highest gate first, missing ones last."""
     return sorted(units, key=lambda unit: -1.0 if unit.gate is None else unit.gate, reverse=True)
 
 
@@ -273,7 +237,7 @@ class _View:
 
 
 def _whole(row: RowEvidence) -> list[Unit]:
-    """One unit for each text or image whose effect was measured as a whole, and not that of its words or parts."""
+    """Return one unit for each text or image whose effect was measured as a whole, and not that of its words or parts."""
     measured = {unit.column for unit in row.units if unit.used is not None}
     first = {unit.column: unit for unit in reversed(row.units)}
     return [
@@ -289,7 +253,7 @@ def _by_use(unit: Unit) -> tuple[bool, float]:
 
 
 def _table(rows: Sequence[RowEvidence], quantity: str) -> pd.DataFrame:
-    """A line for each row and a column for each column, in the order they first appear."""
+    """Return a line for each row and a column for each column, in the order they first appear."""
     return pd.DataFrame([{column.name: getattr(column, quantity) for column in _columns(row)} for row in rows])
 
 
@@ -328,8 +292,8 @@ class Unobserved(NamedTuple):
 
 
 def unobserved(rows: Sequence[RowEvidence]) -> list[Unobserved]:
-    """The least often observed columns first, with the columns that get most attention first. At most
-    `MAX_ATTENTION_COLUMNS` of both are shown."""
+    """Return the attention in rows without a column, the least often observed columns first, with the columns that get most
+    attention first. At most `MAX_ATTENTION_COLUMNS` of both are shown."""
     mask = _table(rows, "state").fillna("missing") != "observed"
     attention = _table(rows, "attention_after").fillna(0.0)
     attention = attention[attention.mean().nlargest(MAX_ATTENTION_COLUMNS).index]

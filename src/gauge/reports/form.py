@@ -38,8 +38,8 @@ class FormPage:
 
 
 def render_form(page: FormPage) -> tuple[str, str]:
-    """The HTML document, which loads nothing from elsewhere, and its policy for the header `Content-Security-Policy`: a
-    browser runs no script but its own."""
+    """Return the HTML document, which loads nothing from elsewhere, and its policy for the header `Content-Security-Policy`:
+    a browser runs no script but its own."""
     script = files("gauge.reports").joinpath("form.js").read_text("utf-8")
     html = template("form.html").render(page=page, script=Markup(script), checksum=Markup(_checksum(script)))
     (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)

@@ -1,18 +1,16 @@
-"""The report of the demo: what was asked, what was missing and who answered best, in one HTML file."""
+"""The report of the demo: what was asked, what was missing and who is right most often, in one HTML file."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
-from markupsafe import Markup
 
-from gauge.reports import figures
-from gauge.reports.figures import Curves, Estimate
 from gauge.reports.templates import template
 
-__all__ = ["Curves", "Estimate", "Report", "Row", "Sample", "Section", "View", "ranked", "render_report"]
+Estimate = tuple[float, float, float]
+"""A value with the ends of its 95 % interval, in percent."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +22,10 @@ class View:
     wrong: bool = False
     trust: float | None = None
 
-    def __post_init__(self) -> None:
-        if self.image is not None:
-            figures.check_image(self.image, f"the image of {self.name!r}")
-        if self.trust is not None and not 0 <= self.trust <= 1:
-            raise ValueError(f"the trust in {self.name!r} is {self.trust:g}; give a probability, from 0 to 1")
-
 
 @dataclass(frozen=True)
 class Sample:
-    """One test sample with its true class, and the class and probability that each method answered."""
+    """One test sample with its true class, and the class and probability that each method predicts."""
 
     title: str
     label: str
@@ -54,10 +46,9 @@ class Row:
 @dataclass(frozen=True)
 class Section:
     """One question and its results: accuracy in percent under the conditions `columns`. `asked`, `missing` and `best` are a
-    few words each, `text` a paragraph, `findings` sentences on what the intervals can and cannot decide. Curves have the
-    names of the rows they belong to.
+    few words each, `text` a paragraph, `findings` sentences on what the intervals can and cannot decide.
 
-    >>> row = Row("GAUGE+", "all answers combined", ((95.0, 93.5, 96.2),))
+    >>> row = Row("GAUGE+", "all votes combined", ((95.0, 93.5, 96.2),))
     >>> Section("Digits", "Which digit?", "nothing", "GAUGE+", "One method.", ("complete",), (row,)).extent(0)
     (93.5, 2.7...)
     """
@@ -69,32 +60,16 @@ class Section:
     text: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-    curves: Curves | None = None
     samples: tuple[Sample, ...] = ()
     findings: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row.cells) != len(self.columns):
-                raise ValueError(
-                    f"row {row.name!r} has {len(row.cells)} cells under {len(self.columns)} columns; give one for each"
-                )
-            for value, low, high in row.cells:
-                if not low <= value <= high:
-                    interval = f"its interval [{low:g}, {high:g}]"
-                    raise ValueError(f"row {row.name!r} has {value:g} outside {interval}; give (value, low, high)")
-        names = [row.name for row in self.rows]
-        for name in self.curves.lines if self.curves else ():
-            if name not in names:
-                raise ValueError(f"the curve of {name!r} belongs to no row; rows: {', '.join(names)}")
-
     def extent(self, column: int) -> tuple[float, float]:
-        """The lowest end of a column's intervals, and the span up to the highest."""
+        """Return the lowest end of a column's intervals, and the span up to the highest."""
         low, high = min(row.cells[column][1] for row in self.rows), max(row.cells[column][2] for row in self.rows)
         return low, (high - low) or 1.0
 
     def markdown(self) -> str:
-        """The results as a GitHub table."""
+        """Return the results as a GitHub table."""
         lines = [f"| right answers, % | {' | '.join(self.columns)} |", "|---" * (1 + len(self.columns)) + "|"]
         for row in self.rows:
             cells = (f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in row.cells)
@@ -112,27 +87,16 @@ class Report:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-class Compared(Protocol):
-    """The second method minus the first on the same samples, as shares."""
-
-    @property
-    def difference(self) -> float: ...
-    @property
-    def interval(self) -> tuple[float, float]: ...
-    @property
-    def p_value(self) -> float: ...
-
-
 def ranked(
-    answers: Mapping[str, np.ndarray], labels: np.ndarray, compare: Callable[..., Compared], where: str
+    probabilities: Mapping[str, np.ndarray], labels: np.ndarray, compare: Callable[..., Any], where: str
 ) -> tuple[str, list[str]]:
-    """Which method answered best, and sentences that compare it with every other one. `answers` are class probabilities by
-    method; `where` begins each sentence."""
-    shares = {name: 100 * float((each.argmax(1) == labels).mean()) for name, each in answers.items()}
+    """Return which method is right most often, and sentences that compare it with every other one. `probabilities` are those
+    of the classes by method, `compare` is that of a metric; `where` begins each sentence."""
+    shares = {name: 100 * float((each.argmax(1) == labels).mean()) for name, each in probabilities.items()}
     first, *others = sorted(shares, key=lambda name: -shares[name])
     sentences, level = [], []
     for name in others:
-        compared = compare(answers[name], answers[first], labels)
+        compared = compare(probabilities[name], probabilities[first], labels)
         low, high = (signed(100 * bound) for bound in compared.interval)
         if compared.p_value > 0.05:
             level.append(name)
@@ -152,7 +116,7 @@ def ranked(
 
 
 def signed(value: float) -> str:
-    """One decimal, with a plus or a proper minus sign.
+    """Return one decimal, with a plus or a proper minus sign.
 
     >>> signed(1.04), signed(-0.25)
     ('+1.0', '\u22120.2')
@@ -161,17 +125,5 @@ def signed(value: float) -> str:
 
 
 def render_report(report: Report) -> str:
-    """The HTML document: it loads nothing from elsewhere, and every text is escaped."""
-    charts = {number: _charts(section, number) for number, section in enumerate(report.sections) if section.curves}
-    return template("page.html").render(page=report, charts=charts)
-
-
-def _charts(section: Section, number: int) -> dict[str, Markup]:
-    """The curves of a section for wide and narrow windows."""
-    assert section.curves is not None
-    rows, featured = [row.name for row in section.rows], {row.name for row in section.rows if row.featured}
-    charts = {}
-    for name, width in (("wide", 720), ("narrow", 350)):
-        options: dict[str, Any] = {"featured": featured, "metric": "Right answers", "width": width}
-        charts[name] = Markup(figures.accuracy_curve(section.curves, rows, prefix=f"{name}-{number}", **options))
-    return charts
+    """Return the HTML document: it loads nothing from elsewhere, and every text is escaped."""
+    return template("page.html").render(page=report)

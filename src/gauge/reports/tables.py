@@ -47,7 +47,7 @@ class Table:
         return self.names.get(row, row)
 
     def markdown(self) -> str:
-        """A GitHub table; the best mean of each column is bold, the second best in italics."""
+        """Return a GitHub table; the best mean of each column is bold, the second best in italics."""
         heads, rows = self._marked("**{}**", "*{}*")
         heads = [f"{self.metric}, %", *heads]
         lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -63,7 +63,7 @@ class Table:
         return "\n".join(lines) + "\n" + "".join(f"\n{note}\n" for note in notes)
 
     def latex(self) -> str:
-        """A tabular with booktabs rules; the best mean of each column is bold, the second best underlined."""
+        """Return a tabular with booktabs rules; the best mean of each column is bold, the second best underlined."""
         heads, rows = self._marked(r"\textbf{{{}}}", r"\underline{{{}}}")
         lines = [r"\begin{tabular}{l" + "c" * len(heads) + "}", r"\toprule"]
         lines += [" & ".join([self.metric + r", \%", *heads]) + r" \\", r"\midrule"]
@@ -74,13 +74,14 @@ class Table:
         return text
 
     def html(self) -> str:
-        """A plain table; the best mean of each column is bold, the second best underlined."""
+        """Return a plain table; the best mean of each column is bold, the second best underlined."""
         heads, rows = self._marked("<b>{}</b>", "<u>{}</u>")
         named = {self.name(row): cells for row, cells in rows.items()}
         return pd.DataFrame.from_dict(named, orient="index", columns=heads).to_html(escape=False, border=0) + "\n"
 
     def rates(self) -> dict[str, dict[float, tuple[float, ...]]]:
-        """The values of each named row by missing rate, if columns are missing rates: complete, and those in `RATES`."""
+        """Return the values of each named row by missing rate, if columns are missing rates: complete, and those in
+        `RATES`."""
         alone = [column for column in self.columns if column.startswith(RATES) and "," not in column]
         rates = {column: float(column.partition("=")[2]) for column in alone}
         rates |= {"complete": 0.0} if rates else {}
@@ -91,7 +92,7 @@ class Table:
         }
 
     def grids(self) -> dict[str, dict[float, tuple[float, ...]]]:
-        """The values of each protocol by units across an image, if rows differ in that (`gauge:gauge-grid3`)."""
+        """Return the values of each protocol by units across an image, if rows differ in that (`gauge:gauge-grid3`)."""
         sides = {row: float(match[1]) for row in self.rows if (match := GRID.fullmatch(row))}
         lines = {
             column: {side: self.rows[row][column].values for row, side in sides.items() if column in self.rows[row]}
@@ -100,7 +101,7 @@ class Table:
         return {column: points for column, points in lines.items() if len(points) > 1}
 
     def csv(self) -> str:
-        """One line for each value: row, protocol, position of the seed, percent."""
+        """Return one line for each value: row, protocol, position of the seed, percent."""
         values = [
             (self.name(row), column, index, value)
             for row, cells in self.rows.items()
@@ -110,8 +111,8 @@ class Table:
         return pd.DataFrame(values, columns=["row", "protocol", "number", f"{self.metric}_percent"]).to_csv(index=False)
 
     def _marked(self, best: str, second: str) -> tuple[list[str], dict[str, list[str]]]:
-        """The heads of all columns and the cells of every row, as text, with the two best means of a column in these forms;
-        a column is followed by the paper's numbers if there are any."""
+        """Return the heads of all columns and the cells of every row, as text, with the two best means of a column in these
+        forms; a column is followed by the paper's numbers if there are any."""
         heads: list[str] = []
         rows: dict[str, list[str]] = {row: [] for row in self.rows}
         for column in self.columns:

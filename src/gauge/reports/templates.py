@@ -9,7 +9,7 @@ from gauge.reports import figures
 
 @cache
 def template(name: str) -> Template:
-    """The template of that file name, ready to render."""
+    """Return the template of that file name, ready to render."""
     environment = Environment(
         loader=PackageLoader("gauge", "reports"),
         autoescape=True,
@@ -17,6 +17,6 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"colours": figures.COLOURS, "series": figures.series, "three_digits": figures.three_digits}
+    environment.globals |= {"colours": figures.COLOURS, "three_digits": figures.three_digits}
     environment.globals |= {"data_address": figures.data_address, "gate_colour": figures.gate_colour}
     return environment.get_template(name)

@@ -15,7 +15,7 @@ from gauge.tabular.table.columns import Column, ImageFiles
 
 
 class TableClassifier(ABC):
-    """Answers for the rows of a table. `class_weight` is what the classes count in a decision, `named` says whether the
+    """Predictions for the rows of a table. `class_weight` is what the classes count in a decision, `named` says whether the
     columns had names in training, `target` is the name of the column with the labels, `prediction_sets` come from rows held
     out, if there were any, and `files` is where images lie."""
 
@@ -43,44 +43,44 @@ class TableClassifier(ABC):
 
     @abstractmethod
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The probabilities of `predict_proba`, and which of the `columns` each row has, once it is read: [rows, columns]. A
-        value that cannot be read, or was not seen in training, counts as missing."""
+        """Return the probabilities of `predict_proba`, and which of the `columns` each row has, once it is read: [rows,
+        columns]. A value that cannot be read, or was not seen in training, counts as missing."""
 
     def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-        """What `predict_with_observed` gives for one row with a value for every one of the `columns`, by name."""
+        """Return what `predict_with_observed` gives for one row with a value for every one of the `columns`, by name."""
         return self.predict_with_observed(pd.DataFrame([row], dtype=object))
 
     @abstractmethod
     def evidence(self, X: Any) -> Sequence[RowEvidence]:
-        """The evidence of every row."""
+        """Return the evidence of every row."""
 
     def facts(self) -> dict[str, str]:
-        """How the model was trained, as far as that is known."""
+        """Return how the model was trained, as far as that is known."""
         return {}
 
     def record(self) -> None:  # noqa: B027 - optional
         """Predict few rows at once faster from now on: on a GPU with CUDA graphs, on a CPU with a trace of the network,
-        which takes less than a second and answers up to 256 rows. Answers are the same up to rounding."""
+        which takes less than a second and serves up to 256 rows. Predictions are the same up to rounding."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of every class, in the order of `classes`; the class prior for a row without values."""
+        """Return the probability of every class, in the order of `classes`; the class prior for a row without values."""
         return self.predict_with_observed(X)[0]
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of every row with the largest probability times its `class_weight`: the most probable one unless weights
-        are given, and then not always."""
+        """Return the class of every row with the largest probability times its `class_weight`: the most probable one unless
+        weights are given, and then not always."""
         return self.decide(self.predict_proba(X))
 
     def predict_set(self, X: Any, coverage: float = COVERAGE, *, by_class: bool = False) -> np.ndarray:
-        """Which classes each row may have, so that the right one is among them with this probability, `by_class` for rows of
-        any class: [rows, classes]."""
+        """Return which classes each row may have, so that the right one is among them with this probability, `by_class` for
+        rows of any class: [rows, classes]."""
         check_coverage(coverage)
         return self.sets(*self.predict_with_observed(X), coverage, by_class=by_class)
 
     def sets(
         self, probabilities: np.ndarray, observed: np.ndarray, coverage: float, *, by_class: bool = False
     ) -> np.ndarray:
-        """The prediction sets of rows with these probabilities and these columns."""
+        """Return the prediction sets of rows with these probabilities and these columns."""
         if self.prediction_sets is None:
             raise ValueError(
                 "this classifier has no prediction sets: fewer than 50 rows were given to hold some out, or it is an export "
@@ -89,15 +89,15 @@ class TableClassifier(ABC):
         return self.prediction_sets.contains(probabilities, observed, coverage, by_class=by_class)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
-        """The classes that `predict` chooses for these probabilities."""
+        """Return the classes that `predict` chooses for these probabilities."""
         return self.classes[self.class_numbers(probabilities)]
 
     def class_numbers(self, probabilities: np.ndarray) -> np.ndarray:
-        """The positions of these classes in `classes`."""
+        """Return the positions of these classes in `classes`."""
         return (probabilities * self.class_weight).argmax(1)
 
     def frame(self, X: Any) -> pd.DataFrame:
-        """The rows with the names of the columns in training."""
+        """Return the rows with the names of the columns in training."""
         if inputs.is_frame(X):
             return inputs.match_columns(X, self.names, named=self.named, target=self.target)
         return inputs.by_position(inputs.from_array(X), self.names)

@@ -50,7 +50,6 @@ from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, with_prefix
 from gauge.tabular.experts._architecture import tuned_columns
-from gauge.tabular.prediction_sets import COVERAGE
 from gauge.tabular.saved import CARD as CARD
 from gauge.tabular.saved import (
     HISTORY,
@@ -106,7 +105,7 @@ class Fitted(Record, TableClassifier):
         return tuple(self.ensemble.experts)
 
     def read(self, X: Any) -> tuple[pd.DataFrame, Rows]:
-        """Rows as given and as the experts read them."""
+        """Return rows as given and as the experts read them."""
         frame = self.frame(X)
         encoded = self.schema.encode(frame, self.files)
         _report_empty(encoded)
@@ -135,14 +134,10 @@ class Fitted(Record, TableClassifier):
         names = {name: name for name in map(str, known)}
         ids = known[[pick(names, each, "column to keep") for each in keep]] if keep else None
         reader = Reader(
-            *(self.schema, self.ensemble, self.classes.tolist(), self.class_weight, self.trust, self.advice)
+            *(self.schema, self.ensemble, self.classes.tolist(), self.class_weight),
+            *(self.trust, self.advice, self.prediction_sets),
         )
         evidence = reader.rows(frame, rows, labels=labels, ids=ids, exact=exact)
-        if self.prediction_sets is not None:
-            sets = self.sets(self.ensemble.predict(rows), rows.observed(), COVERAGE)
-            words = self.classes.astype(str)
-            pairs = zip(evidence, sets, strict=True)
-            evidence = tuple(replace(row, plausible=tuple(words[held].tolist())) for row, held in pairs)
         gains = {} if self.advice is None else self.advice.column_gains()
         return Explanation(evidence, self.facts(), gains)
 
@@ -154,7 +149,8 @@ class Fitted(Record, TableClassifier):
         _, rows = self.read(X)
         labels = None
         if y is not None:
-            rows, labels = self._labelled(X, y, rows)
+            known, labels = self._known_labels(X, y, rows)
+            rows = rows.take(known)
         return importance(self.ensemble, rows, self.class_numbers(self.ensemble.predict(rows)), labels)
 
     def advise(self, X: Any, *, costs: Mapping[str, Any] | None = None, worth: Any = None) -> pd.DataFrame:
@@ -197,13 +193,8 @@ class Fitted(Record, TableClassifier):
             facts=self.facts(),
         )
 
-    def _labelled(self, X: Any, y: Any, rows: Rows) -> tuple[Rows, np.ndarray]:
-        """The rows that have a label, and the numbers of their classes."""
-        known, numbers = self._known_labels(X, y, rows)
-        return (rows, numbers) if len(known) == len(rows) else (rows.take(known), numbers)
-
     def _known_labels(self, X: Any, y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """Which rows have a label, and the numbers of their classes."""
+        """Return which rows have a label, and the numbers of their classes."""
         if y is None:
             raise ValueError("there are no labels to compare with; give y, or the name of their column")
         numbers = label_numbers(self.classes, labels_of(X, y, len(rows)))
@@ -227,7 +218,7 @@ class Fitted(Record, TableClassifier):
 
     @property
     def gates_answer(self) -> bool:
-        """Whether gates change the answer of the network."""
+        """Whether gates change the prediction of the network."""
         network = self.ensemble.network
         return network is not None and network.gating.gates_units and network.gating.answers
 
@@ -263,7 +254,7 @@ class Fitted(Record, TableClassifier):
         return [*notes, f"the time limit left out: {', '.join(self.left_out)}"] if self.left_out else notes
 
     def facts(self) -> dict[str, str]:
-        """How the model was trained, for reports and the card."""
+        """Return how the model was trained, for reports and the card."""
         weights = expert_weights(self.leaderboard)
         tuned = tuned_columns(self.options.get("tune", "head"), self.schema)
         encoders = ", ".join(
@@ -272,7 +263,7 @@ class Fitted(Record, TableClassifier):
         )
         size, seed = self.options["size"], self.options.get("random_state")
         rare = ", ".join(f"{100 * share:.0f} % of {name}" for name, share in self.rare_rates.items())
-        return {
+        facts = {
             "Predicts": self.target or "the label",
             "Model": f"gauge-ml {__version__}, size {size!r}, random_state {seed}",
             "Experts": ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in weights.items()),
@@ -280,12 +271,14 @@ class Fitted(Record, TableClassifier):
             "On rows held out": combined_scores(self.leaderboard),
             "Trained on": f"{self.n_rows['train']} rows, {self.n_rows['val']} of them held out to validate",
             "Missing in training": f"{100 * np.mean(list(self.missing_rates.values())):.0f} % of all cells",
-            **({"Rare in training": rare} if rare else {}),
-            **({"Left out for the time limit": ", ".join(self.left_out)} if self.left_out else {}),
-        } | ({"Pretrained encoders": encoders} if encoders else {})
+            "Rare in training": rare,
+            "Left out for the time limit": ", ".join(self.left_out),
+            "Pretrained encoders": encoders,
+        }
+        return {name: value for name, value in facts.items() if value}
 
     def card(self) -> str:
-        """The README of the saved model."""
+        """Return the README of the saved model."""
         versions = {"Versions": f"torch {torch.__version__}, format {FORMAT}"}
         columns: list[tuple[str, str, str]] = [
             (each.name, each.kind, f"{100 * self.missing_rates[each.name]:.0f} %") for each in self.columns
@@ -327,9 +320,9 @@ class Fitted(Record, TableClassifier):
         files: ImageFiles | None = None,
         trusted: Path | str | None = None,
     ) -> "Fitted":
-        """The value that `save` wrote to a folder, ready to predict with images in `files`. It has answered a row of its own
-        before it is returned, so that what cannot answer is refused here. `trusted` is the public key, or its file, that
-        has to have signed it."""
+        """Return the value that `save` wrote to a folder, ready to predict with images in `files`. It has predicted a row of
+        its own before it is returned, so that what cannot predict is refused here. `trusted` is the public key, or its file,
+        that has to have signed it."""
         saved, history, path = read_description(folder, trusted), read_history(folder), folder / WEIGHTS
         tensors, _ = checkpoint.load(path)
         with usable(folder):
@@ -356,14 +349,14 @@ class Fitted(Record, TableClassifier):
         return fitted
 
     def _try(self) -> None:
-        """Answer a row in which every column is observed, and judge its cells."""
+        """Predict a row in which every column is observed, and judge its cells."""
         frame = pd.DataFrame({column.name: [None] for column in self.columns}, dtype=object)
         blank = self.schema.encode(frame)
         observed = {name: torch.ones_like(flags) for name, flags in blank.observed.items()}
         rows = Rows.from_frame(self.schema, frame, replace(blank, observed=observed, empty=np.zeros(1, bool)))
-        answers = self.ensemble.predict(rows)
-        if answers.shape != (1, len(self.classes)):
-            raise ValueError(f"its experts answer with {answers.shape[1]} classes, it has {len(self.classes)}")
+        probabilities = self.ensemble.predict(rows)
+        if probabilities.shape != (1, len(self.classes)):
+            raise ValueError(f"its experts have {probabilities.shape[1]} classes, it has {len(self.classes)}")
         if self.trust is not None:
             missing = np.full_like(rows.cells, np.nan)
             judged = self.trust.observed(rows.cells), self.trust.imputed(missing, self.trust.guesses(missing))

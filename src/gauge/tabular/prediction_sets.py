@@ -41,14 +41,14 @@ class Group:
     ]
 
     def limit(self, coverage: float) -> float:
-        """The largest score of a class in a set; infinite where too few rows were held out to leave any class out."""
+        """Return the largest score of a class in a set; infinite where too few rows were held out to leave any class out."""
         if not self.rows:
             return float("inf")
         rank = ceil((self.rows + 1) * coverage / self.rows * len(self.scores) - 1e-9)
         return float(self.scores[rank - 1]) if rank <= len(self.scores) else float("inf")
 
     def of_class(self, number: int) -> "Group":
-        """The rows of this class."""
+        """Return the rows of this class."""
         own = self.classes == number
         return Group(int(own.sum()) * self.rows // len(own), self.scores[own], self.classes[own])
 
@@ -80,7 +80,7 @@ class PredictionSets:
     def contains(
         self, probabilities: np.ndarray, observed: np.ndarray, coverage: float = COVERAGE, *, by_class: bool = False
     ) -> np.ndarray:
-        """Which classes the set of each row has: [rows, classes]. `observed` says which columns each row has."""
+        """Return which classes the set of each row has: [rows, classes]. `observed` says which columns each row has."""
         check_coverage(coverage)
         if by_class:
             classes = range(probabilities.shape[1])
@@ -105,7 +105,7 @@ def check_coverage(coverage: float) -> None:
 
 
 def group_numbers(missing: np.ndarray, columns: int) -> np.ndarray:
-    """The group of rows with so many missing values: 0 for none, the last for all.
+    """Return the group of rows with so many missing values: 0 for none, the last for all.
 
     >>> group_numbers(np.arange(5), 4).tolist(), group_numbers(np.array([0, 1, 9, 20, 21]), 21).tolist()
     ([0, 1, 2, 3, 4], [0, 1, 3, 5, 6])
@@ -122,7 +122,7 @@ def number_of_groups(columns: int) -> int:
 def calibrate(
     predict: "Callable[[Rows], np.ndarray]", rows: "Rows", labels: np.ndarray, *, seed: int
 ) -> PredictionSets:
-    """The sets of a classifier, from rows that it has not learned from and the numbers of their classes."""
+    """Return the sets of a classifier, from rows that it has not learned from and the numbers of their classes."""
     draw = np.random.default_rng(seed)
     observed = rows.observed()
     columns, missing = observed.shape[1], (~observed).sum(1)
@@ -146,7 +146,8 @@ def calibrate(
 
 
 def _kept(observed: np.ndarray, counts: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """Values to keep, so that every row has one of these `counts` missing; rows that have already stay as they are."""
+    """Return values to keep, so that every row has one of these `counts` missing; rows that have already stay as they
+    are."""
     missing = (~observed).sum(1)
     wanted = np.where(missing >= counts.min(), missing, draw.choice(counts, len(observed)))
     order = np.where(observed, draw.random(observed.shape), -1.0).argsort(1).argsort(1)  # missing values come first

@@ -188,7 +188,8 @@ def checksum(metadata: Mapping[str, Any]) -> str:
 
 
 def local_folder(name: str, revision: str | None) -> Path:
-    """The folder of that name or, if there is none, the files of the Hub's repository of that name, which are downloaded."""
+    """Return the folder of that name or, if there is none, the files of the Hub's repository of that name, which are
+    downloaded."""
     if Path(name).is_dir():
         return Path(name)
     try:

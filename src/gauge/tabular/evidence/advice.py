@@ -79,15 +79,15 @@ class Advice:
         return cls({name: Estimate(*each.tolist()) for name, each in zip(names, estimates, strict=True)})
 
     def column_gains(self) -> dict[str, Gain]:
-        """How far the log loss of rows held out fell on average once a hidden value of each column was known."""
+        """Return how far the log loss of rows held out fell on average once a hidden value of each column was known."""
         return {
             name: Gain(mean, mean - NORMAL_QUANTILE * error, mean + NORMAL_QUANTILE * error)
             for name, (_, _, _, mean, error) in self.columns.items()
         }
 
     def gains(self, ensemble: Ensemble, trust: CellTrust | None, rows: Rows, wanted: np.ndarray) -> np.ndarray:
-        """The expected gain of every value that is wanted and missing, with the ends of its 95 % interval, NaN for the
-        others: [rows, columns, 3]."""
+        """Return the expected gain of every value that is wanted and missing, with the ends of its 95 % interval, NaN for
+        the others: [rows, columns, 3]."""
         names = [column.name for column in rows.schema.columns]
         slopes = np.array([self.columns[name][:3] for name in names])
         trials = Trials(*np.nonzero(wanted & ~rows.observed()))
@@ -98,7 +98,7 @@ class Advice:
 
 
 def helpful(gains: np.ndarray, names: Sequence[str]) -> list[dict[str, Gain]]:
-    """The missing values of each row that are expected to help beyond chance, the largest gain first."""
+    """Return the missing values of each row that are expected to help beyond chance, the largest gain first."""
     found = []
     for line in gains:
         order = [index for index in np.argsort(-line[:, 0], kind="stable") if line[index, 1] > 0]
@@ -107,8 +107,8 @@ def helpful(gains: np.ndarray, names: Sequence[str]) -> list[dict[str, Gain]]:
 
 
 def absent(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
-    """Which values are missing and were not given: a number or a category that is there but cannot be read, or is new, need
-    not be asked for: [rows, columns]."""
+    """Return which values are missing and were not given: a number or a category that is there but cannot be read, or is
+    new, need not be asked for: [rows, columns]."""
     given = np.zeros((len(rows), len(rows.schema.columns)), bool)
     for index, column in enumerate(rows.schema.columns):
         if isinstance(column, Cell) and column.name in frame:
@@ -117,7 +117,7 @@ def absent(frame: pd.DataFrame, rows: Rows) -> np.ndarray:
 
 
 def check_costs(costs: Mapping[str, Any] | None, names: Sequence[str]) -> np.ndarray:
-    """What each column costs: 1 unless it is given, and infinitely much if it is None."""
+    """Return what each column costs: 1 unless it is given, and infinitely much if it is None."""
     values = dict.fromkeys(names, 1.0)
     for name, cost in (costs or {}).items():
         pick(values, name, "column with a cost")
@@ -132,7 +132,7 @@ def check_costs(costs: Mapping[str, Any] | None, names: Sequence[str]) -> np.nda
 def advice_table(
     gains: np.ndarray, names: Sequence[str], index: pd.Index, costs: np.ndarray, worth: float | int | None
 ) -> pd.DataFrame:
-    """A line for each missing value of each row, in the order in which to get them."""
+    """Return a line for each missing value of each row, in the order in which to get them."""
     if worth is not None and not worth > 0:
         raise ValueError(
             f"worth is {worth!r}; give what a fall of the log loss by 1 is worth, in the unit of the costs"
@@ -161,8 +161,8 @@ def advice_table(
 def _measured(
     ensemble: Ensemble, rows: Rows, labels: np.ndarray, trust: CellTrust | None, *, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Values of rows held out that are hidden and returned: row, column, the information expected, and the fall of the log
-    loss."""
+    """Return values of rows held out that are hidden and returned: row, column, the information expected, and the fall of
+    the log loss."""
     available, copies = rows.observed(), np.tile(np.arange(len(rows)), HIDDEN_COPIES)
     hidden = rows.take(copies).hide(UpTo(MAX_HIDDEN), HIDDEN_COPIES)
     copy, column = np.nonzero(available[copies] & ~hidden.observed())
@@ -178,7 +178,7 @@ def _measured(
 
 
 def information(ensemble: Ensemble, trust: CellTrust | None, rows: Rows, trials: Trials) -> np.ndarray:
-    """What the model expects to learn about the label from each value, in nats: see I above."""
+    """Return what the model expects to learn about the label from each value, in nats: see I above."""
     expected, suggested = np.zeros(len(trials.row)), _suggested(rows, trust)[trials.column]
     contents = suggested < 0
     if contents.any():
@@ -195,7 +195,7 @@ def information(ensemble: Ensemble, trust: CellTrust | None, rows: Rows, trials:
 
 
 def _cell_information(ensemble: Ensemble, trust: CellTrust, rows: Rows, trials: Trials) -> np.ndarray:
-    """The same for cells, whose columns are those of the table."""
+    """Return the same for cells, whose columns are those of the table."""
     values, weights = _likely_values(trust, rows.cells, trials)
     copies = np.repeat(trials.row, MAX_VALUES)
     filled = rows.cells[copies]
@@ -206,13 +206,13 @@ def _cell_information(ensemble: Ensemble, trust: CellTrust, rows: Rows, trials: 
 
 
 def _suggested(rows: Rows, trust: CellTrust | None) -> np.ndarray:
-    """The position in the table of each column whose values the other cells suggest, -1 for the others."""
+    """Return the position in the table of each column whose values the other cells suggest, -1 for the others."""
     positions = {} if trust is None else {column.name: index for index, column in enumerate(trust.columns)}
     return np.array([positions.get(column.name, -1) for column in rows.schema.columns])
 
 
 def _likely_values(trust: CellTrust, cells: np.ndarray, trials: Trials) -> tuple[np.ndarray, np.ndarray]:
-    """Values of each cell and their weights: quantiles of a number, the most likely ones of few values."""
+    """Return values of each cell and their weights: quantiles of a number, the most likely ones of few values."""
     values, weights = np.zeros((2, len(trials.row), MAX_VALUES))
     for index, bins in enumerate(trust.bins):
         here = trials.column == index
@@ -231,8 +231,8 @@ def _likely_values(trust: CellTrust, cells: np.ndarray, trials: Trials) -> tuple
 def _estimates(
     row: np.ndarray, column: np.ndarray, expected: np.ndarray, gain: np.ndarray, suggested: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Those of `Estimate`, by column: the regression of gain on information through zero, and the mean gain. Trials with the
-    same row and column count as one. Columns whose values are `suggested` have a prior of their own."""
+    """Return those of `Estimate`, by column: the regression of gain on information through zero, and the mean gain. Trials
+    with the same row and column count as one. Columns whose values are `suggested` have a prior of their own."""
     columns = len(suggested)
     _, position, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
     weight = 1 / count[position]

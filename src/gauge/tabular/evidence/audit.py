@@ -5,6 +5,7 @@ row's: are they trusted less than the others? And is what has a trust of 0.8 rig
 """
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,8 @@ class CellAudit:
             name: ", ".join(f"{key} {value:.3f}" for key, value in values.items()) or "nothing to compare"
             for name, values in apart.items()
         }
-        right = (
-            "" if self.imputed_right is None else f"; {100 * self.imputed_right:.0f} % of the imputed cells are right"
-        )
+        share = self.imputed_right
+        right = "" if share is None else f"; {100 * share:.0f} % of the imputed cells are right"
         lines = [
             f"{self.rows} rows, {self.hidden} cells hidden and imputed, {self.swapped} swapped with another row's",
             f"AUC for telling swapped cells from sound ones (0.5 is chance): {auc['observed']}",
@@ -66,7 +66,7 @@ class CellAudit:
 
 
 def audit_cells(trust: CellTrust, rows: Rows, network: GaugePlus | None, *, seed: int) -> CellAudit:
-    """The findings on all rows. Hidden cells are imputed by what the other cells suggest."""
+    """Return the findings on all rows. Hidden cells are imputed by what the other cells suggest."""
     cells, draw = rows.cells, np.random.default_rng(seed)
     known = ~np.isnan(cells)
     if not known.any():
@@ -111,15 +111,11 @@ def audit_cells(trust: CellTrust, rows: Rows, network: GaugePlus | None, *, seed
 
 
 def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:
-    """The gate of every cell, if the network has gates."""
+    """Return the gate of every cell, if the network has gates."""
     if network is None or not network.gating.gates_units:
         return {}
-    gates = np.zeros(rows.cells.shape)
-    start = 0
-    for name, count in network.encoder.unit_counts.items():
-        if name == "table":
-            break
-        start += count
+    gates, counts = np.zeros(rows.cells.shape), network.encoder.unit_counts
+    start = sum(counts[name] for name in takewhile(lambda name: name != "table", counts))
     for batch in rows.encoded.batches(next(network.parameters()).device):
         found = explain(network, batch).gates[:, start : start + rows.cells.shape[1]]
         gates[batch.index.cpu().numpy()] = found.cpu().numpy()
@@ -127,7 +123,7 @@ def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:
 
 
 def _separation(values: dict[str, np.ndarray], right: np.ndarray, among: np.ndarray) -> dict[str, float]:
-    """The AUC of each value for telling right from wrong; nothing where there is one kind only."""
+    """Return the AUC of each value for telling right from wrong; nothing where there is one kind only."""
     labels = right[among]
     if not len(labels) or labels.all() or not labels.any():
         return {}

@@ -34,7 +34,7 @@ MAX_ROWS_OF_SMALL_TABLE = 200
 POINTS = np.linspace(0.1, 0.9, 5)  # of each of them
 MAX_BINS_OF_ONE_MODEL = 16
 MAX_CATEGORIES = 15  # with a bin of their own; rarer ones share one
-SWAPPED = 0.1  # share of wrong cells that trust reckons with
+SWAPPED = 0.1  # share of wrong cells that trust expects
 HIDDEN = 0.5  # largest share of the other cells that training hides
 HELD_OUT = 0.25  # share of the rows
 HELD_OUT_COPIES = 4  # of rows held out, each with other cells swapped and hidden
@@ -100,7 +100,7 @@ class Bins:
         return np.median(self.points, 1)
 
     def near(self, values: np.ndarray) -> np.ndarray:
-        """The share of every bin that counts as right where `values` were imputed: [values, bins]."""
+        """Return the share of every bin that counts as right where `values` were imputed: [values, bins]."""
         if self.edges is None:
             return np.eye(len(self.prior))[self(values)]
         return (np.abs(self.points - values[:, None, None]) <= TOLERANCE).mean(2)
@@ -170,12 +170,12 @@ class CellTrust:
         return replace(self, observed_line=observed, imputed_line=imputed)
 
     def is_right(self, cells: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Whether `values` have the right category, or a number within the tolerance."""
+        """Return whether `values` have the right category, or a number within the tolerance."""
         number = np.array([bins.edges is not None for bins in self.bins])
         return np.abs(values - cells) <= np.where(number, TOLERANCE, 0.5)
 
     def distribution(self, cells: np.ndarray, index: int) -> np.ndarray:
-        """The probability of every bin of a column, given the other cells: [rows, bins]."""
+        """Return the probability of every bin of a column, given the other cells: [rows, bins]."""
         bins, model = self.bins[index], self.given[index]
         if model is None or not len(cells):
             return np.tile(bins.prior, (len(cells), 1))
@@ -183,11 +183,11 @@ class CellTrust:
         return (1 - PRIOR_WEIGHT) * given + PRIOR_WEIGHT * bins.prior
 
     def observed(self, cells: np.ndarray) -> np.ndarray:
-        """The trust in every cell; NaN where it is missing."""
+        """Return the trust in every cell; NaN where it is missing."""
         return np.where(np.isnan(cells), np.nan, expit(np.polyval(self.observed_line, self._ratios(cells))))
 
     def imputed(self, cells: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The trust in `values` for the missing cells; NaN where a cell is observed."""
+        """Return the trust in `values` for the missing cells; NaN where a cell is observed."""
         trust = np.full(cells.shape, np.nan)
         for index, bins in enumerate(self.bins):
             rows = np.flatnonzero(np.isnan(cells[:, index]))
@@ -197,7 +197,7 @@ class CellTrust:
         return trust
 
     def guesses(self, cells: np.ndarray) -> np.ndarray:
-        """The most likely category and the median number of every cell, as the other cells suggest."""
+        """Return the most likely category and the median number of every cell, as the other cells suggest."""
         guesses = np.empty(cells.shape)
         for index, bins in enumerate(self.bins):
             given = self.distribution(cells, index)
@@ -209,7 +209,7 @@ class CellTrust:
         return guesses
 
     def suggestion(self, cells: np.ndarray, index: int) -> str:
-        """What the other cells of one row suggest for a cell, in words: "10 to 14" or "red or blue"."""
+        """Return what the other cells of one row suggest for a cell, in words: "10 to 14" or "red or blue"."""
         column, bins = self.columns[index], self.bins[index]
         (given,) = self.distribution(cells[None], index)
         if column.categorical:
@@ -260,7 +260,7 @@ class CellTrust:
 
 
 def swap(cells: np.ndarray, rate: float, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The cells, some of them with the value of another row, and which of them hold another value than before."""
+    """Return the cells, some of them with the value of another row, and which of them hold another value than before."""
     swapped = cells.copy()
     chosen = (draw.random(cells.shape) < rate) & ~np.isnan(cells)
     for index, column in enumerate(cells.T):
@@ -281,7 +281,7 @@ def _line(values: np.ndarray, right: np.ndarray, otherwise: tuple[float, float])
 
 
 def _hidden(cells: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """The rows with some of their cells missing, up to `HIDDEN` of them."""
+    """Return the rows with some of their cells missing, up to `HIDDEN` of them."""
     return np.where(draw.random(cells.shape) < draw.uniform(0, HIDDEN, (len(cells), 1)), np.nan, cells)
 
 
@@ -301,8 +301,8 @@ def _shares(numbers: np.ndarray, count: int) -> np.ndarray:
 def _fit_column(
     index: int, bins: Sequence[Bins], train: np.ndarray, held_out: np.ndarray, *, seed: int
 ) -> Conditional | None:
-    """The distribution of one column; None if the others do not help to predict it. The second half of the rows repeats the
-    first with cells hidden; the target is known all the same."""
+    """Return the distribution of one column; None if the others do not help to predict it. The second half of the rows
+    repeats the first with cells hidden; the target is known all the same."""
     own, others = bins[index], [each for number, each in enumerate(bins) if number != index]
     targets = [np.tile(cells[: len(cells) // 2, index], 2) for cells in (train, held_out)]
     known = [np.flatnonzero(~np.isnan(target)) for target in targets]
@@ -341,7 +341,7 @@ class _Learner:
     def fit(
         self, learned: tuple[np.ndarray, np.ndarray], unseen: tuple[np.ndarray, np.ndarray] | None, **options: Any
     ) -> "lightgbm.Booster":
-        """A few trees, or more of which those up to `best_iteration` help on unseen rows."""
+        """Return a few trees, or more of which those up to `best_iteration` help on unseen rows."""
         import lightgbm
 
         made = {"verbosity": -1, "feature_pre_filter": False, "max_bin": MAX_BINS}

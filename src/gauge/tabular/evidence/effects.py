@@ -4,7 +4,7 @@ effect = p(predicted class | row) - p(predicted class | row without the piece): 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -55,28 +55,20 @@ def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return mean, mean - NORMAL_QUANTILE * error, mean + NORMAL_QUANTILE * error
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A word or a part of an image: its column and its position there."""
-
-    column: str
-    index: int
-
-
 def piece_effects(
-    ensemble: Ensemble, rows: Rows, row: int, decided: int, pieces: Sequence[Piece], counts: Mapping[str, int]
+    ensemble: Ensemble, rows: Rows, row: int, decided: int, pieces: Sequence[tuple[str, int]], counts: Mapping[str, int]
 ) -> np.ndarray:
     """Return the effects of words and image parts of one row. A word is left out of its text; a part of an image takes its
-    mean colour. `counts` holds the number of parts of each column."""
+    mean colour. `pieces` are columns and positions there, `counts` holds the number of parts of each column."""
     copies = rows.take(np.full(len(pieces) + 1, row))
     inputs = {name: tensor.clone() for name, tensor in copies.encoded.inputs.items()}
     texts = {name: column.copy() for name, column in copies.texts.items()}
     modalities = {column.name: (modality, column) for modality, column in rows.schema.contents.items()}
-    for copy, piece in enumerate(pieces):
-        modality, column = modalities[piece.column]
-        column.hide_part(inputs[modality][copy], piece.index, counts[piece.column])
-        if piece.column in texts:
-            texts[piece.column][copy] = column.text_without(texts[piece.column][copy], piece.index)
+    for copy, (name, index) in enumerate(pieces):
+        modality, column = modalities[name]
+        column.hide_part(inputs[modality][copy], index, counts[name])
+        if name in texts:
+            texts[name][copy] = column.text_without(texts[name][copy], index)
     encoded = replace(copies.encoded, inputs=inputs)
     probabilities = ensemble.predict(replace(copies, encoded=encoded, texts=texts))[:, decided]
     return probabilities[-1] - probabilities[:-1]

@@ -47,15 +47,15 @@ class Explanation:
         return (self[index] for index in range(len(self)))
 
     def to_frame(self) -> pd.DataFrame:
-        """One line for every unit of every row: how much it was `used` (its signed effect on the probability of the
+        """Return one line for every unit of every row: how much it was `used` (its signed effect on the probability of the
         prediction) and how far it is `trusted` (the probability that it is right) are two things."""
         names = ("row", "label", "prediction", "probability", "prediction_ungated", "probability_ungated")
         lines = []
         for row in self.rows:
-            answer = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.after, *row.before), strict=True))
+            own = dict(zip(names, (row.title.removeprefix(TITLE), row.label, *row.after, *row.before), strict=True))
             for unit in map(asdict, row.units):
-                check_kept(row.ids, answer | unit)
-                lines.append(answer | dict(row.ids) | unit)
+                check_kept(row.ids, own | unit)
+                lines.append(own | dict(row.ids) | unit)
         return pd.DataFrame(lines)
 
     @property
@@ -82,10 +82,10 @@ class Explanation:
         write_text(Path(path), render(page))
 
     def plot(self) -> "Figure":
-        """The effects of the columns as a matplotlib figure: signed for a single row, their mean size for several."""
+        """Return the effects of the columns as a matplotlib figure: signed for a single row, their mean size for several."""
         effects = self.effects
         if len(self) == 1:
-            title = f"{self.rows[0].title}: {_answer(self.rows[0])}"
+            title = f"{self.rows[0].title}: {_prediction(self.rows[0])}"
             return figures.effects_figure(effects.iloc[0], title=title, label="effect on the prediction, points")
         sizes = pd.DataFrame(self.mean_effects, ["mean", "low", "high"]).T
         label = "mean size of the effect, points"
@@ -102,20 +102,21 @@ class Explanation:
         )
 
     def _summary(self, count: int) -> list[dict[str, str]]:
-        """The predictions of the first rows, the columns they used most, in points, and the values that do not fit."""
+        """Return the predictions of the first rows, the columns they used most, in points, and the values that do not
+        fit."""
         lines = []
         for row in self.rows[:count]:
             used = sorted(row.effects.items(), key=lambda item: -abs(item[1]))[:3]
             named = ", ".join(f"{column} {100 * effect:+.0f}" for column, effect in used if effect) or "no evidence"
             doubtful = ", ".join(f"{_unit_name(unit)} {unit.trusted:.2f}" for unit in row.doubtful[:2])
-            line = {"row": row.title, "prediction": _answer(row), "most used": named}
+            line = {"row": row.title, "prediction": _prediction(row), "most used": named}
             lines.append(
                 line | ({"does not fit": doubtful} if any(each.doubtful for each in self.rows[:count]) else {})
             )
         return lines
 
 
-def _answer(row: RowEvidence) -> str:
+def _prediction(row: RowEvidence) -> str:
     return f"{row.after[0]} ({100 * row.after[1]:.0f} %)"
 
 

@@ -31,6 +31,10 @@ COVERAGES = (0.8, 0.9, 0.95)  # of the prediction sets that are tried
 MAX_PARTS = 8  # of the rows by one column; numbers are divided at their quartiles
 
 
+Parts = Mapping[str, np.ndarray]
+"""The rows of some parts of a table, by name."""
+
+
 @dataclass(frozen=True)
 class Predictions:
     """Labelled rows and the probabilities of models for them, the classifier first. `decided` are the classes that it
@@ -58,7 +62,7 @@ class Predictions:
         return (~self.observed).sum(1)
 
     def one_class(self, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The probability of the positive class, and whether each row has it."""
+        """Return the probability of the positive class, and whether each row has it."""
         assert self.positive is not None
         return probabilities[:, self.positive], self.labels == self.positive
 
@@ -137,11 +141,11 @@ def operating_point(hits: np.ndarray, positive: np.ndarray, groups: Groups) -> p
     return pd.DataFrame(lines, columns=["metric", *ENDS, "right", "of"])
 
 
-def subgroups(predictions: Predictions, divided: Mapping[str, pd.Categorical], hits: np.ndarray | None) -> pd.DataFrame:
+def subgroups(predictions: Predictions, divided: Mapping[str, Parts], hits: np.ndarray | None) -> pd.DataFrame:
     """Return the scores of every part of the rows, by each column."""
     lines = []
     for column, parts in divided.items():
-        for name, chosen in _rows_of(parts).items():
+        for name, chosen in parts.items():
             line = {"column": column, "part": name, "rows": len(chosen)}
             lines.append(line | _part(predictions, chosen, None if hits is None else hits[chosen]))
     return pd.DataFrame(lines)
@@ -164,57 +168,46 @@ def _part(predictions: Predictions, rows: np.ndarray, hits: np.ndarray | None) -
     return line | {"log_loss": log_loss(probabilities, labels)}
 
 
-def divided(column: pd.Series) -> pd.Categorical:
-    """Return the part of each row by one column: its value, the quarter of its numbers, or that it is missing."""
+def divided(column: pd.Series) -> Parts:
+    """Return the rows of each part by one column: a value, a quarter of its numbers, or those where it is missing."""
+    known = column.notna()
     if pd.api.types.is_numeric_dtype(column) and column.nunique() > MAX_PARTS:
         quarters = pd.qcut(column, 4, duplicates="drop")
         spans: Any = quarters.cat.categories
-        names = [f"{span.left:g} to {span.right:g}" for span in spans]
-        codes = quarters.cat.codes.to_numpy(int)
+        parts = {f"{span.left:g} to {span.right:g}": quarters == span for span in spans}
     else:
         texts = column.map("{:.12g}".format) if pd.api.types.is_float_dtype(column) else column.astype(str)
-        frequent = texts[column.notna()].value_counts().index[:MAX_PARTS]
-        names = [*sorted(frequent), "others"]
-        codes = np.where(column.isna(), -1, pd.Index(names[:-1]).get_indexer(pd.Index(texts)))
-        codes = np.where((codes < 0) & column.notna(), len(names) - 1, codes)
-    return _categorical(np.where(codes < 0, len(names), codes), [*names, "missing"])
+        frequent = sorted(texts[known].value_counts().index[:MAX_PARTS])
+        parts = {name: known & (texts == name) for name in frequent}
+        parts["others"] = parts.get("others", False) | (known & ~texts.isin(frequent))
+    parts["missing"] = parts.get("missing", False) | ~known
+    return {name: np.flatnonzero(rows) for name, rows in parts.items() if rows.any()}
 
 
-def missing_parts(missing: np.ndarray) -> pd.Categorical:
-    """Return the part of each row by its number of missing values: each number, or spans of them."""
-    counts = np.unique(missing)
-    ends = (
-        counts
-        if len(counts) <= MAX_PARTS
-        else np.unique(np.quantile(missing, np.linspace(0, 1, 6)[1:], method="higher"))
-    )
-    part = np.searchsorted(ends, missing)
-    starts = [int(missing[part == number].min()) for number in range(len(ends))]
-    names = [f"{start} to {end}" if start != end else f"{end}" for start, end in zip(starts, ends, strict=True)]
-    return _categorical(part, names)
-
-
-def _categorical(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical:
-    return pd.Categorical.from_codes(codes.astype(int).tolist(), pd.Index(list(names), dtype=object))
-
-
-def _rows_of(parts: pd.Categorical) -> dict[str, np.ndarray]:
-    """Return the rows of every part that has some, in order."""
-    rows = {str(name): np.flatnonzero(parts.codes == code) for code, name in enumerate(parts.categories)}
-    return {name: chosen for name, chosen in rows.items() if len(chosen)}
+def missing_parts(missing: np.ndarray) -> Parts:
+    """Return the rows of each part by the number of missing values: each number, or spans of them."""
+    ends = np.unique(missing)
+    if len(ends) > MAX_PARTS:
+        ends = np.unique(np.quantile(missing, np.linspace(0, 1, 6)[1:], method="higher"))
+    parts = {}
+    for number, end in enumerate(ends):
+        rows = np.flatnonzero(np.searchsorted(ends, missing) == number)
+        start = missing[rows].min()
+        parts[f"{start} to {end}" if start != end else f"{end}"] = rows
+    return parts
 
 
 def coverage_table(predictions: Predictions, sets: PredictionSets) -> pd.DataFrame:
     """Return how often prediction sets hold the label, for all rows and, at 90 %, by number of missing values and by class;
     there also the sets whose promise holds for every class."""
     every = np.arange(len(predictions.labels))
-    names = [f"rows of {name}" for name in predictions.classes]
-    classes = dict(list(_rows_of(_categorical(predictions.labels, names)).items())[:MAX_SHOWN_CLASSES])
-    missing = {f"{name} missing": rows for name, rows in _rows_of(missing_parts(predictions.missing)).items()}
+    occurring = np.unique(predictions.labels)[:MAX_SHOWN_CLASSES]
+    own = {f"rows of {predictions.classes[each]}": np.flatnonzero(predictions.labels == each) for each in occurring}
+    missing = {f"{name} missing": rows for name, rows in missing_parts(predictions.missing).items()}
     tables = [(promised, False, {"": every}) for promised in COVERAGES]
-    tables[1][2].update(missing | classes)
-    own = {f"of every class, {name}": rows for name, rows in classes.items()}
-    tables.insert(2, (COVERAGES[1], True, {"of every class": every} | own))
+    tables[1][2].update(missing | own)
+    every_class = {"of every class": every} | {f"of every class, {name}": rows for name, rows in own.items()}
+    tables.insert(2, (COVERAGES[1], True, every_class))
     lines = []
     for promised, by_class, shown in tables:
         held = sets.contains(predictions.own, predictions.observed, promised, by_class=by_class)

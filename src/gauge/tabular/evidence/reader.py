@@ -15,15 +15,14 @@ from gauge.reports.evidence import Gain, GridImage, RowEvidence, Unit
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.advice import Advice, absent, helpful
 from gauge.tabular.evidence.cell_trust import CellTrust
-from gauge.tabular.evidence.effects import Piece, column_effects, piece_effects
+from gauge.tabular.evidence.effects import column_effects, piece_effects
 from gauge.tabular.evidence.explanation import TITLE
+from gauge.tabular.prediction_sets import PredictionSets
 from gauge.tabular.table.columns import Column, Part
 from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.types import Batch, Prediction
-
-NOT_MEASURED = (None, None, 0.0, 0.0)  # score, gate and attention, without gates
 
 
 class ColumnPart(NamedTuple):
@@ -40,7 +39,8 @@ Read = tuple[tuple[str, float], tuple[Unit, ...], dict[str, GridImage]]
 @dataclass(frozen=True)
 class Reader:
     """Explains the predictions of an ensemble in terms of the table. Scores, gates and attention are those of its network,
-    probabilities and effects those of all experts together; `class_weight` is what the classes count in a decision."""
+    probabilities and effects those of all experts together; `class_weight` is what the classes count in a decision, `sets`
+    are the prediction sets of a row."""
 
     schema: Schema
     ensemble: Ensemble
@@ -48,6 +48,7 @@ class Reader:
     class_weight: np.ndarray
     trust: CellTrust | None = None
     advice: Advice | None = None
+    sets: PredictionSets | None = None
 
     @property
     def network(self) -> GaugePlus | None:
@@ -64,23 +65,20 @@ class Reader:
         ids: pd.DataFrame | None = None,
         exact: bool = False,
     ) -> tuple[RowEvidence, ...]:
-        """The evidence of all rows, in order; `exact` adds the effect of each word and each part of an image."""
+        """Return the evidence of all rows, in order; `exact` adds the effect of each word and each part of an image."""
         probabilities = self.ensemble.predict(rows)
         decided = (probabilities * self.class_weight).argmax(1)
-        answers = self._answers(probabilities, decided)
+        predictions = self._predictions(probabilities, decided)
         effects, towards = column_effects(self.ensemble, rows, decided)
         helps = self._helpful(frame, rows)
         nothing = tuple(_missing(column) for column in self.schema.columns)
-        read: dict[int, Read] = {
-            row: (answers[row], nothing, {}) for row in np.flatnonzero(rows.encoded.empty).tolist()
-        }
+        empty = np.flatnonzero(rows.encoded.empty).tolist()
+        read: dict[int, Read] = {row: (predictions[row], nothing, {}) for row in empty}
         device = torch.device("cpu") if self.network is None else next(self.network.parameters()).device
         for batch in rows.encoded.batches(device):
-            if self.network is None:
-                read |= dict(self._ungated_batch(frame, rows, batch, answers))
-            else:
-                read |= dict(self._gated_batch(self.network, frame, rows, batch, answers))
-        evidence, names = [], row_names(frame.index)
+            read |= dict(self._batch(frame, rows, batch, predictions))
+        evidence, names, words = [], row_names(frame.index), np.array(self.classes).astype(str)
+        held = None if self.sets is None else self.sets.contains(probabilities, rows.observed())
         for row in range(len(frame)):
             ungated, units, images = read[row]
             named = {str(name): str(self.classes[number]) for name, number in towards.iloc[row].items()}
@@ -89,7 +87,7 @@ class Reader:
                 RowEvidence(
                     f"{TITLE}{names[row]}",
                     ungated,
-                    answers[row],
+                    predictions[row],
                     self._with_suggestions(units, rows.cells[row]),
                     images,
                     label=None if labels is None else labels[row],
@@ -97,6 +95,7 @@ class Reader:
                     effects={str(name): float(value) for name, value in effects.iloc[row].items()},
                     helpful=helps[row],
                     ids={} if ids is None else {str(name): _shown(value) for name, value in ids.iloc[row].items()},
+                    plausible=None if held is None else tuple(words[held[row]].tolist()),
                 )
             )
         return tuple(evidence)
@@ -107,66 +106,55 @@ class Reader:
         gains = self.advice.gains(self.ensemble, self.trust, rows, absent(frame, rows))
         return helpful(gains, [column.name for column in self.schema.columns])
 
-    def _ungated_batch(
-        self, frame: pd.DataFrame, rows: Rows, batch: Batch, answers: Sequence[tuple[str, float]]
+    def _batch(
+        self, frame: pd.DataFrame, rows: Rows, batch: Batch, predictions: Sequence[tuple[str, float]]
     ) -> Iterator[tuple[int, Read]]:
-        """The prediction, the units and the images of each row."""
-        index = batch.index.tolist()
-        believed = self._believed(rows.cells[index])
-        for position, row in enumerate(index):
-            inputs, observed = (
-                {name: tensor[position].numpy() for name, tensor in tensors.items()}
-                for tensors in (batch.inputs, batch.observed)
-            )
-            parts = self._parts(frame.iloc[row], inputs, observed)
-            units = self._units(parts, [NOT_MEASURED] * len(parts), believed[position])
-            yield row, (answers[row], units, self._images(inputs, observed))
-
-    def _gated_batch(
-        self, model: GaugePlus, frame: pd.DataFrame, rows: Rows, batch: Batch, answers: Sequence[tuple[str, float]]
-    ) -> Iterator[tuple[int, Read]]:
-        """The prediction without gates, the units and the images of each row."""
-        explained = explain(model, batch)
-        measured = [explained.evidence.scores, explained.gates, explained.attention_before, explained.attention_after]
-        numbers = torch.stack(measured, 2).double().cpu().numpy()
+        """Yield the prediction without gates, the units and the images of each row."""
         index = batch.index.cpu().numpy()
-        chosen = rows.take(index)
-        before = [answers[row] for row in index.tolist()]
-        if model.gating.answers:
-            before = self._without_gates(model, batch, explained, chosen)
+        chosen, before = rows.take(index), [predictions[row] for row in index]
+        numbers = None
+        if self.network is not None:
+            result = explain(self.network, batch)
+            measured = [result.evidence.scores, result.gates, result.attention_before, result.attention_after]
+            numbers = torch.stack(measured, 2).double().cpu().numpy()
+            if self.network.gating.answers:
+                before = self._without_gates(self.network, batch, result, chosen)
         values, flags = (
             {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
             for tensors in (batch.inputs, batch.observed)
         )
         believed = self._believed(chosen.cells)
         for position, row in enumerate(index.tolist()):
-            inputs, observed = ({name: array[position] for name, array in arrays.items()} for arrays in (values, flags))
-            parts = self._parts(frame.iloc[row], inputs, observed)
-            units = self._units(parts, self._per_part(numbers[position]).tolist(), believed[position])
-            yield row, (before[position], units, self._images(inputs, observed))
+            own, observed = ({name: array[position] for name, array in arrays.items()} for arrays in (values, flags))
+            parts = self._parts(frame.iloc[row], own, observed)
+            scores = [(None, None, 0.0, 0.0)] * len(parts)
+            if numbers is not None:
+                scores = self._per_part(numbers[position]).tolist()
+            units = self._units(parts, scores, believed[position])
+            yield row, (before[position], units, self._images(own, observed))
 
     def _without_gates(
         self, model: GaugePlus, batch: Batch, explained: BatchExplanation, rows: Rows
     ) -> list[tuple[str, float]]:
-        """What all experts would answer if the gates of the network were open."""
-        answers = self.ensemble.answers(rows)
+        """Return what all experts would predict if the gates of the network were open."""
+        votes = self.ensemble.answers(rows)
         with torch.no_grad():
             network = Prediction(explained.evidence.logits, trust=explained.trust)
             ungated = model.combine(network, model.read(batch)).double().log_softmax(1).cpu().numpy()
         position = [expert.network is model for expert in self.ensemble.experts.values()].index(True)
-        answers[:, position] = self.ensemble.smooth(ungated)
-        probabilities = self.ensemble.combine(answers, rows)
-        return self._answers(probabilities, (probabilities * self.class_weight).argmax(1))
+        votes[:, position] = self.ensemble.smooth(ungated)
+        probabilities = self.ensemble.combine(votes, rows)
+        return self._predictions(probabilities, (probabilities * self.class_weight).argmax(1))
 
-    def _answers(self, probabilities: np.ndarray, decided: np.ndarray) -> list[tuple[str, float]]:
+    def _predictions(self, probabilities: np.ndarray, decided: np.ndarray) -> list[tuple[str, float]]:
         chosen = probabilities[np.arange(len(decided)), decided]
         return list(zip((str(self.classes[index]) for index in decided), chosen.tolist(), strict=True))
 
     def _parts(
         self, row: pd.Series, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]
     ) -> list[ColumnPart | None]:
-        """What every unit stands for, in the order of the units; None for what is missing, for the padding of a text and for
-        whole units."""
+        """Return what every unit stands for, in the order of the units; None for what is missing, for the padding of a text
+        and for whole units."""
         parts: list[ColumnPart | None] = []
         if self.schema.table:
             for cell, value, flag in zip(self.schema.table, inputs["table"], observed["table"], strict=True):
@@ -182,14 +170,15 @@ class Reader:
         return parts
 
     def _padding(self, modality: str, parts: int) -> list[None]:
-        """As many as the network has units that stand for none of the parts."""
+        """Return None for each unit of the network that stands for none of the parts."""
         units = (
             0 if self.network is None or not self._fine_units(modality) else self.network.encoder.unit_counts[modality]
         )
         return [None] * (units - parts)
 
     def _per_part(self, numbers: np.ndarray) -> np.ndarray:
-        """The numbers of each unit; those of a table that is one unit for each of its cells, which share its attention."""
+        """Return the numbers of each unit; those of a table that is one unit for each of its cells, which share its
+        attention."""
         if "table" not in self.schema.modalities or self._fine_units("table"):
             return numbers
         cells = len(self.schema.table)
@@ -198,14 +187,14 @@ class Reader:
         return np.concatenate([shared, numbers[1:]])
 
     def _fine_units(self, modality: str) -> int | None:
-        """Those of the network without the one that reads the whole modality."""
+        """Return the number of units of the network without the one that reads the whole modality."""
         if self.network is None:
             return None
         encoder = self.network.encoder
         return encoder.unit_counts[modality] - encoder.has_whole(modality)
 
     def _believed(self, cells: np.ndarray) -> np.ndarray:
-        """The trust in the observed cells of the table."""
+        """Return the trust in the observed cells of the table."""
         return np.full(cells.shape, np.nan) if self.trust is None else self.trust.observed(cells)
 
     def _units(
@@ -236,13 +225,13 @@ class Reader:
         *,
         exact: bool,
     ) -> tuple[Unit, ...]:
-        """Cells with the effect of their column; with `exact`, words and parts of images with their own."""
+        """Return cells with the effect of their column; with `exact`, words and parts of images with their own."""
         cells = {column.name for column in self.schema.table}
-        pieces: dict[int, Piece] = {}
+        pieces: dict[int, tuple[str, int]] = {}
         counts: Counter[str] = Counter()
         for index, unit in enumerate(units):
             if exact and unit.state == "observed" and unit.column not in cells:
-                pieces[index] = Piece(unit.column, counts[unit.column])
+                pieces[index] = unit.column, counts[unit.column]
                 counts[unit.column] += 1
         measured = {index: float(effects[unit.column]) for index, unit in enumerate(units) if unit.column in cells}
         if pieces:
@@ -268,7 +257,7 @@ class Reader:
         )
 
     def _images(self, inputs: Mapping[str, np.ndarray], observed: Mapping[str, np.ndarray]) -> dict[str, GridImage]:
-        """The images that the model was given, by column."""
+        """Return the images that the model was given, by column."""
         shown = {
             column.name: column.image(inputs[modality], self._fine_units(modality))
             for modality, column in self.schema.contents.items()
@@ -278,7 +267,7 @@ class Reader:
 
 
 def _shown(value: Any) -> str:
-    """A cell as people write it, without the noise of binary fractions."""
+    """Return a cell as people write it, without the noise of binary fractions."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -287,7 +276,7 @@ def _missing(column: Column) -> Unit:
 
 
 def _agreement(units: Sequence[Unit]) -> float | None:
-    """The rank correlation of scores and exact effects; None where there is nothing to rank."""
+    """Return the rank correlation of scores and exact effects; None where there is nothing to rank."""
     pairs = [(unit.score, abs(unit.used)) for unit in units if unit.score is not None and unit.used is not None]
     if len(pairs) < 3 or any(len(set(values)) == 1 for values in zip(*pairs, strict=True)):
         return None

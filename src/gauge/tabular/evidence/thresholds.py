@@ -44,11 +44,8 @@ class Threshold:
 def choose_threshold(rule: str | float, held_out: HeldOut | None, positive: int) -> Threshold:
     """Return the threshold that a rule asks for: a number, or by rows held out the largest one with at least that
     sensitivity, the smallest one with at least that specificity, or the one with the least cost."""
-    match = re.fullmatch(r"\s*(?:(sensitivity|specificity|cost)\s*=)?\s*([0-9.]+(?:e-?\d+)?)\s*", str(rule))
-    try:
-        kind, value = (match[1], float(match[2])) if match else ("", float("nan"))
-    except ValueError:
-        kind, value = "", float("nan")
+    match = re.fullmatch(r"\s*(?:(sensitivity|specificity|cost)\s*=)?\s*((?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*", str(rule))
+    kind, value = (match[1], float(match[2])) if match else ("", float("nan"))
     if not (value > 0 if kind == "cost" else 0 <= value <= 1):
         raise ValueError(
             f"threshold {rule!r} is not one; write a number from 0 to 1, sensitivity=0.95, specificity=0.9, or cost=5 (a "
