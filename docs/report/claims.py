@@ -10,7 +10,7 @@ from gauge.experiments.comparison import Paired, pair_of
 from gauge.experiments.experiment import Row
 from gauge.experiments.plans.gauge import twin
 from gauge.experiments.published import DYMO_PUBLISHED, PUBLISHED, TEST_SAMPLES
-from gauge.experiments.statistics import Difference, accuracy_error
+from gauge.experiments.statistics import accuracy_error
 from gauge.training.loop import budget
 from gauge.training.settings import TrainSettings
 from report.audits import has_audit, read_audits
@@ -114,9 +114,8 @@ def _published_gain(folder: str, row: str, other: str, protocol: str) -> tuple[f
 def verdict(pair: Paired, gain: float, error: float) -> str:
     """What our interval says of a published gain: reproduced where it is above zero, not reproduced where ours is below the
     published one by more than the errors of both explain."""
-    ours = Difference(pair.mean, pair.deviation, len(set(pair.clusters)), pair.interval)
     low, high = pair.interval or (-math.inf, math.inf)
-    gap = ours.minus_estimate(gain, error)
+    gap = pair.difference.minus_estimate(gain, error)
     if low > 0:
         return "reproduced"
     if gap.interval is not None and gap.interval[1] < 0:

@@ -69,7 +69,8 @@ def when() -> str:
         ),
         "several modalities, any of them missing, in PyTorch": (
             "[GAUGE+](docs/gauge-plus.md), or a vote of single classifiers",
-            "level where every modality knows the answer, GAUGE+ alone where evidence has to be put together; see below",
+            "no difference beyond chance where every modality knows the answer; where evidence has to be put together a "
+            "vote is at chance, GAUGE+ and an ordinary joint network that hides missing modalities are not; see below",
         ),
         "evidence that may be wrong, not only missing": (
             "GAUGE+ with [learned trust](docs/trust.md)",
@@ -78,8 +79,9 @@ def when() -> str:
         ),
         "few labels, and many samples without one": (
             "GAUGE+ that [learns from every row](docs/every-row.md)",
-            f"digits, one view of five, 60,000 samples: {few:.1f} % with 64 labels and {some:.1f} % with 256, {alone:.1f} "
-            f"without the other samples; votes from the same pre-training have {votes:.1f} %. Sums of two digits, 2,000 of "
+            f"digits, one view of five, 60,000 samples: {few:.1f} % with 64 labels, or 128 with those of validation "
+            f"samples, {some:.1f} % with 256, or 512, and {alone:.1f} without the other samples; votes from the same "
+            f"pre-training have {votes:.1f} %. Sums of two digits, 2,000 of "
             f"60,000 pairs labelled, one view of each: {sums:.1f} %. For tables the gain is [within "
             "chance](docs/own-data.md#rows-without-a-label)",
         ),

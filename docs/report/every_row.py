@@ -125,7 +125,8 @@ def _seeds(run: str, row: str, protocol: str) -> dict[int, Any]:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a row was to reach under a condition, in percent; with `over`, the difference to a row of another run."""
+    """What a row was to reach under a condition, in percent; with `over`, the difference to a row of another run. `changed`
+    is a setting that was changed after test scores had been seen."""
 
     what: str
     row: str
@@ -133,6 +134,7 @@ class Goal:
     protocol: str
     least: float
     over: tuple[str, str] | None = None
+    changed: str = ""
 
     def line(self) -> str:
         own = _seeds(self.run, self.row, self.protocol)
@@ -146,6 +148,8 @@ class Goal:
             value -= reference
             shown = f"{value:+.2f} ({shown} and {reference:.2f})"
         verdict = "reached" if round(value, 2) >= self.least else "**missed**"
+        if self.changed and verdict == "reached":
+            verdict = f"reached after a change that test scores suggested: {self.changed}"
         shown = f"{shown}, {self.row.removeprefix('gauge_plus:')}, n = {len(own)}"
         return f"| {self.what} | {self._goal()} | {shown} | {verdict} |"
 
@@ -153,11 +157,19 @@ class Goal:
         return f"{self.least:g}" if self.over is None else f"{self.least:+g} over {self.over[0].removeprefix('gauge:')}"
 
 
+LONGER = "augmentation, and 10 + 24 epochs instead of 8 + 15, after {}"
 OVER_V2 = (("complete", 0.0), ("gamma=0.5", 0.2), ("gamma=0.9", 1.0), ("gamma=1", 2.4))
 GOALS = (
     Goal("PolyMNIST, one view of five, 64 labels", STUDENT, "polymnist/every_row64", ONE_VIEW, 97),
     Goal("the same, 256 labels", STUDENT, "polymnist/every_row256", ONE_VIEW, 98.9),
-    Goal("the same, images turned and cropped", STUDENT, "polymnist/every_row256_augmented", ONE_VIEW, 98.9),
+    Goal(
+        "the same, images turned and cropped",
+        STUDENT,
+        "polymnist/every_row256_augmented",
+        ONE_VIEW,
+        98.9,
+        changed="augmentation, after 98.86",
+    ),
     Goal("the same, half of the views missing in training", STUDENT, "polymnist/every_row256_half", ONE_VIEW, 97),
     Goal("the same, 60,000 labels", PRETRAINED, "polymnist/pretrained", ONE_VIEW, 99.25),
     Goal(
@@ -167,14 +179,38 @@ GOALS = (
         PHOTO,
         -2,
         ("gauge_plus", "mst/augmented"),
+        "augmentation, after 73.3 (three seeds)",
     ),
     Goal("sums modulo 10, one view of each digit, 2,000 labels", STUDENT, "polysum/every_row2000", "views=1", 95),
-    Goal("the same, all labels", PRETRAINED, "polysum/pretrained", "views=1", 98),
-    Goal("plain sums, all labels", PRETRAINED, "polysum_plain/pretrained", "views=1", 98),
-    Goal("the same without heads", f"{PRETRAINED}-no-heads", "polysum_plain/pretrained", "views=1", 98),
-    Goal("CelebA without text", PRETRAINED, "celeba/pretrained", "missing=text", 94.5),
+    Goal("the same, all labels", PRETRAINED, "polysum/pretrained", "views=1", 98, changed=LONGER.format("97.7")),
+    Goal(
+        "plain sums, all labels", PRETRAINED, "polysum_plain/pretrained", "views=1", 98, changed=LONGER.format("97.3")
+    ),
+    Goal(
+        "the same without heads",
+        f"{PRETRAINED}-no-heads",
+        "polysum_plain/pretrained",
+        "views=1",
+        98,
+        changed=LONGER.format("97.3"),
+    ),
+    Goal(
+        "CelebA without text",
+        PRETRAINED,
+        "celeba/pretrained",
+        "missing=text",
+        94.5,
+        changed="augmentation and 25 epochs instead of 20, after 94.23 (three seeds)",
+    ),
     Goal("leaf99 without cells", PRETRAINED, "leaf99/pretrained", "gamma=1", 90),
-    Goal("the same with weight decay", PRETRAINED, "leaf99/ensemble", "gamma=1", 90),
+    Goal(
+        "the same with weight decay",
+        PRETRAINED,
+        "leaf99/ensemble",
+        "gamma=1",
+        90,
+        changed="weight decay, after 87.88, chosen on validation leaves of which all are tested in other divisions",
+    ),
     Goal("ham10000 complete, AUC", PRETRAINED, "ham10000/pretrained", "complete", 91.5),
     Goal("ham10000 without cells, AUC", PRETRAINED, "ham10000/pretrained", "gamma=1", 90.7),
     Goal(

@@ -172,6 +172,29 @@ def test_a_difference_is_tested_against_a_published_one_with_its_own_error():
     assert large.minus_estimate(0.54, 0.27).p_value == pytest.approx(0.0455, abs=2e-3)  # two standard errors
 
 
+@pytest.mark.parametrize(("shift", "level"), [(0.0, True), (0.9, False), (-0.9, False), (3.0, False)])
+def test_rows_are_level_where_both_one_sided_tests_say_so(shift, level):
+    values = shift + np.array([-0.3, 0.1, 0.2, -0.1, 0.1])
+    p_value = Difference.from_values(values.tolist()).equivalence(1.0)
+    sides = [ttest_1samp(values, -1.0, alternative="greater"), ttest_1samp(values, 1.0, alternative="less")]
+    assert p_value == pytest.approx(max(side.pvalue for side in sides))
+    assert (p_value < 0.05) == level
+
+
+def test_a_level_row_lies_with_its_90_percent_interval_within_the_margin():
+    ours = Difference.from_values([0.4, 0.1, -0.2, 0.3], overlap=0.25)
+    error = ours.deviation * (1 / 4 + 0.25) ** 0.5
+    edge = abs(ours.mean) + student.ppf(0.95, 3) * error
+    assert ours.equivalence(edge) == pytest.approx(0.05)
+
+
+def test_equal_values_are_level_few_are_not_tested_and_a_margin_is_above_zero():
+    assert [Difference.from_values([0.5] * 3).equivalence(margin) for margin in (0.4, 0.6)] == [1.0, 0.0]
+    assert Difference.from_values([0.1, 0.2]).equivalence(1.0) is None
+    with pytest.raises(ValueError, match="the margin is 0; give the difference that would matter, above 0"):
+        Difference.from_values([0.1, 0.2, 0.4]).equivalence(0)
+
+
 def test_p_values_are_corrected_over_the_rows_of_a_condition(tmp_path):
     rows = [result(tmp_path, "gauge", seed, 4) for seed in range(3)]
     for name, wrong in {"dymo": (14, 15, 17), "gauge:v2": (4, 6, 5), "mtl": (9, 9, 11)}.items():

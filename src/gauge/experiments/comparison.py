@@ -42,6 +42,10 @@ class Paired(Settings):
     p_values: tuple[float, ...]
     commit: str
 
+    @property
+    def difference(self) -> Difference:
+        return Difference(self.mean, self.deviation, len(set(self.clusters)), self.interval)
+
 
 def paired(results: Sequence[tuple[Result, Path | None]], references: Sequence[str] = REFERENCES) -> list[Paired]:
     """Every row minus every reference row under each protocol, over the seeds that both have. Without the path of a result

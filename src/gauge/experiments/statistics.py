@@ -73,6 +73,20 @@ class Difference:
         p_values = (2 * student.sf(abs(gap) / own, self.clusters - 1), 2 * student.sf(abs(gap) / total, freedom))
         return Difference(gap, self.deviation, self.clusters, (gap - half, gap + half), float(max(p_values)))
 
+    def equivalence(self, margin: float) -> float | None:
+        """The p value of a true difference of `margin` or more in either direction, by two one-sided t tests (Schuirmann
+        1987): below 0.05 the rows are level within the margin. None for fewer than three clusters; equal values are certain.
+
+        >>> [round(Difference.from_values([0.1, 0.2, -0.1]).equivalence(margin), 3) for margin in (0.2, 1.0)]
+        [0.135, 0.004]
+        """
+        if margin <= 0:
+            raise ValueError(f"the margin is {margin}; give the difference that would matter, above 0")
+        if self.interval is None:
+            return None if self.clusters < MIN_CLUSTERS else float(abs(self.mean) >= margin)
+        error = (self.interval[1] - self.interval[0]) / 2 / _quantile(1 - LEVEL / 2, self.clusters - 1)
+        return float(student.sf((margin - abs(self.mean)) / error, self.clusters - 1))
+
 
 @cache
 def _quantile(share: float, degrees: int) -> float:
