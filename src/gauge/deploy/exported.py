@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from gauge.data.signature import check_signature
 from gauge.deploy.operators import check_operators
 from gauge.tabular.classifier import TableClassifier, image_files, typed_classes
 from gauge.tabular.prediction_sets import PredictionSets
@@ -35,7 +34,7 @@ from gauge.tabular.table.columns import Column
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "gauge-export-2"
+FORMAT = "gauge-export-1"
 KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
 BATCH_ROWS = 256
 OBJECT = np.dtype(object)
@@ -56,7 +55,7 @@ class Description(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    format: Literal["gauge-export-2"]
+    format: Literal["gauge-export-1"]
     version: str = ""
     classes: Annotated[list[str | bool | int | FiniteFloat], Field(min_length=1)]
     class_type: ClassType | None = None
@@ -119,17 +118,13 @@ def load_classifier(
     device: str | None = None,
     image_folder: Path | None = None,
     outside_images: bool = False,
-    trusted: Path | str | None = None,
 ) -> TableClassifier:
-    """The classifier in a folder that `save` wrote or in a file that `export` wrote; the latter needs no torch. With
-    `trusted`, a public key or its file, one that was not signed with that key is refused."""
+    """The classifier in a folder that `save` wrote or in a file that `export` wrote; the latter needs no torch."""
     if path.suffix == ".onnx":
-        if trusted is not None:
-            check_signature(path, trusted)
         return ExportedClassifier(path, image_folder=image_folder, outside_images=outside_images)
     from gauge.tabular.fitted import Fitted
 
-    return Fitted.load(path, device=device, files=image_files(image_folder, outside=outside_images), trusted=trusted)
+    return Fitted.load(path, device=device, files=image_files(image_folder, outside=outside_images))
 
 
 class ExportedClassifier(TableClassifier):

@@ -497,12 +497,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.fitted_.save(Path(folder))
 
     @classmethod
-    def load(
-        cls, folder: str | Path, *, device: str | None = None, image_folder: File = None, trusted: File = None
-    ) -> Self:
-        """The classifier that `save` wrote to a folder, ready to predict. With `trusted`, an ed25519 public key or its file,
-        one that was not signed with that key (`gauge sign`) is refused."""
-        fitted = Fitted.load(Path(folder), device=device, trusted=trusted)
+    def load(cls, folder: str | Path, *, device: str | None = None, image_folder: File = None) -> Self:
+        """The classifier that `save` wrote to a folder, ready to predict."""
+        fitted = Fitted.load(Path(folder), device=device)
         with usable(Path(folder)):
             model = cls(**fitted.options).set_params(device=device, image_folder=image_folder, verbose=False)
         model.fitted_, model.n_features_in_ = fitted, len(fitted.names)

@@ -363,12 +363,10 @@ class Fitted(TableClassifier):
         *,
         device: str | None = None,
         files: ImageFiles | None = None,
-        trusted: Path | str | None = None,
     ) -> "Fitted":
         """The value that `save` wrote to a folder, ready to predict with images in `files`. It has answered a row of its own
-        before it is returned, so that what cannot answer is refused here. `trusted` is the public key, or its file, that
-        has to have signed it."""
-        saved, history, path = read_description(folder, trusted), read_history(folder), folder / WEIGHTS
+        before it is returned, so that what cannot answer is refused here."""
+        saved, history, path = read_description(folder), read_history(folder), folder / WEIGHTS
         tensors, _ = checkpoint.load(path)
         with usable(folder):
             schema = Schema.from_json(saved.table.model_dump(), folder / TOKENIZERS)

@@ -14,8 +14,6 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from gauge.data.signature import SUFFIX, check_signature
-
 FORMAT = "gauge-classifier-9"
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
@@ -180,17 +178,14 @@ class Description(_Strict):
                 raise ValueError(problem)
 
 
-def read_description(folder: Path, trusted: Path | str | None = None) -> Description:
-    """What `model.json` has, checked together with the other files of the folder; signed with the `trusted` key, if there
-    is one, before anything else of it is read."""
+def read_description(folder: Path) -> Description:
+    """What `model.json` has, checked together with the other files of the folder."""
     path = folder / METADATA
     if not path.is_file():
         raise ValueError(
             f"{folder} is not a saved classifier (it has no {METADATA}); give a folder that `save` or `gauge fit` wrote"
         )
     content = _bounded_bytes(path)
-    if trusted is not None:
-        check_signature(folder, trusted, content)
     try:
         metadata = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -321,7 +316,7 @@ def local_folder(name: str, revision: str | None) -> Path:
         raise ValueError(
             f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
         ) from error
-    patterns = [METADATA, METADATA + SUFFIX, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
+    patterns = [METADATA, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
