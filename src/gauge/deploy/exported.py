@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 FORMAT = "gauge-export-1"
 KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
 BATCH_ROWS = 256
-OBJECT = np.dtype(object)
 ERRORS_ONLY = 3  # severity from which on onnxruntime logs
 WORD = re.compile(r"\w+")
 MAX_SUM_ERROR = 1e-3  # of the probabilities of a row
@@ -56,9 +55,9 @@ class Description(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     format: Literal["gauge-export-1"]
-    version: str = ""
+    version: str
     classes: Annotated[list[str | bool | int | FiniteFloat], Field(min_length=1)]
-    class_type: ClassType | None = None
+    class_type: ClassType | None
     class_weight: list[Annotated[FiniteFloat, Field(ge=0)]]
     target: str | None
     columns: Annotated[list[dict[str, Any]], Field(min_length=1)]
@@ -191,23 +190,15 @@ class ExportedClassifier(TableClassifier):
 
     def predict_row(self, row: Mapping[str, Any]) -> np.ndarray:
         """The probabilities of one row, given as values by column; those of a DataFrame of one row take longer."""
-        if not self._plain(row):
-            return self.predict_proba(pd.DataFrame([row], dtype=object))[0]
-        return self.predict_row_with_observed(row)[0][0]
+        if self._required <= row.keys() <= self._known:
+            return self.predict_row_with_observed(row)[0][0]
+        return self.predict_proba(pd.DataFrame([row], dtype=object))[0]
 
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         frame = self.frame(X)
-        if len(frame) == 1 and all(kind is OBJECT for kind in frame.dtypes):
-            row = dict(zip(frame.columns, frame.to_numpy()[0], strict=True))
-            if self._plain(row):
-                return self.predict_row_with_observed(row)
         encoded = encode_rows(self.columns, frame, self.files)
         nothing = [None] * len(frame)
         return self._answers(encoded, lambda name: frame[name].tolist() if name in frame else nothing)
-
-    def _plain(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row has all columns, and none that the model does not know."""
-        return self._required <= row.keys() <= self._known
 
     def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         return self._answers(encode_row(self.columns, row, self.files), lambda name: [row[name]])

@@ -176,14 +176,13 @@ def create_app(
     *,
     limits: Limits | None = None,
     device: str | None = None,
-    record: bool = True,
     ui: bool = False,
     reload_seconds: float = RELOAD_SECONDS,
 ) -> Starlette:
     """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote. On a GPU, predictions
-    are recorded as CUDA graphs; with `record=False` they stay eager. With `ui`, there is a page for people at `/`."""
+    are recorded as CUDA graphs. With `ui`, there is a page for people at `/`."""
     limits = limits or Limits()
-    service = Service(Store(path, limits, device, record), limits)
+    service = Service(Store(path, limits, device), limits)
     api = Api(service)
 
     @asynccontextmanager

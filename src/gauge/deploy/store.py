@@ -92,7 +92,6 @@ class Store:
     path: Path
     limits: Limits
     device: str | None = None
-    record: bool = True
     reloads: int = 0
     problem: str | None = None
     current: Loaded = field(init=False)
@@ -121,8 +120,7 @@ class Store:
         classifier = load_classifier(self.path, device=self.device)
         if self._state() != state:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
-        if self.record:
-            classifier.record()
+        classifier.record()
         return Loaded(classifier, RequestReader(classifier.columns, self.limits, classifier.known_names), state)
 
     def _state(self) -> State:

@@ -408,8 +408,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return self.fitted_.decide(probabilities)
 
     def record(self) -> None:
-        """Predict few rows at once faster from now on: on a GPU with CUDA graphs, on a CPU with a trace of the network,
-        which takes less than a second and answers up to 256 rows. Answers are the same up to rounding."""
+        """Predict few rows at once faster from now on, on a GPU with CUDA graphs: the same predictions up to rounding."""
         check_is_fitted(self, "fitted_")
         self.fitted_.record()
 
