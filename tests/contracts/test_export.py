@@ -282,7 +282,7 @@ def test_a_gauge_is_exported_for_torch_with_the_shapes_of_an_example(tmp_path):
     assert exported.difference < 1e-5
     files = {"gauge.json": ""}
     program = torch.export.load(path, extra_files=files).module()
-    assert json.loads(files["gauge.json"])["format"] == "gauge-export-2"
+    assert json.loads(files["gauge.json"])["format"] == "gauge-export-1"
     three = rows_of(example, torch.arange(3))
     torch.testing.assert_close(program(three.inputs["table"], three.observed["table"])[0], model.predict(three).logits)
 

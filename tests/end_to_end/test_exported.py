@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -79,13 +80,48 @@ def test_a_served_file_answers_as_the_served_folder(made):
     rows = table.drop(columns="ward").iloc[:6].astype(object)
     rows.loc[1, "site"] = "ear"
     sent = [{name: None if pd.isna(value) else value for name, value in row.items()} for row in rows.to_dict("records")]
-    with serving(folder / "model") as whole, serving(folder / "model.onnx") as file:
+    with serving(folder / "model") as whole, serving(folder / "model.onnx", ui=True) as file:
         for part in (sent, sent[:1]):
             (status, one), (other_status, other) = whole.predict(*part), file.predict(*part)
             assert (status, other_status) == (200, 200)
             for own, exported in zip(one["predictions"], other["predictions"], strict=True):
                 assert (own["prediction"], own["notes"]) == (exported["prediction"], exported["notes"])
                 assert own["probabilities"] == pytest.approx(exported["probabilities"], abs=1e-5)
+        wrong = ({"age": "old", "more": 1}, {"age": []})
+        for path in ("/predict", "/predict?strict=true", "/predict?coverage=0.9"):
+            one, other = (each("POST", path, {"rows": wrong[:1]}) for each in (whole, file))
+            assert (one[0], other[0]) in ((200, 200), (422, 422))
+            assert one[1].get("detail") == other[1].get("detail")
+        assert whole.predict(*wrong) == file.predict(*wrong)
+        assert file("GET", "/openapi.json")[1]["components"] == whole("GET", "/openapi.json")[1]["components"]
+        status, refused = file("POST", "/explain", {"rows": sent})
+        assert (status, refused["detail"]) == (
+            501,
+            "an exported model explains nothing; serve the folder that `gauge fit` wrote",
+        )
+        assert file("GET", "/health")[1]["model"] == "model.onnx"
+        status, page = file("GET", "/")
+        assert (status, "Predicting diagnosis" in page) == (200, True)
+
+
+def test_the_serve_command_needs_no_torch_for_an_exported_model(made, tmp_path):
+    pytest.importorskip("httptools")
+    from serving import Client
+
+    folder, _, model, _ = made
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", WITHOUT_TORCH, "serve", str(folder / "model.onnx"), "--port", str(port)]
+    row = {"age": 50.0, "site": "arm"}
+    with subprocess.Popen(command, cwd=tmp_path, env=ONE_THREAD, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert any("running on" in line for line in server.stderr)
+            status, answer = Client(port).predict(row)
+        finally:
+            server.terminate()
+    assert status == 200
+    assert answer["predictions"][0]["prediction"] == model.predict(pd.DataFrame([row]))[0]
 
 
 def test_one_row_is_predicted_as_a_table_of_one_row(made):

@@ -359,12 +359,12 @@ def test_an_error_of_the_model_is_answered_logged_and_counted(fitted, monkeypatc
     assert "out of memory" in caplog.text
 
 
-@pytest.mark.parametrize(("device", "record"), [("cuda", True), ("cuda", False), ("cpu", True)])
-def test_predictions_are_recorded_on_a_gpu_unless_it_is_switched_off(fitted, monkeypatch, device, record):
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_predictions_are_recorded_on_a_gpu(fitted, monkeypatch, device):
     monkeypatch.setattr(NetworkExpert, "device", torch.device(device))
     monkeypatch.setattr(Fitted, "_try", lambda fitted: None)  # it would compute on a GPU that need not be there
-    classifier = Store(fitted[0] / "model", LIMITS, record=record).current.classifier
-    assert (classifier.ensemble.experts["network"].recorded is not None) == (device == "cuda" and record)
+    classifier = Store(fitted[0] / "model", LIMITS).current.classifier
+    assert (classifier.ensemble.experts["network"].recorded is not None) == (device == "cuda")
 
 
 def test_a_damaged_model_is_tried_once(fitted, tmp_path, monkeypatch):

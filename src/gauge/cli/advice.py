@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gauge.cli.loading import check_paths, load_fitted
-from gauge.cli.options import Device, Model, OutsideImages, Plugins, Table, Trusted
+from gauge.cli.options import Device, Model, OutsideImages, Plugins, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,6 @@ def advise(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the advice, .csv. Default: the terminal.")] = None,
     outside_images: OutsideImages = False,
-    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
@@ -34,7 +33,7 @@ def advise(
     if out is not None and out.suffix != ".csv":
         raise ValueError(f"{out} should end in .csv")
     prices = _costs(costs)
-    classifier = load_fitted(model, table, outside_images=outside_images, trusted=trusted, device=device)
+    classifier = load_fitted(model, table, outside_images=outside_images, device=device)
     from gauge.data.files import write_text
     from gauge.tabular.table.files import read_table_file
 

@@ -34,9 +34,7 @@ def check_paths(model: Path | None, table: Path) -> None:
         )
 
 
-def load_fitted(
-    model: Path, table: Path, *, outside_images: bool, trusted: Path | None, device: str | None = None
-) -> "Fitted":
+def load_fitted(model: Path, table: Path, *, outside_images: bool, device: str | None = None) -> "Fitted":
     """The classifier in a folder; paths of images are relative to the table."""
     check_paths(model, table)
     with heavy_imports():  # those of the experts, too
@@ -45,4 +43,4 @@ def load_fitted(
         from gauge.tabular.table.paths import table_folder
 
         files = image_files(table_folder(table), outside=outside_images)
-        return Fitted.load(model, device=device, files=files, trusted=trusted)
+        return Fitted.load(model, device=device, files=files)

@@ -66,7 +66,7 @@ def _register(panel: str, *commands: Callable[..., None]) -> None:
 
 
 _register(TABLES, tables.inspect, fit.fit, tables.predict, tables.explain, advice.advise, models.evaluate)
-_register(PRODUCTION, production.export, production.sign, production.serve)
+_register(PRODUCTION, production.export, production.serve)
 
 
 @app.command(rich_help_panel=RESEARCH)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gauge.cli.loading import load_fitted
-from gauge.cli.options import AsJson, Device, OutsideImages, Plugins, Protocols, TrainedModel, Trusted
+from gauge.cli.options import AsJson, Device, OutsideImages, Plugins, Protocols, TrainedModel
 from gauge.cli.output import print_missing, progress
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def evaluate(
     against: Annotated[Path | None, typer.Option(help="Another model of `gauge fit`, to compare with.")] = None,
     protocol: Protocols = None,
     outside_images: OutsideImages = False,
-    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -53,7 +52,7 @@ def evaluate(
     if _is_classifier(model, table):
         chosen: dict[str, Any] = {"threshold": threshold, "positive": positive, "by": by or ()}
         chosen |= {} if groups is None else {"groups": groups}
-        files = {"device": device, "outside_images": outside_images, "trusted": trusted}
+        files = {"device": device, "outside_images": outside_images}
         _evaluate_classifier(model, table, out, against, protocol or [], chosen, files, as_json)
         return
     given = {"--out": out, "--threshold": threshold, "--positive": positive, "--by": by, "--groups": groups}
@@ -132,7 +131,6 @@ def audit(
     protocol: Protocols = None,
     samples: Annotated[int | None, typer.Option(min=1, help="How many test samples to use. Default: all.")] = None,
     outside_images: OutsideImages = False,
-    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -148,9 +146,7 @@ def audit(
             raise ValueError(
                 "--protocol is for benchmarks; the audit of a classifier hides and swaps known cells by itself: leave it out"
             )
-        classifier, rows = _with_rows(
-            model, table, "audit", device=device, outside_images=outside_images, trusted=trusted
-        )
+        classifier, rows = _with_rows(model, table, "audit", device=device, outside_images=outside_images)
         answer = classifier.audit(rows if samples is None else rows[:samples])
         print(json.dumps(answer.to_json(), indent=2) if as_json else answer)
         return
@@ -208,7 +204,6 @@ def gates(
     ] = None,
     protocol: Annotated[str, typer.Option(help="What to make missing, e.g. gamma=0.5. Default: nothing.")] = "complete",
     outside_images: OutsideImages = False,
-    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -223,9 +218,7 @@ def gates(
             raise ValueError(
                 "--protocol is for benchmarks; blank the cells of the table to see a classifier without them"
             )
-        classifier, rows = _with_rows(
-            model, table, "show", device=device, outside_images=outside_images, trusted=trusted
-        )
+        classifier, rows = _with_rows(model, table, "show", device=device, outside_images=outside_images)
         _print_gates(_gates_of_rows(classifier, rows, sample or [0]), as_json)
         return
     import torch

@@ -48,9 +48,6 @@ Model = Annotated[Path, typer.Argument(help="Folder that `gauge fit` wrote.")]
 ModelOrExport = Annotated[
     Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")
 ]
-Trusted = Annotated[
-    Path | None, typer.Option(help="Public ed25519 key (KEY.pub); a model not signed with it is refused.")
-]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for this many epochs, for a quick look.")]
 Protocols = Annotated[
     list[str] | None, typer.Option("--protocol", help="Conditions to evaluate, e.g. eta=0.8; may be repeated.")

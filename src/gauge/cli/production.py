@@ -1,11 +1,11 @@
-"""The commands that bring a model into production: export, sign and serve."""
+"""The commands that bring a model into production: export and serve."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gauge.cli.options import Device, Model, ModelOrExport, Plugins, Trusted, seconds
+from gauge.cli.options import Device, Model, ModelOrExport, Plugins, seconds
 
 
 def export(
@@ -13,7 +13,6 @@ def export(
     to: Annotated[str, typer.Option(help="onnx, or pt2 for torch.export.load.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="File to write. Default: MODEL with the format's ending.")] = None,
     experts: Annotated[str, typer.Option(help="all, or some of the classifier's, such as network,trees.")] = "all",
-    trusted: Trusted = None,
     plugin: Plugins = None,
 ) -> None:
     """Write the whole classifier as one graph, with gates if they answer; `gauge predict FILE.onnx TABLE` needs no torch."""
@@ -22,7 +21,7 @@ def export(
 
     path = model.with_name(f"{model.name}.{to}") if out is None else out
     chosen = None if experts == "all" else experts.split(",")
-    print(write(GaugeClassifier.load(model, device="cpu", trusted=trusted), path, to=to, experts=chosen))
+    print(write(GaugeClassifier.load(model, device="cpu"), path, to=to, experts=chosen))
 
 
 def serve(
@@ -38,7 +37,6 @@ def serve(
         int, typer.Option(min=1, help="Most open connections; one address has half of them.")
     ] = 2000,
     ui: Annotated[bool, typer.Option("--ui", help="Serve a page for people at /, with a form for one row.")] = False,
-    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
@@ -61,30 +59,4 @@ def serve(
         client_connections=-(-max_connections // 2),
         batch=max_batch,
     )
-    run(model, host=host, port=port, limits=limits, device=device, ui=ui, trusted=trusted)
-
-
-def sign(
-    model: ModelOrExport,
-    key: Annotated[
-        Path, typer.Option(help="Private ed25519 key; --new-key makes it, or: ssh-keygen -t ed25519 -N '' -f KEY.")
-    ],
-    new_key: Annotated[
-        bool, typer.Option("--new-key", help="Make the key first, and KEY.pub beside it, to give to others.")
-    ] = False,
-) -> None:
-    """Sign a model with your private key, for those who have your public one (--trusted KEY.pub).
-
-    A checksum says that files are as they were written; only a signature says by whom. The first time, make a key with
-    `--new-key`; keep it secret, and give KEY.pub to those who load your models.
-    """
-    from gauge.data.signature import new_key as make
-    from gauge.data.signature import sign as write
-
-    if model.is_dir():
-        from gauge.tabular.description import read_description
-
-        read_description(model)
-    if new_key:
-        print(f"the private key is in {key}, the public one, for others, in {make(key)}")
-    print(f"the signature is in {write(model, key)}")
+    run(model, host=host, port=port, limits=limits, device=device, ui=ui)

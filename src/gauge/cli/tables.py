@@ -18,7 +18,6 @@ from gauge.cli.options import (
     OutsideImages,
     Plugins,
     Table,
-    Trusted,
     named,
 )
 
@@ -42,7 +41,6 @@ def inspect(
         typer.Option(help="A model of `gauge fit`: what moved since its training, and which rows are unlike it."),
     ] = None,
     outside_images: OutsideImages = False,
-    trusted: Trusted = None,
     plugin: Plugins = None,
 ) -> None:
     """The kind of every column, what is missing, what is missing together, and problems.
@@ -53,7 +51,7 @@ def inspect(
     with heavy_imports():
         from gauge.tabular.table.files import read_table_file
     if against is not None:
-        classifier = load_fitted(against, table, outside_images=outside_images, trusted=trusted)
+        classifier = load_fitted(against, table, outside_images=outside_images)
         print(classifier.drift(read_table_file(table)))
         return
     with heavy_imports():
@@ -87,7 +85,6 @@ def predict(
     outside_images: OutsideImages = False,
     ray: Annotated[bool, typer.Option("--ray", help="Predict Parquet files on a Ray cluster (RAY_ADDRESS).")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Workers on the cluster, each with a model.")] = 2,
-    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
@@ -102,9 +99,9 @@ def predict(
     answers: dict[str, Any] = {"keep": keep or (), "coverage": coverage, "by_class": by_class}
     files: dict[str, Any] = {"device": device, "outside_images": outside_images}
     if ray:
-        _predict_on_ray(model, table, out, workers, trusted, **answers, **files)
+        _predict_on_ray(model, table, out, workers, **answers, **files)
     else:
-        _predict_here(model, table, out, answers, trusted=trusted, **files)
+        _predict_here(model, table, out, answers, **files)
 
 
 def _predict_here(model: Path, table: Path, out: Path | None, answers: dict[str, Any], **files: Any) -> None:
@@ -138,13 +135,7 @@ def _predict_here(model: Path, table: Path, out: Path | None, answers: dict[str,
         print(line, file=sys.stderr)
 
 
-def _predict_on_ray(
-    model: Path, table: Path, out: Path | None, workers: int, trusted: Path | None, **options: Any
-) -> None:
-    if trusted is not None:
-        from gauge.data.signature import check_signature
-
-        check_signature(model, trusted)
+def _predict_on_ray(model: Path, table: Path, out: Path | None, workers: int, **options: Any) -> None:
     from gauge.deploy.cluster import Predictor, predict_on_ray
     from gauge.tabular.table.paths import table_folder
 
@@ -165,7 +156,6 @@ def explain(
     ] = False,
     keep: Annotated[list[str] | None, typer.Option(help="A column to recognise rows by; may be repeated.")] = None,
     outside_images: OutsideImages = False,
-    trusted: Trusted = None,
     plugin: Plugins = None,
     device: Device = None,
 ) -> None:
@@ -175,7 +165,7 @@ def explain(
     first_last = re.fullmatch(r"(\d+):(\d+)", rows)
     if not first_last:
         raise ValueError(f"--rows {rows!r} is not FIRST:LAST; write for example 0:20")
-    classifier = load_fitted(model, table, outside_images=outside_images, trusted=trusted, device=device)
+    classifier = load_fitted(model, table, outside_images=outside_images, device=device)
     from gauge.data.files import write_text
     from gauge.tabular.table.files import read_table_file
 

@@ -68,24 +68,16 @@ class Graph:
 
     def include(self, model: Any) -> Mapping[str, str]:
         """All of another model, its inputs under their own names; the names that its outputs have here."""
-        prefix = f"model_{len(self._nodes) + 1}"
-        inputs = {value.name: value.name for value in model.graph.input}
-        self.inputs |= {value.name: value for value in model.graph.input if value.name not in self.inputs}
+        from onnx.compose import add_prefix
 
-        def renamed(name: str) -> str:
-            return inputs.get(name, f"{prefix}/{name}") if name else name
-
-        for tensor in model.graph.initializer:
-            tensor.name = renamed(tensor.name)
-            self._constants[tensor.name] = tensor
-        for node in model.graph.node:
-            names = [[renamed(name) for name in each] for each in (node.input, node.output)]
-            del node.input[:], node.output[:], node.metadata_props[:]
-            node.input.extend(names[0])
-            node.output.extend(names[1])
-            node.name = renamed(node.name)
+        prefix = f"model_{len(self._nodes) + 1}/"
+        graph = add_prefix(model, prefix, rename_inputs=False, inplace=True).graph
+        self.inputs |= {value.name: value for value in graph.input if value.name not in self.inputs}
+        self._constants |= {tensor.name: tensor for tensor in graph.initializer}
+        for node in graph.node:
+            del node.metadata_props[:]  # paths of source files
             self._nodes.append(node)
-        return {value.name: renamed(value.name) for value in model.graph.output}
+        return {value.name.removeprefix(prefix): value.name for value in graph.output}
 
     def model(self) -> Any:
         """The graph as an ONNX model."""

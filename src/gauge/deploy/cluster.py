@@ -4,7 +4,7 @@ import logging
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -71,8 +71,8 @@ def predict_on_ray(predictor: Predictor, table: Path, out: Path, *, workers: int
     rows = ray.data.read_parquet([str(path.resolve()) for path in files])
     # a worker takes a block at a time, and Ray makes one of up to 128 MB
     answers = rows.repartition(target_num_rows_per_block=size).map_batches(
-        _Worker,
-        fn_constructor_args=(predictor,),
+        type(predictor),
+        fn_constructor_kwargs=asdict(predictor),
         batch_format="pandas",
         batch_size=size,
         compute=ray.data.ActorPoolStrategy(size=workers),
@@ -92,14 +92,3 @@ def _cpus(machines: int, cpus: float, workers: int) -> float:
     (1.0, 0.5, 1.0)
     """
     return 1.0 if machines > 1 else min(1.0, math.floor(100 * max(cpus - 1, 0) / workers) / 100)
-
-
-class _Worker:
-    """What Ray builds once in each worker."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        self.predictor = predictor
-        predictor.classifier  # noqa: B018 - loads the model
-
-    def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
-        return self.predictor(rows)

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field
 
-from gauge.data.signature import check_signature
 from gauge.deploy.operators import check_operators
 from gauge.tabular.classifier import TableClassifier, image_files
 from gauge.tabular.prediction_sets import PredictionSets
@@ -38,7 +37,6 @@ logger = logging.getLogger(__name__)
 FORMAT = "gauge-export-1"
 KEY, CHECKSUM_KEY = "gauge", "gauge.sha256"  # of entries in the metadata of an ONNX file
 BATCH_ROWS = 256
-OBJECT = np.dtype(object)
 ERRORS_ONLY = 3  # severity from which on onnxruntime logs
 WORD = re.compile(r"\w+")
 MAX_SUM_ERROR = 1e-3  # of the probabilities of a row
@@ -118,17 +116,13 @@ def load_classifier(
     device: str | None = None,
     image_folder: Path | None = None,
     outside_images: bool = False,
-    trusted: Path | str | None = None,
 ) -> TableClassifier:
-    """The classifier in a folder that `save` wrote or in a file that `export` wrote; the latter needs no torch. With
-    `trusted`, a public key or its file, one that was not signed with that key is refused."""
+    """The classifier in a folder that `save` wrote or in a file that `export` wrote; the latter needs no torch."""
     if path.suffix == ".onnx":
-        if trusted is not None:
-            check_signature(path, trusted)
         return ExportedClassifier(path, image_folder=image_folder, outside_images=outside_images)
     from gauge.tabular.fitted import Fitted
 
-    return Fitted.load(path, device=device, files=image_files(image_folder, outside=outside_images), trusted=trusted)
+    return Fitted.load(path, device=device, files=image_files(image_folder, outside=outside_images))
 
 
 class ExportedClassifier(TableClassifier):
@@ -192,23 +186,15 @@ class ExportedClassifier(TableClassifier):
 
     def predict_row(self, row: Mapping[str, Any]) -> np.ndarray:
         """The probabilities of one row, given as values by column; those of a DataFrame of one row take longer."""
-        if not self._plain(row):
-            return self.predict_proba(pd.DataFrame([row], dtype=object))[0]
-        return self.predict_row_with_observed(row)[0][0]
+        if self._required <= row.keys() <= self._known:
+            return self.predict_row_with_observed(row)[0][0]
+        return self.predict_proba(pd.DataFrame([row], dtype=object))[0]
 
     def predict_with_observed(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         frame = self.frame(X)
-        if len(frame) == 1 and all(kind is OBJECT for kind in frame.dtypes):
-            row = dict(zip(frame.columns, frame.to_numpy()[0], strict=True))
-            if self._plain(row):
-                return self.predict_row_with_observed(row)
         encoded = encode_rows(self.columns, frame, self.files)
         nothing = [None] * len(frame)
         return self._answers(encoded, lambda name: frame[name].tolist() if name in frame else nothing)
-
-    def _plain(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row has all columns, and none that the model does not know."""
-        return self._required <= row.keys() <= self._known
 
     def predict_row_with_observed(self, row: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         return self._answers(encode_row(self.columns, row, self.files), lambda name: [row[name]])

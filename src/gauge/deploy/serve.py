@@ -176,16 +176,13 @@ def create_app(
     *,
     limits: Limits | None = None,
     device: str | None = None,
-    record: bool = True,
     ui: bool = False,
     reload_seconds: float = RELOAD_SECONDS,
-    trusted: Path | str | None = None,
 ) -> Starlette:
     """The application; `path` is a folder that `gauge fit` wrote or a file that `gauge export` wrote. On a GPU, predictions
-    are recorded as CUDA graphs, on a CPU the network is traced; with `record=False` they stay eager. With `ui`, there is a
-    page for people at `/`. With `trusted`, a public key or its file, models that are not signed with it are refused."""
+    are recorded as CUDA graphs. With `ui`, there is a page for people at `/`."""
     limits = limits or Limits()
-    service = Service(Store(path, limits, device, record, trusted), limits)
+    service = Service(Store(path, limits, device), limits)
     api = Api(service)
 
     @asynccontextmanager

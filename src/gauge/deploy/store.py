@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gauge.data.signature import signature_path
 from gauge.deploy.exported import load_classifier
 from gauge.deploy.requests import Cells, Limits, Promise, RequestReader, notes
 from gauge.deploy.scoring import set_names
@@ -93,8 +92,6 @@ class Store:
     path: Path
     limits: Limits
     device: str | None = None
-    record: bool = True
-    trusted: Path | str | None = None
     reloads: int = 0
     problem: str | None = None
     current: Loaded = field(init=False)
@@ -120,18 +117,17 @@ class Store:
             self.problem = str(error)
 
     def _load(self, state: State) -> Loaded:
-        classifier = load_classifier(self.path, device=self.device, trusted=self.trusted)
+        classifier = load_classifier(self.path, device=self.device)
         if self._state() != state:
             raise ValueError(f"{self.path} is being written; it is loaded once it is complete")
-        if self.record:
-            classifier.record()
+        classifier.record()
         return Loaded(classifier, RequestReader(classifier.columns, self.limits, classifier.known_names), state)
 
     def _state(self) -> State:
         """Changes whenever a file of the model is replaced."""
         if not self.path.exists():
             raise ValueError(f"there is no model {self.path}; give what `gauge fit` or `gauge export` wrote")
-        files = sorted(self.path.rglob("*")) if self.path.is_dir() else [self.path, signature_path(self.path)]
+        files = sorted(self.path.rglob("*")) if self.path.is_dir() else [self.path]
         states = ((str(file), file.stat()) for file in files if file.is_file())
         return tuple((name, each.st_mtime_ns, each.st_size, each.st_ino) for name, each in states)
 

@@ -25,6 +25,7 @@ GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"
 MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json")  # of Hugging Face, without code
 # set by saving, or seen in the weights
 UNCHECKED_CONFIG = ("architectures", "dtype", "torch_dtype", "transformers_version")
+CHECKED = ("leak", "pools", "reads_last", "longest", "attentions")  # what a wrapped model knows after its first batch
 OUTPUTS = ("logits", "probabilities", "scores", "gates")
 
 
@@ -38,9 +39,9 @@ class _Settings(BaseModel):
     max_leak: float
     leak: float | None
     pools: bool
-    reads_last: bool = False
-    longest: Annotated[int, Field(ge=0)] = 0
-    attentions: Annotated[int, Field(ge=0)] | None = None
+    reads_last: bool
+    longest: Annotated[int, Field(ge=0)]
+    attentions: Annotated[int, Field(ge=0)] | None
     model: str
     hugging_face: bool
     state: str
@@ -65,11 +66,7 @@ def save_wrapped(model: Wrapped, folder: str | Path) -> None:
         score=_scorer_name(model.score),
         fixed=model.fixed,
         max_leak=model.max_leak,
-        leak=model.leak,
-        pools=model.pools,
-        reads_last=model.reads_last,
-        longest=model.longest,
-        attentions=model.attentions,
+        **{name: getattr(model, name) for name in CHECKED},
         model=type(network).__name__,
         hugging_face=hasattr(network, "save_pretrained"),
         state=_state_checksum(network),
@@ -104,8 +101,8 @@ def load_wrapped(folder: str | Path, model: nn.Module | None = None) -> Wrapped:
         )
     wrapped = wrap(model, fixed=saved.fixed, score=SCORERS.get(saved.score), max_leak=saved.max_leak)
     checkpoint.load_into(wrapped.gate, tensors, folder / GATES)
-    wrapped.pools, wrapped.reads_last, wrapped.leak = saved.pools, saved.reads_last, saved.leak
-    wrapped.longest, wrapped.attentions = saved.longest, saved.attentions
+    for name in CHECKED:
+        setattr(wrapped, name, getattr(saved, name))
     return wrapped.train(model.training)
 
 

@@ -59,8 +59,7 @@ class TableClassifier(ABC):
         return {}
 
     def record(self) -> None:  # noqa: B027 - optional
-        """Predict few rows at once faster from now on: on a GPU with CUDA graphs, on a CPU with a trace of the network,
-        which takes less than a second and serves up to 256 rows. Predictions are the same up to rounding."""
+        """Predict few rows at once faster from now on, on a GPU with CUDA graphs: the same predictions up to rounding."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of every class, in the order of `classes`; the class prior for a row without values."""

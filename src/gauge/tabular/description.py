@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from gauge.data.signature import check_signature
 from gauge.tabular.evidence.advice import Advice
 from gauge.tabular.experts import Training
 from gauge.tabular.prediction_sets import PredictionSets
@@ -149,19 +148,15 @@ class Description(Record):
                 raise ValueError(problem)
 
 
-def read_description(folder: Path, trusted: Path | str | None = None) -> Description:
-    """Return what `model.json` has, checked together with the other files of the folder; signed with the `trusted` key, if
-    there is one, before anything else of it is read."""
+def read_description(folder: Path) -> Description:
+    """Return what `model.json` has, checked together with the other files of the folder."""
     path = folder / METADATA
     if not path.is_file():
         raise ValueError(
             f"{folder} is not a saved classifier (it has no {METADATA}); give a folder that `save` or `gauge fit` wrote"
         )
-    content = bounded_bytes(path)
-    if trusted is not None:
-        check_signature(folder, trusted, content)
     try:
-        metadata = json.loads(content.decode())
+        metadata = json.loads(bounded_bytes(path).decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}); save the classifier again") from error
     form = metadata.get("format") if isinstance(metadata, dict) else None

@@ -366,8 +366,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return self.fitted_.decide(probabilities)
 
     def record(self) -> None:
-        """Predict few rows at once faster from now on: on a GPU with CUDA graphs, on a CPU with a trace of the network,
-        which takes less than a second and answers up to 256 rows. Answers are the same up to rounding."""
+        """Predict few rows at once faster from now on, on a GPU with CUDA graphs: the same predictions up to rounding."""
         check_is_fitted(self, "fitted_")
         self.fitted_.record()
 
@@ -455,12 +454,9 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         self.fitted_.save(Path(folder))
 
     @classmethod
-    def load(
-        cls, folder: str | Path, *, device: str | None = None, image_folder: File = None, trusted: File = None
-    ) -> Self:
-        """The classifier that `save` wrote to a folder, ready to predict. With `trusted`, an ed25519 public key or its file,
-        one that was not signed with that key (`gauge sign`) is refused."""
-        fitted = Fitted.load(Path(folder), device=device, trusted=trusted)
+    def load(cls, folder: str | Path, *, device: str | None = None, image_folder: File = None) -> Self:
+        """The classifier that `save` wrote to a folder, ready to predict."""
+        fitted = Fitted.load(Path(folder), device=device)
         with usable(Path(folder)):
             model = cls(**fitted.options).set_params(device=device, image_folder=image_folder, verbose=False)
         model.fitted_, model.n_features_in_ = fitted, len(fitted.names)

@@ -318,12 +318,10 @@ class Fitted(Record, TableClassifier):
         *,
         device: str | None = None,
         files: ImageFiles | None = None,
-        trusted: Path | str | None = None,
     ) -> "Fitted":
         """Return the value that `save` wrote to a folder, ready to predict with images in `files`. It has predicted a row of
-        its own before it is returned, so that what cannot predict is refused here. `trusted` is the public key, or its file,
-        that has to have signed it."""
-        saved, history, path = read_description(folder, trusted), read_history(folder), folder / WEIGHTS
+        its own before it is returned, so that what cannot predict is refused here."""
+        saved, history, path = read_description(folder), read_history(folder), folder / WEIGHTS
         tensors, _ = checkpoint.load(path)
         with usable(folder):
             schema = Schema.from_json(vars(saved.schema), folder / TOKENIZERS)

@@ -19,8 +19,6 @@ import numpy as np
 from pydantic import ConfigDict, Field, GetPydanticSchema, TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
-from gauge.data.signature import SUFFIX
-
 METADATA, WEIGHTS, CARD, TOKENIZERS = "model.json", "model.safetensors", "README.md", "tokenizers"
 HISTORY = "metrics.jsonl"
 MAX_JSON_BYTES, MAX_WEIGHTS_BYTES = 64 * 2**20, 16 * 2**30  # of one file
@@ -199,7 +197,7 @@ def local_folder(name: str, revision: str | None) -> Path:
         raise ValueError(
             f"there is no folder {name}, and the Hub needs huggingface_hub; install it with: pip install 'gauge-ml[hub]'"
         ) from error
-    patterns = [METADATA, METADATA + SUFFIX, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
+    patterns = [METADATA, WEIGHTS, HISTORY, CARD, f"{TOKENIZERS}/*"]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:

@@ -1,32 +1,19 @@
-"""Modules as graphs for any number of samples, in which backward passes are ordinary nodes: for torch.export and as ONNX.
-
-torch traces three times on the way to ONNX. With a symbol for the number of samples each takes many seconds, so that ONNX is
-traced with a number that nothing else is a multiple of, on tensors without content, and it is replaced afterwards.
-"""
+"""Modules as graphs for any number of samples, in which backward passes are ordinary nodes: for torch.export and as ONNX."""
 
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gauge.data.dataset import as_values
-from gauge.data.graph import NEEDS_ONNX, OPSETS, ROWS
+from gauge.data.graph import NEEDS_ONNX, OPSETS
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.gauge import Gauge
 from gauge.types import Batch, Imputer
-
-SAMPLES = (
-    211  # while tracing with a symbol: equal sizes count as the same size, so it should be one that nothing else has
-)
-PRIME = 1_000_003  # samples while tracing for ONNX; sizes that are multiples of it depend on the number of samples
-RESTRIDING = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_.default)  # ends pooling over all pixels
-COUNT, SCALAR = f"{ROWS}.count", f"{ROWS}.scalar"  # values that hold the number of samples: [1], and without an axis
 
 
 class Graphable(nn.Module):
@@ -76,10 +63,20 @@ def cycled(tensor: Tensor, count: int) -> Tensor:
 
 def trace(module: nn.Module, tensors: Sequence[Tensor]) -> torch.export.ExportedProgram:
     """A module as one program for any number of samples; backward passes inside it become part of the program."""
-    tensors = [cycled(tensor, SAMPLES) for tensor in tensors]
+    from torch.fx.experimental.proxy_tensor import make_fx  # it imports sympy, which takes a second
+
+    # while tracing, equal sizes count as the same size, so the number of samples should be one that nothing else has
+    tensors = [cycled(tensor, 211) for tensor in tensors]
     any_count = tuple({0: torch.export.Dim.DYNAMIC} for _ in tensors)
+    restriding = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_.default)  # ends pooling over all pixels
     with _tracing():
-        graph = _graph_of(module, tensors, "symbolic")
+        # torch.export does not trace through torch.autograd.grad, make_fx does
+        graph = make_fx(lambda *given: module(*given), tracing_mode="symbolic", _allow_non_fake_inputs=True)(*tensors)
+        for node in graph.graph.nodes:
+            if node.target in restriding and _same_layout(*node.args[:3]):
+                node.replace_all_uses_with(node.args[0])
+                graph.graph.erase_node(node)
+        graph.recompile()
         return torch.export.export(graph, tuple(tensors), dynamic_shapes=any_count, strict=False)
 
 
@@ -90,11 +87,7 @@ def to_onnx(module: nn.Module, tensors: Sequence[Tensor], inputs: Sequence[str],
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ValueError(NEEDS_ONNX) from error
-    with _tracing():
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            examples = [torch.empty(PRIME, *tensor.shape[1:], dtype=tensor.dtype) for tensor in tensors]
-        graph = _graph_of(module, examples, "fake")
-        program = torch.export.export(graph, tuple(examples), strict=False)
+    program = trace(module, tensors)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, from inside its exporter
         result = torch.onnx.export(
@@ -107,19 +100,7 @@ def to_onnx(module: nn.Module, tensors: Sequence[Tensor], inputs: Sequence[str],
             output_names=list(outputs),
         )
     assert result is not None
-    return for_any_count(result.model_proto)
-
-
-def _graph_of(module: nn.Module, tensors: Sequence[Tensor], mode: Any) -> torch.fx.GraphModule:
-    from torch.fx.experimental.proxy_tensor import make_fx  # it imports sympy, which takes a second
-
-    graph = make_fx(lambda *given: module(*given), tracing_mode=mode, _allow_non_fake_inputs=True)(*tensors)
-    for node in graph.graph.nodes:
-        if node.target in RESTRIDING and _same_layout(*node.args[:3]):
-            node.replace_all_uses_with(node.args[0])
-            graph.graph.erase_node(node)
-    graph.recompile()
-    return graph
+    return result.model_proto
 
 
 def _same_layout(node: torch.fx.Node, sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
@@ -142,100 +123,3 @@ def _tracing() -> Iterator[None]:
             f"the network cannot be traced ({reason}); components in it must compute with tensors alone, for any number of "
             "samples, and not depend on their values"
         ) from error
-
-
-def for_any_count(model: Any) -> Any:
-    """A model that was traced with `PRIME` samples, made to take any number of them."""
-    graph = model.graph
-    _set_nodes(graph, list(_Sizes(graph).nodes()))
-    for value in (*graph.input, *graph.output):
-        first = value.type.tensor_type.shape.dim[0]
-        first.Clear()
-        first.dim_param = ROWS
-    return model
-
-
-class _Sizes:
-    """The integers among the constants of a graph: those that are multiples of `PRIME` depend on the number of samples."""
-
-    def __init__(self, graph: Any) -> None:
-        from onnx import helper, numpy_helper
-
-        self.make_node, self.to_array, self.from_array = (
-            helper.make_node,
-            numpy_helper.to_array,
-            numpy_helper.from_array,
-        )
-        self.graph = graph
-        self.known = {each.name: self.to_array(each) for each in graph.initializer if _may_be_sizes(each)}
-        self.shapes = {value.name: _shape(value) for value in (*graph.value_info, *graph.input)}
-
-    def nodes(self) -> Iterator[Any]:
-        """The nodes of the graph with sizes that are computed from the first axis of its first input."""
-        yield self.make_node("Shape", [self.graph.input[0].name], [COUNT], start=0, end=1)
-        yield self.make_node("Squeeze", [COUNT], [SCALAR])
-        for node in self.graph.node:
-            first, output = [*node.input, ""][0], node.output[0]
-            if node.op_type == "Constant" and (values := self._integers(*node.attribute)) is not None:
-                self.known[output] = values
-            if node.op_type == "Concat" and all(name in self.known and self.known[name].ndim for name in node.input):
-                self.known[output] = np.concatenate([self.known[name] for name in node.input])
-                yield self.make_node("Identity", [self._constant(self.known[output])], [output])
-            elif node.op_type in ("Expand", "Reshape") and self._has_shape(first, node.input[1]):
-                yield self.make_node("Identity", [first], [output])  # it has that shape already
-            else:
-                yield from self._with_computed(node)
-
-    def _with_computed(self, node: Any) -> Iterator[Any]:
-        """A node, after those that compute the sizes it needs."""
-        for number, name in enumerate(node.input):
-            values = self.known.get(name, np.zeros(0, np.int64))
-            depends = (values != 0) & (values % PRIME == 0)
-            if node.op_type == "Reshape" and depends.sum() == 1 and (values > 0).all():
-                node.input[number] = self._constant(np.where(depends, -1, values))
-            elif depends.any():
-                factor = self._constant(np.where(depends, values // PRIME, 0))
-                rest = self._constant(np.where(depends, 0, values))
-                node.input[number] = f"{factor}.sum"
-                count = COUNT if values.ndim else SCALAR
-                yield self.make_node("Mul", [count, factor], [f"{factor}.product"])
-                yield self.make_node("Add", [f"{factor}.product", rest], [f"{factor}.sum"])
-        yield node
-
-    def _constant(self, values: np.ndarray) -> str:
-        name = f"{ROWS}.{len(self.graph.initializer)}"
-        self.graph.initializer.append(self.from_array(values, name))
-        return name
-
-    def _has_shape(self, name: str, size: str) -> bool:
-        return name in self.shapes and size in self.known and self.shapes[name] == self.known[size].tolist()
-
-    def _integers(self, attribute: Any) -> np.ndarray | None:
-        """Those of a node that makes a constant."""
-        if attribute.name == "value" and _may_be_sizes(attribute.t):
-            return np.asarray(self.to_array(attribute.t))
-        if attribute.name == "value_ints":
-            return np.array(attribute.ints, np.int64)
-        return np.array(attribute.i, np.int64) if attribute.name == "value_int" else None
-
-
-def _set_nodes(graph: Any, nodes: Sequence[Any]) -> None:
-    """Replace the nodes of a graph, without those and the constants that no output needs."""
-    needed = {value.name for value in graph.output}
-    kept = []
-    for node in reversed(nodes):
-        if needed.intersection(node.output):
-            kept.append(node)
-            needed.update(node.input)
-    constants = [tensor for tensor in graph.initializer if tensor.name in needed]
-    del graph.node[:], graph.initializer[:], graph.value_info[:]
-    graph.node.extend(reversed(kept))
-    graph.initializer.extend(constants)
-
-
-def _shape(value: Any) -> list[int]:
-    return [each.dim_value for each in value.type.tensor_type.shape.dim]
-
-
-def _may_be_sizes(tensor: Any) -> bool:
-    return tensor.data_type == tensor.INT64 and len(tensor.dims) < 2

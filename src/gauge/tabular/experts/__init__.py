@@ -192,7 +192,7 @@ class Expert(ABC):
         """Move to a device; most experts stay on the CPU."""
 
     def record(self) -> None:  # noqa: B027 - optional
-        """Predict few rows faster from now on, where the expert can: with CUDA graphs or, on a CPU, with a trace."""
+        """Predict few rows faster from now on, where the expert can: on a GPU with CUDA graphs."""
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

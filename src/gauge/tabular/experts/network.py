@@ -21,7 +21,6 @@ from gauge.tabular.table.schema import Schema
 from gauge.training.checkpoint import load_into
 from gauge.training.metrics import ACCURACY
 from gauge.training.recorded import Recorded
-from gauge.training.scripted import Scripted
 from gauge.training.traced import Flat, check_exportable, to_onnx
 from gauge.types import Batch
 
@@ -48,7 +47,6 @@ class NetworkExpert(Expert):
     def __init__(self, network: GaugePlus, architecture: Architecture, training: Training | None = None) -> None:
         self.network, self.architecture, self.training = network, architecture, training
         self.recorded: Recorded | None = None
-        self.scripted: Scripted | None = None
 
     @classmethod
     def reads(cls, schema: Schema) -> bool:
@@ -111,8 +109,6 @@ class NetworkExpert(Expert):
     def record(self) -> None:
         if self.device.type == "cuda":
             self.recorded = Recorded(self.network)
-        elif self.device.type == "cpu":
-            self.scripted = Scripted.of(self.network)
 
     def predict(self, rows: Rows) -> np.ndarray:
         _keep_memory()
@@ -136,8 +132,6 @@ class NetworkExpert(Expert):
         """Without the checks of values: a schema encodes none that is not finite, and rows without any are not asked."""
         if self.recorded is not None:
             return self.recorded.predict(batch).logits
-        if self.scripted is not None:
-            return self.scripted.logits(batch)
         return self.network.decide(self.network.read(batch)).logits
 
     def export(self, rows: GraphRows) -> str:
