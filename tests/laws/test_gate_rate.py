@@ -1,10 +1,10 @@
-"""Gates may have a learning rate of their own, and a start."""
+"""Gates may have a learning rate of their own."""
 
 import pytest
 import torch
 from helpers import SETTINGS, any_subset, assert_equal, dataset, gauge
 
-from gauge import Gating, fit
+from gauge import fit
 from gauge.experiments.benchmarks import Overrides
 from gauge.experiments.benchmarks.polymnist import BENCHMARK
 from gauge.experiments.plans import last_stage
@@ -23,8 +23,8 @@ def moved(rate: float, **gating) -> dict[str, torch.Tensor]:
 
 
 def test_gates_move_by_their_own_rate_and_everything_else_as_before():
-    usual, fast = moved(1.0, informed=True), moved(50.0, informed=True)
-    gates = {"gate.threshold", "gate.log_temperature", "gate.distrust"}
+    usual, fast = moved(1.0), moved(50.0)
+    gates = {"gate.threshold", "gate.log_temperature"}
     assert gates < usual.keys()
     for name in gates:
         assert float(usual[name]) == pytest.approx(1e-3, rel=0.01)
@@ -47,22 +47,10 @@ def test_the_rate_of_gates_tells_stages_apart_and_its_default_keeps_their_keys()
     assert stages[0] == stages[1] != stages[2]
 
 
-def test_the_start_of_informed_gates_is_a_setting():
-    def stage(variant, **options):
-        overrides = Overrides(method_options={"gauge": options})
-        return last_stage(BENCHMARK.with_overrides(overrides), "gauge", variant, 0)
-
-    assert stage("gauge-informed", distrust=0.0).arguments["gating"] == Gating(informed=True, distrust=0.0)
-    assert stage("gauge-informed", distrust=2.0).identity == stage("gauge-informed").identity
-    assert stage("gauge-informed", distrust=0.0).identity != stage("gauge-informed").identity
-    assert stage("gauge", distrust=0.0).identity == stage("gauge").identity
-    assert gauge(Mean.from_dataset(TRAIN), informed=True, distrust=0.5).gate.distrust.item() == 0.5
-
-
 def test_options_that_no_plan_has_are_errors():
     for options, message in (
-        ({"gauge": {"distrsut": 0.0}}, "there is no option of gauge 'distrsut'; did you mean 'distrust'?"),
-        ({"guage": {"distrust": 0.0}}, "there is no method 'guage'; did you mean 'gauge'?"),
+        ({"gauge_plus": {"teacher": 2}}, "there is no option of gauge_plus 'teacher'; did you mean 'teachers'?"),
+        ({"guage": {"teachers": 2}}, "there is no method 'guage'; did you mean 'gauge'?"),
     ):
         with pytest.raises(ValueError, match=message):
             last_stage(BENCHMARK.with_overrides(Overrides(method_options=options)), "gauge", "gauge", 0)

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 import torch
 
-from gauge.model.backbones.transformer import Transformer
-from gauge.tabular.experts._architecture import SIZES, Architecture, build, gating_for
+from gauge.model.gauge import UNGATED, Gating
+from gauge.tabular.experts._architecture import SIZES, Architecture, build
 from gauge.tabular.experts.network import NetworkExpert
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
@@ -13,21 +13,13 @@ from gauge.tabular.table.schema import Schema
 
 @pytest.fixture
 def backward_passes(monkeypatch):
-    """A list that grows with every backward pass, of autograd or written out."""
-    passes = []
-    written_out, autograd = Transformer.with_pull_back, torch.autograd.grad
-
-    def with_pull_back(self, sequence, attn_bias):
-        result = written_out(self, sequence, attn_bias)
-        return result and result._replace(
-            pull_back=lambda gradient: passes.append("written out") or result.pull_back(gradient)
-        )
+    """A list that grows with every backward pass."""
+    passes, autograd = [], torch.autograd.grad
 
     def grad(*tensors, **options):
         passes.append("autograd")
         return autograd(*tensors, **options)
 
-    monkeypatch.setattr(Transformer, "with_pull_back", with_pull_back)
     monkeypatch.setattr(torch.autograd, "grad", grad)
     return passes
 
@@ -40,9 +32,8 @@ def test_only_gates_that_change_the_answer_take_a_backward_pass(backward_passes,
     architecture = Architecture(
         classes=3, size="small", strategy="mask", gates=gates, imputer="mean", donors=1, seed=0, rows=len(frame)
     )
-    network = build(
-        schema, architecture.classes, SIZES[architecture.size], gating=gating_for("mask", gates, answers=answers)
-    )
+    network = build(schema, architecture.classes, SIZES[architecture.size], gating=Gating() if gates else UNGATED)
+    network.applies_gates = answers
     table = frame[:rows]
     found = NetworkExpert(network.eval(), architecture).predict(Rows.from_frame(schema, table, schema.encode(table)))
     assert found.shape == (rows, 3)

@@ -22,7 +22,7 @@ from gauge.types import Method
 
 NOT_RECORDED: Literal["not recorded"] = "not recorded"
 Share = Field(ge=0, le=1, allow_inf_nan=False)
-GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ", "distrust": "distrust"}  # the ends of their names
+GATES = {"gate.threshold": "τ", "gate.log_temperature": "ρ"}  # the ends of their names
 
 
 class Result(BaseModel):

@@ -139,7 +139,7 @@ class TIP(Imputer):
 
         tables = torch.cat([corrupted, gather(corrupted, shard)[wrong_table], corrupted])
         images = torch.cat([seen, seen, gather(seen, shard)[wrong_image]])
-        pairs, half = self.interact(tables, images, reads=1), self.interact(half, seen)
+        pairs, half = self.interact(tables, images, first=True), self.interact(half, seen)
         matches = (torch.arange(len(pairs), device=table.device) < len(batch)).long()
         matching = F.cross_entropy(self.match(pairs[:, 0]), matches)
         reconstruction = self.heads.cost(half[:, 1:], table, hidden, shard)

@@ -17,7 +17,7 @@ from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.nn.likelihoods import Categorical, Likelihood
 from gauge.model.nn.shards import at_least_one
 from gauge.model.nn.streams import side_by_side
-from gauge.model.units import VectorEncoder
+from gauge.model.vectors import VectorEncoder
 from gauge.types import Batch, Method, Prediction, Trainable, over_values
 
 __all__ = ["MultiAE", "AutoEncoder"]

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.model.nn.shards import gather, part
-from gauge.model.units import VectorEncoder
+from gauge.model.vectors import VectorEncoder
 from gauge.randomness import derive, uniform
 from gauge.types import Batch, Method, Prediction
 

@@ -6,12 +6,12 @@ import torch
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
-from gauge.experiments.parts import Parts, imputer_stage, seeded_with, with_swaps
-from gauge.experiments.plans import Plan, options_of
+from gauge.experiments.parts import Parts, imputer_stage, seeded_with
+from gauge.experiments.plans import Plan
 from gauge.experiments.plans.any_subset import backbone_stage
 from gauge.methods.any_subset import AnySubset
-from gauge.model.gates import uses_zscore
-from gauge.model.gauge import UNGATED, Gating, Gauge
+from gauge.model.gauge import UNGATED, Gating, Gauge, uses_zscore
+from gauge.model.regrid import regrid
 from gauge.registry import SCORERS
 from gauge.training.stages import Stage
 from gauge.types import Imputer
@@ -27,20 +27,15 @@ class GaugeVariant:
     gating: Gating = field(default_factory=Gating)
     imputes: bool = True
     tunes: bool = True
-    corrupts: bool = False
     grid: int = 0  # units of an image, down and across; 0: those of the backbone
 
 
-TRUST = Gating(granularity="trust")
 VARIANTS = {
     "masked": GaugeVariant("missing units masked, fine-tuned without any imputer", UNGATED, imputes=False),
     "v1": GaugeVariant("all imputed: the backbone as it is on completed inputs", UNGATED, tunes=False),
     "v2": GaugeVariant("fine-tuned on completed inputs, ungated", UNGATED),
     "v3": GaugeVariant("one gate per modality", Gating(granularity="modality")),
-    "scalar": GaugeVariant("one learned gate for whatever is imputed, no scores", Gating(granularity="imputed")),
     "gauge": GaugeVariant("one gate per evidence unit"),
-    "gauge-informed": GaugeVariant("gates per unit that also know what is imputed", Gating(informed=True)),
-    "gauge-trust": GaugeVariant("gated by the learned trust in each unit, trained with swaps", TRUST, corrupts=True),
     "gauge-masked": GaugeVariant("gates without any imputer, missing units masked", imputes=False),
     "gauge-read-encoder": GaugeVariant("units read before the embeddings", Gating(read="encoder")),
     "gauge-zscore": GaugeVariant("always z-scores", Gating(normalization="zscore")),
@@ -58,24 +53,19 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     """Seed s starts from backbone s mod `benchmark.backbones`; only fine-tuning varies beyond that."""
     chosen = VARIANTS[variant]
     settings = seeded_with(benchmark.settings.finetune, seed)
-    if chosen.corrupts:
-        settings = with_swaps(settings)
     if not chosen.tunes:
         seed %= benchmark.backbones
         settings = settings.model_copy(update={"epochs": 0, "seed": seed})
     imputer = (imputer_stage(benchmark),) if chosen.imputes else ()
     needs = (backbone_stage(benchmark, "any_subset", seed), *imputer)
-    gating = chosen.gating
-    if gating.informed:
-        gating = replace(gating, **options_of(benchmark, "gauge"))
-    arguments = {"gating": gating, "grid": chosen.grid}
+    arguments = {"gating": chosen.gating, "grid": chosen.grid}
     return Stage(f"{variant}-s{seed}", make_gauge, arguments, settings, needs)
 
 
 def make_gauge(
     train: Dataset, backbone: AnySubset, imputer: Imputer | None = None, *, gating: Gating, grid: int
 ) -> Gauge:
-    encoder = backbone.encoder.regrid(grid) if grid else backbone.encoder
+    encoder = regrid(backbone.encoder, grid) if grid else backbone.encoder
     return Gauge(encoder, backbone.classifier, imputer, gating=gating)
 
 
@@ -93,9 +83,4 @@ def twin(benchmark: Benchmark, variant: str) -> str:
     return twins[0] if same and twins else variant
 
 
-PLAN = Plan(
-    VARIANTS,
-    stage,
-    rows=("masked", "v1", "v2", "v3", "gauge"),
-    options={"distrust": Gating().distrust},  # where `gauge-informed` starts
-)
+PLAN = Plan(VARIANTS, stage, rows=("masked", "v1", "v2", "v3", "gauge"))

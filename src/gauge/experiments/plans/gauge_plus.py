@@ -34,7 +34,7 @@ class PlusVariant:
     `without` one term of its loss."""
 
     note: str
-    gating: Gating = UNGATED
+    gating: Gating | Literal["trust"] = UNGATED
     whole: bool = True
     heads: Literal["validated", "joint", "detached", "none"] = "validated"
     answers: Callable[[Dataset, GaugePlus], Method] | None = None
@@ -61,7 +61,6 @@ def heads_alone(train: Dataset, trained: GaugePlus) -> WeightedVote:
 
 PRETRAINED, STUDENT = "gauge_plus-pretrained", "gauge_plus-student"
 CELLS = ("logistic_cells", "boosted_cells")
-TRUST = Gating(granularity="trust")
 VARIANTS = {
     "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
     "gauge_plus-gated": PlusVariant("the same with one gate per evidence unit", gating=Gating()),
@@ -72,12 +71,9 @@ VARIANTS = {
     "gauge_plus-no-combination": PlusVariant("the network of GAUGE+ alone answers", answers=network_alone),
     "gauge_plus-heads-only": PlusVariant("the heads of GAUGE+ alone answer, combined anew", answers=heads_alone),
     "gauge_plus-swaps": PlusVariant("trained with swapped evidence", corrupts=True),
-    "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating=TRUST, corrupts=True),
+    "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating="trust", corrupts=True),
     "gauge_plus-trust-imputed": PlusVariant(
-        "on imputed inputs, gated by the learned trust in each unit", gating=TRUST, imputes=True
-    ),
-    "gauge_plus-informed": PlusVariant(
-        "on imputed inputs, with gates that know what is imputed", gating=Gating(informed=True), imputes=True
+        "on imputed inputs, gated by the learned trust in each unit", gating="trust", imputes=True
     ),
     "gauge_plus-pretrained": PlusVariant(
         "started from self-supervised training on all training samples, with and without labels", pretrained=True

@@ -139,7 +139,7 @@ class Reader:
         index = batch.index.cpu().numpy()
         chosen = rows.take(index)
         before = [answers[row] for row in index.tolist()]
-        if model.gating.answers:
+        if model.applies_gates:
             before = self._without_gates(model, batch, explained, chosen)
         values, flags = (
             {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
@@ -200,9 +200,10 @@ class Reader:
 
     def _copied(self, batch: Batch) -> dict[str, list[str]]:
         """The training row that each text or image would be copied from, where that is known, for every row."""
-        if self.network is None or self.network.imputer is None or not self.donors:
+        if self.network is None or (imputer := self.network.registered_imputer) is None or not self.donors:
             return {}
-        copied = self.network.imputer.copied(batch)
+        with torch.no_grad():
+            copied = imputer.copied(batch)
         return {
             self.schema.contents[name].name: [self.donors[number] for number in numbers.tolist()]
             for name, numbers in copied.items()

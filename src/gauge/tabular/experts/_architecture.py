@@ -7,13 +7,13 @@ from typing import Any, Self, get_args
 
 from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders._pretrained import PretrainedEncoder, Tune
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.cells import Cells
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.gauge import UNGATED, Gating
 from gauge.model.network import Network
+from gauge.model.nn.attention import Transformer
 from gauge.model.units import UnitEncoder
 from gauge.registry import IMPUTERS
 from gauge.tabular.experts._recipe import Strategy
@@ -92,8 +92,10 @@ class Architecture:
             assert isinstance(self.imputer, str)  # others are not saved
             kind, options = imputer_for(self.imputer, schema, donors=self.donors, seed=self.seed)
             imputer = kind.blank(schema.blank(min(self.rows, MAX_BLANK_ROWS)), **options)
-        gating = gating_for(self.strategy, self.gates, answers=self.gates_answer)
-        return build(schema, self.classes, SIZES[self.size], gating=gating, imputer=imputer), imputer
+        gating = Gating() if self.gates else UNGATED
+        model = build(schema, self.classes, SIZES[self.size], gating=gating, imputer=imputer)
+        model.applies_gates = self.gates_answer
+        return model, imputer
 
 
 def build(
@@ -161,8 +163,3 @@ def imputer_for(name: str, schema: Schema, **known: Any) -> tuple[type[Imputer],
         kind = IMPUTERS.get("nearest")
     known = {"cardinalities": schema.cardinalities, **known}
     return kind, {name: known[name] for name in inspect.signature(kind.from_dataset).parameters if name in known}
-
-
-def gating_for(strategy: Strategy, gates: bool, *, answers: bool = True) -> Gating:
-    """A gate for every unit; with imputation the gates also know which values were imputed."""
-    return Gating(informed=strategy == "impute", answers=answers) if gates else UNGATED

@@ -15,10 +15,10 @@ from gauge.data import Dataset
 from gauge.masks import Complete
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders._pretrained import Tune
-from gauge.model.gauge import Gating
+from gauge.model.gauge import UNGATED, Gate, Gating
 from gauge.model.nn.shards import gather
 from gauge.tabular.experts import Task, Training
-from gauge.tabular.experts._architecture import SIZES, Size, build, freeze, gating_for, imputer_for
+from gauge.tabular.experts._architecture import SIZES, Size, build, freeze, imputer_for
 from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates, spread
 from gauge.tabular.experts._recipe import Recipe, Strategy
 from gauge.tabular.table.schema import Schema
@@ -240,7 +240,7 @@ def plan(
         compared = (
             len(recipe.strategies) > 1 or recipe.gates != "auto"
         )  # otherwise `choose_gates` learns the combination
-        arguments = {"gating": gating_for(strategy, bool(recipe.gates)), "answers": compared, **of_rows}
+        arguments = {"gating": Gating() if recipe.gates else UNGATED, "answers": compared, **of_rows}
         needs = (backbone,) if strategy == "mask" else (backbone, imputer)
         stages[strategy] = Stage(strategy, make_gated, arguments, fine_tuning(settings), needs)
     return stages
@@ -293,7 +293,8 @@ def make_gated(
 
 def make_refit(train: Dataset, *, model: GaugePlus, weights: Tensor) -> Weighted:
     model = deepcopy(model).requires_grad_(True)
-    model.gauge.gate.requires_grad_(model.gating.answers)
+    if isinstance(model.gauge.gate, Gate):
+        model.gauge.gate.requires_grad_(model.applies_gates)
     freeze(model)
     return Weighted(model, weights)
 

@@ -106,8 +106,9 @@ class NetworkExpert(Expert):
             targets=targets,
             every=every,
         )
-        if task.streamed is None and (imputer := network.imputer) is not None and imputer.donor_rows is not None:
-            training = replace(training, donors=donors[imputer.donor_rows.cpu().numpy()].tolist())
+        if task.streamed is None and (imputer := network.registered_imputer) is not None:
+            chosen = imputer.donor_rows
+            training = training if chosen is None else replace(training, donors=donors[chosen.cpu().numpy()].tolist())
         training = replace(training, taught=0 if lesson is None else len(lesson.rows))
         architecture = Architecture(
             classes=task.classes,
@@ -118,7 +119,7 @@ class NetworkExpert(Expert):
             donors=recipe.donors,
             seed=recipe.seed,
             rows=training.rows if every is None else len(every),
-            gates_answer=network.gating.answers,
+            gates_answer=network.applies_gates,
         )
         return cls(network, architecture, training)
 
