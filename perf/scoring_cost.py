@@ -29,14 +29,11 @@ import torch.nn.functional as F
 
 from gauge.experiments.recording import origin, write_record
 from gauge.imputers.mean import Mean
-from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders.columns import Columns
-from gauge.model.gates import Gate, attention_bias, normalize_scores
-from gauge.model.gauge import Gauge
+from gauge.model.gauge import Gate, Gauge, attention_bias, normalize_scores, taylor_evidence
 from gauge.model.network import Network
-from gauge.model.passes import Passes
+from gauge.model.nn.attention import Transformer
 from gauge.model.scoring.exact import exact_effects
-from gauge.model.scoring.taylor import taylor_evidence
 from gauge.model.units import UnitEncoder
 from gauge.training.recorded import Precision, Recorded
 from gauge.types import Batch, Prediction
@@ -101,8 +98,7 @@ def measure(name: str, device: torch.device, samples: int) -> dict[str, float]:
         return network(many)
 
     def gated() -> torch.Tensor:
-        passes = Passes(network, many)
-        return passes.gated(attention_bias(gate(normalize_scores(taylor_evidence(passes, passes.tokens).scores))))
+        return network(many, attention_bias(gate(normalize_scores(taylor_evidence(network, many).scores))))
 
     @torch.no_grad()
     def predict() -> torch.Tensor:

@@ -23,8 +23,7 @@ from gauge.experiments.experiment import Experiment
 from gauge.experiments.recording import origin, write_record
 from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
-from gauge.model.gauge import Gauge
-from gauge.model.scoring._ungated import displacement, saliency, ungated_gradient
+from gauge.model.gauge import Gauge, displacement, saliency, ungated_gradient
 from gauge.model.scoring.exact import exact_effects
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress

@@ -8,7 +8,7 @@ from helpers import ONE_THREAD, command, mistake
 
 from gauge.experiments.results import read_results
 from gauge.imputers.mean import Mean
-from gauge.model.scoring.taylor import taylor_evidence
+from gauge.model.gauge import taylor_evidence
 from gauge.registry import IMPUTERS, SCORERS
 
 PYPROJECT = """

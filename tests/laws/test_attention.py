@@ -6,7 +6,8 @@ from helpers import DIM, network, noise
 
 from gauge import FromFunction, Network, Transformer, UnitEncoder
 from gauge.model.encoders.conv_grid import ConvGrid
-from gauge.model.gates import attention_bias, hiding_bias
+from gauge.model.gauge import attention_bias
+from gauge.model.network import hiding_bias
 from gauge.model.nn.attention import Attention, Block
 from gauge.randomness import seeded
 
@@ -94,7 +95,7 @@ def test_every_query_reads_its_own_row_of_the_bias(attention, sequence):
     value = attention.qkv(sequence)[..., 2 * DIM :].unflatten(-1, (2, -1)).transpose(1, 2)
     expected = attention.project((attention.weights(sequence, bias) @ value).transpose(1, 2).flatten(2))
     torch.testing.assert_close(attention(sequence, bias), expected)
-    torch.testing.assert_close(attention(sequence, bias, 2), expected[:, :2])
+    torch.testing.assert_close(attention.first(sequence, bias), expected[:, :1])
 
 
 def test_cls_takes_a_bias_that_differs_between_queries(sequence):

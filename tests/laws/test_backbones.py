@@ -6,7 +6,7 @@ from helpers import TimmBlock, network, noise, unchecked
 from torch import nn
 
 from gauge import FromFunction, FromHuggingFace, FromTimm, FromTorch, Network, check_backbone, taylor_evidence
-from gauge.model.gates import attention_bias
+from gauge.model.gauge import attention_bias
 from gauge.model.nn.attention import Attention
 from gauge.randomness import seeded
 from gauge.types import Backbone

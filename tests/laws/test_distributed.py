@@ -13,7 +13,7 @@ import torch
 from helpers import ONE_THREAD, Wobbly, assert_equal, dataset, gauge, in_two_processes, plus, unchecked
 from torch import Tensor, nn
 
-from gauge import Batch, Gating, GaugePlus, SelfSupervised, TrainSettings, fit
+from gauge import Batch, GaugePlus, SelfSupervised, TrainSettings, fit
 from gauge.methods._distilled import Distilled
 from gauge.methods.ensemble import Ensemble
 from gauge.methods.tta import TTA
@@ -139,7 +139,7 @@ def learn_from_every_row(folder: Path | None) -> dict[str, Tensor]:
 
     def make_teacher() -> GaugePlus:
         with seeded(0, "teacher"):
-            return GaugePlus(*deepcopy(pretrainer).release(), gating=Gating(granularity="trust"))
+            return GaugePlus(*deepcopy(pretrainer).release(), gating="trust")
 
     teacher = trained(make_teacher, None)
     targets = torch.cat([teacher.predict(batch).logits.softmax(1) for batch in train.batches(16)])

@@ -31,7 +31,7 @@ from gauge.methods.late_fusion import HeadOutputs, LateFusion
 from gauge.methods.pdf import PDF, fusion_weights, reliability
 from gauge.methods.qmf import QMF, confidence, fuse, ranking
 from gauge.model.encoders.mlp import Mlp
-from gauge.model.units import VectorEncoder
+from gauge.model.vectors import VectorEncoder
 from gauge.randomness import sample_keys, seeded
 
 TRAIN = dataset("train", 40)

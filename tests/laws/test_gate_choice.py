@@ -25,7 +25,7 @@ def gated(**options):
 
 
 def ungated(model):
-    model.gauge.gating = replace(model.gating, answers=False)
+    model.applies_gates = False
     return model
 
 
@@ -47,7 +47,7 @@ def test_the_pass_that_is_better_on_rows_held_out_answers(answers):
     right = model if answers else ungated(gated(heads="none"))
     labels = predict_split(right, val, Complete()).probabilities.argmax(1)
     losses = choose_gates(model, val, replace(val, labels=torch.from_numpy(labels)), UpTo(0.1))
-    assert model.gating.answers == answers
+    assert model.applies_gates == answers
     assert (losses["with"] < losses["without"]) == answers
 
 
@@ -57,7 +57,7 @@ def test_gates_that_are_no_better_are_evidence_and_the_heads_are_weighed_anew():
     model.prepare(val, val)
     weights = model.combination.offset.clone()
     losses = choose_gates(model, val, val, UpTo(0.5))
-    assert not model.gating.answers
+    assert not model.applies_gates
     assert losses["with"] == pytest.approx(losses["without"], abs=1e-5)
     torch.testing.assert_close(model.combination.offset, weights, atol=1e-3, rtol=0)
     assert choose_gates(gated(), val, None, UpTo(0.5)) == {}

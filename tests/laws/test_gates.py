@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from helpers import noise, unchecked
 
-from gauge.model.gates import GATE_FLOOR, Gate, attention_bias, hiding_bias, normalize_scores, pool_by_modality
+from gauge.model.gauge import GATE_FLOOR, Gate, attention_bias, normalize_scores, pool_by_modality
+from gauge.model.network import hiding_bias
 
 FLOOR = math.log(1e-9)
 

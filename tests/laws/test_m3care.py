@@ -15,7 +15,7 @@ from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import draw_subsets
 from gauge.methods.m3care import M3Care, kernel
 from gauge.model.encoders.mlp import Mlp
-from gauge.model.units import VectorEncoder
+from gauge.model.vectors import VectorEncoder
 from gauge.randomness import seeded
 
 

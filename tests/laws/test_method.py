@@ -12,9 +12,8 @@ from torch import nn
 
 from gauge import Evidence, Gating, Gauge, Network, Transformer, UnitEncoder, explain
 from gauge.model.encoders.mlp import Mlp
-from gauge.model.gates import attention_bias, normalize_scores
+from gauge.model.gauge import attention_bias, normalize_scores, taylor_evidence
 from gauge.model.scoring.exact import exact_effects
-from gauge.model.scoring.taylor import taylor_evidence
 from gauge.registry import IMPUTERS, SCORERS
 
 BLIND = [name for name in helpers.imputers() if not IMPUTERS.get(name).reads_hidden_values]
@@ -43,7 +42,7 @@ def test_the_prediction_is_algorithm_1(train, batch):
     method = helpers.gauge(helpers.imputer("mean", train))
     tokens = method.encoder(helpers.imputer("mean", train).complete(batch), hide_missing=False).tokens
     evidence = taylor_evidence(method.classifier, tokens)
-    gates = method.gate.open(normalize_scores(evidence.scores))
+    gates = method.gate(normalize_scores(evidence.scores))
     prediction = method(batch)
     torch.testing.assert_close(prediction.evidence.scores, evidence.scores)
     torch.testing.assert_close(prediction.gates, gates)
@@ -57,23 +56,6 @@ def test_encoders_run_once_a_step_and_the_classifier_twice(imputer, batch):
     method.loss(batch)["task"].backward()
     assert encoded == [6] * 3
     assert classified == [6] * 2
-
-
-def test_the_passes_of_a_prediction_share_what_no_gate_changes(imputer, batch, monkeypatch):
-    method = helpers.gauge(imputer)
-    first = method.classifier.backbone.blocks[0]
-    entries = []
-
-    def counted(way):
-        return lambda *given, **more: entries.append(len(given[0])) or way(*given, **more)
-
-    for name in ("entry", "with_pull_back"):  # the ways into a block, with and without autograd
-        monkeypatch.setattr(first, name, counted(getattr(first, name)))
-    with torch.no_grad():
-        reading = method.read(batch)
-        shared = method.decide(reading)
-        assert entries == [6]
-        assert torch.equal(shared.logits, reading.classifier(reading.units.tokens, attention_bias(shared.gates)))
 
 
 def test_task_gradients_reach_gate_encoders_backbone_and_head(imputer, batch):
@@ -143,22 +125,9 @@ def test_one_gate_for_each_modality_is_shared_by_its_units(train, batch):
     prediction = method.predict(batch)
     normalized = normalize_scores(prediction.evidence.scores)
     for units in (slice(0, 4), slice(4, 5), slice(5, 10)):
-        mean = method.gate.open(normalized[:, units].mean(1, keepdim=True))
+        mean = method.gate(normalized[:, units].mean(1, keepdim=True))
         torch.testing.assert_close(prediction.gates[:, units], mean.expand(-1, units.stop - units.start))
     assert not torch.allclose(prediction.gates[:, 0], prediction.gates[:, 4])
-
-
-def test_informed_gates_distrust_what_was_imputed_and_nothing_else(train, batch):
-    plain, informed = (helpers.gauge(helpers.imputer("mean", train), informed=flag).eval() for flag in (False, True))
-    observed = informed.read(batch).units.observed
-    before, after = plain.predict(batch).gates, informed.predict(batch).gates
-    assert torch.equal(after[observed], before[observed])
-    assert (after[~observed] < before[~observed]).all()
-    with torch.no_grad():
-        informed.gate.distrust.fill_(0.0)
-    assert torch.equal(informed.predict(batch).gates, before)
-    informed.loss(batch)["task"].backward()
-    assert informed.gate.distrust.grad is not None
 
 
 def test_without_gates_the_prediction_is_the_ungated_one(imputer, batch):
@@ -233,7 +202,7 @@ def test_read_at_the_encoder_adds_a_given_reference_to_the_embeddings(train, bat
 @pytest.mark.parametrize("score", ["taylor", "attention"])
 def test_unobserved_values_never_change_logits_or_gradients(method, batch, filling, score):
     if isinstance(method, Gauge):
-        method.gate.score = SCORERS.get(score)
+        method.score = SCORERS.get(score)
     first, second = with_hidden(batch, 0.0), with_hidden(batch, filling)
     torch.testing.assert_close(method.predict(second).logits, method.predict(first).logits, rtol=0, atol=0)
     found = gradients(method, method.loss(second)["task"])
@@ -323,7 +292,7 @@ def test_a_frozen_imputer_moves_with_the_model(train, batch, kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"granularity": "pixel"}, "granularity 'pixel' is unknown; use one of unit, modality, imputed, trust, none"),
+        ({"granularity": "pixel"}, "granularity 'pixel' is unknown; use one of unit, modality, none"),
         ({"read": "head"}, "read 'head' is unknown; use one of backbone, encoder"),
     ],
 )

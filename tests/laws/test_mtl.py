@@ -14,7 +14,7 @@ from gauge.experiments.benchmarks.polymnist import BENCHMARK
 from gauge.experiments.plans import last_stage
 from gauge.masks import subsets
 from gauge.methods.mtl import MTL, cls_hiding_bias, subset_code
-from gauge.model.gates import hiding_bias
+from gauge.model.network import hiding_bias
 from gauge.randomness import seeded
 
 NAMES = list(SHAPES)

@@ -30,7 +30,7 @@ from gauge.masks import visible_under
 from gauge.methods.multiae import AutoEncoder, MultiAE
 from gauge.model.encoders._vector import Vector
 from gauge.model.nn.likelihoods import Categorical, Laplace
-from gauge.model.units import VectorEncoder
+from gauge.model.vectors import VectorEncoder
 from gauge.randomness import seeded
 
 SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))

@@ -13,7 +13,7 @@ from gauge.experiments.benchmarks.polymnist import BENCHMARK
 from gauge.experiments.plans import last_stage
 from gauge.methods.muse import Muse, fewer
 from gauge.model.encoders.mlp import Mlp
-from gauge.model.units import VectorEncoder
+from gauge.model.vectors import VectorEncoder
 from gauge.randomness import seeded
 
 

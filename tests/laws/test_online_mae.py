@@ -29,7 +29,7 @@ from gauge.experiments.benchmarks.polymnist import BENCHMARK as POLYMNIST
 from gauge.experiments.plans import last_stage
 from gauge.methods.online_mae import MaskedAutoEncoder, OnlineMAE, draw_kept
 from gauge.model.encoders._vector import Vector
-from gauge.model.units import VectorEncoder
+from gauge.model.vectors import VectorEncoder
 from gauge.randomness import sample_keys, seeded
 
 WIDTH, MEMORY = 6, 4

@@ -7,7 +7,7 @@ import torch
 from helpers import any_subset, gauge, incomplete_batch, plus, unchecked, with_hidden
 from torch.fx.experimental import proxy_tensor
 
-from gauge import Gating, Recorded
+from gauge import Recorded
 from gauge.imputers.mean import Mean
 
 
@@ -32,10 +32,9 @@ def assert_same(fast, own):
     [
         lambda train: gauge(),
         lambda train: gauge(Mean.from_dataset(train), granularity="modality"),
-        lambda train: gauge(Mean.from_dataset(train), granularity="imputed"),
-        lambda train: plus(gating=Gating(granularity="trust")),
+        lambda train: plus(gating="trust"),
     ],
-    ids=["units", "modalities", "imputed", "trust"],
+    ids=["units", "modalities", "trust"],
 )
 def test_parts_of_every_size_give_the_prediction_of_the_model(model, train, batch, uncompiled):
     model = model(train).eval()

@@ -8,15 +8,9 @@ from captum.attr import FeatureAblation, InputXGradient
 from helpers import CLASSES, DIM, count_calls, network, noise, unchecked
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gauge.model.backbones.transformer import Transformer
-from gauge.model.gates import Biased, hiding_bias
-from gauge.model.network import Network
-from gauge.model.nn.attention import MAX_WRITTEN_OUT
-from gauge.model.passes import Passes
-from gauge.model.scoring._ungated import saliency, ungated_gradient
+from gauge.model.gauge import saliency, taylor_evidence, ungated_gradient
 from gauge.model.scoring.exact import exact_effects
 from gauge.model.scoring.random import random_score
-from gauge.model.scoring.taylor import taylor_evidence
 from gauge.registry import SCORERS
 
 NAMES = SCORERS.names()
@@ -59,22 +53,6 @@ def test_remainder_of_the_first_order_term_falls_with_the_square_of_the_step(smo
     steps = (0.08, 0.04, 0.02)
     sizes = torch.stack([remainder(step).abs().mean() for step in steps])
     torch.testing.assert_close(sizes[:-1] / sizes[1:], torch.full((2,), 4.0), rtol=0.15, atol=0, check_dtype=False)
-
-
-@pytest.mark.parametrize("depth", [1, 2, 3])
-@pytest.mark.parametrize("shape", [(1, 5), (40, 5), (2, 30), (2, MAX_WRITTEN_OUT)])
-def test_the_gradient_that_is_written_out_is_that_of_autograd(depth, shape):
-    tokens = noise(*shape, DIM).double()
-    hidden = hiding_bias(noise(*shape, seed=1) > -1)
-    classifier = Network(Transformer(DIM, heads=2, depth=depth), DIM, CLASSES).double()
-    for each in (classifier, Biased(classifier, hidden)):
-        with torch.no_grad():
-            passes = Passes(each, tokens)
-        written_out = passes.ungated_pass(passes.tokens)
-        assert (written_out is None) == (shape[1] == MAX_WRITTEN_OUT)  # one more position is that of CLS
-        for objective in ("logit", "nll"):
-            own = ungated_gradient(passes, passes.tokens, objective)
-            torch.testing.assert_close(own, ungated_gradient(each, tokens, objective))
 
 
 def test_signed_term_never_exceeds_the_score(smooth, double_tokens):

@@ -14,8 +14,8 @@ from gauge import Batch, Dataset
 from gauge.data.augmentation import corrupt
 from gauge.imputers.tip import TIP, hard_negatives
 from gauge.model.encoders.tabular import Tabular
-from gauge.model.frozen import Frozen
 from gauge.model.nn.tabular import CrossAttention, TabularTransformer, self_excluding
+from gauge.model.units import Frozen
 from gauge.randomness import choose, derive, seeded, uniform
 from gauge.registry import ENCODERS
 
@@ -224,7 +224,7 @@ def test_matching_tells_each_pair_from_one_with_another_table_and_one_with_anoth
 def test_reading_the_first_positions_alone_gives_the_same_states(tip):
     table = noise(3, 6, tip.interact.norm.normalized_shape[0])
     image = noise(3, 4, table.shape[-1], seed=1)
-    torch.testing.assert_close(tip.interact(table, image, reads=1), tip.interact(table, image)[:, :1])
+    torch.testing.assert_close(tip.interact(table, image, first=True), tip.interact(table, image)[:, :1])
 
 
 def test_half_precision_gives_nearly_the_same(tip, gaps):

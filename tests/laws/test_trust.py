@@ -17,30 +17,26 @@ from gauge.methods._distilled import Distilled
 from gauge.methods.ensemble import Ensemble
 from gauge.model.combination import Combination
 from gauge.model.explain import explain, unit_names
-from gauge.model.frozen import Frozen
 from gauge.model.nn.tabular import CellHeads, ColumnLayout
 from gauge.model.trust import TrustHead, rightness, trust_term
 from gauge.training.audit import audit
 from gauge.training.inference import masked_batches, predict_split
 from gauge.types import Truth
 
-TRUST = Gating(granularity="trust")
 SWAPS = Corruption(swapped=0.3)
 
 
 def trusting(imputer=None, **options):
-    return plus(imputer, gating=TRUST, corrupt=SWAPS, **options)
+    return plus(imputer, gating="trust", corrupt=SWAPS, **options)
 
 
-@pytest.fixture(params=["plain", "imputed", "fine only", "no heads", "paper", "paper, imputed"])
+@pytest.fixture(params=["plain", "imputed", "fine only", "no heads"])
 def method(request, train):
     made = {
         "plain": lambda: trusting(),
         "imputed": lambda: trusting(helpers.imputer("mopoe", train)),
         "fine only": lambda: trusting(whole=False),
         "no heads": lambda: trusting(heads="none"),
-        "paper": lambda: helpers.gauge(granularity="trust").eval(),
-        "paper, imputed": lambda: helpers.gauge(helpers.imputer("mean", train), granularity="trust").eval(),
     }
     return made[request.param]()
 
@@ -55,7 +51,7 @@ def known(train):
 
 def sure(method, value=50.0):
     """The method with the same trust in all units, whatever they are: 1, or 0 if the value is negative."""
-    head = getattr(method, "gauge", method).trust
+    head = method.trust
     with torch.no_grad():
         head.answer.weight.zero_()
         head.answer.bias.fill_(value)
@@ -108,7 +104,7 @@ def test_heads_vote_on_imputed_modalities_only_as_far_as_these_are_trusted(batch
     for made, votes in ((trusting, True), (plus, False)):
         method = made(helpers.imputer("mean", train))
         reading = method.read(batch)
-        _, present, *_ = method._all_answers(method.gauge.decide(reading), reading)
+        _, present, *_ = method._all_answers(method.decide_network(reading), reading)
         assert torch.equal(present[:, 1:], torch.ones(6, 3).bool() if votes else batch.any_observed())
     distrusted = sure(trusting(helpers.imputer("mean", train)), -50.0)
     network = distrusted.gauge.decide(distrusted.read(batch)).logits.log_softmax(-1)
@@ -146,7 +142,7 @@ def test_without_learned_trust_votes_count_as_far_as_training_was_sound(batch):
     method, plain = plus(corrupt=SWAPS), plus()
     assert not torch.allclose(method.predict(batch).logits, plain.predict(batch).logits)
     reading = method.read(batch)
-    *_, trust = method._all_answers(method.gauge.decide(reading), reading)
+    *_, trust = method._all_answers(method.decide_network(reading), reading)
     torch.testing.assert_close(trust, torch.tensor([[1.0, 0.7, 0.7, 0.7]]).expand(6, 4))
     assert Corruption(swapped=0.2, noisy=0.5).sound == pytest.approx(0.4)
 
@@ -209,7 +205,7 @@ def test_calibration_makes_trust_as_high_as_units_are_right():
 
 @pytest.mark.parametrize("name", ["mopoe", "nearest", "masked_columns"])
 def test_imputers_may_say_how_uncertain_they_are_without_looking_at_what_is_hidden(train, batch, name):
-    imputer = Frozen(helpers.imputer(name, train))
+    imputer = helpers.imputer(name, train)
     doubt, other = imputer.uncertainty(batch), imputer.uncertainty(with_hidden(batch, "noise"))
     assert set(doubt) == set(SHAPES)
     for modality, values in doubt.items():
@@ -230,8 +226,9 @@ def test_a_category_is_as_uncertain_as_it_is_improbable():
 
 
 def test_objects_that_only_complete_batches_know_no_uncertainty(train, batch):
-    assert Frozen(Mean.from_dataset(train)).uncertainty(batch) is None
-    assert Frozen(type("Own", (), {"complete": lambda self, batch: batch})()).uncertainty(batch) is None
+    own = type("Own", (), {"complete": lambda self, batch: batch.blanked()})()
+    for imputer in (Mean.from_dataset(train), own):
+        assert trusting(imputer).read(batch).uncertainty is None
 
 
 def views(split, rows, seed):

@@ -12,7 +12,7 @@ from gauge.experiments.plans import last_stage
 from gauge.model.encoders.conv_grid import ConvGrid
 from gauge.model.encoders.mlp import Mlp
 from gauge.model.encoders.resnet_grid import ResnetGrid
-from gauge.model.units import Upsampled
+from gauge.model.regrid import Upsampled, regrid
 
 
 @pytest.mark.parametrize("grid", [3, 5, 8])
@@ -30,7 +30,7 @@ def test_an_enlarged_image_gives_the_units_of_the_grid(kind, grid):
 
 def test_only_the_positions_of_images_start_anew():
     before = unit_encoder()
-    after = before.regrid(5)
+    after = regrid(before, 5)
     assert before.unit_counts == {"image": 4, "signal": 1, "table": 5}
     assert after.unit_counts == {"image": 25, "signal": 1, "table": 5}
     assert torch.equal(after.position_embedding[25:], before.position_embedding[4:])
@@ -45,7 +45,7 @@ def test_only_the_positions_of_images_start_anew():
 
 def test_without_a_grid_there_is_nothing_to_enlarge():
     with pytest.raises(ValueError, match="none of the encoders of .'signal'. makes a grid"):
-        UnitEncoder({"signal": Mlp((7,), DIM)}, DIM).regrid(4)
+        regrid(UnitEncoder({"signal": Mlp((7,), DIM)}, DIM), 4)
 
 
 def test_shared_embeddings_are_one_for_all_modalities_but_the_first_and_change_nothing_else():

@@ -8,7 +8,7 @@ from torch import nn
 
 from gauge import exact_effects, taylor_evidence, wrap
 from gauge.model.backbones.blocks import find_blocks
-from gauge.model.gates import Gate, attention_bias
+from gauge.model.gauge import Gate, attention_bias
 from gauge.randomness import seeded
 
 transformers = pytest.importorskip("transformers")

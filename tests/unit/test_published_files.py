@@ -12,7 +12,7 @@ from gauge.experiments.benchmarks.readers.polymnist import VIEWS, read_masks
 from gauge.experiments.experiment import Experiment
 from gauge.masks import parse_protocol
 from gauge.model.encoders.tabular import Tabular
-from gauge.model.nn.attention import initialise
+from gauge.model.nn.initialise import initialise
 from gauge.model.nn.resnet import ResNet
 from gauge.model.nn.tabular import TabularTransformer
 from gauge.training.inference import masked_batches

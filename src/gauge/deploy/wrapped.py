@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gauge import __version__
 from gauge.deploy.export import Exported, export_format, write_graph
-from gauge.model.gates import Gate
+from gauge.model.gauge import Gate
 from gauge.model.wrap import Wrapped, wrap
 from gauge.registry import SCORERS
 from gauge.training import checkpoint

@@ -6,11 +6,12 @@ from typing import Any
 
 from gauge.experiments.benchmarks import Benchmark
 from gauge.masks import Corruption
-from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders._as_vector import AsVector
 from gauge.model.network import Network
-from gauge.model.nn.attention import initialise
-from gauge.model.units import UnitEncoder, VectorEncoder
+from gauge.model.nn.attention import Transformer
+from gauge.model.nn.initialise import initialise
+from gauge.model.units import UnitEncoder
+from gauge.model.vectors import VectorEncoder
 from gauge.registry import ENCODERS, IMPUTERS
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage

@@ -135,7 +135,7 @@ class TIP(Imputer):
 
         tables = torch.cat([corrupted, corrupted[wrong_table], corrupted])
         images = torch.cat([seen, seen, seen[wrong_image]])
-        pairs, half = self.interact(tables, images, reads=1), self.interact(half, seen)
+        pairs, half = self.interact(tables, images, first=True), self.interact(half, seen)
         matches = (torch.arange(len(pairs), device=table.device) < len(batch)).long()
         matching = F.cross_entropy(self.match(pairs[:, 0]), matches)
         reconstruction = self.heads.cost(half[:, 1:], table, hidden)

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.model.gates import hiding_bias
-from gauge.model.network import Network
+from gauge.model.network import Network, hiding_bias
 from gauge.model.nn.streams import side_by_side
 from gauge.model.units import UnitEncoder
 from gauge.types import Units

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from gauge.choices import pick
 from gauge.masks import draw_subsets, subsets, visible_under
-from gauge.model.gates import hiding_bias
-from gauge.model.network import Network
+from gauge.model.network import Network, hiding_bias
 from gauge.model.nn.shards import shared_key, total
 from gauge.model.units import UnitEncoder
 from gauge.types import Batch, Method, Prediction, Units

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.model.frozen import Frozen
-from gauge.model.units import VectorEncoder
+from gauge.model.units import Frozen
+from gauge.model.vectors import VectorEncoder
 from gauge.types import Batch, Method, Prediction, SupportsComplete
 
 __all__ = ["Concat"]

@@ -17,8 +17,8 @@ from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.methods.any_subset import TEMPERATURE, AnySubset, one_hot, under_subsets
 from gauge.methods.mtl import subset_code
-from gauge.model.frozen import Frozen
-from gauge.model.units import whole_modalities
+from gauge.model.units import Frozen
+from gauge.model.vectors import whole_modalities
 from gauge.types import Batch, Method, Prediction, SupportsComplete, Units, UnsupportedError
 
 __all__ = ["DyMo", "Selection"]

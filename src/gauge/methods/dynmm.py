@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gauge.methods.concat import Concat
 from gauge.methods.late_fusion import LateFusion
-from gauge.model.frozen import Frozen
+from gauge.model.units import Frozen
 from gauge.types import Batch, Method, Prediction, SupportsComplete
 
 __all__ = ["DynMM"]

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
-from gauge.model.backbones.transformer import Transformer
 from gauge.model.network import Network
-from gauge.model.nn.attention import Block
-from gauge.model.units import UnitEncoder, whole_modalities
+from gauge.model.nn.attention import Block, Transformer
+from gauge.model.units import UnitEncoder
+from gauge.model.vectors import whole_modalities
 from gauge.randomness import derive, normal
 from gauge.types import Batch, Method, Prediction, Units
 
@@ -102,7 +102,7 @@ class FlexMoE(Method):
         if not isinstance(classifier.backbone, Transformer):
             raise ValueError(
                 f"Flex-MoE puts experts into the first block, which {type(classifier.backbone).__name__} does not expose; "
-                "use gauge.model.backbones.transformer.Transformer"
+                "use gauge.Transformer"
             )
         self.encoder, self.classifier, self.subsets_per_step = encoder, classifier, subsets_per_step
         self.subsets = nn.Buffer(subsets(len(encoder.unit_counts)), persistent=False)

@@ -4,7 +4,7 @@ L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples
     the encoders as far as head m knows what the network knows of validation samples
 logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
 
-With `Gating(granularity="trust")` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
+With `gating="trust"` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
 what head j reads (see `Combination`), so that heads of imputed modalities can answer too; trained with corrupted evidence
 but without trust, by the share that is sound. With an imputer L also has the CE of the gated network on imputed inputs.
 """
@@ -24,16 +24,13 @@ from gauge.methods._answers import SOUND, Answers, head_answers, learn_weights, 
 from gauge.methods.any_subset import under_subsets
 from gauge.methods.late_fusion import head_loss
 from gauge.model.combination import Combination
-from gauge.model.frozen import Frozen
-from gauge.model.gates import Biased, hiding_bias
 from gauge.model.gauge import UNGATED, Gating, Gauge
 from gauge.model.heads import HeadGradients, Heads, tempered_losses
-from gauge.model.network import Network
+from gauge.model.network import Biased, Network, hiding_bias
 from gauge.model.nn.shards import shared_key
-from gauge.model.reading import Reading
-from gauge.model.trust import TrustHead, known_rightness, trust_term
-from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction, SupportsComplete, Units
+from gauge.model.trust import PlusReading, TrustHead, known_rightness, per_unit, signed_taylor_evidence, trust_term
+from gauge.model.units import Frozen, UnitEncoder
+from gauge.types import Batch, Evidence, Imputer, Method, Prediction, SupportsComplete, Units
 
 __all__ = ["GaugePlus"]
 
@@ -42,7 +39,8 @@ class GaugePlus(Method):
     """A `Gauge`, gated or not, whose modalities also answer alone. A head reads its modality's whole unit or, where it has
     none, the mean of its observed units.
 
-    Without `heads`, or without `combines`, the network's answer is the answer.
+    Without `heads`, or without `combines`, the prediction is that of the network. Unless it `applies_gates`, the network
+    predicts without gates, and they are computed for explanations alone.
 
     >>> from gauge.model.encoders.mlp import Mlp
     >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
@@ -61,19 +59,24 @@ class GaugePlus(Method):
         imputer: SupportsComplete | None = None,
         *,
         subsets_per_step: int = 2,
-        gating: Gating = UNGATED,
+        gating: Gating | Literal["trust"] = UNGATED,
         heads: Literal["validated", "joint", "detached", "none"] = "validated",
         combines: bool = True,
         corrupt: Corruption = SOUND,
     ) -> None:
-        """`validated` heads train the encoders by their share of what the network knows of validation samples (see
-        `HeadGradients`), `joint` ones wholly, `detached` ones not at all. `corrupt`: what is wrong in training batches, so
-        that the combination is learned from such samples too. With an imputer, `subsets_per_step=0` trains the network on
-        imputed inputs alone."""
+        """`gating="trust"` gates each unit by the learned probability that it is right. `validated` heads train the encoders
+        by their share of what the network knows of validation samples (see `HeadGradients`), `joint` ones wholly,
+        `detached` ones not at all. `corrupt`: what is wrong in training batches, so that the combination is learned from
+        such samples too. With an imputer, `subsets_per_step=0` trains the network on imputed inputs alone."""
         super().__init__()
         modalities, dim, classes = len(encoder.unit_counts), classifier.head.in_features, classifier.head.out_features
         has_heads = heads != "none"
-        self.gauge = Gauge(encoder, classifier, imputer, gating=gating, head_classes=classes if has_heads else 0)
+        gate = None
+        if gating == "trust":
+            gate = TrustHead(dim, head_classes=classes if has_heads else 0)
+            gating = Gating(score=signed_taylor_evidence)
+        self.gauge = Gauge(encoder, classifier, imputer, gating=gating, gate=gate)
+        self.applies_gates = True
         self.subsets_per_step, self.corrupt = subsets_per_step, corrupt
         self.detached = heads == "detached"
         self.heads = Heads(encoder, dim, classes) if has_heads else None
@@ -90,8 +93,19 @@ class GaugePlus(Method):
         return self.gauge.imputer
 
     @property
+    def registered_imputer(self) -> Imputer | None:
+        """The imputer, if it is a registered one, which can do more than complete batches."""
+        held = None if self.gauge.imputer is None else self.gauge.imputer.imputer
+        return held if isinstance(held, Imputer) else None
+
+    @property
     def gating(self) -> Gating:
         return self.gauge.gating
+
+    @property
+    def trust(self) -> TrustHead | None:
+        """What gates the units by trust, if anything does."""
+        return self.gauge.gate if isinstance(self.gauge.gate, TrustHead) else None
 
     def loss(self, batch: Batch, weights: Float[Tensor, "b"] | None = None) -> dict[str, Tensor]:
         """One encoding, which the heads read and the network sees under several subsets of the modalities. Each sample
@@ -99,26 +113,32 @@ class GaugePlus(Method):
         assert batch.labels is not None
         reading = self.read(batch)
         under = reading if reading.visible is None else self._under_subsets(reading)
-        prediction = self.gauge.decide(under)
+        prediction = self.decide_network(under)
         terms = {"task": batch.cross_entropy(prediction.logits, weights)}
         if reading.visible is None and self.subsets_per_step:
             masked = self._under_subsets(reading)
             terms["masked"] = batch.cross_entropy(masked.classifier(masked.units.tokens, None), weights)
         if reading.head_logits is not None:
             terms["heads"] = head_loss(reading.head_logits, batch, weights)
-        if prediction.trust is not None:
-            right, known = known_rightness(self.encoder, batch, reading)
-            times = len(prediction.trust) // len(batch)
+        if self.trust is not None and prediction.evidence is not None:
+            trust = self.trust.trust(prediction.evidence, under)
+            right, known = known_rightness(self.encoder, batch, reading, reading.head_logits)
+            times = len(trust) // len(batch)
             known = known.repeat(times, 1) & under.seen
-            terms["trust"] = trust_term(prediction.trust, right.repeat(times, 1), known)
+            terms["trust"] = trust_term(trust, right.repeat(times, 1), known)
         return terms
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
         return self.decide(self.read(batch.check()))
 
-    def read(self, batch: Batch) -> Reading:
-        reading = self.gauge.read(batch)
+    def read(self, batch: Batch) -> PlusReading:
+        """What the network reads of a batch, and what trust and the heads make of it."""
+        reading = PlusReading(**vars(self.gauge.read(batch)))
+        if self.trust is not None and (imputer := self.registered_imputer) is not None:
+            with torch.no_grad():
+                doubt = imputer.uncertainty(batch)
+            reading = replace(reading, uncertainty=None if doubt is None else per_unit(self.encoder, doubt))
         if self.heads is None:
             return reading
         content = reading.units.content
@@ -131,12 +151,23 @@ class GaugePlus(Method):
     def reference(self, units: Units) -> Tensor | None:
         return self.gauge.reference(units)
 
-    def decide(self, reading: Reading, *, evidence: bool = False) -> Prediction:
+    def weigh(self, reading: PlusReading) -> tuple[Evidence, Tensor]:
+        """Evidence and gates, also where gates are not applied."""
+        return self.gauge.weigh(reading)
+
+    def decide(self, reading: PlusReading) -> Prediction:
         """The network's answer, or the product of all answers; evidence and gates are those of the network."""
-        prediction = self.gauge.decide(reading, evidence=evidence)
+        prediction = self.decide_network(reading)
         return replace(prediction, logits=self.combine(prediction, reading))
 
-    def combine(self, prediction: Prediction, reading: Reading) -> Float[Tensor, "b k"]:
+    def decide_network(self, reading: PlusReading) -> Prediction:
+        """The prediction of the network alone."""
+        if not self.applies_gates:
+            return Prediction(reading.classifier(reading.units.tokens, None))
+        prediction = self.gauge.decide(reading)
+        return prediction if self.trust is None else replace(prediction, trust=prediction.gates)
+
+    def combine(self, prediction: Prediction, reading: PlusReading) -> Float[Tensor, "b k"]:
         """The logits of the product of the network's answer with those of the heads."""
         if self.combination is None:
             return prediction.logits
@@ -172,8 +203,8 @@ class GaugePlus(Method):
             return
         self.to(val.device)
         rows = validation_rows(train, val)
-        if self.gauge.trust is not None:
-            self._calibrate(self.gauge.trust, val, rows)
+        if self.trust is not None:
+            self._calibrate(self.trust, val, rows)
         if self.combination is not None:
             learn_weights(self.combination, self._answers, self._masked(val, rows), len(rows))
 
@@ -182,22 +213,21 @@ class GaugePlus(Method):
         parts = []
         for batch in self._masked(val, rows):
             reading = self.read(batch)
-            trusted = self.gauge.decide(reading).trust
-            assert trusted is not None
-            right, known = known_rightness(self.encoder, batch, reading)
+            _, trusted = self.weigh(reading)
+            right, known = known_rightness(self.encoder, batch, reading, reading.head_logits)
             parts.append((trusted[known], right[known], ~reading.units.observed[known]))
         trust.calibrate(*map(torch.cat, zip(*parts, strict=True)))
 
     def _masked(self, val: Dataset, rows: Int[Tensor, "rows"]) -> Iterator[Batch]:
         """Modalities stay where the imputer needs some of them."""
-        modalities = not (self.gauge.imputer and self.gauge.imputer.needs_image)
+        modalities = not (self.registered_imputer and self.registered_imputer.needs_image)
         return masked_samples(val, rows, modalities=modalities, corrupt=self.corrupt)
 
     def _answers(self, batch: Batch) -> Answers:
         reading = self.read(batch)
-        return self._all_answers(self.gauge.decide(reading), reading)
+        return self._all_answers(self.decide_network(reading), reading)
 
-    def _all_answers(self, prediction: Prediction, reading: Reading) -> Answers:
+    def _all_answers(self, prediction: Prediction, reading: PlusReading) -> Answers:
         """The network's answer and those of the heads. The network weighs its units itself, so it is trusted; heads are
         trusted as far as the units are that they read."""
         assert reading.head_logits is not None
@@ -210,13 +240,13 @@ class GaugePlus(Method):
         trust = None if trust is None else F.pad(trust, (1, 0), value=1.0)
         return Answers(logits, F.pad(present, (1, 0), value=True), share, trust)
 
-    def _under_subsets(self, reading: Reading) -> Reading:
+    def _under_subsets(self, reading: PlusReading) -> PlusReading:
         chosen = draw_subsets(shared_key(reading.completed.key), self.subsets, self.subsets_per_step)
         units, visible = under_subsets(reading.units, chosen)
         classifier = Biased(self.gauge.classifier, hiding_bias(visible))
         head_logits = None if reading.head_logits is None else reading.head_logits.repeat(len(chosen), 1, 1)
         completed = _repeated(reading.completed, len(chosen))
-        return Reading(completed, units.keep(visible), classifier, visible, head_logits=head_logits)
+        return PlusReading(completed, units.keep(visible), classifier, visible, head_logits=head_logits)
 
 
 def _repeated(batch: Batch, count: int) -> Batch:

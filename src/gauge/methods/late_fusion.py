@@ -17,11 +17,10 @@ from gauge.data import Dataset
 from gauge.masks import Corruption
 from gauge.methods._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, validation_rows
 from gauge.model.combination import Combination
-from gauge.model.frozen import Frozen
 from gauge.model.heads import Heads
 from gauge.model.nn.shards import at_least_one
 from gauge.model.nn.streams import side_by_side
-from gauge.model.units import UnitEncoder
+from gauge.model.units import Frozen, UnitEncoder
 from gauge.types import Batch, Encoder, Method, Prediction, SupportsComplete
 
 __all__ = ["LateFusion", "WeightedVote"]

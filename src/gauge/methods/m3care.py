@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.network import Network
-from gauge.model.nn.attention import small_parameter
-from gauge.model.units import VectorEncoder
+from gauge.model.nn.initialise import small_parameter
+from gauge.model.vectors import VectorEncoder
 from gauge.types import Batch, Method, Prediction
 
 __all__ = ["M3Care"]

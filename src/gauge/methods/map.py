@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from gauge.masks import draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
 from gauge.methods.mtl import subset_code
-from gauge.model.backbones.transformer import Transformer
-from gauge.model.gates import MAX_RAW_UNITS
+from gauge.model.gauge import MAX_RAW_UNITS
 from gauge.model.network import Network
-from gauge.model.nn.attention import small_parameter
+from gauge.model.nn.attention import Block, Transformer
+from gauge.model.nn.initialise import small_parameter
 from gauge.model.units import UnitEncoder
 from gauge.types import Batch, Method, Prediction, Units, UnsupportedError
 
@@ -53,7 +53,7 @@ class MAP(Method):
         if not isinstance(classifier.backbone, Transformer):
             raise UnsupportedError(
                 f"MAP adds prompts before every block, which {type(classifier.backbone).__name__} does not expose; use "
-                "gauge.model.backbones.transformer.Transformer"
+                "gauge.Transformer"
             )
         self.encoder, self.classifier = encoder, classifier
         self.subsets_per_step = subsets_per_step
@@ -78,6 +78,7 @@ class MAP(Method):
         assert isinstance(self.classifier.backbone, Transformer)
         blocks = self.classifier.backbone.blocks
         for index, block in enumerate(blocks):
-            reads = 1 if index == len(blocks) - 1 else None
-            sequence = block(torch.cat([sequence, prompts[:, index]], 1), reads=reads)
+            sequence = torch.cat([sequence, prompts[:, index]], 1)
+            assert isinstance(block, Block)
+            sequence = block(sequence) if index < len(blocks) - 1 else block.first(sequence)
         return self.classifier.head(sequence[:, 0])

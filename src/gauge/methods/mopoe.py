@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gauge.imputers.mopoe import MoPoE
 from gauge.masks import draw_subsets, visible_under
-from gauge.model.frozen import Frozen
+from gauge.model.units import Frozen
 from gauge.types import Batch, Method, Prediction
 
 __all__ = ["LatentClassifier"]

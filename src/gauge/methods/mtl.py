@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from gauge.masks import subsets
 from gauge.methods.any_subset import under_subsets
-from gauge.model.gates import hiding_bias
-from gauge.model.network import Network
-from gauge.model.nn.attention import small_parameter
-from gauge.model.units import UnitEncoder, shown_modalities
+from gauge.model.network import Network, hiding_bias
+from gauge.model.nn.initialise import small_parameter
+from gauge.model.units import UnitEncoder
+from gauge.model.vectors import shown_modalities
 from gauge.types import Batch, Method, Prediction, Units
 
 __all__ = ["MTL"]

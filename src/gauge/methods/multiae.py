@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.nn.likelihoods import Categorical, Likelihood
 from gauge.model.nn.streams import side_by_side
-from gauge.model.units import VectorEncoder
+from gauge.model.vectors import VectorEncoder
 from gauge.types import Batch, Method, Prediction, Trainable, over_values
 
 __all__ = ["MultiAE", "AutoEncoder"]

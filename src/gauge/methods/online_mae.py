@@ -12,10 +12,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.methods.multiae import encoder_width
-from gauge.model.backbones.transformer import Transformer
 from gauge.model.network import Network
-from gauge.model.nn.attention import small_parameter
-from gauge.model.units import VectorEncoder
+from gauge.model.nn.attention import Transformer
+from gauge.model.nn.initialise import small_parameter
+from gauge.model.vectors import VectorEncoder
 from gauge.randomness import derive, uniform
 from gauge.types import Batch, Method, Prediction
 

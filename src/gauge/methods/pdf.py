@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gauge.methods.late_fusion import HeadOutputs, LateFusion
-from gauge.model.frozen import Frozen
+from gauge.model.units import Frozen
 from gauge.types import Batch, Method, Prediction, SupportsComplete
 
 __all__ = ["PDF"]

@@ -47,7 +47,7 @@ class TipClassifier(Method):
         image, table = clean[self.roles.image], clean[self.roles.table]
         cells = by_cell(observed[self.roles.table], table)
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, table, cells)])
-        joint = self.interact(columns, self.interact.read(features.flatten(2).transpose(1, 2)), reads=1)[:, 0]
+        joint = self.interact(columns, self.interact.read(features.flatten(2).transpose(1, 2)), first=True)[:, 0]
         answers = torch.stack(
             [self.image_head(features.mean((2, 3))), self.joint_head(joint), self.table_head(columns[:, 0])], 1
         )

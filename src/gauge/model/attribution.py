@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gauge.model.gauge import taylor_evidence
 from gauge.model.scoring.exact import exact_effects
-from gauge.model.scoring.taylor import taylor_evidence
 from gauge.types import Classifier
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.model.gates import attention_bias
-from gauge.model.reading import Reading
+from gauge.model.gauge import Reading, attention_bias
 from gauge.model.scoring.exact import exact_effects
 from gauge.model.units import UnitEncoder
 from gauge.types import Batch, Evidence, Prediction, SupportsAttention, Units
@@ -26,7 +25,9 @@ class Explainable(Protocol):
 
     def read(self, batch: Batch) -> Reading: ...
 
-    def decide(self, reading: Reading, *, evidence: bool = False) -> Prediction: ...
+    def decide(self, reading: Any) -> Prediction: ...
+
+    def weigh(self, reading: Any) -> tuple[Evidence, Tensor]: ...
 
     def reference(self, units: Units) -> Tensor | None: ...
 
@@ -102,12 +103,10 @@ def explain(method: Explainable, batch: Batch) -> BatchExplanation:
     NaN if the backbone does not offer it."""
     method.eval()
     reading = method.read(batch.check())
-    prediction = method.decide(reading, evidence=True)
-    if prediction.evidence is None or prediction.gates is None:
-        raise ValueError(
-            "the gates of this model do not depend on scores, so there is nothing to explain; use the granularity 'unit', "
-            "'modality' or 'trust'"
-        )
+    prediction = method.decide(reading)
+    evidence, gates = prediction.evidence, prediction.gates
+    if evidence is None or gates is None:  # they are computed, but not applied, or there are none
+        evidence, gates = method.weigh(reading)
 
     def from_cls(bias: Tensor | None) -> Tensor:
         if not reading.classifier.offers_attention:
@@ -117,11 +116,11 @@ def explain(method: Explainable, batch: Batch) -> BatchExplanation:
     return BatchExplanation(
         reading.completed,
         reading.units,
-        prediction.evidence,
-        prediction.gates,
+        evidence,
+        gates,
         prediction.logits,
         from_cls(None),
-        from_cls(attention_bias(prediction.gates)),
+        from_cls(attention_bias(gates)),
         reading.classifier,
         prediction.trust,
         method.reference(reading.units),

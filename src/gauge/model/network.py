@@ -1,22 +1,23 @@
-"""Network: CLS + backbone + head (Eq. 1), the one classifier that every method shares."""
+"""Network: CLS + backbone + head (Eq. 1), the one classifier that every method shares, also with some units hidden."""
 
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.model.backbones.adapters import FromFunction
-from gauge.model.nn.attention import small_parameter
-from gauge.types import Backbone, Differentiated
+from gauge.model.nn.initialise import small_parameter
+from gauge.types import Backbone, SupportsAttention
 
 
 class Network(nn.Module):
-    """(tokens, attn_bias) -> logits: prepends CLS, runs the backbone, reads the first position.
+    """(tokens, attn_bias) -> logits: prepends CLS, runs the backbone, reads the first position (Eq. 1).
 
     The backbone is a `Backbone` or any function of (sequence, attn_bias); `check_backbone` tests its contract.
 
-    >>> from gauge.model.backbones.transformer import Transformer
+    >>> from gauge import Transformer
     >>> network = Network(Transformer(16, heads=2, depth=2), dim=16, num_classes=3)
     >>> network(torch.zeros(5, 4, 16)).shape
     torch.Size([5, 3])
@@ -40,25 +41,6 @@ class Network(nn.Module):
         """The states of CLS and of every unit."""
         return self.backbone(self.sequence(tokens), attn_bias)
 
-    def entry(self, tokens: Float[Tensor, "b n c"]) -> tuple[Tensor, ...]:
-        """What does not depend on the bias, for `logits_from`."""
-        return self.backbone.entry(self.sequence(tokens))
-
-    def logits_from(self, entry: tuple[Tensor, ...], attn_bias: Tensor | None = None) -> Float[Tensor, "b k"]:
-        """The logits, from the `entry` of the tokens."""
-        return self.head(self.backbone.cls_from(entry, attn_bias))
-
-    def with_pull_back(self, tokens: Float[Tensor, "b n c"], attn_bias: Tensor | None = None) -> Differentiated | None:
-        """The logits, the `entry` of the tokens, and the function from the gradient of the logits to that of the tokens;
-        None where autograd is faster."""
-        result = self.backbone.with_pull_back(self.sequence(tokens), attn_bias)
-        if result is None:
-            return None
-        features, entry, pull_back = result
-        return Differentiated(
-            self.head(features), entry, lambda gradient: pull_back(gradient @ self.head.weight)[:, 1:]
-        )
-
     @property
     def offers_attention(self) -> bool:
         return self.backbone.offers_attention
@@ -75,3 +57,31 @@ class Network(nn.Module):
             )
         cls = (self.cls_token + self.cls_position).to(tokens.dtype).expand(tokens.shape[0], 1, -1)
         return torch.cat([cls, tokens], 1)
+
+
+def hiding_bias(visible: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 1 s"]:
+    """The bias that hides invisible units from attention; CLS is always visible."""
+    with torch.inference_mode(False):  # the scoring pass differentiates through it, also for callers in inference mode
+        return F.pad(torch.where(visible.clone(), 0.0, -1e9), (1, 0))[:, None, None, :]
+
+
+class Biased:
+    """A classifier that adds a fixed bias, such as `hiding_bias`, to the bias it is given."""
+
+    def __init__(self, classifier: SupportsAttention, fixed: Tensor) -> None:
+        self.classifier, self.fixed = classifier, fixed
+
+    def __call__(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
+        return self.classifier(tokens, self._bias(tokens, attn_bias))
+
+    @property
+    def offers_attention(self) -> bool:
+        return getattr(self.classifier, "offers_attention", True)
+
+    def attention(self, tokens: Tensor, attn_bias: Tensor | None = None) -> Tensor:
+        return self.classifier.attention(tokens, self._bias(tokens, attn_bias))
+
+    def _bias(self, tokens: Tensor, attn_bias: Tensor | None) -> Tensor:
+        times = tokens.shape[0] // self.fixed.shape[0]  # exact effects stack replacements
+        fixed = self.fixed if times == 1 else self.fixed.repeat(times, 1, 1, 1)
+        return fixed if attn_bias is None else fixed + attn_bias

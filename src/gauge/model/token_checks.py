@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from gauge.model.gates import attention_bias
+from gauge.model.gauge import attention_bias
 from gauge.model.token_classifier import TokenClassifier, evaluated, logits_of
 from gauge.model.token_inputs import contents
 

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.model.backbones.blocks import find_blocks
-from gauge.model.gates import GATE_FLOOR, attention_bias
+from gauge.model.gauge import GATE_FLOOR, attention_bias
 from gauge.model.nn.interception import AttentionBias
 from gauge.model.token_inputs import altered, can_be_altered, contents, differentiable, named_inputs, repeated, text_of
 

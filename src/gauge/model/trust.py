@@ -16,6 +16,7 @@ b = 0 until `calibrate` fits them, for observed and for imputed units apart.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Unpack
 
 import torch
@@ -23,13 +24,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.model.gates import hiding_bias, normalize_scores
-from gauge.model.gating import Gated, Gates
+from gauge.model.gauge import Reading, displacement, normalize_scores, ungated_gradient
+from gauge.model.network import hiding_bias
 from gauge.model.nn.attention import Block
 from gauge.model.nn.minimize import minimize
 from gauge.model.nn.shards import at_least_one
-from gauge.model.reading import Reading
-from gauge.model.scoring._ungated import displacement, ungated_gradient
 from gauge.model.units import UnitEncoder
 from gauge.types import Batch, Classifier, Evidence, ScoreOptions, Tokens
 
@@ -47,11 +46,23 @@ def signed_taylor_evidence(classifier: Classifier, tokens: Tokens, **options: Un
     return Evidence(effects.abs().sum(-1), logits, effects.sum(-1))
 
 
-class TrustHead(Gates):
+@dataclass(frozen=True)
+class PlusReading(Reading):
+    """What GAUGE+ also knows of a batch: the imputer's `uncertainty` about each unit, and the `head_logits` of heads that
+    read single modalities."""
+
+    uncertainty: Float[Tensor, "b n"] | None = None
+    head_logits: Float[Tensor, "b m k"] | None = None
+
+    @property
+    def seen(self) -> Bool[Tensor, "b n"]:
+        """Which units the network sees."""
+        return torch.ones_like(self.units.observed) if self.visible is None else self.visible
+
+
+class TrustHead(nn.Module):
     """One attention block over the units of a sample; the trust in a unit is its gate. `head_classes` is the number of
     classes of the heads that the modalities have of their own, 0 without such heads."""
-
-    score = staticmethod(signed_taylor_evidence)
 
     def __init__(self, dim: int, *, heads: int = 4, head_classes: int = 0) -> None:
         super().__init__()
@@ -61,20 +72,23 @@ class TrustHead(Gates):
         nn.init.constant_(self.answer.bias, START)
         self.scale, self.shift = nn.Buffer(torch.ones(2)), nn.Buffer(torch.zeros(2))
 
-    def forward(self, reading: Reading, evidence: Evidence | None) -> Gated:
-        """Every unit is gated by the trust in it, 0 for units that are not visible. The task teaches the network to use the
-        gates, but does not teach the trust: the gates are detached."""
-        assert evidence is not None
+    @torch.no_grad()
+    def forward(self, evidence: Evidence, reading: PlusReading) -> Float[Tensor, "b n"]:
+        """The gates of `Gauge(gate=...)`: the trust in every unit. The task teaches the network to use the gates, but does
+        not teach the trust: no gradient passes them."""
+        return self.trust(evidence, reading)
+
+    def trust(self, evidence: Evidence, reading: PlusReading) -> Float[Tensor, "b n"]:
+        """The trust in every unit, 0 for units that are not visible, with the gradient that `trust_term` needs."""
         units, visible, imputed = reading.units, reading.visible, ~reading.units.observed
         bias = None if visible is None else hiding_bias(visible)[..., 1:]
         state = self.block(units.tokens.detach() + self.facts(self._known(reading, evidence)), bias)
         logits = self.answer(self.norm(state))[..., 0].float()
         group = imputed.long()
         trust = torch.sigmoid(self.scale[group] * logits + self.shift[group])
-        trust = trust if visible is None else torch.where(visible, trust, 0.0)
-        return Gated(trust.detach(), trust)
+        return trust if visible is None else torch.where(visible, trust, 0.0)
 
-    def _known(self, reading: Reading, evidence: Evidence) -> Float[Tensor, "b n a"]:
+    def _known(self, reading: PlusReading, evidence: Evidence) -> Float[Tensor, "b n a"]:
         """The facts about every unit."""
         units, visible = reading.units, reading.visible
         assert evidence.signed is not None
@@ -142,25 +156,25 @@ def trust_term(
 
 @torch.no_grad()
 def known_rightness(
-    encoder: UnitEncoder, batch: Batch, reading: Reading
+    encoder: UnitEncoder, batch: Batch, reading: Reading, head_logits: Float[Tensor, "b m k"] | None = None
 ) -> tuple[Float[Tensor, "b n"], Bool[Tensor, "b n"]]:
     """The rightness of the units of a training batch, and for which of the visible units it is known. What an imputed
-    modality shows is the answer of its head or, without heads, the network's answer from that modality alone."""
+    modality shows is the class of its head or, without heads, that of the network from that modality alone."""
     assert batch.labels is not None
     if reading.visible is not None:
         right, known = rightness(encoder, batch)
         return right, known & reading.visible
-    head_logits = _answers_alone(reading) if reading.head_logits is None else reading.head_logits
-    return rightness(encoder, batch, reading.completed, head_logits.argmax(-1) == batch.labels[:, None])
+    shown = (_logits_alone(reading) if head_logits is None else head_logits).argmax(-1)
+    return rightness(encoder, batch, reading.completed, shown == batch.labels[:, None])
 
 
-def _answers_alone(reading: Reading) -> Float[Tensor, "b m k"]:
+def _logits_alone(reading: Reading) -> Float[Tensor, "b m k"]:
     """The network's logits from every modality alone."""
-    units, answers = reading.units, []
+    units, logits = reading.units, []
     for index in range(len(reading.completed.inputs)):
         visible = (units.modality == index).expand(units.observed.shape)
-        answers.append(reading.classifier(units.keep(visible).tokens, hiding_bias(visible)))
-    return torch.stack(answers, 1)
+        logits.append(reading.classifier(units.keep(visible).tokens, hiding_bias(visible)))
+    return torch.stack(logits, 1)
 
 
 @torch.no_grad()

@@ -1,63 +1,41 @@
-"""UnitEncoder: every modality as evidence units, with modality and position embeddings; VectorEncoder: as one vector."""
+"""How a batch becomes evidence units: a frozen imputer completes it, and every modality is encoded as units."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Self
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.model.nn.attention import small_parameter
+from gauge.model.nn.initialise import small_parameter
 from gauge.model.nn.streams import side_by_side
-from gauge.types import Batch, Encoder, Units, UnsupportedError
+from gauge.types import Batch, Encoder, SupportsComplete, Units
 
 
-def whole_modalities(visible: Bool[Tensor, "b n"], modality: Int[Tensor, "n"], count: int) -> Bool[Tensor, "b m"]:
-    """Which of the `count` modalities are visible in all their units."""
-    belongs = modality[:, None] == torch.arange(count, device=visible.device)
-    return (visible[..., None] | ~belongs).all(1)
+class Frozen(nn.Module):
+    """An imputer that is never trained. With `requires_grad=False` alone, BatchNorm statistics would drift and dropout stay
+    on while the model trains. The imputer moves with the model between devices but is not part of its parameters or state:
+    it is saved separately."""
 
-
-def shown_modalities(visible: Bool[Tensor, "b n"], modality: Int[Tensor, "n"], count: int) -> Bool[Tensor, "b m"]:
-    """The subset of modalities that each sample shows, for methods that keep parameters or statistics per subset.
-
-    NOTE[PAPER] subset-of-parts: as published, partly visible modalities do not count, unless none is wholly visible.
-    """
-    whole = whole_modalities(visible, modality, count)
-    return torch.where(whole.any(1, keepdim=True), whole, ~whole_modalities(~visible, modality, count))
-
-
-class VectorEncoder(nn.Module):
-    """Every modality of a batch as one vector, without norms or embeddings: [b, m, dim], and which are available: [b, m].
-    The vector of a missing modality is zero; with `hide_missing=False` (a completed batch) its values are encoded."""
-
-    def __init__(self, encoders: Mapping[str, Encoder]) -> None:
+    def __init__(self, imputer: SupportsComplete) -> None:
         super().__init__()
-        for name, encoder in encoders.items():
-            if encoder.units != 1:
-                raise ValueError(f"encoder {name!r} emits {encoder.units} units; give a vector encoder")
-        self.encoders = nn.ModuleDict(encoders)
+        self._held = (imputer,)  # in a tuple, where nn.Module does not register it
+        if isinstance(imputer, nn.Module):
+            imputer.eval().requires_grad_(False)
 
-    def forward(self, batch: Batch, *, hide_missing: bool = True) -> tuple[Float[Tensor, "b m c"], Bool[Tensor, "b m"]]:
-        read = batch.blanked() if hide_missing else batch.as_observed()
-        calls = [partial(encoder, read.inputs[name], read.observed[name]) for name, encoder in self.encoders.items()]
-        vectors = torch.cat(side_by_side(calls), 1)
-        available = torch.stack([batch.observed[name].reshape(len(batch), -1).any(1) for name in self.encoders], 1)
-        return (torch.where(available[..., None], vectors, 0.0) if hide_missing else vectors), available
+    @property
+    def imputer(self) -> SupportsComplete:
+        return self._held[0]
 
+    @torch.no_grad()
+    def complete(self, batch: Batch) -> Batch:
+        """The batch with values where nothing was observed; observed values and the flags are unchanged."""
+        return self.imputer.complete(batch)
 
-class Upsampled(Encoder):
-    """grid x grid units from an encoder that emits one per `stride` pixels; images are enlarged bilinearly."""
-
-    def __init__(self, encoder: Encoder, grid: int) -> None:
-        super().__init__()
-        assert encoder.stride is not None
-        self.encoder, self.side = encoder, grid * encoder.stride
-        self.units, self.width = grid**2, encoder.width
-
-    def forward(self, x: Float[Tensor, "b ch h w"], observed: Tensor) -> Float[Tensor, "b n c"]:
-        return self.encoder(F.interpolate(x, (self.side, self.side), mode="bilinear", align_corners=False), observed)
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        if isinstance(self.imputer, nn.Module):
+            self.imputer._apply(fn, recurse)
+        return super()._apply(fn, recurse)
 
 
 class UnitEncoder(nn.Module):
@@ -107,28 +85,6 @@ class UnitEncoder(nn.Module):
         """Whether the last unit of that modality reads all of it."""
         encoder = self.encoders[name]
         return isinstance(encoder, Encoder) and encoder.whole
-
-    def regrid(self, grid: int) -> "UnitEncoder":
-        """The same encoder with every image enlarged to give grid x grid units. Their positions start anew; everything else
-        is shared."""
-        encoders = {
-            name: Upsampled(encoder, grid) if isinstance(encoder, Encoder) and encoder.stride else encoder
-            for name, encoder in self.encoders.items()
-        }
-        changed = [name for name in encoders if encoders[name] is not self.encoders[name]]
-        if not changed:
-            raise UnsupportedError(
-                f"none of the encoders of {list(encoders)} makes a grid of its images; use a grid encoder"
-            )
-        width, shared = self.modality_embedding.embedding_dim, self.shared_embedding
-        other = UnitEncoder(encoders, width, shared_embedding=shared)  # type: ignore[arg-type]
-        other.project, other.norms, other.modality_embedding = self.project, self.norms, self.modality_embedding
-        positions = [encoder.position_embedding.split(list(encoder.unit_counts.values())) for encoder in (self, other)]
-        with torch.no_grad():
-            for name, old, new in zip(encoders, *positions, strict=True):
-                if name not in changed:
-                    new.copy_(old)
-        return other
 
     def _content(self, name: str, batch: Batch) -> Tensor:
         emitted = self.encoders[name](batch.inputs[name], batch.observed[name])

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from gauge.model.backbones.blocks import find_blocks
-from gauge.model.gates import Gate, attention_bias, normalize_scores
-from gauge.model.scoring.taylor import taylor_evidence
+from gauge.model.gauge import Gate, attention_bias, normalize_scores, taylor_evidence
 from gauge.model.token_checks import check_gradient, check_logits, measured_bypass, measured_leak
 from gauge.model.token_classifier import TokenClassifier, effects_of_closing, evaluated, logits_of
 from gauge.model.token_explanation import TokenExplanation

@@ -220,7 +220,7 @@ class Fitted(Record, TableClassifier):
     def gates_answer(self) -> bool:
         """Whether gates change the prediction of the network."""
         network = self.ensemble.network
-        return network is not None and network.gating.gates_units and network.gating.answers
+        return network is not None and network.gating.gates_units and network.applies_gates
 
     @property
     def verdict(self) -> str:

@@ -20,12 +20,10 @@ from torch import Tensor
 from gauge.data import Dataset
 from gauge.masks import parse_protocol
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.gates import LearnedGate, hiding_bias, normalize_scores
-from gauge.model.gauge import Gauge
-from gauge.model.reading import Reading
-from gauge.model.scoring._ungated import displacement, ungated_gradient
+from gauge.model.gauge import Gate, Gauge, Reading, displacement, normalize_scores, ungated_gradient
+from gauge.model.network import hiding_bias
 from gauge.model.scoring.exact import exact_effects
-from gauge.model.trust import known_rightness, rightness
+from gauge.model.trust import PlusReading, TrustHead, known_rightness, rightness
 from gauge.model.trust import per_unit as per_unit_values
 from gauge.registry import SCORERS
 from gauge.training.inference import masked_batches
@@ -134,7 +132,7 @@ def audit(
     """The findings on `samples` of the split (all when None). `judge` gives class logits for each modality of a completed
     batch; without it, imputed modalities are not judged. For GAUGE+, the network is audited, not the votes of its heads."""
     gauge = method.gauge if isinstance(method, GaugePlus) else method
-    if not gauge.gating.scores_units:
+    if not gauge.gating.gates_units:
         raise ValueError(f"granularity {gauge.gating.granularity!r} gives no scored gates to audit; train gauge or v3")
     method.eval()
     chosen = torch.arange(len(data))
@@ -147,7 +145,7 @@ def audit(
     gates, labels = values["gate"], per_sample.pop("labels")
     correct = {name: classes == labels for name, classes in per_sample.items()}
     before, after = correct["without gates"], correct["with gates"]
-    gate = gauge.gate if isinstance(gauge.gate, LearnedGate) else None
+    gate = gauge.gate if isinstance(gauge.gate, Gate) else None
     findings = Audit(
         protocol=protocol,
         samples=len(chosen),
@@ -188,8 +186,9 @@ def _joined(parts: Sequence[Tensors]) -> Tensors:
 def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | None) -> tuple[Tensors, Tensors]:
     """For one batch, on the CPU: what is known of every unit, and the labels and predicted classes of every sample."""
     reading = method.read(batch.check())
-    prediction = gauge.decide(reading, evidence=True)
+    prediction = gauge.decide(reading)
     labels, observed = reading.completed.labels, reading.units.observed
+    head_logits = reading.head_logits if isinstance(reading, PlusReading) else None
     assert prediction.evidence is not None
     assert labels is not None
 
@@ -204,11 +203,11 @@ def _look(method: Gauge | GaugePlus, gauge: Gauge, batch: Batch, judge: Judge | 
     per_unit |= {
         "scores": prediction.evidence.scores,
         "observed": observed,
-        "seen": reading.seen,
+        "seen": torch.ones_like(observed) if reading.visible is None else reading.visible,
         "right": right,
         "known": known,
     }
-    per_unit["taught"] = right if shown is None else known_rightness(gauge.encoder, batch, reading)[0]
+    per_unit["taught"] = right if shown is None else known_rightness(gauge.encoder, batch, reading, head_logits)[0]
     per_unit["error"] = _errors(gauge, batch, completed)
     per_sample = {
         "labels": labels,
@@ -232,9 +231,9 @@ def _values(method: Gauge, reading: Reading, prediction: Prediction) -> Tensors:
     values = {"gate": prediction.gates}
     for name in ("taylor", *(name for name in SCORERS.names() if name != "taylor")):
         values[name] = SCORERS.get(name)(reading.classifier, tokens, **options).scores
-    if prediction.trust is not None:
+    if isinstance(method.gate, TrustHead):
         values["gate"] = torch.sigmoid(normalize_scores(values["taylor"], visible=reading.visible))
-        values["trust"] = prediction.trust
+        values["trust"] = prediction.gates
     _, gradient = ungated_gradient(reading.classifier, tokens, objective)
     values["taylor, signed"] = (gradient * displacement(tokens, reference)).sum(-1)
     values["exact, signed"] = exact_effects(reading.classifier, tokens, **options)

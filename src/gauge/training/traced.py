@@ -29,17 +29,17 @@ class Flat(Graphable):
     def __init__(self, model: Gauge | GaugePlus, names: Sequence[str]) -> None:
         super().__init__()
         self.model, self.names = model, tuple(names)
-        gating = model.gating
-        offered = {"scores": gating.scores_units and gating.answers, "gates": gating.gates_units and gating.answers}
+        gated = model.gating.gates_units and (isinstance(model, Gauge) or model.applies_gates)
         self.inputs = [f"{kind}.{name}" for kind in ("inputs", "observed") for name in self.names]
-        self.outputs = ("logits", "probabilities", *(name for name, given in offered.items() if given))
+        self.outputs = ("logits", "probabilities", *(("scores", "gates") if gated else ()))
 
     @torch.no_grad()
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(self.names)
         inputs = dict(zip(self.names, map(as_values, tensors[:count]), strict=True))
         batch = Batch(inputs, dict(zip(self.names, tensors[count:], strict=True)))
-        prediction = self.model.decide(self.model.read(batch))
+        reading: Any = self.model.read(batch)  # of either class
+        prediction = self.model.decide(reading)
         values = {"logits": prediction.logits, "probabilities": prediction.logits.softmax(1)}
         if prediction.gates is not None:
             values["gates"] = prediction.gates

@@ -12,7 +12,7 @@ from gauge.experiments.benchmarks import Benchmark
 from gauge.experiments.parts import Parts, seeded_with
 from gauge.experiments.plans import Plan, Variant, options_of
 from gauge.methods.any_subset import AnySubset
-from gauge.model.nn.attention import initialise
+from gauge.model.nn.initialise import initialise
 from gauge.training.stages import Stage
 
 __all__ = ["PLAN", "backbone_stage"]

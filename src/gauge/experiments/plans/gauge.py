@@ -10,8 +10,8 @@ from gauge.experiments.parts import Parts, imputer_stage, seeded_with
 from gauge.experiments.plans import Plan
 from gauge.experiments.plans.any_subset import backbone_stage
 from gauge.methods.any_subset import AnySubset
-from gauge.model.gates import uses_zscore
-from gauge.model.gauge import UNGATED, Gating, Gauge
+from gauge.model.gauge import UNGATED, Gating, Gauge, uses_zscore
+from gauge.model.regrid import regrid
 from gauge.registry import SCORERS
 from gauge.training.stages import Stage
 from gauge.types import Imputer
@@ -63,7 +63,7 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
 def make_gauge(
     train: Dataset, backbone: AnySubset, imputer: Imputer | None = None, *, gating: Gating, grid: int
 ) -> Gauge:
-    encoder = backbone.encoder.regrid(grid) if grid else backbone.encoder
+    encoder = regrid(backbone.encoder, grid) if grid else backbone.encoder
     return Gauge(encoder, backbone.classifier, imputer, gating=gating)
 
 

@@ -32,7 +32,7 @@ class PlusVariant:
     from self-supervised training, and a `student` also learns from what several of these say of samples without a label."""
 
     note: str
-    gating: Gating = UNGATED
+    gating: Gating | Literal["trust"] = UNGATED
     heads: Literal["validated", "joint", "detached", "none"] = "validated"
     corrupts: bool = False
     imputes: bool = False
@@ -47,7 +47,6 @@ def heads_alone(train: Dataset, trained: GaugePlus) -> WeightedVote:
 
 
 PRETRAINED, HEADS_ONLY = "gauge_plus-pretrained", "gauge_plus-heads-only"
-TRUST = Gating(granularity="trust")
 VARIANTS = {
     "gauge_plus": PlusVariant("fine and whole units, a head for each modality, all answers combined"),
     "gauge_plus-joint-heads": PlusVariant("with heads that always train the encoders", heads="joint"),
@@ -55,9 +54,9 @@ VARIANTS = {
     "gauge_plus-no-heads": PlusVariant("without heads, the network alone", heads="none"),
     HEADS_ONLY: PlusVariant("the heads of GAUGE+ alone answer, combined anew"),
     "gauge_plus-swaps": PlusVariant("trained with swapped evidence", corrupts=True),
-    "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating=TRUST, corrupts=True),
+    "gauge_plus-trust": PlusVariant("the same, gated by the learned trust in each unit", gating="trust", corrupts=True),
     "gauge_plus-trust-imputed": PlusVariant(
-        "on imputed inputs, gated by the learned trust in each unit", gating=TRUST, imputes=True
+        "on imputed inputs, gated by the learned trust in each unit", gating="trust", imputes=True
     ),
     PRETRAINED: PlusVariant(
         "started from self-supervised training on all training samples, with and without labels", pretrained=True

@@ -6,7 +6,7 @@ from gauge.data import Dataset
 from gauge.experiments.parts import Parts
 from gauge.experiments.plans import Variant, baseline_plan
 from gauge.methods.m3care import M3Care
-from gauge.model.nn.attention import initialise
+from gauge.model.nn.initialise import initialise
 
 __all__ = ["PLAN"]
 

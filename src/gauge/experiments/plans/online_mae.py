@@ -10,7 +10,7 @@ from gauge.experiments.plans.multiae import unsupported as no_decoder
 from gauge.methods.concat import Concat
 from gauge.methods.multiae import MultiAE
 from gauge.methods.online_mae import MaskedAutoEncoder, OnlineMAE
-from gauge.model.nn.attention import initialise
+from gauge.model.nn.initialise import initialise
 from gauge.training.stages import Stage
 
 __all__ = ["PLAN"]

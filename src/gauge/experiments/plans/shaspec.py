@@ -4,7 +4,7 @@ from gauge.data import Dataset
 from gauge.experiments.parts import Parts
 from gauge.experiments.plans import Variant, baseline_plan, with_subsets
 from gauge.methods.shaspec import ShaSpec
-from gauge.model.nn.attention import initialise
+from gauge.model.nn.initialise import initialise
 
 __all__ = ["PLAN"]
 

@@ -6,7 +6,7 @@ from gauge.experiments.parts import Parts, seeded_with
 from gauge.experiments.plans import Plan, Variant, last_stage
 from gauge.methods.late_fusion import LateFusion
 from gauge.methods.simmlm import SimMLM, UnitExperts
-from gauge.model.nn.attention import initialise
+from gauge.model.nn.initialise import initialise
 from gauge.training.stages import Stage
 
 __all__ = ["PLAN"]

@@ -18,7 +18,7 @@ def check_backbone(backbone: Callable[..., Tensor], dim: int) -> None:
     Runs a copy of the backbone on a few random sequences, in eval mode and, where it can, in double precision: the blocks
     of a fresh network with LayerScale change their input by less than single precision resolves.
 
-    >>> from gauge.model.backbones.transformer import Transformer
+    >>> from gauge.model.nn.attention import Transformer
     >>> check_backbone(Transformer(16, heads=2, depth=2), dim=16)
     """
     if isinstance(backbone, nn.TransformerEncoder):

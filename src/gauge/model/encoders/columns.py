@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gauge.model.nn.attention import small_parameter
+from gauge.model.nn.initialise import small_parameter
 from gauge.types import Encoder
 
 __all__ = ["Columns"]

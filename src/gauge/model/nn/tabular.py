@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.model.nn.attention import Attention, Block, initialise, small_parameter, split_heads
+from gauge.model.nn.attention import Attention, Block, split_heads
+from gauge.model.nn.initialise import initialise, small_parameter
 from gauge.model.nn.tip import load_tip_table
 from gauge.types import Tokens
 
@@ -223,9 +224,10 @@ class InteractionBlock(nn.Module):
         self.mlp_norm = nn.LayerNorm(dim)
         self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
 
-    def forward(self, table: Float[Tensor, "b s c"], image: Tokens, reads: int | None = None) -> Float[Tensor, "b r c"]:
-        """The new states of the first `reads` positions (all when None)."""
-        state = table[:, :reads] + self.attention(self.attention_norm(table), reads=reads)
+    def forward(self, table: Float[Tensor, "b s c"], image: Tokens, *, first: bool = False) -> Float[Tensor, "b r c"]:
+        """The new states of all positions, or of the `first` alone."""
+        normed = self.attention_norm(table)
+        state = table[:, :1] + self.attention.first(normed) if first else table + self.attention(normed)
         state = state + self.cross(self.cross_norm(state), image)
         return state + self.mlp(self.mlp_norm(state))
 
@@ -245,11 +247,11 @@ class Interaction(nn.Module):
         self.norm = nn.LayerNorm(width)
         initialise(self)
 
-    def forward(self, table: Float[Tensor, "b s c"], image: Tokens, reads: int | None = None) -> Float[Tensor, "b r c"]:
-        """The first `reads` positions (all when None); the last block computes nothing else."""
+    def forward(self, table: Float[Tensor, "b s c"], image: Tokens, *, first: bool = False) -> Float[Tensor, "b r c"]:
+        """All positions, or the `first` alone; the last block computes nothing else."""
         for block in self.blocks[:-1]:
             table = block(table, image)
-        return self.norm(self.blocks[-1](table, image, reads))
+        return self.norm(self.blocks[-1](table, image, first=first))
 
 
 def _mean(costs: Float[Tensor, "b f"], counted: Bool[Tensor, "b f"]) -> Float[Tensor, ""]:

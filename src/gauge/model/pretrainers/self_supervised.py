@@ -17,9 +17,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gauge.choices import pick
-from gauge.model.gates import hiding_bias
 from gauge.model.heads import head_pooling, pool
-from gauge.model.network import Network
+from gauge.model.network import Network, hiding_bias
 from gauge.model.nn.contrast import PairContrast
 from gauge.model.nn.tabular import CellHeads, ColumnLayout, by_cell, share_of
 from gauge.model.units import UnitEncoder

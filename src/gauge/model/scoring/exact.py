@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gauge.model.scoring._ungated import saliency
+from gauge.model.gauge import saliency
 from gauge.types import Classifier, Evidence, ScoreOptions, Tokens
 
 __all__ = ["exact_evidence", "exact_effects"]

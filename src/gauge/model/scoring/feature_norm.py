@@ -4,7 +4,7 @@ from typing import Unpack
 
 import torch
 
-from gauge.model.scoring._ungated import displacement
+from gauge.model.gauge import displacement
 from gauge.types import Classifier, Evidence, ScoreOptions, Tokens
 
 __all__ = ["feature_norm"]

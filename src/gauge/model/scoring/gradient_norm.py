@@ -2,7 +2,7 @@
 
 from typing import Unpack
 
-from gauge.model.scoring._ungated import ungated_gradient
+from gauge.model.gauge import ungated_gradient
 from gauge.types import Classifier, Evidence, ScoreOptions, Tokens
 
 __all__ = ["gradient_norm"]

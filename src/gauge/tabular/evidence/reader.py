@@ -117,7 +117,7 @@ class Reader:
             result = explain(self.network, batch)
             measured = [result.evidence.scores, result.gates, result.attention_before, result.attention_after]
             numbers = torch.stack(measured, 2).double().cpu().numpy()
-            if self.network.gating.answers:
+            if self.network.applies_gates:
                 before = self._without_gates(self.network, batch, result, chosen)
         values, flags = (
             {name: tensor.cpu().numpy() for name, tensor in tensors.items()}

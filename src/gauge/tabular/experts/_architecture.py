@@ -6,13 +6,13 @@ from typing import Any, Self, get_args
 
 from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders._pretrained import PretrainedEncoder, Tune
 from gauge.model.encoders._with_whole import WithWhole
 from gauge.model.encoders.cells import Cells
 from gauge.model.encoders.flat_table import FlatTable
 from gauge.model.gauge import UNGATED, Gating
 from gauge.model.network import Network
+from gauge.model.nn.attention import Transformer
 from gauge.model.units import UnitEncoder
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.schema import Schema
@@ -64,8 +64,9 @@ class Architecture:
 
     def build(self, schema: Schema) -> GaugePlus:
         """The network, with all of its tensors still to be loaded."""
-        gating = Gating(answers=self.gates_answer) if self.gates else UNGATED
-        return build(schema, self.classes, SIZES[self.size], gating=gating)
+        model = build(schema, self.classes, SIZES[self.size], gating=Gating() if self.gates else UNGATED)
+        model.applies_gates = self.gates_answer
+        return model
 
 
 def build(

@@ -1,7 +1,5 @@
 """Whether gates change the answer of a trained network: where that pays on rows held out. Otherwise they are evidence."""
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
@@ -20,16 +18,13 @@ def choose_gates(model: GaugePlus, train: Dataset, val: Dataset | None, masks: P
     standard error, for validation rows as they are and under masks: its scoring pass takes two thirds of the time of a
     prediction. The combination with the heads is learned for the pass that answers. Returns the mean losses "with" and
     "without" gates, none if there are no rows to compare them on."""
-    gated = model.gating
-    ungated = replace(gated, answers=False)
     if val is None:
-        model.gauge.gating = ungated
+        model.applies_gates = False
         return {}
     with_gates = _losses(model, val, masks)
-    model.gauge.gating = ungated
+    model.applies_gates = False
     without = _losses(model, val, masks)
-    if broadcast(pays(without - with_gates)):
-        model.gauge.gating = gated
+    model.applies_gates = broadcast(pays(without - with_gates))
     model.prepare(train, spread(val, MAX_COMBINING_ROWS))
     return {"with": float(with_gates.mean()), "without": float(without.mean())}
 
@@ -42,6 +37,8 @@ def spread(val: Dataset, count: int) -> Dataset:
 
 
 def _losses(model: GaugePlus, val: Dataset, masks: Protocol) -> np.ndarray:
-    """The log loss of every row, the mean of that as it is and that under masks."""
-    answers = [predict_split(model.gauge, val, protocol) for protocol in (Complete(), masks)]
+    """The log loss of every row without the heads, the mean of that as it is and that under masks."""
+    combination, model.combination = model.combination, None
+    answers = [predict_split(model, val, protocol) for protocol in (Complete(), masks)]
+    model.combination = combination
     return np.mean([log_losses(each.probabilities, each.labels) for each in answers], axis=0)

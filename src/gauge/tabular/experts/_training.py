@@ -16,7 +16,7 @@ from gauge.data import Dataset
 from gauge.masks import Complete
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders._pretrained import Tune
-from gauge.model.gauge import Gating
+from gauge.model.gauge import Gate, Gating
 from gauge.model.nn.shards import total
 from gauge.tabular.experts import Task, Training
 from gauge.tabular.experts._architecture import SIZES, Size, build, freeze
@@ -225,6 +225,7 @@ def make_gated(train: Dataset, backbone: Weighted, *, weights: Tensor, answers: 
 
 def make_refit(train: Dataset, *, model: GaugePlus, weights: Tensor) -> Weighted:
     model = deepcopy(model).requires_grad_(True)
-    model.gauge.gate.requires_grad_(model.gating.answers)
+    if isinstance(model.gauge.gate, Gate):
+        model.gauge.gate.requires_grad_(model.applies_gates)
     freeze(model)
     return Weighted(model, weights)

@@ -85,7 +85,7 @@ class NetworkExpert(Expert):
             weights=weights.float().to(device),
         )
         return cls(
-            network, Architecture(task.classes, recipe.size, bool(recipe.gates), network.gating.answers), training
+            network, Architecture(task.classes, recipe.size, bool(recipe.gates), network.applies_gates), training
         )
 
     def refit(self, task: Task) -> Expert:
