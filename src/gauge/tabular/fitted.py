@@ -40,7 +40,7 @@ from gauge.tabular.evidence.measures import Answered, large_class_note
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, Training, with_prefix
-from gauge.tabular.experts._architecture import tuned_columns
+from gauge.tabular.experts._recipe import tuned_columns
 from gauge.tabular.prediction_sets import COVERAGE, PredictionSets
 from gauge.tabular.saved import CARD as CARD
 from gauge.tabular.saved import (

@@ -3,14 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.explain import BatchExplanation, explain
 from gauge.reports.evidence import Gain, GridImage, RowEvidence, Unit
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.advice import Advice, absent, helpful
@@ -22,6 +20,10 @@ from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.types import Batch, Prediction
+
+if TYPE_CHECKING:
+    from gauge.methods.gauge_plus import GaugePlus
+    from gauge.model.explain import BatchExplanation
 
 NOT_MEASURED = (None, None, 0.0, 0.0)  # score, gate and attention, without gates
 
@@ -50,7 +52,7 @@ class Reader:
     advice: Advice | None = None
 
     @property
-    def network(self) -> GaugePlus | None:
+    def network(self) -> "GaugePlus | None":
         """The network, if it has gates."""
         network = self.ensemble.network
         return None if network is None or not network.gating.gates_units else network
@@ -123,9 +125,11 @@ class Reader:
             yield row, (answers[row], units, self._images(inputs, observed))
 
     def _gated_batch(
-        self, model: GaugePlus, frame: pd.DataFrame, rows: Rows, batch: Batch, answers: Sequence[tuple[str, float]]
+        self, model: "GaugePlus", frame: pd.DataFrame, rows: Rows, batch: Batch, answers: Sequence[tuple[str, float]]
     ) -> Iterator[tuple[int, Read]]:
         """The prediction without gates, the units and the images of each row."""
+        from gauge.model.explain import explain
+
         explained = explain(model, batch)
         measured = [explained.evidence.scores, explained.gates, explained.attention_before, explained.attention_after]
         numbers = torch.stack(measured, 2).double().cpu().numpy()
@@ -146,7 +150,7 @@ class Reader:
             yield row, (before[position], units, self._images(inputs, observed))
 
     def _without_gates(
-        self, model: GaugePlus, batch: Batch, explained: BatchExplanation, rows: Rows
+        self, model: "GaugePlus", batch: Batch, explained: "BatchExplanation", rows: Rows
     ) -> list[tuple[str, float]]:
         """What all experts would answer if the gates of the network were open."""
         answers = self.ensemble.answers(rows)
