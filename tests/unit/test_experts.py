@@ -1,6 +1,8 @@
 """Experts beside the network: each can be switched off, all are weighed by rows held out, and come back from the folder."""
 
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -280,3 +282,22 @@ def test_folds_hold_out_every_row_once_except_the_only_one_of_a_class():
     for train, rows in folds:
         assert not set(train) & set(rows)
         assert set(labels[train]) == {0, 1, 2}
+
+
+def test_a_model_without_a_network_is_fitted_loaded_and_asked_without_its_code(tmp_path):
+    code = (
+        "import sys, pandas as pd; from gauge import GaugeClassifier\n"
+        "rows = pd.DataFrame({'age': range(60), 'ward': list('abc') * 20})\n"
+        "labels = [age // 2 % 2 for age in range(60)]\n"
+        "if sys.argv[1] == 'fit':\n"
+        "    GaugeClassifier(preset='fast', random_state=0, verbose=False).fit(rows, labels).save('model')\n"
+        "else:\n"
+        "    GaugeClassifier.load('model').predict(rows)\n"
+        "print(*(name for name in sys.modules if name.startswith(('gauge.methods', 'gauge.model'))))"
+    )
+    for step in ("fit", "predict"):
+        command = [sys.executable, "-c", code, step]
+        done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+        loaded = {name for name in done.stdout.split() if not name.startswith("gauge.model.nn")}
+        assert loaded <= {"gauge.model", "gauge.model.combination"}  # which weighs the experts
+        assert step == "fit" or not loaded

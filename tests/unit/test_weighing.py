@@ -10,8 +10,8 @@ import torch
 from helpers import unchecked
 
 from gauge import GaugeClassifier
-from gauge.model.combination import Combination
 from gauge.tabular import estimator
+from gauge.tabular.ensemble import Weights
 from gauge.tabular.weighing import Answers, weigh
 
 LINEAR = {"experts": "linear", "trust": False, "random_state": 0, "verbose": False}
@@ -149,12 +149,12 @@ def test_a_slow_expert_without_weight_is_not_asked_and_a_useful_one_is():
     numbers, part = (labels[150:] == "up").astype(int), np.arange(300) % 5
     used = {}
     for slow in experts:
-        both = replace(good.ensemble, experts=experts, combination=Combination(2, 1).double())
+        both = replace(good.ensemble, experts=experts, combination=Weights.equal(2))
         board = weigh(both, rows, numbers, part, rate=0.5, slow=[slow]).set_index("expert")
         used[slow] = dict(zip(experts, both.used, strict=True))
         if slow == "bad":
             assert board.loc["bad", "weight"] == 0
-            alone = replace(good.ensemble, combination=Combination(1, 1).double())
+            alone = replace(good.ensemble, combination=Weights.equal(1))
             weigh(alone, rows, numbers, part, rate=0.5)
             experts["bad"].predict = None  # an answer of it would be an error
             assert np.allclose(both.predict(rows), alone.predict(rows))

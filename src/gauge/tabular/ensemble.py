@@ -2,22 +2,20 @@
 
 logits = Σ_j w_j · log p_j / J over the J experts, w_j = exp(u_j + v_j · share), with share the observed part of the columns
 
-u and v are learned from rows held out (`gauge.model.combination`), as they are and with further values hidden. Few rows
+u and v are learned from rows held out (`gauge.tabular.weighing`), as they are and with further values hidden. Few rows
 leave the weights near one: the geometric mean of all experts. The sum of the weights is an inverse temperature.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from scipy.special import log_softmax, softmax
 
 from gauge.choices import pick
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.combination import Combination
 from gauge.registry import EXPERTS
 from gauge.tabular.experts import Expert, Folds, Saved, with_prefix
 from gauge.tabular.experts._bag import load_expert
@@ -26,6 +24,9 @@ from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits, fold_numbers
+
+if TYPE_CHECKING:
+    from gauge.methods.gauge_plus import GaugePlus
 
 AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their answers
 UNUSED = -1000.0  # u of an expert without weight, which is never asked
@@ -59,6 +60,26 @@ def make_folds(labels: np.ndarray, count: int, seed: int, splits: Splits | None 
     return [(train, held_out) for train, held_out in folds if len(held_out)]
 
 
+class Weights(NamedTuple):
+    """The weights of experts, exp(`offset` + `slope` · share): all one until they are learned."""
+
+    offset: np.ndarray
+    slope: np.ndarray
+
+    @classmethod
+    def equal(cls, experts: int) -> Self:
+        return cls(np.zeros(experts), np.zeros(experts))
+
+    def __call__(self, share: np.ndarray) -> np.ndarray:
+        """Return the weights for rows with these shares of their columns: [rows, experts]."""
+        return np.asarray(np.exp(self.offset + share[:, None] * self.slope))
+
+    def combine(self, answers: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """Return one probability from log-probabilities of each expert: [rows, experts, classes]."""
+        logits = log_softmax(answers / answers.shape[1], axis=2)
+        return np.asarray(softmax((self(share)[..., None] * logits).sum(1), axis=1))
+
+
 @dataclass(frozen=True)
 class Ensemble:
     """Fitted experts by name, and how their answers are combined. `prior` holds the shares of the classes in
@@ -66,12 +87,12 @@ class Ensemble:
     as many rows as there were in training."""
 
     experts: Mapping[str, Expert]
-    combination: Combination
+    combination: Weights
     prior: np.ndarray
     smoothing: float
 
     @property
-    def network(self) -> GaugePlus | None:
+    def network(self) -> "GaugePlus | None":
         """The network among the experts, whose gates explain rows; None if there is none."""
         return next((each.network for each in self.experts.values() if each.network is not None), None)
 
@@ -106,8 +127,7 @@ class Ensemble:
 
     def combine(self, answers: np.ndarray, rows: Rows) -> np.ndarray:
         """One probability from the log-probabilities of all experts."""
-        logits = self.combination(*combination_inputs(answers, rows))
-        return logits.softmax(1).numpy()
+        return self.combination.combine(answers, rows.observed().mean(1))
 
     def export(self, rows: GraphRows) -> str:
         """Add the prediction to the graph of these rows: the name of the probabilities, in double precision."""
@@ -119,8 +139,8 @@ class Ensemble:
         for expert, used, offset, slope in zip(
             self.experts.values(),
             self.used,
-            self.combination.offset.double().tolist(),
-            self.combination.slope.double().sum(1).tolist(),
+            self.combination.offset.tolist(),
+            self.combination.slope.tolist(),
             strict=True,
         ):
             if not used:
@@ -143,17 +163,16 @@ class Ensemble:
     def only(self, names: Sequence[str]) -> "Ensemble":
         """Some of the experts, as they answer without the others: with equal weights, as theirs belong to all together."""
         experts = {name: self.experts[name] for name in names}
-        return replace(self, experts=experts, combination=Combination(len(experts), 1).double())
+        return replace(self, experts=experts, combination=Weights.equal(len(experts)))
 
     def weights(self, rows: Rows) -> np.ndarray:
         """The mean share of each expert in the answers for these rows; together one."""
-        _, present, share = combination_inputs(np.zeros((len(rows), len(self.experts), 1)), rows)
-        weights = self.combination.weights(present, share)
-        return (weights / weights.sum(1, keepdim=True)).mean(0).numpy()
+        weights = self.combination(rows.observed().mean(1))
+        return np.asarray((weights / weights.sum(1, keepdims=True)).mean(0))
 
     def save(self) -> Saved:
         """All experts and their combination as plain values."""
-        tensors = {f"combination.{name}": each for name, each in self.combination.state_dict().items()}
+        tensors = {f"combination.{name}": torch.from_numpy(each) for name, each in self.combination._asdict().items()}
         experts: dict[str, Any] = {}
         for name, expert in self.experts.items():
             saved = expert.save()
@@ -168,8 +187,9 @@ class Ensemble:
         for name, metadata in saved.metadata["experts"].items():
             own = with_prefix(f"{name}.", saved.tensors)
             experts[name] = load_expert(EXPERTS.get(name), Saved(own, metadata, saved.source), schema)
-        combination = Combination(len(experts), 1).double()
-        combination.load_state_dict(with_prefix("combination.", saved.tensors))
+        combination = Weights(*(saved.tensors[f"combination.{name}"].numpy() for name in Weights._fields))
+        if any(each.shape != (len(experts),) for each in combination):
+            raise ValueError(f"{saved.source} has weights for other than its {len(experts)} experts")
         return cls(experts, combination, np.array(saved.metadata["prior"]), saved.metadata["smoothing"])
 
 
@@ -187,10 +207,3 @@ def combined_scores(board: pd.DataFrame) -> str:
     best = lines.iloc[0]
     auc = "" if np.isnan(best["auc"]) else f", AUC {best['auc']:.3f}"
     return f"accuracy {100 * best['accuracy']:.1f} %{auc}, log loss {best['log_loss']:.3f}"
-
-
-def combination_inputs(answers: np.ndarray, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """What `Combination` reads: the answers, that all are present, and the share of columns that each row has."""
-    logits = torch.from_numpy(answers / answers.shape[1])
-    share = torch.from_numpy(rows.observed().mean(1, keepdims=True))
-    return logits, torch.ones(answers.shape[:2], dtype=torch.bool), share

@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gauge.choices import did_you_mean
-from gauge.methods.gauge_plus import GaugePlus
 from gauge.tabular.classifier import image_files
 from gauge.tabular.ensemble import choose_experts
 from gauge.tabular.evidence.audit import CellAudit
@@ -24,8 +23,7 @@ from gauge.tabular.evidence.drift import Drift
 from gauge.tabular.evidence.evaluation import Choices, Evaluation
 from gauge.tabular.evidence.explanation import Explanation
 from gauge.tabular.evidence.held_out import learn_from_held_out
-from gauge.tabular.experts._architecture import tuned_columns
-from gauge.tabular.experts._recipe import Recipe
+from gauge.tabular.experts._recipe import Recipe, tuned_columns
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.fitting import fit_ensemble
 from gauge.tabular.forwarded import Forwarded
@@ -41,10 +39,10 @@ from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
 from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
-from gauge.training.progress import stage_progress
-from gauge.training.stages import OnEpoch, both, silent
 
 if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
+    from gauge.methods.gauge_plus import GaugePlus
+    from gauge.training.stages import OnEpoch
 
     class BaseEstimator:
         def get_params(self, deep: bool = True) -> dict[str, Any]: ...
@@ -279,7 +277,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         groups: Any = None,
         time: Any = None,
         folder: File = None,
-        on_epoch: OnEpoch | None = None,
+        on_epoch: "OnEpoch | None" = None,
     ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
         also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md.
@@ -441,7 +439,7 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
             return fitted.audit(X, seed=seed)
 
     @property
-    def model_(self) -> GaugePlus:
+    def model_(self) -> "GaugePlus":
         """The network."""
         network = self.ensemble_.network
         if network is None:
@@ -563,8 +561,11 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         return image_files(self.image_folder, outside=self.outside_images)
 
     @contextmanager
-    def _progress(self, on_epoch: OnEpoch | None) -> Iterator[OnEpoch]:
+    def _progress(self, on_epoch: "OnEpoch | None") -> "Iterator[OnEpoch]":
         """What is called after each epoch: the bar of progress, and `on_epoch`."""
+        from gauge.training.progress import stage_progress
+        from gauge.training.stages import both, silent
+
         with stage_progress() if self.verbose else nullcontext(silent) as show:
             yield show if on_epoch is None else both(show, on_epoch)
 

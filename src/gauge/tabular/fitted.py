@@ -49,7 +49,7 @@ from gauge.tabular.evidence.measures import Predictions
 from gauge.tabular.evidence.reader import Reader
 from gauge.tabular.evidence.thresholds import HeldOut, choose_threshold
 from gauge.tabular.experts import Saved, with_prefix
-from gauge.tabular.experts._architecture import tuned_columns
+from gauge.tabular.experts._recipe import tuned_columns
 from gauge.tabular.saved import CARD as CARD
 from gauge.tabular.saved import (
     HISTORY,

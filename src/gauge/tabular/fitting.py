@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gauge.model.combination import Combination
 from gauge.registry import EXPERTS
-from gauge.tabular.ensemble import Ensemble, make_folds
+from gauge.tabular.ensemble import Ensemble, Weights, make_folds
 from gauge.tabular.experts import Expert, Folds, Task, Training
 from gauge.tabular.experts._bag import Bag, OutOfFold, bag
 from gauge.tabular.options import Preset
@@ -61,7 +60,7 @@ def fit_ensemble(
     outputs = 1 if task.classes == 2 else task.classes
     tried = folds if len(task.rows) * outputs <= preset.max_rows else folds[:1]
     experts, cross, left_out = _fit_experts(task, tried, names, preset)
-    ensemble = Ensemble(experts, Combination(len(experts), 1).double(), prior, 1 / len(task.rows))
+    ensemble = Ensemble(experts, Weights.equal(len(experts)), prior, 1 / len(task.rows))
     board, validated, part = unscored(ensemble), *_validated(task, tried, ensemble, cross)
     if len(part):
         slow = [name for name in experts if not EXPERTS.get(name).cross_fitted]

@@ -11,8 +11,7 @@ import torch
 from gauge.choices import pick
 from gauge.tabular.evidence.drift import Profile
 from gauge.tabular.experts import Task
-from gauge.tabular.experts._architecture import SIZES
-from gauge.tabular.experts._recipe import Recipe
+from gauge.tabular.experts._recipe import SIZES, Recipe
 from gauge.tabular.options import Preset
 from gauge.tabular.table import inputs
 from gauge.tabular.table.columns import ImageFiles

@@ -11,14 +11,10 @@ from math import log
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from gauge.masks import UpTo
-from gauge.model.combination import Combination
-from gauge.tabular.ensemble import UNUSED, Ensemble, combination_inputs
+from gauge.tabular.ensemble import UNUSED, Ensemble, Weights
 from gauge.tabular.table.rows import Rows
-from gauge.training.distributed import broadcast
 from gauge.training.metrics import SCORES, scores
 
 SPREAD, SLOPE_SPREAD = 0.25, 0.5  # prior deviations of u and v: for a complete row u + v, a factor of 1.7 for an expert
@@ -33,9 +29,9 @@ class Answers:
     of these the share of columns that are left, the right class, and the part that its row belongs to."""
 
     rows: int
-    logits: Tensor
-    share: Tensor
-    labels: Tensor
+    logits: np.ndarray
+    share: np.ndarray
+    labels: np.ndarray
     part: np.ndarray
 
     @classmethod
@@ -47,34 +43,36 @@ class Answers:
             hidden = rows.hide(UpTo(rate), number)
             left = np.flatnonzero(~hidden.encoded.empty)
             asked.append((hidden.take(left), left))
-        logits = torch.cat([torch.from_numpy(ensemble.answers(each)) for each, _ in asked])
-        share = torch.cat([combination_inputs(np.zeros((len(each), 1, 1)), each)[2] for each, _ in asked])
+        logits = np.concatenate([ensemble.answers(each) for each, _ in asked])
+        share = np.concatenate([each.observed().mean(1) for each, _ in asked])
         row = np.concatenate([left for _, left in asked])
-        return cls(len(rows), logits, share, torch.from_numpy(labels[row]), part[row])
+        return cls(len(rows), logits, share, labels[row], part[row])
 
-    def learn(self, experts: Sequence[int], chosen: np.ndarray) -> Combination:
+    def learn(self, experts: Sequence[int], chosen: np.ndarray) -> Weights:
         """The weights of some of the experts that are best for the chosen answers. Rows as they are count as much as all
         copies with hidden values."""
         plain = np.flatnonzero(chosen[: self.rows])
-        index = torch.from_numpy(np.concatenate([*[plain] * (HIDDEN_COPIES - 1), np.flatnonzero(chosen)]))
-        combination = Combination(len(experts), 1).double()
         if not len(plain):
-            return combination
+            return Weights.equal(len(experts))
+        import torch  # learning takes it, and predictions do without
+
+        from gauge.model.combination import Combination
+
+        index = np.concatenate([*[plain] * (HIDDEN_COPIES - 1), np.flatnonzero(chosen)])
+        combination = Combination(len(experts), 1).double()
         logits = self.logits[index][:, list(experts)] / len(experts)
-        present = torch.ones(logits.shape[:2], dtype=torch.bool)
-        known = logits, present, self.share[index], self.labels[index]
-        combination.learn(*known, rows=len(plain), spread=SPREAD, slope_spread=SLOPE_SPREAD)
-        return combination
+        known = logits, np.ones(logits.shape[:2], bool), self.share[index, None], self.labels[index]
+        priors = {"spread": SPREAD, "slope_spread": SLOPE_SPREAD}
+        combination.learn(*map(torch.from_numpy, known), rows=len(plain), **priors)
+        return Weights(combination.offset.numpy(), combination.slope[:, 0].numpy())
 
     def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:
         """The probabilities for rows as they are, each with weights that come from the other parts."""
         probabilities = np.empty((self.rows, self.logits.shape[2]))
         for part in np.unique(self.part):
             own = np.flatnonzero(self.part[: self.rows] == part)
-            logits = self.logits[own][:, list(experts)] / len(experts)
-            present = torch.ones(logits.shape[:2], dtype=torch.bool)
-            combination = self.learn(experts, self.part != part)
-            probabilities[own] = combination(logits, present, self.share[own]).softmax(1).numpy()
+            weights = self.learn(experts, self.part != part)
+            probabilities[own] = weights.combine(self.logits[own][:, list(experts)], self.share[own])
         return probabilities
 
 
@@ -83,6 +81,8 @@ def weigh(
 ) -> pd.DataFrame:
     """Learn what each expert counts from rows held out, nothing for `slow` ones that hardly do, and return the leaderboard:
     what each scores alone and what it weighs, the least log loss first; `combined` is all."""
+    from gauge.training.distributed import broadcast
+
     if len(rows) > MAX_ROWS:
         chosen = np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)
         rows, labels, part = rows.take(chosen), labels[chosen], part[chosen]
@@ -96,7 +96,7 @@ def weigh(
             kept = others
             _set_weights(ensemble, answers, kept)
     combined = answers.cross_fitted(kept)
-    each = dict(zip(names, answers.logits[: len(rows)].exp().numpy().swapaxes(0, 1), strict=True))
+    each = dict(zip(names, np.exp(answers.logits[: len(rows)]).swapaxes(0, 1), strict=True))
     weights = [*ensemble.weights(rows).tolist(), 1.0]
     lines = [
         {"expert": name, **scores(probabilities, labels), "weight": weight}
@@ -108,8 +108,8 @@ def weigh(
 def _set_weights(ensemble: Ensemble, answers: Answers, kept: Sequence[int]) -> None:
     """Learn the weights of these experts; the others have none."""
     learned, combination = answers.learn(kept, np.ones(len(answers.part), bool)), ensemble.combination
-    combination.offset.fill_(UNUSED)
-    combination.slope.fill_(0.0)
+    combination.offset.fill(UNUSED)
+    combination.slope.fill(0.0)
     combination.slope[kept] = learned.slope
     # logits are divided by the number of all experts
     combination.offset[kept] = learned.offset + log(len(ensemble.experts) / len(kept))

@@ -6,16 +6,17 @@ row's: are they trusted less than the others? And is what has a trust of 0.8 rig
 
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.explain import explain
 from gauge.tabular.evidence.cell_trust import SWAPPED, CellTrust, swap
 from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import reliability
+
+if TYPE_CHECKING:
+    from gauge.methods.gauge_plus import GaugePlus
 
 HIDDEN = 0.2  # share of the known cells
 
@@ -65,7 +66,7 @@ class CellAudit:
         return vars(self) | {"columns": columns.to_dict("records")}
 
 
-def audit_cells(trust: CellTrust, rows: Rows, network: GaugePlus | None, *, seed: int) -> CellAudit:
+def audit_cells(trust: CellTrust, rows: Rows, network: "GaugePlus | None", *, seed: int) -> CellAudit:
     """Return the findings on all rows. Hidden cells are imputed by what the other cells suggest."""
     cells, draw = rows.cells, np.random.default_rng(seed)
     known = ~np.isnan(cells)
@@ -110,10 +111,12 @@ def audit_cells(trust: CellTrust, rows: Rows, network: GaugePlus | None, *, seed
     )
 
 
-def _gates(rows: Rows, network: GaugePlus | None) -> dict[str, np.ndarray]:
+def _gates(rows: Rows, network: "GaugePlus | None") -> dict[str, np.ndarray]:
     """Return the gate of every cell, if the network has gates."""
     if network is None or not network.gating.gates_units:
         return {}
+    from gauge.model.explain import explain
+
     gates, counts = np.zeros(rows.cells.shape), network.encoder.unit_counts
     start = sum(counts[name] for name in takewhile(lambda name: name != "table", counts))
     for batch in rows.encoded.batches(next(network.parameters()).device):

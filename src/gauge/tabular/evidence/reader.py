@@ -3,14 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.explain import BatchExplanation, explain
 from gauge.reports.evidence import Gain, GridImage, RowEvidence, Unit
 from gauge.tabular.ensemble import Ensemble
 from gauge.tabular.evidence.advice import Advice, absent, helpful
@@ -23,6 +21,10 @@ from gauge.tabular.table.inputs import row_names
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.types import Batch, Prediction
+
+if TYPE_CHECKING:
+    from gauge.methods.gauge_plus import GaugePlus
+    from gauge.model.explain import BatchExplanation
 
 
 class ColumnPart(NamedTuple):
@@ -51,7 +53,7 @@ class Reader:
     sets: PredictionSets | None = None
 
     @property
-    def network(self) -> GaugePlus | None:
+    def network(self) -> "GaugePlus | None":
         """The network, if it has gates."""
         network = self.ensemble.network
         return None if network is None or not network.gating.gates_units else network
@@ -114,6 +116,8 @@ class Reader:
         chosen, before = rows.take(index), [predictions[row] for row in index]
         numbers = None
         if self.network is not None:
+            from gauge.model.explain import explain
+
             result = explain(self.network, batch)
             measured = [result.evidence.scores, result.gates, result.attention_before, result.attention_after]
             numbers = torch.stack(measured, 2).double().cpu().numpy()
@@ -134,7 +138,7 @@ class Reader:
             yield row, (before[position], units, self._images(own, observed))
 
     def _without_gates(
-        self, model: GaugePlus, batch: Batch, explained: BatchExplanation, rows: Rows
+        self, model: "GaugePlus", batch: Batch, explained: "BatchExplanation", rows: Rows
     ) -> list[tuple[str, float]]:
         """Return what all experts would predict if the gates of the network were open."""
         votes = self.ensemble.answers(rows)

@@ -8,14 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gauge.data import Dataset
-from gauge.methods.gauge_plus import GaugePlus
 from gauge.tabular.experts._graph import GraphRows
 from gauge.tabular.experts._pixels import Pixels
 from gauge.tabular.experts._recipe import Recipe
@@ -23,8 +22,10 @@ from gauge.tabular.experts._terms import Terms
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
-from gauge.training.distributed import broadcast
-from gauge.training.stages import OnEpoch, silent
+
+if TYPE_CHECKING:
+    from gauge.methods.gauge_plus import GaugePlus
+    from gauge.training.stages import OnEpoch
 
 UNTIMED = 0.1  # share of the time limit for what is not timed
 MARGIN = 1.2  # how much longer things may take than before
@@ -52,7 +53,7 @@ class Task:
     recipe: Recipe
     device: torch.device
     folder: Path | None = None
-    on_epoch: OnEpoch = silent
+    on_epoch: "OnEpoch" = lambda stage, epoch: None
     streamed: Callable[[np.ndarray], Dataset] | None = None
     splits: Splits | None = None
     every: Rows | None = None
@@ -92,6 +93,8 @@ class Task:
 
     def has_time_for(self, seconds: float) -> bool:
         """Whether something that takes about so long still ends within the time limit; the same for all processes."""
+        from gauge.training.distributed import broadcast
+
         left = self.seconds_left
         return broadcast(left is None or left > MARGIN * seconds)
 
@@ -149,7 +152,7 @@ class Expert(ABC):
     `cross_fitted` is False, and how many folds there are depends on the preset. `seeded` says whether another seed gives
     another expert, which a bag may have as well."""
 
-    network: GaugePlus | None = None
+    network: "GaugePlus | None" = None
     training: Training | None = None
     cross_fitted: ClassVar[bool] = True
     seeded: ClassVar[bool] = False

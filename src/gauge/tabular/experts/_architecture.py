@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from gauge.choices import pick
 from gauge.methods.gauge_plus import GaugePlus
@@ -14,6 +14,7 @@ from gauge.model.gauge import UNGATED, Gating
 from gauge.model.network import Network
 from gauge.model.nn.attention import Transformer
 from gauge.model.units import UnitEncoder
+from gauge.tabular.experts._recipe import SIZES, Size
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.schema import Schema
 from gauge.types import Encoder
@@ -21,23 +22,6 @@ from gauge.types import Encoder
 MAX_WHOLE_VALUES = (
     8192  # numbers in the units of a text or an image that one more unit reads; pretrained ones have more
 )
-
-
-@dataclass(frozen=True)
-class Size:
-    """Width, heads and depth of the backbone, and the channels of the image encoder."""
-
-    dim: int
-    heads: int
-    depth: int
-    channels: tuple[int, ...]
-
-
-SIZES = {
-    "small": Size(32, 4, 2, (16, 32, 64)),
-    "medium": Size(64, 4, 3, (32, 64, 128)),
-    "large": Size(128, 8, 4, (64, 128, 256)),
-}
 
 
 @dataclass(frozen=True)
@@ -102,20 +86,6 @@ def build(
     network = Network(Transformer(size.dim, heads=size.heads, depth=size.depth), size.dim, classes)
     subsets = min(2, len(encoders))  # a single modality has one subset
     return GaugePlus(UnitEncoder(encoders, size.dim), network, subsets_per_step=subsets, gating=gating)
-
-
-def tuned_columns(tune: str | Mapping[str, str], schema: Schema) -> dict[str, Tune]:
-    """What is trained of the pretrained encoders of each column, where that is more than the projection."""
-    encoders = schema.encoders
-    if not isinstance(tune, str):
-        for column in tune:
-            pick(encoders, column, "pretrained encoder of column")
-    elif tune != "head" and not encoders:
-        raise ValueError(f"tune={tune!r} trains pretrained encoders, and there are none; give some with encoders=")
-    wanted = dict.fromkeys(encoders, tune) if isinstance(tune, str) else dict(tune)
-    kinds: dict[str, Tune] = {kind: kind for kind in get_args(Tune)}
-    chosen = {column: pick(kinds, kind, "tune") for column, kind in wanted.items()}
-    return {column: kind for column, kind in chosen.items() if kind != "head"}
 
 
 def freeze(network: GaugePlus) -> None:

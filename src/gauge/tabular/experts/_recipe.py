@@ -1,17 +1,38 @@
-"""Recipe: the options of a training run, and the settings that follow from them."""
+"""Recipe: the options of a training run, and the settings that follow from them. Nothing here imports the network."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from gauge.choices import pick
 from gauge.masks import UpTo
-from gauge.model.encoders._pretrained import Tune
+from gauge.tabular.table.schema import Schema
 from gauge.training.metrics import Metric
 from gauge.training.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from gauge.model.encoders._pretrained import Tune
 
 STEPS, CONTENT_STEPS = (80, 4), (120, 5)  # of the backbone: at least a number, and a multiple of the root of the rows
 MIN_EPOCHS, MAX_EPOCHS = 3, 100
 WARM_UP = 0.1  # of all steps, where pretrained encoders are fine-tuned
+
+
+@dataclass(frozen=True)
+class Size:
+    """Width, heads and depth of the backbone, and the channels of the image encoder."""
+
+    dim: int
+    heads: int
+    depth: int
+    channels: tuple[int, ...]
+
+
+SIZES = {
+    "small": Size(32, 4, 2, (16, 32, 64)),
+    "medium": Size(64, 4, 3, (32, 64, 128)),
+    "large": Size(128, 8, 4, (64, 128, 256)),
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +52,7 @@ class Recipe:
     metric: Metric
     seed: int
     seconds: float | None
-    tune: Mapping[str, Tune] = field(default_factory=dict)
+    tune: "Mapping[str, Tune]" = field(default_factory=dict)
     max_rows: int | None = None
     content: bool = False
 
@@ -54,3 +75,17 @@ class Recipe:
             seed=self.seed,
             precision="tf32",
         )
+
+
+def tuned_columns(tune: str | Mapping[str, str], schema: Schema) -> "dict[str, Tune]":
+    """What is trained of the pretrained encoders of each column, where that is more than the projection."""
+    encoders = schema.encoders
+    if not isinstance(tune, str):
+        for column in tune:
+            pick(encoders, column, "pretrained encoder of column")
+    elif tune != "head" and not encoders:
+        raise ValueError(f"tune={tune!r} trains pretrained encoders, and there are none; give some with encoders=")
+    wanted = dict.fromkeys(encoders, tune) if isinstance(tune, str) else dict(tune)
+    kinds: dict[str, Tune] = {"head": "head", "lora": "lora", "all": "all"}
+    chosen = {column: pick(kinds, kind, "tune") for column, kind in wanted.items()}
+    return {column: kind for column, kind in chosen.items() if kind != "head"}

@@ -19,9 +19,9 @@ from gauge.model.encoders._pretrained import Tune
 from gauge.model.gauge import Gate, Gating
 from gauge.model.nn.shards import total
 from gauge.tabular.experts import Task, Training
-from gauge.tabular.experts._architecture import SIZES, Size, build, freeze
+from gauge.tabular.experts._architecture import build, freeze
 from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates, spread
-from gauge.tabular.experts._recipe import Recipe
+from gauge.tabular.experts._recipe import SIZES, Recipe, Size
 from gauge.tabular.table.schema import Schema
 from gauge.training.distributed import broadcast
 from gauge.training.inference import predict_split
