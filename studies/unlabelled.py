@@ -17,6 +17,7 @@ import json
 import logging
 import time
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def measure(name: str, labelled: int, seed: int, setting: str) -> list[dict[str,
         started = time.process_time()
         model.fit(frame.iloc[train], target.iloc[train])
         seconds = time.process_time() - started
-        brought = {} if model.unlabelled_ is None else {"unlabelled": model.unlabelled_.to_json()}
+        brought = {} if model.unlabelled_ is None else {"unlabelled": asdict(model.unlabelled_)}
         add({"use": "with", "ignore": "without"}[what], model, frame.iloc[test], seconds, **brought)
     if setting == "quick":  # rivals are the same in every setting
         read_by_trees = with_categories(components(frame, known, text_columns(frame)))

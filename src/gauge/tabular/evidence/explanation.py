@@ -135,9 +135,11 @@ def _without_donors(row: RowEvidence) -> RowEvidence:
         if same[0].state != "imputed" or same[0].kind not in ("text", "image"):
             units += same
             continue
-        joined: dict[str, Any] = {name: np.mean([getattr(each, name) for each in same]) for name in ("score", "gate")}
+        joined: dict[str, Any] = {
+            name: float(np.mean([getattr(each, name) for each in same])) for name in ("score", "gate")
+        }
         joined |= {name: sum(getattr(each, name) for each in same) for name in ("attention_before", "attention_after")}
-        units.append(replace(same[0], name=column, value="", **{name: float(each) for name, each in joined.items()}))
+        units.append(replace(same[0], name=column, value="", **joined))
         images.pop(column, None)
     return replace(row, units=tuple(units), images=images)
 
