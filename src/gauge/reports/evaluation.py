@@ -1,7 +1,7 @@
 """An evaluation in words: tables for the terminal, and a page with curves that works offline, on a phone and on paper."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, isnan, nan
 from typing import Any, Literal
@@ -123,6 +123,11 @@ def interval(value: float, low: float = nan, high: float = nan, sign: str = "") 
     return f"{value:{sign}.3f}" + ("" if isnan(low) else f" [{low:{sign}.3f}, {high:{sign}.3f}]")
 
 
+def _lines(frame: pd.DataFrame) -> Iterable[Any]:
+    """Return the lines of a table, with a name for each cell."""
+    return frame.itertuples(index=False)
+
+
 def score_grid(scores: pd.DataFrame) -> Grid:
     """Return the scores of all models, a line for each of them."""
     return Grid(
@@ -140,7 +145,7 @@ def operating_grid(operating: pd.DataFrame, note: str) -> Grid:
     """Return sensitivity, specificity, PPV and NPV."""
     lines = [
         (each.metric, interval(each.value, each.low, each.high), f"{each.right} of {each.of}")
-        for each in operating.itertuples()
+        for each in _lines(operating)
     ]
     return Grid("Sensitivity and specificity", note, ("", "value", "rows"), lines)
 
@@ -171,7 +176,7 @@ def comparison_grid(comparison: pd.DataFrame) -> Grid:
         ("", "difference", "p", "test"),
         [
             (each.metric, interval(each.difference, each.low, each.high, "+"), f"{each.p:.3g}", each.test)
-            for each in comparison.itertuples()
+            for each in _lines(comparison)
         ],
     )
 
@@ -183,7 +188,7 @@ def parts_grid(title: str, note: str, parts: pd.DataFrame) -> Grid:
         return interval(*cell) if isinstance(cell, tuple) else interval(cell) if isinstance(cell, float) else str(cell)
 
     heads = ["", *(NAMES.get(name, name) for name in parts.columns[1:])]
-    return Grid(title, note, heads, [[text(cell) for cell in line] for line in parts.itertuples(index=False)])
+    return Grid(title, note, heads, [[text(cell) for cell in line] for line in _lines(parts)])
 
 
 def coverage_grid(coverage: pd.DataFrame) -> Grid:
@@ -203,7 +208,7 @@ def coverage_grid(coverage: pd.DataFrame) -> Grid:
                 interval(each.one_class_right),
                 f"{100 * each.no_class:.0f} %",
             )
-            for each in coverage.itertuples()
+            for each in _lines(coverage)
         ],
     )
 

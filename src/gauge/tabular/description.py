@@ -66,7 +66,7 @@ class Record:
     advice: Advice | None
     leaderboard: Annotated[pd.DataFrame, stored(list[LeaderboardRow], _board, _records)]
     training: Training
-    n_rows: Mapping[Literal["train", "val", "empty"], Count]
+    n_rows: Mapping[str, Count]
     missing_rates: Mapping[str, Share]
     largest_class: tuple[str, Share]
     groups: str | None
@@ -139,7 +139,7 @@ class Description(Record):
             "prediction_sets are not those of the columns": sets is None or sets.columns == len(columns),
             "names lacks a column": set(columns) <= set(self.schema.names),
             "the leaderboard is not that of the experts": experts == set(self.ensemble.experts),
-            "n_rows is not complete": len(self.n_rows) == 3,
+            "n_rows is not that of three kinds": set(self.n_rows) == {"train", "val", "empty"},
             "the prior is not one in all": abs(np.sum(prior) - 1) < 1e-6,
             "options has no size": isinstance(self.options.get("size"), str),
         }

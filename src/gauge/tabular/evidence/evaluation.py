@@ -99,9 +99,10 @@ class Evaluation:
         return float(lines["value"].iloc[0])
 
     def __str__(self) -> str:
-        heads, lines = (grid := reports.score_grid(self.scores)).heads, grid.lines
-        table = pd.DataFrame([line[1:] for line in lines], [line[0] for line in lines], heads[1:]).to_string()
-        parts = [f"{self.rows} rows, 95 % intervals", *([self.doubt] if self.doubt else []), table]
+        grid = reports.score_grid(self.scores)
+        table = pd.DataFrame([line[1:] for line in grid.lines], columns=list(grid.heads[1:]))
+        table.index = pd.Index([line[0] for line in grid.lines])
+        parts = [f"{self.rows} rows, 95 % intervals", *([self.doubt] if self.doubt else []), table.to_string()]
         return "\n\n".join([*parts, *map(str, (self.confusion_grid, *self._tables().values()))])
 
     def to_json(self) -> dict[str, Any]:
