@@ -11,7 +11,7 @@ from gauge.experiments.experiment import Experiment, Row
 from gauge.experiments.published import PUBLISHED
 from gauge.experiments.results import training_speed
 from gauge.experiments.tables import CHANCE
-from gauge.reports.tables import Cell, Table
+from gauge.reports.tables import Table, TableCell
 from report.results import (
     DIGITS,
     ETA,
@@ -132,7 +132,7 @@ def mst_methods() -> str:
 
 def selection() -> str:
     """Methods whose epoch was chosen over all conditions, and on complete data as published."""
-    rows: dict[str, dict[str, Cell]] = {}
+    rows: dict[str, dict[str, TableCell]] = {}
     for name, how in {"baselines": "over all conditions", "complete": "on complete data"}.items():
         table = table_of(f"polymnist5k/{name}", PAPER_ETA, METHODS)
         rows |= {f"{row}, chosen {how}": cells for row, cells in table.rows.items()}

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from gauge.reports.tables import Cell, Table
+from gauge.reports.tables import Table, TableCell
 from report.new_tables import headline, median_seconds
 from report.results import ROOT, STUDIES, read_records, seeds
 
@@ -19,11 +19,11 @@ def own_data() -> str:
     for path in sorted((ROOT / "results" / "tables").glob("*.json")):
         records = json.loads(path.read_text())
         metric = "auc" if "auc" in records[0] else "accuracy"
-        rows: dict[str, dict[str, Cell]] = {}
+        rows: dict[str, dict[str, TableCell]] = {}
         for record in records:
             cells = rows.setdefault(record["model"], {})
             before = cells[record["condition"]].values if record["condition"] in cells else ()
-            cells[record["condition"]] = Cell((*before, 100 * record[metric]), (0.0, 100.0))
+            cells[record["condition"]] = TableCell((*before, 100 * record[metric]), (0.0, 100.0))
         blocks.append(Table(f"{path.stem}: {metric}", tuple(next(iter(rows.values()))), rows).markdown())
     return "\n".join(blocks)
 

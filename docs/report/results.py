@@ -11,7 +11,7 @@ from gauge.experiments.comparison import Paired, pair_of, paired
 from gauge.experiments.results import Result, read_results
 from gauge.experiments.statistics import holm
 from gauge.experiments.tables import result_table
-from gauge.reports.tables import Cell, Table
+from gauge.reports.tables import Table, TableCell
 
 ROOT = Path(__file__).parents[2]
 VOTES = "late_fusion:equal-votes"
@@ -226,7 +226,7 @@ def _pairs(folder: str) -> tuple[Paired, ...]:
     return tuple(paired([(result, None) for result in results(folder)]))
 
 
-def cells(folder: str) -> dict[str, dict[str, Cell]]:
+def cells(folder: str) -> dict[str, dict[str, TableCell]]:
     return result_table(results(folder)).rows
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from gauge.experiments.comparison import Paired
 from gauge.experiments.results import GATES, Result
-from gauge.reports.tables import Cell, Table
+from gauge.reports.tables import Table, TableCell
 
 REFERENCE = "gauge"
 CHANCE = 0.05
@@ -72,7 +72,7 @@ def _differs(pair: Paired) -> bool:
     return pair.other == REFERENCE and pair.p_corrected is not None and pair.p_corrected < CHANCE
 
 
-def _cell(results: list[Result]) -> Cell:
+def _cell(results: list[Result]) -> TableCell:
     seeds = {result.seed: result for result in results}
     low, high = results[0].interval
-    return Cell(tuple(100 * result.value for result in seeds.values()), (100 * low, 100 * high))
+    return TableCell(tuple(100 * result.value for result in seeds.values()), (100 * low, 100 * high))

@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class Rows:
+class CellRows:
     """Masked rows that have at least one cell; each counts `weight` times, so that copies of a row count once in all."""
 
     features: Float[np.ndarray, "n d"]
@@ -44,7 +44,7 @@ class CellClassifier(Method):
         self.width = self.columns.total + len(self.columns.numbers)
         self.prior = nn.Buffer(torch.zeros(num_classes))
 
-    def fit_rows(self, train: Rows, val: Rows | None) -> None:
+    def fit_rows(self, train: CellRows, val: CellRows | None) -> None:
         """Fit to masked rows; the rows `val` choose the hyperparameter of the classifier."""
         raise NotImplementedError(f"{type(self).__name__} has no fit_rows(train, val)")
 
@@ -76,7 +76,7 @@ class CellClassifier(Method):
             parts.insert(0, torch.where(seen, one_hot.float(), torch.nan))
         return torch.cat(parts, 1)
 
-    def _rows(self, data: Dataset) -> Rows:
+    def _rows(self, data: Dataset) -> CellRows:
         copies = 1 if isinstance(self.masks, Complete) else COPIES
         features, labels = [], []
         for copy in range(copies):
@@ -87,7 +87,7 @@ class CellClassifier(Method):
                 labels.append(data.labels[index].cpu().numpy())
         cells, classes = np.concatenate(features), np.concatenate(labels)
         known = ~np.isnan(cells).all(1)
-        return Rows(cells[known], classes[known], 1 / copies)
+        return CellRows(cells[known], classes[known], 1 / copies)
 
     @classmethod
     def unsupported(cls, shapes: Mapping[str, tuple[int, ...]]) -> str | None:

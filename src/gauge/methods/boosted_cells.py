@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gauge.masks import Protocol
-from gauge.methods._cells import CellClassifier, Rows
+from gauge.methods._cells import CellClassifier, CellRows
 
 __all__ = ["BoostedCells"]
 
@@ -48,7 +48,7 @@ class BoostedCells(CellClassifier):
         self.left, self.right = (nn.Buffer(torch.zeros(shape, dtype=torch.long)) for _ in range(2))
         self.value = nn.Buffer(torch.zeros(shape))
 
-    def fit_rows(self, train: Rows, val: Rows | None) -> None:
+    def fit_rows(self, train: CellRows, val: CellRows | None) -> None:
         import lightgbm
 
         objective = {"objective": "binary"} if self.num_classes == 2 else {"objective": "multiclass"}

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gauge.masks import Protocol
-from gauge.methods._cells import CellClassifier, Rows
+from gauge.methods._cells import CellClassifier, CellRows
 
 __all__ = ["LogisticCells"]
 
@@ -36,7 +36,7 @@ class LogisticCells(CellClassifier):
         self.weight = nn.Buffer(torch.zeros(num_classes, 2 * self.width))
         self.offset = nn.Buffer(torch.zeros(num_classes))
 
-    def fit_rows(self, train: Rows, val: Rows | None) -> None:
+    def fit_rows(self, train: CellRows, val: CellRows | None) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of columns without any value
             mean, deviation = np.nanmean(train.features, 0), np.nanstd(train.features, 0)
@@ -53,7 +53,7 @@ class LogisticCells(CellClassifier):
         standardised = torch.where(missing, 0.0, (features - self.mean) / self.deviation)
         return torch.cat([standardised, missing.to(standardised.dtype)], 1)
 
-    def _fit(self, rows: Rows, strength: float) -> tuple[Tensor, Tensor]:
+    def _fit(self, rows: CellRows, strength: float) -> tuple[Tensor, Tensor]:
         """The weights and offsets of all classes; with two classes, those of the first are zero."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
@@ -74,7 +74,7 @@ class LogisticCells(CellClassifier):
         self.weight.copy_(weight)
         self.offset.copy_(offset)
 
-    def _loss(self, rows: Rows, weight: Tensor, offset: Tensor) -> float:
+    def _loss(self, rows: CellRows, weight: Tensor, offset: Tensor) -> float:
         self._load(weight, offset)
         logits = self.scores(torch.from_numpy(rows.features).to(self.mean))
         return float(F.cross_entropy(logits, torch.from_numpy(rows.labels).to(logits.device)))

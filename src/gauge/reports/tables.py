@@ -12,7 +12,7 @@ GRID = re.compile(r"gauge:gauge-grid(\d+)")
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """All seeds of one row under one protocol, in percent. With one seed the interval is the test set's."""
 
     values: tuple[float, ...]
@@ -35,7 +35,7 @@ class Table:
 
     metric: str
     columns: tuple[str, ...]
-    rows: dict[str, dict[str, Cell]]
+    rows: dict[str, dict[str, TableCell]]
     refused: Mapping[str, str] = field(default_factory=dict)
     signs: Mapping[tuple[str, str], str] = field(default_factory=dict)
     sign_note: str = ""

@@ -9,9 +9,10 @@ import logging
 import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile
 
@@ -22,29 +23,27 @@ from gauge.tabular.table.paths import LINES, SEPARATORS, SHEETS, kind, packing, 
 
 logger = logging.getLogger(__name__)
 
-OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
-EXCEL_ERRORS = (
-    "#NULL!",
-    "#DIV/0!",
-    "#VALUE!",
-    "#REF!",
-    "#NAME?",
-    "#NUM!",
-    "#N/A",
-    "#GETTING_DATA",
-    "#SPILL!",
-    "#CALC!",
-)
-OTHER_CONTENTS = {  # by their first bytes
-    b"\x1f\x8b": ("a gzip file", ".csv.gz"),
-    b"BZh": ("a bzip2 file", ".csv.bz2"),
-    b"\xfd7zXZ": ("an xz file", ".csv.xz"),
-    b"PK\x03\x04": ("an Excel sheet or a zip archive", ".xlsx or .csv.zip"),
-    b"\xd0\xcf\x11\xe0": ("an old Excel sheet, which has to be saved as .xlsx", ".xlsx"),
-    b"PAR1": ("a Parquet file", ".parquet"),
-}
-MAX_START = 4096  # bytes that are looked at for what a file is
-BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
+
+class Dialect(NamedTuple):
+    """How a file of text is written, as it was found once: its encoding, what separates columns, whether spaces that follow
+    are part of nothing, and how many columns there are."""
+
+    encoding: str
+    sep: str = ","
+    skipinitialspace: bool = False
+    columns: int = 0
+
+    def read_csv(self, file: Any, **options: Any) -> Any:
+        own = {"sep": self.sep, "encoding": self.encoding, "skipinitialspace": self.skipinitialspace, "dtype": str}
+        return pd.read_csv(file, **own, **options)
+
+    def first_lines(self, path: Path, count: int) -> pd.DataFrame:
+        with open_table(path) as file:
+            return self.read_csv(file, header=None, nrows=count)
+
+    def reader(self, file: io.TextIOWrapper, *, strict: bool = False) -> Any:
+        """That of Python, which checks what pandas reads."""
+        return csv.reader(file, delimiter=self.sep, skipinitialspace=self.skipinitialspace, strict=strict)
 
 
 def read_rows(table: Path, rows: int = sys.maxsize) -> Iterator[pd.DataFrame]:
@@ -82,84 +81,77 @@ def with_types(table: Path, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _parts(path: Path, suffix: str, rows: int) -> Iterator[pd.DataFrame]:
     if suffix == ".parquet":
-        yield from _parquet(path, rows)
-    elif suffix in LINES:
-        yield from _json_lines(path, rows)
-    elif suffix in SHEETS:
-        yield from _sheet(path, rows)
-    else:
-        options: dict[str, Any] = {"sep": SEPARATORS[suffix], "dtype": str, "encoding": _encoding(path)}
-        options["sep"] = _separator(path, options)
-        options["skipinitialspace"] = _has_spaces(path, options)
-        several = _check_header(path, options) > 1  # in a single column an empty line is a missing value
-        with (
-            open_table(path) as file,
-            pd.read_csv(file, **options, index_col=False, skip_blank_lines=several, chunksize=rows) as parts,
-        ):
-            quotes_checked = fields_checked = not several
-            for part in parts:
-                if not quotes_checked and _long_quotes(part):
-                    _check_quotes(path, options)
-                    quotes_checked = True
-                if not fields_checked and part.iloc[:, -1].isna().any():
-                    _check_fields(path, options)
-                    fields_checked = True
-                _check_repeated(part)
-                yield part
+        return _parquet(path, rows)
+    if suffix in SHEETS:
+        return _sheet(path, rows)
+    return _json_lines(path, rows) if suffix in LINES else _csv(path, SEPARATORS[suffix], rows)
 
 
-def _encoding(path: Path) -> str:
-    """UTF-8, or UTF-16 where the file begins with its mark; an error for what is no text."""
+def _csv(path: Path, separator: str, rows: int) -> Iterator[pd.DataFrame]:
+    dialect = _sniff(path, separator)
+    several = dialect.columns > 1  # in a single column an empty line is a missing value
+    with (
+        open_table(path) as file,
+        dialect.read_csv(file, index_col=False, skip_blank_lines=several, chunksize=rows) as parts,
+    ):
+        quotes_checked = fields_checked = not several
+        for part in parts:
+            if not quotes_checked and _long_quotes(part):
+                _check_quotes(path, dialect)
+                quotes_checked = True
+            if not fields_checked and part.iloc[:, -1].isna().any():
+                _check_fields(path, dialect)
+                fields_checked = True
+            _check_repeated(part)
+            yield part
+
+
+def _start(path: Path) -> tuple[bytes, str]:
+    """The first bytes of a file and its encoding: UTF-8, or UTF-16 with its mark; an error for what is no text."""
     with open_table(path) as file:
-        start = file.read(MAX_START)
-    for magic, (what, ending) in OTHER_CONTENTS.items():
+        start = file.read(4096)
+    for magic, what, ending in (
+        (b"\x1f\x8b", "a gzip file", ".csv.gz"),
+        (b"BZh", "a bzip2 file", ".csv.bz2"),
+        (b"\xfd7zXZ", "an xz file", ".csv.xz"),
+        (b"PK\x03\x04", "an Excel sheet or a zip archive", ".xlsx or .csv.zip"),
+        (b"\xd0\xcf\x11\xe0", "an old Excel sheet, which has to be saved as .xlsx", ".xlsx"),
+        (b"PAR1", "a Parquet file", ".parquet"),
+    ):
         if start.startswith(magic):
             raise ValueError(
                 f"its content is that of {what}, whatever its name; if it is one, let its name end in {ending}"
             )
-    if start[:2] in BYTE_ORDER_MARKS and b"\0\0" not in start[:4]:
-        return "utf-16"
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff") and b"\0\0" not in start[:4]:
+        return start, "utf-16"
     if b"\0" in start:
         raise ValueError("it has zero bytes, which text has not; if it is UTF-16 or UTF-32, save it in UTF-8")
     if re.match(rb"(?:\xef\xbb\xbf)?sep=.\s", start, re.IGNORECASE):
         raise ValueError("its first line, sep=, is not part of the table, and for Excel alone; remove the line")
-    return "utf-8-sig"
+    return start, "utf-8-sig"
 
 
-def _separator(path: Path, options: dict[str, Any]) -> str:
-    """That of the file's ending, or another one where the header has none of it: spreadsheets write semicolons where commas
-    are decimal."""
-    own = str(options["sep"])
-    names = _first_lines(path, options, 1).iloc[0]
-    other = max(OTHER_SEPARATORS, key=str(names.iloc[0]).count)
-    if len(names) > 1 or other not in str(names.iloc[0]) or other == own:
-        return own
-    logger.info("%s: columns are separated by %s", path, OTHER_SEPARATORS[other])
-    return other
-
-
-def _has_spaces(path: Path, options: dict[str, Any]) -> bool:
-    """Whether values in quotes stand after a space (1, "a"), or all names but the first: pandas would take the quotes and
-    spaces for a part of the value."""
-    names = [str(name) for name in _first_lines(path, options, 1).iloc[0]]
-    if len(names) > 1 and all(name.startswith(" ") for name in names[1:]):
-        return True
-    with _text(path, options["encoding"]) as file:
-        return re.search(rf'{re.escape(options["sep"])} +"[^"]', file.read(MAX_START)) is not None
-
-
-def _check_header(path: Path, options: dict[str, Any]) -> int:
-    """The number of columns. Pandas would rename the second of two equal names, and take the first column for an index
-    where the first row has more fields than the header."""
-    names = _first_lines(path, options, 1).iloc[0].dropna()
+def _sniff(path: Path, separator: str) -> Dialect:
+    """The dialect of a file. The separator is that of its ending, or another one where the header has none of it:
+    spreadsheets write semicolons where commas are decimal. Values in quotes may stand after a space (1, "a"), and so may all
+    names but the first: pandas would take the quotes and spaces for a part of the value. It would also rename the second of
+    two equal names, and take the first column for an index where the first row has more fields than the header."""
+    start, encoding = _start(path)
+    dialect = Dialect(encoding, separator)
+    names = dialect.first_lines(path, 1).iloc[0]
+    others = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+    other = max(others, key=str(names.iloc[0]).count)
+    if len(names) == 1 and other in str(names.iloc[0]) and other != separator:
+        logger.info("%s: columns are separated by %s", path, others[other])
+        dialect = dialect._replace(sep=other)
+        names = dialect.first_lines(path, 1).iloc[0]
+    quoted = re.search(rf'{re.escape(dialect.sep)} +"[^"]', start.decode(encoding, "ignore"))
+    spaced = len(names) > 1 and all(str(name).startswith(" ") for name in names[1:])
+    dialect = dialect._replace(skipinitialspace=spaced or quoted is not None)
+    names = dialect.first_lines(path, 1).iloc[0].dropna()
     if names.duplicated().any():
         raise ValueError(f"column {names[names.duplicated()].iloc[0]!r} occurs twice; rename one of them")
-    return _first_lines(path, options, 2).shape[1]
-
-
-def _first_lines(path: Path, options: dict[str, Any], count: int) -> pd.DataFrame:
-    with open_table(path) as file:
-        return pd.read_csv(file, **options, header=None, nrows=count)
+    return dialect._replace(columns=dialect.first_lines(path, 2).shape[1])
 
 
 @contextlib.contextmanager
@@ -174,15 +166,10 @@ def _long_quotes(part: pd.DataFrame) -> bool:
     return any("\n" in cell and '"' in cell for name in part for cell in part[name] if isinstance(cell, str))
 
 
-def _dialect(options: dict[str, Any]) -> dict[str, Any]:
-    """For the reader of Python, which checks what pandas reads."""
-    return {"delimiter": options["sep"], "skipinitialspace": options["skipinitialspace"]}
-
-
-def _check_quotes(path: Path, options: dict[str, Any]) -> None:
+def _check_quotes(path: Path, dialect: Dialect) -> None:
     """Pandas takes all up to the next quote for one value where a quote is not closed, and all rows between for its text."""
-    with _text(path, options["encoding"]) as file:
-        reader, last = csv.reader(file, **_dialect(options), strict=True), 0
+    with _text(path, dialect.encoding) as file:
+        reader, last = dialect.reader(file, strict=True), 0
         try:
             for _ in reader:
                 last = reader.line_num
@@ -194,10 +181,10 @@ def _check_quotes(path: Path, options: dict[str, Any]) -> None:
                 ) from error
 
 
-def _check_fields(path: Path, options: dict[str, Any]) -> None:
+def _check_fields(path: Path, dialect: Dialect) -> None:
     """Pandas takes the values that a line lacks for missing ones, also where the file ends within a line."""
-    with _text(path, options["encoding"]) as file:
-        reader = csv.reader(file, **_dialect(options))
+    with _text(path, dialect.encoding) as file:
+        reader = dialect.reader(file)
         with contextlib.suppress(csv.Error):  # of what pandas has read
             lines = (fields for fields in reader if len(fields) > 1 or "".join(fields).strip())
             header = len(next(lines))
@@ -205,7 +192,7 @@ def _check_fields(path: Path, options: dict[str, Any]) -> None:
                 if len(fields) < header:
                     raise ValueError(
                         f"line {reader.line_num} has {len(fields)} fields, but the header has {header}; if the file is "
-                        f"complete, write a separator ({options['sep']!r}) for each value that is missing"
+                        f"complete, write a separator ({dialect.sep!r}) for each value that is missing"
                     )
 
 
@@ -245,30 +232,25 @@ def _typed(column: pd.Series) -> pd.Series:
 
 def _json_lines(path: Path, rows: int) -> Iterator[pd.DataFrame]:
     """Every line an object; types are those of JSON (pandas would turn "007" into 7 and some columns into dates)."""
-    with _text(path, _encoding(path)) as file:
+    with _text(path, _start(path)[1]) as file:
         lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while part := [_json_object(number, line) for number, line in itertools.islice(lines, rows)]:
             yield pd.DataFrame(part, dtype=object)
 
 
-class RepeatedKeyError(ValueError):
-    """Of two values for one key Python would keep the last."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise RepeatedKeyError(next(name for index, name in enumerate(names) if name in names[:index]))
-    return dict(pairs)
-
-
 def _json_object(number: int, line: str) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Of two values for one key Python would keep the last."""
+        repeated.extend(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        return dict(pairs)
+
+    repeated: list[str] = []
     try:
-        record = json.loads(line, object_pairs_hook=_unique)
-    except RepeatedKeyError as error:
-        raise ValueError(f"line {number} has the key {str(error)!r} twice; remove one") from error
+        record = json.loads(line, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"line {number} is not JSON: {error}") from error
+    if repeated:
+        raise ValueError(f"line {number} has the key {repeated[0]!r} twice; remove one")
     if not isinstance(record, dict):
         raise ValueError(f'line {number} is not an object; write one for each row, {{"column": value, ...}}')
     return record
@@ -330,19 +312,18 @@ def _workbook(path: Path, *, values: bool = False) -> Any:
 
 def _cells(values: Any, written: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """The number and the cells of each row that has any, up to the last one; an error where a formula has no value."""
+    errors = ["#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A", "#GETTING_DATA", "#SPILL!", "#CALC!"]
     for sheet in (values, written):
         sheet.reset_dimensions()  # what a file says of its own size may be wrong
     both = zip(values.iter_rows(values_only=True), written.iter_rows(values_only=True), strict=True)
     for number, (cells, formulas) in enumerate(both, 1):
-        if any(cell is None and given is not None for cell, given in zip(cells, formulas, strict=True)):
-            given = next(
-                given for cell, given in zip(cells, formulas, strict=True) if cell is None and given is not None
-            )
-            raise ValueError(
-                f"row {number} has a formula without its value ({str(given)[:50]}); open the file in Excel and save it, or "
-                "put values in the place of formulas"
-            )
-        known = [None if isinstance(cell, str) and cell in EXCEL_ERRORS else cell for cell in cells]
+        for cell, given in zip(cells, formulas, strict=True):
+            if cell is None and given is not None:
+                raise ValueError(
+                    f"row {number} has a formula without its value ({str(given)[:50]}); open the file in Excel and save "
+                    "it, or put values in the place of formulas"
+                )
+        known = [None if isinstance(cell, str) and cell in errors else cell for cell in cells]
         while known and (known[-1] is None or known[-1] == ""):
             known.pop()
         if known:

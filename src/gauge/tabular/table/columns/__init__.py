@@ -407,6 +407,11 @@ def report_unreadable(column: pd.Series, rows: Sequence[int] | np.ndarray, reaso
     logger.warning("%s; counted as missing", message)
 
 
+def absent_files(values: pd.Series, kind: str) -> list[str]:
+    """How many files do not exist, in a sentence, if there are any of these."""
+    return [f"{len(values)} {kind} files do not exist, first {values.iloc[0]!r}"] if len(values) else []
+
+
 def report_absent_files(column: pd.Series, rows: Mapping[str, Sequence[int]], kind: str) -> None:
     """Log how many files count as missing; `rows` are those of every reason that `ImageFiles.absence` gives."""
     for reason, own in rows.items():

@@ -29,6 +29,7 @@ from gauge.tabular.table.columns import (
     Part,
     Question,
     ReadOptions,
+    absent_files,
     has_category_type,
     missing_cells,
     report_absent_files,
@@ -45,17 +46,11 @@ __all__ = ["Image"]
 
 logger = logging.getLogger(__name__)
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 # the files of images as Python writes bytes, and images of Pillow as it writes them
 GIVEN = r"b['\"](?:\\x89PNG|\\xff\\xd8|GIF8|RIFF|II\*|MM\\x00)|<PIL\."
 REQUEST_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow hands others, such as EPS, to programs
-MIN_SHARE_OF_IMAGES = 0.8  # among the values of a column that is recognised
 GRID = 4  # parts along a side of an image where no network divides it
 VECTOR_SIDE = 16  # pixels, to which images are shrunk before their principal components are taken
-
-
-MAX_SAVED_SIDE = 2048  # pixels
-MAX_COLOUR = 1e3  # mean and deviation of a colour
 
 
 @dataclass(frozen=True)
@@ -76,8 +71,9 @@ class Image(Content):
     @classmethod
     def recognise(cls, values: pd.Series) -> Guess | None:
         words = as_words(values)
-        images = words.str.lower().str.endswith(SUFFIXES) | words.str.match(GIVEN) | values.map(is_pixels).astype(bool)
-        return Guess() if images.mean() > MIN_SHARE_OF_IMAGES and not has_category_type(values) else None
+        suffixes = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+        images = words.str.lower().str.endswith(suffixes) | words.str.match(GIVEN) | values.map(is_pixels).astype(bool)
+        return Guess() if images.mean() > 0.8 and not has_category_type(values) else None
 
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Image":
@@ -91,8 +87,7 @@ class Image(Content):
         known = values.map(lambda value: not options.files.absence(str(value))).astype(bool)
         given = as_words(values).str.match(GIVEN) | values.map(lambda value: isinstance(value, np.ndarray)).astype(bool)
         absent = (~known & ~given).to_numpy(bool)
-        first = f", first {values[absent].iloc[0]!r}" if absent.any() else ""
-        return absent, [f"{absent.sum()} image files do not exist{first}"] if absent.any() else []
+        return absent, absent_files(values[absent], cls.kind)
 
     @staticmethod
     def clean(column: pd.Series) -> pd.Series:
@@ -154,11 +149,9 @@ class Image(Content):
     @property
     def saved_problem(self) -> str:
         colours = () if self.model is None else (*self.model.mean, *self.model.std)
-        known = all(isinstance(each, float | int) and abs(each) <= MAX_COLOUR for each in colours)
+        known = all(isinstance(each, float | int) and abs(each) <= 1e3 for each in colours)
         usable = self.model is None or (len(colours) == 6 and known and min(self.model.std) > 0)
-        return (
-            "" if 1 <= self.side <= MAX_SAVED_SIDE and usable else f"its images have a side of {self.side:.6g} pixels"
-        )
+        return "" if 1 <= self.side <= 2048 and usable else f"its images have a side of {self.side:.6g} pixels"
 
     @property
     def values_per_row(self) -> int:

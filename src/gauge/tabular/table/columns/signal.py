@@ -29,6 +29,7 @@ from gauge.tabular.table.columns import (
     Part,
     Question,
     ReadOptions,
+    absent_files,
     has_category_type,
     missing_cells,
     report_absent_files,
@@ -45,24 +46,11 @@ __all__ = ["Signal"]
 logger = logging.getLogger(__name__)
 
 SUFFIXES = (".wav", ".npy", ".csv")
-NO_SIGNAL = "its content is neither that of a .wav or .npy file (np.save) nor text with numbers; write it again"
 WAV, NPY = b"RIFF", b"\x93NUMPY"  # how the files begin
-BYTES = r"b['\"](?:RIFF.*WAV|\\x93NUMPY)"  # as Python writes bytes
-NUMBERS = r"\s*\[[\s\d.,eE+\-\[\]]*\]\s*"  # in JSON
-MIN_SHARE_OF_SIGNALS = 0.8  # among the values of a column that is recognised
 MAX_CHANNELS = 64
 MAX_SAMPLES = 8192  # of each channel that are read; consecutive samples of longer signals are averaged
-MAX_FILE_SAMPLES, MAX_FILE_BYTES = 2**26, 2**28
-MAX_FITTED_SIGNALS = 500  # from which length, rate and scale are learned
-LONGEST = 0.95  # quantile of the lengths up to which signals are read whole
-MAX_DEVIATION = 20.0  # from the mean; samples beyond are clipped
-MAX_SHARE_MISSING = 0.5  # of the samples of a signal
+MAX_FILE_SAMPLES = 2**26
 UNITS = 16  # parts along time
-QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
-BANDS = 12  # of the spectrum, each as much wider than the one below
-MIN_POWER = 1e-6  # of a band; that of white noise is 1
-IMAGE_SIZE, MAX_SHOWN_CHANNELS = (64, 512), 4  # height and width of the drawing of a channel
-MAX_STEP = 10**9
 
 
 class Recording(NamedTuple):
@@ -97,14 +85,14 @@ class Signal(Content):
             return None
         arrays = values.map(lambda value: isinstance(value, np.ndarray) and value.ndim < 3).to_numpy(bool)
         words = as_words(values[~arrays])
-        lists = words.str.fullmatch(NUMBERS) & (words.str.count(",") >= MIN_SAMPLES - 1)
-        known = words.str.lower().str.endswith(SUFFIXES) | words.str.match(BYTES) | lists
-        return Guess() if arrays.sum() + known.sum() > MIN_SHARE_OF_SIGNALS * len(values) else None
+        lists = words.str.fullmatch(r"\s*\[[\s\d.,eE+\-\[\]]*\]\s*") & (words.str.count(",") >= MIN_SAMPLES - 1)
+        files = words.str.lower().str.endswith(SUFFIXES) | words.str.match(r"b['\"](?:RIFF.*WAV|\\x93NUMPY)")
+        return Guess() if arrays.sum() + (lists | files).sum() > 0.8 * len(values) else None
 
     @classmethod
     def from_column(cls, column: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> "Signal":
         cells = column[~missing_cells(column)].tolist()
-        chosen = np.linspace(0, len(cells) - 1, min(len(cells), MAX_FITTED_SIGNALS)).astype(int)
+        chosen = np.linspace(0, len(cells) - 1, min(len(cells), 500)).astype(int)  # they show length, rate and scale
         recordings, reason = [], "it has none"
         for index in chosen:
             try:
@@ -119,7 +107,7 @@ class Signal(Content):
         channels = Counter(len(each.samples) for each in recordings).most_common(1)[0][0]
         rate = Counter(each.rate for each in recordings).most_common(1)[0][0]
         alike = [_at_rate(each, rate) for each in recordings if len(each.samples) == channels]
-        longest = max(1, round(float(np.quantile([samples.shape[1] for samples in alike], LONGEST))))
+        longest = max(1, round(float(np.quantile([samples.shape[1] for samples in alike], 0.95))))
         step = math.ceil(longest / MAX_SAMPLES)
         every = np.concatenate(alike, 1)
         deviations = np.nan_to_num(np.nanstd(every, 1))
@@ -136,8 +124,7 @@ class Signal(Content):
     @classmethod
     def inspect(cls, values: pd.Series, options: ReadOptions = DEFAULT_OPTIONS) -> tuple[np.ndarray, list[str]]:
         absent = np.array([_is_path(cell) and bool(options.files.absence(cell)) for cell in values], bool)
-        first = f", first {values[absent].iloc[0]!r}" if absent.any() else ""
-        return absent, [f"{absent.sum()} signal files do not exist{first}"] if absent.any() else []
+        return absent, absent_files(values[absent], cls.kind)
 
     @staticmethod
     def clean(column: pd.Series) -> pd.Series:
@@ -179,9 +166,9 @@ class Signal(Content):
             raise ValueError(f"a signal with {len(recording.samples)} channels, where training had {self.channels}")
         samples = _at_rate(recording, self.rate)
         scaled = (samples - np.array(self.means)[:, None]) / np.array(self.deviations)[:, None]
-        if np.isnan(scaled).mean() > MAX_SHARE_MISSING:
+        if np.isnan(scaled).mean() > 0.5:
             raise ValueError("a signal whose samples are mostly missing")
-        scaled = np.nan_to_num(scaled).clip(-MAX_DEVIATION, MAX_DEVIATION)
+        scaled = np.nan_to_num(scaled).clip(-20, 20)
         whole = scaled.shape[1] // self.step * self.step
         return scaled[:, :whole].reshape(self.channels, -1, self.step).mean(2) if whole else scaled.mean(1)[:, None]
 
@@ -203,7 +190,7 @@ class Signal(Content):
             and len(self.means) == len(self.deviations) == self.channels
             and UNITS <= self.length <= MAX_SAMPLES
             and self.length % UNITS == 0
-            and 1 <= self.step <= MAX_STEP
+            and 1 <= self.step <= 10**9
             and all(map(math.isfinite, (self.rate, *scales)))
             and min(self.rate, 0) == 0
             and min(self.deviations) > 0
@@ -229,14 +216,14 @@ class Signal(Content):
         if not len(signals):
             signals = np.zeros((0, self.channels, self.length))
         middle = np.median(signals, 2, keepdims=True)
-        features = [np.quantile(signals, QUANTILES, 2).transpose(1, 2, 0)]
+        features = [np.quantile(signals, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1), 2).transpose(1, 2, 0)]
         features.append(np.abs(np.diff(signals, axis=2)).mean(2, keepdims=True))
         features.append((np.diff(signals > middle, axis=2) != 0).mean(2, keepdims=True))
         features.append(_ends(signals)[:, None, None].repeat(self.channels, 1) / self.length)
         power = np.abs(np.fft.rfft(signals - signals.mean(2, keepdims=True))) ** 2 / self.length
-        edges = np.unique(np.geomspace(1, power.shape[2], BANDS + 1).round().astype(int))
+        edges = np.unique(np.geomspace(1, power.shape[2], 13).round().astype(int))  # 12 bands, wider and wider
         bands = np.stack([power[..., low:high].mean(2) for low, high in pairwise(edges)], 2)
-        features.append(np.log10(bands + MIN_POWER))
+        features.append(np.log10(bands + 1e-6))  # that of white noise is 1
         return np.concatenate(features, 2).reshape(len(signals), -1)
 
     def export_vectors(self, graph: Graph, values: str) -> str:
@@ -247,26 +234,21 @@ class Signal(Content):
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
         """Stretches of time, with the least and the largest value of all channels."""
-        scale = np.array(self.deviations)[:, None], np.array(self.means)[:, None]
-        stretches = np.split(values * scale[0] + scale[1], UNITS, axis=1)
+        samples = values * np.array(self.deviations)[:, None] + np.array(self.means)[:, None]
         size, end = self.length // UNITS, int(_ends(values[None])[0])
-        seconds = self.step / self.rate if self.rate else 0.0
-        parts = []
-        for index, stretch in enumerate(stretches):
-            start, stop = index * size, (index + 1) * size
-            name = (
-                f"{start * seconds:.3g}–{stop * seconds:.3g} s"
-                if seconds
-                else f"{start * self.step}–{stop * self.step}"
-            )
-            shown = stretch[:, : max(0, end - start)]
-            parts.append(Part(name, f"{shown.min():.3g} to {shown.max():.3g}" if shown.size else "after its end"))
+        seconds, parts = self.step / self.rate if self.rate else 0.0, []
+        for start in range(0, self.length, size):
+            ends = (start, start + size)
+            times = [f"{each * seconds:.3g}" if seconds else str(each * self.step) for each in ends]
+            shown = samples[:, start : min(max(start, end), start + size)]
+            value = f"{shown.min():.3g} to {shown.max():.3g}" if shown.size else "after its end"
+            parts.append(Part("–".join(times) + " s" * bool(seconds), value))
         return parts
 
     def image(self, values: np.ndarray, count: int | None) -> tuple[np.ndarray, tuple[int, int]]:
         """The channels below each other, from the least to the largest value of each pixel's samples."""
-        height, width = IMAGE_SIZE
-        shown = values[:MAX_SHOWN_CHANNELS]
+        height, width = 64, 512  # of a channel, of which at most four are shown
+        shown = values[:4]
         image = np.full((len(shown) * height, width, 3), 255, np.uint8)
         low, high = min(float(shown.min()), -1.0), max(float(shown.max()), 1.0)
         pixels = ((high - shown) / (high - low) * (height - 1)).round().astype(int)
@@ -297,12 +279,10 @@ def _recording(cell: Any, files: ImageFiles) -> Recording:
     if cell.lstrip().startswith("["):
         return Recording(_channels(_from_json(cell)))
     path = files.path(cell)
-    if path is None:
-        raise ValueError(f"the file {cell:.100} lies outside {files.folder}")
-    if not path.is_file():
-        raise ValueError(f"there is no file {cell:.100}")
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise ValueError(f"{cell:.100} has more than {MAX_FILE_BYTES:,} bytes")
+    if path is None or not path.is_file():
+        raise ValueError(f"files such as {cell:.100} {files.absence(cell)}")
+    if path.stat().st_size > 2**28:
+        raise ValueError(f"{cell:.100} has more than {2**28:,} bytes")
     try:
         return _from_bytes(path.read_bytes())
     except ValueError as error:
@@ -347,11 +327,11 @@ def _from_wav(content: bytes) -> Recording:
             rate, samples = wavfile.read(io.BytesIO(content))
     except Exception as error:  # of a damaged file, whatever it stumbles over
         raise ValueError(f"no .wav file: {error}") from error
-    if samples.dtype.kind == "u":
-        samples = samples.astype(np.float64) - 128
-        return Recording(_channels(samples / 128), float(rate))
-    scale = -float(np.iinfo(samples.dtype).min) if samples.dtype.kind == "i" else 1.0
-    return Recording(_channels(samples / scale), float(rate))
+    if samples.dtype.kind == "u":  # of 8 bits, around 128
+        samples = (samples.astype(np.float64) - 128) / 128
+    elif samples.dtype.kind == "i":
+        samples = samples / -float(np.iinfo(samples.dtype).min)
+    return Recording(_channels(samples), float(rate))
 
 
 def _from_npy(content: bytes) -> np.ndarray:
@@ -376,12 +356,14 @@ def _from_csv(content: bytes) -> np.ndarray:
         first = text.partition("\n")[0]
         separator = max(",;\t", key=first.count)
         frame = pd.read_csv(io.StringIO(text), header=None, sep=separator if separator in first else r"\s+", dtype=str)
-    except (ValueError, pd.errors.ParserError) as error:
-        raise ValueError(NO_SIGNAL) from error
-    numbers = frame.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
-    numbers = numbers[1:] if np.isnan(numbers[0]).all() else numbers
-    if not len(numbers) or np.isnan(numbers).all():
-        raise ValueError(NO_SIGNAL)
+        numbers = frame.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+        numbers = numbers[1:] if np.isnan(numbers[0]).all() else numbers
+        if np.isnan(numbers).all():  # or if there are none
+            raise ValueError("it holds no numbers")
+    except ValueError as error:  # those of pandas, too
+        raise ValueError(
+            "its content is neither that of a .wav or .npy file (np.save) nor text with numbers; write it again"
+        ) from error
     return numbers
 
 
