@@ -24,7 +24,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,6 @@ def latency(rows: int) -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 1),
         "gates_answer": model.gates_answer_,
         "one_row_ms_p50": median_ms(model.predict_proba, [frame.iloc[[row]] for row in range(CALLS)]),
-        "one_row_recorded_ms_p50": recorded_ms(model, frame),
         "one_row_lightgbm_ms_p50": median_ms(booster.predict, [cells[[row]] for row in range(CALLS)]),
         **exported(model, frame),
     }
@@ -157,17 +155,6 @@ FITS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def recorded_ms(model: GaugeClassifier, frame: pd.DataFrame) -> float:
-    """The median CPU milliseconds of one row with a recorded copy of the model, given as values by column, as a server
-    does."""
-    fast = deepcopy(model.fitted_)
-    fast.record()
-    known = frame[:CALLS].astype(object)
-    rows: list[Any] = known.where(known.notna(), None).to_dict("records")
-    fast.predict_row_with_observed(rows[0])
-    return median_ms(fast.predict_row_with_observed, rows)
-
-
 def median_ms(call: Callable[[Any], Any], rows: list[Any]) -> float:
     """The median CPU milliseconds of a call, over rows."""
     return round(1000 * float(np.median([seconds(call, row) for row in rows])), 2)
@@ -209,22 +196,19 @@ def _booster(model: GaugeClassifier) -> Any:
 
 
 def throughput(model: GaugeClassifier, frame: pd.DataFrame) -> dict[str, Any]:
-    """Rows a second at once and in parts, as they are and recorded, beside LightGBM alone on the same cells."""
+    """Rows a second at once and in parts, beside LightGBM alone on the same cells."""
     count = min(PREDICTED, PREDICTED_CELLS // frame.shape[1])
     frame = pd.concat([frame] * -(-count // len(frame)), ignore_index=True)[:count]
     model.predict_proba(frame[:1000])
     whole = min(seconds(model.predict_proba, frame) for _ in range(3))
     cells, booster = model.fitted_.read(frame)[1].cells, _booster(model)
     own = min(seconds(booster.predict, cells, num_threads=1) for _ in range(3))
-    fast = deepcopy(model.fitted_)
-    fast.record()
     sizes = [size for size in PARTS if size < count]
     return {
         "rows_per_second": round(len(frame) / whole),
         "lightgbm_rows_per_second": round(len(frame) / own),
         "speed_over_lightgbm": round(own / whole, 2),
         "speed_of_parts_over_whole": {str(size): _in_parts(model.fitted_, frame, size, whole) for size in sizes},
-        "speed_of_recorded_parts_over_whole": {str(size): _in_parts(fast, frame, size, whole) for size in sizes[:1]},
     }
 
 

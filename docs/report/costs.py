@@ -104,18 +104,15 @@ def serving() -> str:
 def latency() -> str:
     """CPU time of predictions in process, of the last version that was measured, beside LightGBM's own on the same rows."""
     head = (
-        *("gates", "one row, CPU ms", "recorded", "exported", "rows a CPU second", "speed over LightGBM's"),
-        *("in parts of 100", "of 100, recorded", "of 1,000", "of 10,000"),
+        *("gates", "one row, CPU ms", "exported", "rows a CPU second", "speed over LightGBM's"),
+        *("in parts of 100", "of 1,000", "of 10,000"),
     )
     version = _last_latency()
     return _table(
         head,
         (
             (
-                *(
-                    _gates(key, row),
-                    *(_number(version[f"one_row_{form}ms_p50"], 1) for form in ("", "recorded_", "onnx_")),
-                ),
+                *(_gates(key, row), *(_number(version[f"one_row_{form}ms_p50"], 1) for form in ("", "onnx_"))),
                 *_speeds(row),
             )
             for key in ("no_gates", "auto", "gates")
@@ -130,7 +127,7 @@ def large_tables() -> str:
     version = _last_latency()
     head = ("columns", "classes", "experts", "one row, CPU ms", "rows a CPU second", "speed over LightGBM's")
     return _table(
-        (*head, "in parts of 100", "of 100, recorded", "of 1,000", "of 10,000"),
+        (*head, "in parts of 100", "of 1,000", "of 10,000"),
         (
             (
                 *(f"{row['columns']:,}", row["classes"], ", ".join(row["experts"])),
@@ -149,8 +146,8 @@ def _last_latency() -> dict[str, Any]:
 
 def _speeds(row: dict[str, Any]) -> tuple[str, ...]:
     """Rows a second, and the speed over LightGBM's and in parts over that at once."""
-    parts, recorded = row["speed_of_parts_over_whole"], row.get("speed_of_recorded_parts_over_whole", {})
-    shares = (row["speed_over_lightgbm"], parts["100"], recorded.get("100"), parts.get("1000"), parts.get("10000"))
+    parts = row["speed_of_parts_over_whole"]
+    shares = (row["speed_over_lightgbm"], parts["100"], parts.get("1000"), parts.get("10000"))
     return f"{row['rows_per_second']:,}", *(_number(share, 2) for share in shares)
 
 

@@ -5,8 +5,8 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,15 +24,7 @@ from gauge import __version__
 from gauge.deploy.batching import Batcher
 from gauge.deploy.connections import Connections
 from gauge.deploy.openapi import ROUTES, openapi
-from gauge.deploy.requests import (
-    Cells,
-    Limits,
-    Promise,
-    RefusedError,
-    note_problems,
-    read_promise,
-    read_switch,
-)
+from gauge.deploy.requests import Cells, Limits, RefusedError, note_problems, read_promise, read_switch
 from gauge.deploy.store import Loaded, Store
 
 logger = logging.getLogger(__name__)
@@ -50,47 +42,113 @@ PAGE_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-refe
 HEADERS = {408: CLOSE, 413: CLOSE, 415: CLOSE, 503: {"Retry-After": "1"} | CLOSE}
 
 
-class Metrics:
-    """Requests by path and status, their seconds, the rows of each predicted batch, and refused connections by reason."""
+class Service:
+    """The routes of a server, one method each, and what they count: requests by path and status, their seconds, the rows of
+    each predicted batch, and refused connections by reason."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self.store, self.limits, self.registry = store, limits, CollectorRegistry()
         self.requests = Counter("gauge_requests", "Requests", ["path", "status"], registry=self.registry)
         self.seconds = Histogram("gauge_request_seconds", "Seconds of a request", ["path"], registry=self.registry)
         buckets = [2**power for power in range(11)]
-        self.rows = Histogram("gauge_batch_rows", "Rows predicted together", buckets=buckets, registry=self.registry)
+        rows = Histogram("gauge_batch_rows", "Rows predicted together", buckets=buckets, registry=self.registry)
         text = "Connections that were refused or closed"
         self.refused = Counter("gauge_refused_connections", text, ["reason"], registry=self.registry)
-
-    def refuse(self, reason: str) -> None:
-        self.refused.labels(reason).inc()
-
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
-
-
-class Service:
-    """What the routes do, without HTTP's words."""
-
-    def __init__(self, store: Store, limits: Limits) -> None:
-        self.store, self.limits, self.metrics = store, limits, Metrics()
         self.in_flight = self.received = 0
-        self.batcher = Batcher(rows=limits.batch, on_batch=self.metrics.rows.observe)
+        self.batcher = Batcher(rows=limits.batch, on_batch=rows.observe)
         self.explaining = asyncio.Lock()  # one part at a time, so that a prediction waits for no more than that
 
-    @contextmanager
-    def admit(self) -> Iterator[None]:
-        """Count a complete request until it is answered, or refuse it if there are too many."""
-        if self.in_flight >= self.limits.in_flight:
-            raise RefusedError(503, "too many requests are waiting; try again")
-        self.in_flight += 1
+    async def predict(self, request: Request) -> Response:
+        async def answer(body: bytes) -> Answer:
+            promise, loaded = read_promise(request.query_params), self.store.current
+            rows = [(cells, promise) for cells in await _rows(loaded, body)]
+            return {"predictions": await self.batcher.predict(loaded.predictions, rows)}
+
+        return await self._respond(request, answer)
+
+    async def explain(self, request: Request) -> Response:
+        async def answer(body: bytes) -> Answer:
+            loaded = self.store.current
+            rows = await _rows(loaded, body)
+            explanations: list[dict[str, Any]] = []
+            for start in range(0, len(rows), EXPLAINED_ROWS):
+                part = rows[start : start + EXPLAINED_ROWS]
+                async with self.explaining:
+                    explanations += await self.batcher.in_thread(partial(loaded.explanations, part))
+            return {"explanations": explanations}
+
+        return await self._respond(request, answer)
+
+    async def health(self, request: Request) -> Response:
+        classes = self.store.current.classifier.classes.tolist()
+        state = {"status": "ok", "version": __version__, "model": self.store.path.name, "classes": classes}
+        return JSONResponse(state | {"reloads": self.store.reloads, "problem": self.store.problem})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def description(self, request: Request) -> Response:
+        return JSONResponse(openapi(self.store.path.name, self.store.current.reader.model))
+
+    async def page(self, request: Request) -> Response:
+        html, policy = self.store.current.page
+        return HTMLResponse(html, headers=PAGE_HEADERS | {"Content-Security-Policy": policy})
+
+    async def unknown(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        self.requests.labels("other", error.status_code).inc()
+        detail = f"there is no such route; the routes are {', '.join(ROUTES)}"
+        return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
+
+    async def keep_fresh(self, seconds: float) -> None:
+        """Look for a changed model, until cancelled."""
+        while True:
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self.store.refresh)
+
+    async def _respond(self, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Response:
+        """The answer as JSON, or the error with its status."""
+        path, started = request.scope["path"], time.perf_counter()
         try:
-            yield
-        finally:
-            self.in_flight -= 1
+            content: dict[str, Any] = await self._answered(request, answer)
+            status = 200
+        except RefusedError as error:
+            status, content = error.status, {"detail": error.detail}
+        except ValueError as error:  # from the classifier, for rows that it cannot read
+            status, content = 422, {"detail": str(error)}
+        except NotImplementedError as error:
+            status, content = 501, {"detail": str(error)}
+        except ClientDisconnect:
+            status, content = 499, {"detail": "the client has closed the connection"}
+        except TimeoutError:
+            status, content = 503, {"detail": f"no answer within {self.limits.seconds:g} seconds; send fewer rows"}
+        except Exception:
+            logger.exception("a request to %s failed", path)
+            status, content = 500, {"detail": "the server failed; its log says why"}
+        self.requests.labels(path, status).inc()
+        self.seconds.labels(path).observe(time.perf_counter() - started)
+        return JSONResponse(content, status, headers=HEADERS.get(status))
+
+    async def _answered(self, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Answer:
+        """The answer to a request that is read, unless too many wait for theirs."""
+        _check_headers(request)
+        strict = read_switch(request.query_params, "strict")
+        async with self._body(request) as body:
+            if self.in_flight >= self.limits.in_flight:
+                raise RefusedError(503, "too many requests are waiting; try again")
+            self.in_flight += 1
+            try:
+                async with asyncio.timeout(self.limits.seconds):
+                    content = await answer(body)
+            finally:
+                self.in_flight -= 1
+        notes = [row["notes"] for rows in content.values() for row in rows]  # on values that count as missing
+        if strict and (problems := note_problems(notes)):
+            raise RefusedError(422, problems)
+        return content
 
     @asynccontextmanager
-    async def body(self, request: Request) -> AsyncIterator[bytes]:
+    async def _body(self, request: Request) -> AsyncIterator[bytes]:
         """The body of a request, read no further than the limits; its bytes count as received until it is answered."""
         content, limit = bytearray(), self.limits.body
         try:
@@ -106,69 +164,11 @@ class Service:
         finally:
             self.received -= len(content)
 
-    async def predict(self, body: bytes, promise: Promise | None) -> Answer:
-        loaded = self.store.current
-        rows = [(cells, promise) for cells in await self._rows(loaded, body)]
-        return {"predictions": await self.batcher.predict(loaded.predictions, rows)}
 
-    async def explain(self, body: bytes) -> Answer:
-        loaded = self.store.current
-        rows = await self._rows(loaded, body)
-        explanations: list[dict[str, Any]] = []
-        for start in range(0, len(rows), EXPLAINED_ROWS):
-            part = rows[start : start + EXPLAINED_ROWS]
-            async with self.explaining:
-                explanations += await self.batcher.in_thread(partial(loaded.explanations, part))
-        return {"explanations": explanations}
-
-    async def _rows(self, loaded: Loaded, body: bytes) -> list[Cells]:
-        if len(body) <= SMALL_BODY:
-            return loaded.reader.read(body)
-        return await asyncio.to_thread(loaded.reader.read, body)
-
-    def health(self) -> dict[str, Any]:
-        classes = self.store.current.classifier.classes.tolist()
-        state = {"status": "ok", "version": __version__, "model": self.store.path.name, "classes": classes}
-        return state | {"reloads": self.store.reloads, "problem": self.store.problem}
-
-    async def keep_fresh(self, seconds: float) -> None:
-        """Look for a changed model, until cancelled."""
-        while True:
-            await asyncio.sleep(seconds)
-            await asyncio.to_thread(self.store.refresh)
-
-
-class Api:
-    """The routes of a service, one method each."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-
-    async def predict(self, request: Request) -> Response:
-        asked = request.query_params
-        return await _respond(self.service, request, lambda body: self.service.predict(body, read_promise(asked)))
-
-    async def explain(self, request: Request) -> Response:
-        return await _respond(self.service, request, self.service.explain)
-
-    async def health(self, request: Request) -> Response:
-        return JSONResponse(self.service.health())
-
-    async def metrics(self, request: Request) -> Response:
-        return Response(self.service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-    async def description(self, request: Request) -> Response:
-        return JSONResponse(openapi(self.service.store.path.name, self.service.store.current.reader.model))
-
-    async def page(self, request: Request) -> Response:
-        html, policy = self.service.store.current.page
-        return HTMLResponse(html, headers=PAGE_HEADERS | {"Content-Security-Policy": policy})
-
-    async def unknown(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        self.service.metrics.requests.labels("other", error.status_code).inc()
-        detail = f"there is no such route; the routes are {', '.join(ROUTES)}"
-        return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
+async def _rows(loaded: Loaded, body: bytes) -> list[Cells]:
+    if len(body) <= SMALL_BODY:
+        return loaded.reader.read(body)
+    return await asyncio.to_thread(loaded.reader.read, body)
 
 
 def create_app(
@@ -183,7 +183,6 @@ def create_app(
     are recorded as CUDA graphs. With `ui`, there is a page for people at `/`."""
     limits = limits or Limits()
     service = Service(Store(path, limits, device), limits)
-    api = Api(service)
 
     @asynccontextmanager
     async def background(app: Starlette) -> AsyncIterator[None]:
@@ -195,11 +194,13 @@ def create_app(
                 await task
         service.batcher.thread.shutdown()
 
-    handlers = zip(ROUTES, (api.predict, api.explain, api.health, api.metrics, api.description), strict=True)
+    handlers = zip(
+        ROUTES, (service.predict, service.explain, service.health, service.metrics, service.description), strict=True
+    )
     routes = [Route(name.split()[1], handler, methods=[name.split()[0]]) for name, handler in handlers]
     if ui:
-        routes.append(Route("/", api.page, methods=["GET"]))
-    app = Starlette(routes=routes, lifespan=background, exception_handlers={404: api.unknown, 405: api.unknown})
+        routes.append(Route("/", service.page, methods=["GET"]))
+    app = Starlette(routes=routes, lifespan=background, exception_handlers={404: service.unknown, 405: service.unknown})
     app.router.redirect_slashes = False  # to the host that a request names
     app.state.service = service
     return app
@@ -211,7 +212,8 @@ def create_server(
     """The application behind HTTP, with time-outs and limits of connections; `options` are those of `create_app`."""
     limits = limits or Limits()
     app = create_app(path, limits=limits, **options)
-    connections = Connections(limits, app.state.service.metrics.refuse)
+    refused = app.state.service.refused
+    connections = Connections(limits, lambda reason: refused.labels(reason).inc())
     # without websockets and a log of every request, which the metrics count
     config = uvicorn.Config(app, host, port, http=connections.protocol, loop="asyncio", ws="none", access_log=False)
     return uvicorn.Server(config)
@@ -242,52 +244,9 @@ def _allow_open_files(count: int) -> int:
     return allowed
 
 
-async def _respond(service: Service, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Response:
-    """The answer as JSON, or the error with its status."""
-    path, started = request.scope["path"], time.perf_counter()
-    try:
-        content: dict[str, Any] = await _answered(service, request, answer)
-        status = 200
-    except RefusedError as error:
-        status, content = error.status, {"detail": error.detail}
-    except ValueError as error:  # from the classifier, for rows that it cannot read
-        status, content = 422, {"detail": str(error)}
-    except NotImplementedError as error:
-        status, content = 501, {"detail": str(error)}
-    except ClientDisconnect:
-        status, content = 499, {"detail": "the client has closed the connection"}
-    except TimeoutError:
-        status, content = 503, {"detail": f"no answer within {service.limits.seconds:g} seconds; send fewer rows"}
-    except Exception:
-        logger.exception("a request to %s failed", path)
-        status, content = 500, {"detail": "the server failed; its log says why"}
-    service.metrics.requests.labels(path, status).inc()
-    service.metrics.seconds.labels(path).observe(time.perf_counter() - started)
-    return JSONResponse(content, status, headers=HEADERS.get(status))
-
-
-async def _answered(service: Service, request: Request, answer: Callable[[bytes], Awaitable[Answer]]) -> Answer:
-    """The answer to a request that is read and admitted."""
-    _check_headers(request)
-    strict = read_switch(request.query_params, "strict")
-    async with service.body(request) as body:
-        with service.admit():
-            async with asyncio.timeout(service.limits.seconds):
-                content = await answer(body)
-    if strict:
-        _refuse_notes(content)
-    return content
-
-
 def _check_headers(request: Request) -> None:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(415, "the content type is not application/json; send JSON")
     encodings = [value for name in ENCODINGS for value in request.headers.getlist(name)]
     if not {each.strip().lower() for each in ",".join(encodings).split(",")} <= {"", "identity", "chunked"}:
         raise RefusedError(415, "compressed bodies are not accepted; send plain JSON")
-
-
-def _refuse_notes(content: Answer) -> None:
-    """An error if values of a request count as missing although they were given."""
-    if problems := note_problems([row["notes"] for rows in content.values() for row in rows]):
-        raise RefusedError(422, problems)
