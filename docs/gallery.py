@@ -110,7 +110,7 @@ def faces() -> Case:
 
 def digits() -> Case:
     """Which digit is it? Five views of it, in different handwriting and on different photos."""
-    from gauge.experiments.benchmarks.polymnist5k import read
+    from gauge_lab.benchmarks.polymnist5k import read
 
     split = read("train")
     chosen = np.random.default_rng(0).permutation(len(split.labels))[:1000]

@@ -4,9 +4,9 @@ import torch
 from sklearn.datasets import load_wine
 
 from gauge import Dataset, Gauge, Network, TrainSettings, Transformer, UnitEncoder, explain, fit
+from gauge.encoders.columns import Columns
 from gauge.imputers.mean import Mean
 from gauge.masks import mask_split, parse_protocol
-from gauge.model.encoders.columns import Columns
 
 wines = load_wine()
 values = torch.tensor(wines.data, dtype=torch.float32)

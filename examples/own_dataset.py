@@ -4,10 +4,10 @@ import torch
 from sklearn.datasets import load_breast_cancer
 
 from gauge import AnySubset, Dataset, Gauge, Network, TrainSettings, Transformer, UnitEncoder, fit, predict_split
+from gauge.encoders.columns import Columns
+from gauge.encoders.mlp import Mlp
 from gauge.imputers.mean import Mean
 from gauge.masks import AnyModalities
-from gauge.model.encoders.columns import Columns
-from gauge.model.encoders.mlp import Mlp
 from gauge.training.metrics import ACCURACY
 
 measured, labels = (torch.tensor(array) for array in load_breast_cancer(return_X_y=True))

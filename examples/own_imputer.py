@@ -3,8 +3,8 @@
 import torch
 
 from gauge import Batch, Dataset, Gauge, Network, TrainSettings, Transformer, UnitEncoder, fit, predict_split
+from gauge.encoders.mlp import Mlp
 from gauge.imputers.mean import Mean
-from gauge.model.encoders.mlp import Mlp
 from gauge.training.metrics import ACCURACY
 
 

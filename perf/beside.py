@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gauge.experiments.recording import origin, write_record
+from gauge_lab.recording import origin, write_record
 
 THREADS = {"the default": None, "two threads": "2"}
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

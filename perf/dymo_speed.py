@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.dymo import DyMo
+from gauge_lab.parts import Parts
+from gauge_lab.recording import origin, write_record
 from torch import Tensor
 
 from gauge import Batch, Dataset
-from gauge.experiments.benchmarks.polymnist import BENCHMARK
-from gauge.experiments.parts import Parts
-from gauge.experiments.recording import origin, write_record
 from gauge.imputers.oracle import Oracle
 from gauge.masks import mask_split, parse_protocol
-from gauge.methods.any_subset import TEMPERATURE, AnySubset
-from gauge.methods.dymo import DyMo
+from gauge.plus.any_subset import TEMPERATURE, AnySubset
 from gauge.training.device import pick_device
 
 NAMES = list(BENCHMARK.modalities)

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from gauge_lab.recording import origin, write_record
 
-from gauge.experiments.recording import origin, write_record
 from gauge.masks import UpTo
-from gauge.model.gauge import Gating
+from gauge.paper.gauge import Gating
 from gauge.tabular.experts._architecture import SIZES, build
 from gauge.tabular.experts._training import Weighted
 from gauge.tabular.table.schema import Schema

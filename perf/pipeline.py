@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from gauge_lab.benchmarks import BENCHMARKS, Benchmark
+from gauge_lab.experiment import Row
+from gauge_lab.parts import imputer_stage
+from gauge_lab.plans import last_stage
+from gauge_lab.recording import origin, write_record
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import BENCHMARKS, Benchmark
-from gauge.experiments.experiment import Row
-from gauge.experiments.parts import imputer_stage
-from gauge.experiments.plans import last_stage
-from gauge.experiments.recording import origin, write_record
 from gauge.masks import Protocol
-from gauge.model.nn import conv
+from gauge.nn import conv
 from gauge.training.inference import predict_split
 from gauge.training.stages import Stage
 from gauge.training.step import arithmetic, training_step

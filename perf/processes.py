@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from gauge_lab.recording import origin, write_record
 
 from gauge import TrainSettings, fit
-from gauge.experiments.recording import origin, write_record
 from gauge.masks import UpTo
 from gauge.tabular.experts._architecture import SIZES, build
 from gauge.tabular.experts._training import Weighted

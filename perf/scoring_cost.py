@@ -26,15 +26,15 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from gauge_lab.recording import origin, write_record
 
-from gauge.experiments.recording import origin, write_record
+from gauge.encoders.columns import Columns
 from gauge.imputers.mean import Mean
-from gauge.model.encoders.columns import Columns
-from gauge.model.gauge import Gate, Gauge, attention_bias, normalize_scores, taylor_evidence
-from gauge.model.network import Network
-from gauge.model.nn.attention import Transformer
-from gauge.model.scoring.exact import exact_effects
-from gauge.model.units import UnitEncoder
+from gauge.nn.attention import Transformer
+from gauge.paper.gauge import Gate, Gauge, attention_bias, normalize_scores, taylor_evidence
+from gauge.paper.network import Network
+from gauge.paper.scoring.exact import exact_effects
+from gauge.paper.units import UnitEncoder
 from gauge.training.recorded import Precision, Recorded
 from gauge.types import Batch, Prediction
 

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from gauge_lab.recording import origin, write_lines
 from sklearn.model_selection import train_test_split
 from tables import read
 
 from gauge import GaugeClassifier
-from gauge.experiments.recording import origin, write_lines
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows
 

@@ -15,16 +15,16 @@ from statistics import median
 from typing import Any
 
 import torch
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.experiment import Experiment
+from gauge_lab.recording import origin, write_record
+from gauge_lab.workspace import Workspace
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gauge.experiments.benchmarks import Overrides
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.recording import origin, write_record
-from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
-from gauge.model.gauge import Gauge, displacement, saliency, ungated_gradient
-from gauge.model.scoring.exact import exact_effects
+from gauge.paper.gauge import Gauge, displacement, saliency, ungated_gradient
+from gauge.paper.scoring.exact import exact_effects
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
 

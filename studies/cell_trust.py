@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from gauge_lab.recording import origin, write_lines
 from sklearn import datasets
 from tables import read
 
-from gauge.experiments.recording import origin, write_lines
 from gauge.tabular.evidence.audit import audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.table.rows import Rows

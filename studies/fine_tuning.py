@@ -21,11 +21,11 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
+from gauge_lab.recording import origin, write_lines
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from gauge import GaugeClassifier
-from gauge.experiments.recording import origin, write_lines
 from gauge.randomness import seeded
 
 RESULTS = Path(__file__).parent / "results" / "fine_tuning.json"

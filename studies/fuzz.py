@@ -37,11 +37,11 @@ import numpy as np
 import onnx
 import pandas as pd
 import torch
+from gauge_lab.recording import origin, write_record
 from PIL import Image
 
 from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.deploy.exported import CHECKSUM_KEY, KEY, seal
-from gauge.experiments.recording import origin, write_record
 from gauge.tabular.saved import (
     CARD,
     HISTORY,

@@ -12,15 +12,15 @@ from statistics import mean
 from typing import Any
 
 import torch
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.experiment import Experiment
+from gauge_lab.recording import origin, write_record
+from gauge_lab.workspace import Workspace
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import Overrides
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.recording import origin, write_record
-from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
-from gauge.model.explain import explain
-from gauge.model.gauge import Gauge
+from gauge.paper.explain import explain
+from gauge.paper.gauge import Gauge
 from gauge.reports.figures import draw_gates
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress

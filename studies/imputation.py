@@ -11,15 +11,15 @@ import json
 from pathlib import Path
 
 import torch
+from gauge_lab.benchmarks import BENCHMARKS, ImputerOverride, Overrides
+from gauge_lab.experiment import Experiment
+from gauge_lab.parts import imputer_stage
+from gauge_lab.recording import origin, write_record
+from gauge_lab.workspace import Workspace
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import BENCHMARKS, ImputerOverride, Overrides
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.parts import imputer_stage
-from gauge.experiments.recording import origin, write_record
-from gauge.experiments.workspace import Workspace
 from gauge.masks import parse_protocol
-from gauge.model.nn.tabular import ColumnLayout
+from gauge.nn.tabular import ColumnLayout
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
 from gauge.types import Imputer, SupportsComplete

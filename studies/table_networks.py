@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
+from gauge_lab.recording import origin, write_lines
 from rivals import with_categories
 from rtdl_num_embeddings import PiecewiseLinearEmbeddings, compute_bins
 from sklearn.impute import SimpleImputer
@@ -29,7 +30,6 @@ from tabm import TabM
 from torch import Tensor
 
 from gauge import GaugeClassifier
-from gauge.experiments.recording import origin, write_lines
 from gauge.training.metrics import scores
 
 RESULTS = Path(__file__).parent / "results" / "table_networks.json"

@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from gauge_lab.recording import origin, write_lines
 from PIL import Image
 from rivals import RIVALS, Rival, temperature, tempered, text_columns
 from sklearn import datasets
 from sklearn.model_selection import train_test_split
 
 from gauge import GaugeClassifier
-from gauge.experiments.recording import origin, write_lines
 from gauge.training.metrics import area_under_curve, bootstrap, scores
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"

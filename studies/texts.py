@@ -25,6 +25,7 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import torch
+from gauge_lab.recording import origin, write_lines
 from PIL import Image
 from rivals import components, lightgbm, with_categories
 from scipy import sparse
@@ -35,7 +36,6 @@ from sklearn.model_selection import cross_val_predict, train_test_split
 from tables import TEST, blanked, png
 
 from gauge import GaugeClassifier
-from gauge.experiments.recording import origin, write_lines
 from gauge.tabular.experts import linear, trees
 from gauge.tabular.table.columns import infer_kind
 from gauge.training.metrics import scores

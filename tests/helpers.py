@@ -21,6 +21,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from gauge_lab.benchmarks import Benchmark
 from PIL import Image
 from torch import Tensor, nn
 from typer.testing import CliRunner, Result
@@ -39,17 +40,16 @@ from gauge import (
     fit,
 )
 from gauge.cli import main as cli
-from gauge.experiments.benchmarks import Benchmark
+from gauge.encoders._with_whole import WithWhole
+from gauge.encoders.columns import Columns
+from gauge.encoders.conv_grid import ConvGrid
+from gauge.encoders.deep_grid import DeepGrid
+from gauge.encoders.flat_table import FlatTable
+from gauge.encoders.mlp import Mlp
 from gauge.imputers.mopoe import Coder, MoPoE
 from gauge.masks import subsets
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.encoders._with_whole import WithWhole
-from gauge.model.encoders.columns import Columns
-from gauge.model.encoders.conv_grid import ConvGrid
-from gauge.model.encoders.deep_grid import DeepGrid
-from gauge.model.encoders.flat_table import FlatTable
-from gauge.model.encoders.mlp import Mlp
-from gauge.model.nn.attention import Attention
+from gauge.nn.attention import Attention
+from gauge.plus.gauge_plus import GaugePlus
 from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
 from gauge.training import checkpoint

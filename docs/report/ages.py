@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from gauge.experiments import reproduce
-from gauge.experiments.manifest import Manifest
-from gauge.experiments.results import NOT_RECORDED
+from gauge_lab import reproduce
+from gauge_lab.manifest import Manifest
+from gauge_lab.results import NOT_RECORDED
+
 from gauge.training.checkpoint import write_text
 from report.results import ROOT
 

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from statistics import mean
 from typing import Any
 
-from gauge.experiments.benchmarks import BENCHMARKS
-from gauge.experiments.comparison import Paired, pair_of
-from gauge.experiments.experiment import Row
-from gauge.experiments.plans.gauge import twin
-from gauge.experiments.published import DYMO_PUBLISHED, PUBLISHED, TEST_SAMPLES
-from gauge.experiments.statistics import accuracy_error
+from gauge_lab.benchmarks import BENCHMARKS
+from gauge_lab.comparison import Paired, pair_of
+from gauge_lab.experiment import Row
+from gauge_lab.plans.gauge import twin
+from gauge_lab.published import DYMO_PUBLISHED, PUBLISHED, TEST_SAMPLES
+from gauge_lab.statistics import accuracy_error
+
 from gauge.training.loop import budget
 from gauge.training.settings import TrainSettings
 from report.audits import has_audit, read_audits

@@ -6,12 +6,13 @@ from dataclasses import replace
 from functools import partial
 from statistics import mean
 
-from gauge.experiments.comparison import corrected, pair_of
-from gauge.experiments.experiment import Experiment, Row
-from gauge.experiments.published import PUBLISHED
-from gauge.experiments.results import training_speed
-from gauge.experiments.tables import CHANCE
-from gauge.reports.tables import Table, TableCell
+from gauge_lab.comparison import corrected, pair_of
+from gauge_lab.experiment import Experiment, Row
+from gauge_lab.formats import Table, TableCell
+from gauge_lab.published import PUBLISHED
+from gauge_lab.results import training_speed
+from gauge_lab.tables import CHANCE
+
 from report.results import (
     DIGITS,
     ETA,

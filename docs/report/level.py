@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gauge.experiments.comparison import pair_of
-from gauge.experiments.tables import CHANCE
+from gauge_lab.comparison import pair_of
+from gauge_lab.tables import CHANCE
+
 from report.handwritten import TRAINED
 from report.plus import FAIR
 from report.results import ETA, FACES, HEADS_ONLY, seeds, trial

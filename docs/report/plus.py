@@ -5,7 +5,8 @@ from functools import partial
 from statistics import mean, stdev
 from typing import NamedTuple
 
-from gauge.experiments.comparison import experiment_of
+from gauge_lab.comparison import experiment_of
+
 from report.results import (
     DIGITS,
     ETA,

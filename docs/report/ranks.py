@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from statistics import mean
 
-from gauge.experiments.statistics import MIN_CLUSTERS, MeanRanks
+from gauge_lab.statistics import MIN_CLUSTERS, MeanRanks
+
 from report.results import NOT_MEASURED, ROOT, label, results, trial
 
 MIN_BENCHMARKS = 3

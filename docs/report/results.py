@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gauge.experiments.comparison import Paired, pair_of, paired
-from gauge.experiments.results import Result, read_results
-from gauge.experiments.statistics import holm
-from gauge.experiments.tables import result_table
-from gauge.reports.tables import Table, TableCell
+from gauge_lab.comparison import Paired, pair_of, paired
+from gauge_lab.formats import Table, TableCell
+from gauge_lab.results import Result, read_results
+from gauge_lab.statistics import holm
+from gauge_lab.tables import result_table
 
 ROOT = Path(__file__).parents[2]
 VOTES = "late_fusion:equal-votes"

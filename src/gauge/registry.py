@@ -81,16 +81,16 @@ def _built_in(folder: Path) -> frozenset[str]:
     return frozenset(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
 
 
-METHODS: "Kind[type[Method]]" = Kind("method", "gauge.methods")
+METHODS: "Kind[type[Method]]" = Kind("method", "gauge_lab.methods")
 IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
-PRETRAINERS: "Kind[Callable[..., Pretrainer]]" = Kind("pre-trainer", "gauge.model.pretrainers")
-ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.model.encoders")
-SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.model.scoring")
+PRETRAINERS: "Kind[Callable[..., Pretrainer]]" = Kind("pre-trainer", "gauge.plus.pretrainers")
+ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.encoders")
+SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.paper.scoring")
 COLUMNS: Kind[Any] = Kind("kind of column", "gauge.tabular.table.columns")
 EXPERTS: Kind[Any] = Kind("expert", "gauge.tabular.experts")
 
 KINDS: dict[str, Kind[Any]] = {
-    "benchmarks": Kind("benchmark", "gauge.experiments.benchmarks"),
+    "benchmarks": Kind("benchmark", "gauge_lab.benchmarks"),
     "methods": METHODS,
     "imputers": IMPUTERS,
     "pretrainers": PRETRAINERS,
@@ -100,7 +100,7 @@ KINDS: dict[str, Kind[Any]] = {
     "experts": EXPERTS,
 }
 """What `gauge list` shows. What stands above this module is typed where it is defined: `BENCHMARKS` in
-`gauge.experiments.benchmarks`, `PLANS` in `gauge.experiments.plans`."""
+`gauge_lab.benchmarks`, `PLANS` in `gauge_lab.plans`."""
 
 
 plugin_files: list[Path] = []

@@ -5,9 +5,9 @@ from dataclasses import is_dataclass, replace
 
 import pytest
 import torch
+from gauge_lab.benchmarks import BENCHMARKS, StageSettings
 from helpers import DIM, incomplete_batch, network, unit_encoder, with_hidden
 
-from gauge.experiments.benchmarks import BENCHMARKS, StageSettings
 from gauge.masks import parse_protocols
 from gauge.registry import COLUMNS, ENCODERS, IMPUTERS, KINDS, METHODS, PRETRAINERS, SCORERS
 from gauge.tabular.table.columns import Cell, Content

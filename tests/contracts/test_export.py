@@ -40,11 +40,11 @@ from gauge import (
     export,
 )
 from gauge.deploy.exported import ExportedClassifier, count_terms, open_session
+from gauge.encoders.columns import Columns
 from gauge.imputers.oracle import Oracle
 from gauge.imputers.tip import TIP
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.encoders.columns import Columns
-from gauge.model.gauge import UNGATED
+from gauge.paper.gauge import UNGATED
+from gauge.plus.gauge_plus import GaugePlus
 from gauge.randomness import seeded
 from gauge.registry import COLUMNS, ENCODERS, EXPERTS, IMPUTERS
 from gauge.tabular.experts.linear import Linear

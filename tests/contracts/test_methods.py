@@ -5,12 +5,12 @@ from functools import cache
 
 import pytest
 import torch
+from gauge_lab.plans import last_stage, plan_of
+from gauge_lab.plans.gauge import VARIANTS
 from helpers import rows_of, untrained
 from small_benchmarks import OTHERS, SMALL, samples
 
 from gauge.data import Dataset
-from gauge.experiments.plans import last_stage, plan_of
-from gauge.experiments.plans.gauge import VARIANTS
 from gauge.masks import AnyModalities, UpTo
 from gauge.randomness import sample_keys
 from gauge.registry import METHODS

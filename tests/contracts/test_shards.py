@@ -22,8 +22,8 @@ from torch import Tensor
 
 from gauge import Gating, GaugePlus, SelfSupervised, TrainSettings
 from gauge.masks import AnyModalities, Corruption
-from gauge.methods.late_fusion import WeightedVote
-from gauge.model.heads import Heads
+from gauge.plus.heads import Heads
+from gauge.plus.late_fusion import WeightedVote
 from gauge.randomness import sample_keys, seeded
 from gauge.tabular.experts._training import Weighted
 from gauge.training.step import training_step

@@ -6,10 +6,9 @@ import runpy
 from collections.abc import Iterator
 
 import pytest
+from gauge_lab.manifest import Manifest
+from gauge_lab.results import read_results
 from helpers import unchecked
-
-from gauge.experiments.manifest import Manifest
-from gauge.experiments.results import read_results
 
 
 @pytest.fixture

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gauge_lab import demo
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.cli.reproduce import reproduce
+from gauge_lab.experiment import Experiment
+from gauge_lab.results import read_results, write_results
+from gauge_lab.workspace import Workspace
 from helpers import ONE_THREAD, invoke, mistake, unchecked
 from helpers import command as gauge
 from pages import Page
 
 from gauge import __version__
 from gauge.cli.main import demo_report
-from gauge.cli.reproduce import reproduce
-from gauge.experiments import demo
-from gauge.experiments.benchmarks import Overrides
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.results import read_results, write_results
-from gauge.experiments.workspace import Workspace
 from gauge.registry import load_plugin
 from gauge.reports.page import render_report
 from gauge.tabular import demo as tables

@@ -59,7 +59,7 @@ class Quartet(Content):
         return Annotated[str, Field(pattern=f"^{FORM}$")] | None
 
     def encoder(self, dim, channels, *, weights):
-        from gauge.model.encoders.columns import Columns
+        from gauge.encoders.columns import Columns
 
         return Columns((4,), dim)
 

@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from gauge_lab.results import read_results
 from helpers import ONE_THREAD, command, mistake
 
-from gauge.experiments.results import read_results
 from gauge.imputers.mean import Mean
-from gauge.model.gauge import taylor_evidence
+from gauge.paper.gauge import taylor_evidence
 from gauge.registry import IMPUTERS, SCORERS
 
 PYPROJECT = """
@@ -49,9 +49,9 @@ import torch
 import torch.nn.functional as F
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import Benchmark, Modality, StageSettings
+from gauge_lab.benchmarks import Benchmark, Modality, StageSettings
 from gauge.masks import parse_protocols
-from gauge.experiments.benchmarks import BENCHMARKS
+from gauge_lab.benchmarks import BENCHMARKS
 from gauge.registry import METHODS
 from gauge.training.settings import TrainSettings
 from gauge.types import Method, Prediction

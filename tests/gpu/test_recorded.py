@@ -10,16 +10,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from gauge_lab.benchmarks.polymnist5k import BENCHMARK, VIEWS
+from gauge_lab.encoders.residual_image import ResidualImage
+from gauge_lab.plans import last_stage, plan_of
 from torch import nn
 
 from gauge import Batch, Dataset, Prediction, Recorded, TrainSettings, export, fit
-from gauge.experiments.benchmarks.polymnist5k import BENCHMARK, VIEWS
-from gauge.experiments.plans import last_stage, plan_of
+from gauge.encoders.conv_grid import ConvGrid
+from gauge.encoders.deep_grid import DeepGrid
 from gauge.masks import AnyModalities
-from gauge.model.encoders.conv_grid import ConvGrid
-from gauge.model.encoders.deep_grid import DeepGrid
-from gauge.model.encoders.residual_image import ResidualImage
-from gauge.model.gauge import Gauge
+from gauge.paper.gauge import Gauge
 from gauge.randomness import sample_keys, seeded
 from gauge.registry import METHODS
 from gauge.training.inference import predict_split

@@ -5,10 +5,10 @@ import torch
 from helpers import DIM, network, noise
 
 from gauge import FromFunction, Network, Transformer, UnitEncoder
-from gauge.model.encoders.conv_grid import ConvGrid
-from gauge.model.gauge import attention_bias
-from gauge.model.network import hiding_bias
-from gauge.model.nn.attention import Attention, Block
+from gauge.encoders.conv_grid import ConvGrid
+from gauge.nn.attention import Attention, Block
+from gauge.paper.gauge import attention_bias
+from gauge.paper.network import hiding_bias
 from gauge.randomness import seeded
 
 

@@ -4,12 +4,12 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from gauge_lab.audit import Audit, _rank_correlation, audit
 from helpers import CLASSES, dataset, enlarged, gauge, imputer, unit_encoder
 from scipy.stats import spearmanr
 from torch import nn
 
-from gauge.methods.late_fusion import LateFusion
-from gauge.training.audit import Audit, _rank_correlation, audit
+from gauge.plus.late_fusion import LateFusion
 from gauge.training.inference import predict_split
 from gauge.training.metrics import ACCURACY
 from gauge.types import Evidence

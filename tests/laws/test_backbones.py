@@ -6,8 +6,8 @@ from helpers import TimmBlock, network, noise, unchecked
 from torch import nn
 
 from gauge import FromFunction, FromHuggingFace, FromTimm, FromTorch, Network, check_backbone, taylor_evidence
-from gauge.model.gauge import attention_bias
-from gauge.model.nn.attention import Attention
+from gauge.nn.attention import Attention
+from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
 from gauge.types import Backbone
 

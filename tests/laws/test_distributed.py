@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from gauge_lab.methods._distilled import Distilled
+from gauge_lab.methods.ensemble import Ensemble
+from gauge_lab.methods.tta import TTA
 from helpers import ONE_THREAD, Wobbly, assert_equal, dataset, gauge, in_two_processes, plus, unchecked
 from torch import Tensor, nn
 
 from gauge import Batch, GaugePlus, SelfSupervised, TrainSettings, fit
-from gauge.methods._distilled import Distilled
-from gauge.methods.ensemble import Ensemble
-from gauge.methods.tta import TTA
 from gauge.randomness import seeded
 from gauge.tabular.experts._training import Weighted
 from gauge.training import distributed

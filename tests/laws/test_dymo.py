@@ -7,14 +7,14 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
+from gauge_lab.benchmarks.polymnist5k import BENCHMARK
+from gauge_lab.methods.dymo import CALIBRATIONS, TAILS, DyMo, State
+from gauge_lab.methods.mtl import subset_code
+from gauge_lab.plans import last_stage, plan_of
 from helpers import CLASSES, SHAPES, assert_equal, count_calls, rows_of, with_hidden
 
 from gauge import Batch, Dataset
-from gauge.experiments.benchmarks.polymnist5k import BENCHMARK
-from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import AnyModalities, mask_split
-from gauge.methods.dymo import CALIBRATIONS, TAILS, DyMo, State
-from gauge.methods.mtl import subset_code
 from gauge.types import Encoder, Method
 
 NAMES = list(SHAPES)
@@ -274,7 +274,7 @@ def test_neither_labels_nor_unobserved_values_have_a_say(batch):
 
 def test_small_passes_give_the_same(batch, monkeypatch):
     expected, statistics = dymo().select(batch), dymo().state_dict()
-    monkeypatch.setattr("gauge.methods.dymo.UNITS_PER_PASS", 70)
+    monkeypatch.setattr("gauge_lab.methods.dymo.UNITS_PER_PASS", 70)
     method = dymo()
     for name, values in method.state_dict().items():
         torch.testing.assert_close(values, statistics[name])

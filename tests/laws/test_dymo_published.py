@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.dymo import DyMo
+from gauge_lab.parts import Parts
 
 from gauge import Batch, Dataset
-from gauge.experiments.benchmarks.polymnist import BENCHMARK
-from gauge.experiments.parts import Parts
 from gauge.imputers.oracle import Oracle
-from gauge.methods.any_subset import AnySubset
-from gauge.methods.dymo import DyMo
+from gauge.plus.any_subset import AnySubset
 
 SAMPLES = 48
 VISIBLE = [  # bit u of each sample: modality u is visible at the end

@@ -6,6 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.concat import Concat
+from gauge_lab.methods.dynmm import DynMM
+from gauge_lab.methods.pdf import PDF, fusion_weights, reliability
+from gauge_lab.methods.qmf import QMF, confidence, fuse, ranking
+from gauge_lab.plans import last_stage
+from gauge_lab.vectors import VectorEncoder
 from helpers import (
     CLASSES,
     SHAPES,
@@ -22,16 +29,9 @@ from helpers import (
 )
 
 from gauge import TrainSettings, fit
-from gauge.experiments.benchmarks.polymnist import BENCHMARK
-from gauge.experiments.plans import last_stage
+from gauge.encoders.mlp import Mlp
 from gauge.masks import AnyModalities
-from gauge.methods.concat import Concat
-from gauge.methods.dynmm import DynMM
-from gauge.methods.late_fusion import HeadOutputs, LateFusion
-from gauge.methods.pdf import PDF, fusion_weights, reliability
-from gauge.methods.qmf import QMF, confidence, fuse, ranking
-from gauge.model.encoders.mlp import Mlp
-from gauge.model.vectors import VectorEncoder
+from gauge.plus.late_fusion import HeadOutputs, LateFusion
 from gauge.randomness import sample_keys, seeded
 
 TRAIN = dataset("train", 40)

@@ -10,7 +10,7 @@ from helpers import dataset, enlarged, plus, unchecked
 
 from gauge import Gating, GaugeClassifier
 from gauge.masks import Complete, UpTo
-from gauge.model.explain import explain
+from gauge.paper.explain import explain
 from gauge.tabular.experts._gate_choice import choose_gates
 from gauge.training.inference import predict_split
 

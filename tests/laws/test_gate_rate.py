@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.plans import last_stage
 from helpers import SETTINGS, any_subset, assert_equal, dataset, gauge
 
 from gauge import fit
-from gauge.experiments.benchmarks import Overrides
-from gauge.experiments.benchmarks.polymnist import BENCHMARK
-from gauge.experiments.plans import last_stage
 from gauge.imputers.mean import Mean
 
 TRAIN = dataset("train", 16)

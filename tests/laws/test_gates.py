@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from helpers import noise, unchecked
 
-from gauge.model.gauge import GATE_FLOOR, Gate, attention_bias, normalize_scores, pool_by_modality
-from gauge.model.network import hiding_bias
+from gauge.paper.gauge import GATE_FLOOR, Gate, attention_bias, normalize_scores, pool_by_modality
+from gauge.paper.network import hiding_bias
 
 FLOOR = math.log(1e-9)
 

@@ -10,14 +10,14 @@ from helpers import DIM, assert_equal, gradients, plus, rows_of, with_hidden
 from torch import Tensor
 
 from gauge import Dataset, Gating, TrainSettings, UnitEncoder, fit
+from gauge.encoders._with_whole import WithWhole
+from gauge.encoders.conv_grid import ConvGrid
+from gauge.encoders.deep_grid import DeepGrid
+from gauge.encoders.flat_table import FlatTable
 from gauge.masks import subsets
-from gauge.model.combination import Combination
-from gauge.model.encoders._with_whole import WithWhole
-from gauge.model.encoders.conv_grid import ConvGrid
-from gauge.model.encoders.deep_grid import DeepGrid
-from gauge.model.encoders.flat_table import FlatTable
-from gauge.model.explain import explain, unit_names
-from gauge.model.heads import HeadGradients, head_pooling, tempered_losses
+from gauge.paper.explain import explain, unit_names
+from gauge.plus.combination import Combination
+from gauge.plus.heads import HeadGradients, head_pooling, tempered_losses
 from gauge.types import Encoder
 
 GATED = Gating()

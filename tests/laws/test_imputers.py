@@ -15,9 +15,9 @@ from gauge.imputers.contrastive import Contrastive
 from gauge.imputers.mean import Mean
 from gauge.imputers.mopoe import Balance, Coder, MoPoE
 from gauge.imputers.nearest import Nearest
-from gauge.model.nn import residual
-from gauge.model.nn.likelihoods import Categorical, Laplace
-from gauge.model.units import Frozen
+from gauge.nn import residual
+from gauge.nn.likelihoods import Categorical, Laplace
+from gauge.paper.units import Frozen
 from gauge.randomness import seeded
 from gauge.registry import IMPUTERS
 from gauge.training.loop import fit

@@ -4,13 +4,13 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
+from gauge_lab.benchmarks import mst, polymnist
+from gauge_lab.methods.map import MAP, prompt_length
+from gauge_lab.plans import last_stage, plan_of
 from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, rows_of, with_hidden
 
 from gauge import Dataset, Network
-from gauge.experiments.benchmarks import mst, polymnist
-from gauge.experiments.plans import last_stage, plan_of
 from gauge.masks import draw_subsets
-from gauge.methods.map import MAP, prompt_length
 from gauge.randomness import seeded
 
 LENGTH, SUBSETS = 2, 7

@@ -11,9 +11,9 @@ from helpers import CLASSES, DIM, assert_equal, count_calls, gradients, rows_of,
 from torch import nn
 
 from gauge import Evidence, Gating, Gauge, Network, Transformer, UnitEncoder, explain
-from gauge.model.encoders.mlp import Mlp
-from gauge.model.gauge import attention_bias, normalize_scores, taylor_evidence
-from gauge.model.scoring.exact import exact_effects
+from gauge.encoders.mlp import Mlp
+from gauge.paper.gauge import attention_bias, normalize_scores, taylor_evidence
+from gauge.paper.scoring.exact import exact_effects
 from gauge.registry import IMPUTERS, SCORERS
 
 BLIND = [name for name in helpers.imputers() if not IMPUTERS.get(name).reads_hidden_values]

@@ -6,14 +6,14 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.mopoe import LatentClassifier
+from gauge_lab.plans import last_stage
 from helpers import CLASSES, SHAPES, assert_equal, count_calls, untrained, zeros
 from torch import nn
 
 from gauge import TrainSettings, fit
-from gauge.experiments.benchmarks.polymnist import BENCHMARK
-from gauge.experiments.plans import last_stage
 from gauge.imputers.mopoe import Coder, MoPoE, tamed
-from gauge.methods.mopoe import LatentClassifier
 from gauge.randomness import seeded
 
 LATENT = 4

@@ -7,14 +7,14 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.mtl import MTL, cls_hiding_bias, subset_code
+from gauge_lab.plans import last_stage
 from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, noise, with_hidden
 
 from gauge import Dataset, Network
-from gauge.experiments.benchmarks.polymnist import BENCHMARK
-from gauge.experiments.plans import last_stage
 from gauge.masks import subsets
-from gauge.methods.mtl import MTL, cls_hiding_bias, subset_code
-from gauge.model.network import hiding_bias
+from gauge.paper.network import hiding_bias
 from gauge.randomness import seeded
 
 NAMES = list(SHAPES)

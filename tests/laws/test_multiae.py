@@ -6,6 +6,13 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
+from gauge_lab.benchmarks.celeba import BENCHMARK as CELEBA
+from gauge_lab.benchmarks.mst import BENCHMARK as MST
+from gauge_lab.benchmarks.polymnist import BENCHMARK as POLYMNIST
+from gauge_lab.methods.multiae import AutoEncoder, MultiAE
+from gauge_lab.plans import last_stage
+from gauge_lab.plans.multiae import pretraining
+from gauge_lab.vectors import VectorEncoder
 from helpers import (
     CLASSES,
     DIM,
@@ -21,16 +28,9 @@ from helpers import (
 from torch import nn
 
 from gauge import Batch, TrainSettings, fit
-from gauge.experiments.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge.experiments.benchmarks.mst import BENCHMARK as MST
-from gauge.experiments.benchmarks.polymnist import BENCHMARK as POLYMNIST
-from gauge.experiments.plans import last_stage
-from gauge.experiments.plans.multiae import pretraining
+from gauge.encoders._vector import Vector
 from gauge.masks import visible_under
-from gauge.methods.multiae import AutoEncoder, MultiAE
-from gauge.model.encoders._vector import Vector
-from gauge.model.nn.likelihoods import Categorical, Laplace
-from gauge.model.vectors import VectorEncoder
+from gauge.nn.likelihoods import Categorical, Laplace
 from gauge.randomness import seeded
 
 SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))

@@ -5,6 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from gauge_lab.benchmarks.celeba import BENCHMARK as CELEBA
+from gauge_lab.benchmarks.leaf99 import BENCHMARK as LEAF99
+from gauge_lab.benchmarks.mst import BENCHMARK as MST
+from gauge_lab.benchmarks.polymnist import BENCHMARK as POLYMNIST
+from gauge_lab.methods.online_mae import MaskedAutoEncoder, OnlineMAE, draw_kept
+from gauge_lab.plans import last_stage
+from gauge_lab.vectors import VectorEncoder
 from helpers import (
     CLASSES,
     DIM,
@@ -22,14 +29,7 @@ from helpers import (
 from torch import nn
 
 from gauge import Dataset, TrainSettings, fit
-from gauge.experiments.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge.experiments.benchmarks.leaf99 import BENCHMARK as LEAF99
-from gauge.experiments.benchmarks.mst import BENCHMARK as MST
-from gauge.experiments.benchmarks.polymnist import BENCHMARK as POLYMNIST
-from gauge.experiments.plans import last_stage
-from gauge.methods.online_mae import MaskedAutoEncoder, OnlineMAE, draw_kept
-from gauge.model.encoders._vector import Vector
-from gauge.model.vectors import VectorEncoder
+from gauge.encoders._vector import Vector
 from gauge.randomness import sample_keys, seeded
 
 WIDTH, MEMORY = 6, 4
@@ -139,7 +139,7 @@ def test_encoders_do_not_learn_to_be_easy_to_restore(monkeypatch):
     """Keep no token: then the restored ones owe nothing to the encoders, and the target is all that can move them."""
     method, batch = online_mae(), incomplete_batch()
     nothing = torch.zeros(len(batch), len(SHAPES), dtype=torch.bool)
-    monkeypatch.setattr("gauge.methods.online_mae.draw_kept", lambda key, there: nothing)
+    monkeypatch.setattr("gauge_lab.methods.online_mae.draw_kept", lambda key, there: nothing)
     found = gradients(method, method.loss(batch)["reconstruction"])
     assert [name for name, gradient in found.items() if name.startswith("encoder.") and bool(gradient.any())] == []
 

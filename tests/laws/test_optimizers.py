@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import SETTINGS, plus
 
-from gauge.model.nn.minimize import LBFGS
+from gauge.nn.minimize import LBFGS
 from gauge.training.step import AdamW, make_optimizer
 
 FIT = """

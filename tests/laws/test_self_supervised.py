@@ -7,9 +7,9 @@ import torch
 from helpers import CLASSES, DIM, dataset, incomplete_batch, noise, plus, rows_of, unchecked, unit_encoder, with_hidden
 
 from gauge import Batch, Network, Transformer, UnitEncoder, fit
-from gauge.model.encoders.mlp import Mlp
-from gauge.model.nn.contrast import PairContrast
-from gauge.model.pretrainers.self_supervised import SelfSupervised
+from gauge.encoders.mlp import Mlp
+from gauge.nn.contrast import PairContrast
+from gauge.plus.pretrainers.self_supervised import SelfSupervised
 from gauge.randomness import seeded
 from gauge.training.settings import TrainSettings
 from gauge.types import UnsupportedError

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gauge import Units
 from gauge.masks import parse_protocol
-from gauge.model.gauge import attention_bias, normalize_scores, taylor_evidence
+from gauge.paper.gauge import attention_bias, normalize_scores, taylor_evidence
 
 
 def test_a_wrong_number_of_axes_is_caught(network, tokens):

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import torch
+from gauge_lab.benchmarks import BENCHMARKS, Benchmark, Overrides
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.experiment import Experiment
+from gauge_lab.parts import imputer_stage
+from gauge_lab.plans import last_stage, plan_of
+from gauge_lab.results import Result, read_results, write_results
 from helpers import SETTINGS, Wobbly, assert_equal, dataset
 
 from gauge import Gating
-from gauge.experiments.benchmarks import BENCHMARKS, Benchmark, Overrides
-from gauge.experiments.benchmarks.polymnist import BENCHMARK
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.parts import imputer_stage
-from gauge.experiments.plans import last_stage, plan_of
-from gauge.experiments.results import Result, read_results, write_results
 from gauge.imputers.zero import Zero
 from gauge.registry import METHODS
 from gauge.training import checkpoint, source
@@ -84,9 +84,9 @@ def test_any_other_change_of_the_source_changes_the_code(tmp_path, change):
 def test_the_code_of_a_stage_covers_what_its_parts_import():
     stage = last_stage(BENCHMARK, "gauge", "gauge", 0)
     own, need = (source.code(each.make, each.arguments) for each in (stage, stage.needs[0]))
-    assert {"gauge.model.gauge", "gauge.model.gates", "gauge.model.scoring.taylor"} <= set(own)
-    assert {"gauge.model.encoders.conv_grid", "gauge.model.nn.conv", "gauge.methods.any_subset"} <= set(need)
-    assert "gauge.methods.muse" not in {*own, *need}
+    assert {"gauge.paper.gauge", "gauge.model.gates", "gauge.paper.scoring.taylor"} <= set(own)
+    assert {"gauge.encoders.conv_grid", "gauge.nn.conv", "gauge.plus.any_subset"} <= set(need)
+    assert "gauge_lab.methods.muse" not in {*own, *need}
     assert not any(name.startswith(("gauge.cli", "gauge.tabular", "gauge.reports")) for name in {*own, *need})
 
 
@@ -105,7 +105,7 @@ def test_a_small_stage_depends_on_little_more_than_the_training_loop():
     code = source.code(Zero.from_dataset, fit)
     assert {"gauge.imputers.zero", "gauge.data.dataset", "gauge.training.step", "gauge.training.settings"} <= set(code)
     assert len(code) <= 20
-    assert not any(name.startswith(("gauge.methods", "gauge.experiments")) for name in code)
+    assert not any(name.startswith(("gauge_lab.methods", "gauge_lab")) for name in code)
 
 
 @pytest.mark.parametrize("imputer", ["zero", "mopoe"])
@@ -120,7 +120,7 @@ def test_a_trained_imputer_survives_an_edit_of_a_method_and_not_one_of_the_train
     stages, before = store(tmp_path), stage()
     if imputer == "zero":
         stages.trained(before)
-    for module in ("gauge.methods.gauge_plus", "gauge.model.gauge", "gauge.experiments.plans", "gauge.registry"):
+    for module in ("gauge.plus.gauge_plus", "gauge.paper.gauge", "gauge_lab.plans", "gauge.registry"):
         with monkeypatch.context() as patch:
             edit(patch, module)
             assert stage().code == before.code
@@ -174,11 +174,11 @@ def test_an_edit_of_a_method_leaves_the_trained_stages_of_all_others_valid(monke
 
 def test_imports_for_type_checkers_are_no_code_and_names_of_a_stub_are(tmp_path):
     text = CODE.replace("from torch", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    {}\nfrom torch", 1)
-    module = module_of(tmp_path / "mine.py", text.format("from gauge.methods.muse import MUSE"))
-    assert "gauge.methods.muse" not in source.code(module.Mine)
+    module = module_of(tmp_path / "mine.py", text.format("from gauge_lab.methods.muse import MUSE"))
+    assert "gauge_lab.methods.muse" not in source.code(module.Mine)
     module = module_of(tmp_path / "mine.py", "from gauge import Dataset, Method\n" + CODE)
     assert {"gauge.data.dataset", "gauge.types"} <= set(source.code(module.Mine))
-    assert "gauge.model.gauge" not in source.code(module.Mine)
+    assert "gauge.paper.gauge" not in source.code(module.Mine)
 
 
 def test_a_new_field_changes_no_key_until_it_is_set():
@@ -189,7 +189,7 @@ def test_a_new_field_changes_no_key_until_it_is_set():
     assert source.plain(new(3)) == source.plain(new(3, None, [])) == source.plain(old(3))
     for value in (new(3, bias=True), new(3, torch.zeros(2)), new(3, names=["a"]), new(4)):
         assert source.plain(value) != source.plain(old(3))
-    assert source.plain(Gating()) == {"": "gauge.model.gauge:Gating"}
+    assert source.plain(Gating()) == {"": "gauge.paper.gauge:Gating"}
 
 
 def test_a_new_setting_changes_no_key_until_it_is_set():

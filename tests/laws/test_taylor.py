@@ -8,9 +8,9 @@ from captum.attr import FeatureAblation, InputXGradient
 from helpers import CLASSES, DIM, count_calls, network, noise, unchecked
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gauge.model.gauge import saliency, taylor_evidence, ungated_gradient
-from gauge.model.scoring.exact import exact_effects
-from gauge.model.scoring.random import random_score
+from gauge.paper.gauge import saliency, taylor_evidence, ungated_gradient
+from gauge.paper.scoring.exact import exact_effects
+from gauge.paper.scoring.random import random_score
 from gauge.registry import SCORERS
 
 NAMES = SCORERS.names()

@@ -6,6 +6,7 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
+from gauge_lab.encoders.tabular import Tabular
 from helpers import noise, rows_of, with_hidden
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -13,9 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from gauge import Batch, Dataset
 from gauge.data.augmentation import corrupt
 from gauge.imputers.tip import TIP, hard_negatives
-from gauge.model.encoders.tabular import Tabular
-from gauge.model.nn.tabular import CrossAttention, TabularTransformer, self_excluding
-from gauge.model.units import Frozen
+from gauge.nn.tabular import CrossAttention, TabularTransformer, self_excluding
+from gauge.paper.units import Frozen
 from gauge.randomness import choose, derive, seeded, uniform
 from gauge.registry import ENCODERS
 

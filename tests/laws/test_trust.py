@@ -5,21 +5,21 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
+from gauge_lab.audit import audit
+from gauge_lab.benchmarks import BENCHMARKS
+from gauge_lab.methods._distilled import Distilled
+from gauge_lab.methods.ensemble import Ensemble
+from gauge_lab.plans import last_stage
+from gauge_lab.plans._distilled import distilled
 from helpers import CLASSES, SHAPES, enlarged, gradients, plus, rows_of, with_hidden
 
 from gauge import Dataset, Gating, TrainSettings, fit
-from gauge.experiments.benchmarks import BENCHMARKS
-from gauge.experiments.plans import last_stage
-from gauge.experiments.plans._distilled import distilled
 from gauge.imputers.mean import Mean
 from gauge.masks import Complete, Corruption, parse_protocol
-from gauge.methods._distilled import Distilled
-from gauge.methods.ensemble import Ensemble
-from gauge.model.combination import Combination
-from gauge.model.explain import explain, unit_names
-from gauge.model.nn.tabular import CellHeads, ColumnLayout
-from gauge.model.trust import TrustHead, rightness, trust_term
-from gauge.training.audit import audit
+from gauge.nn.tabular import CellHeads, ColumnLayout
+from gauge.paper.explain import explain, unit_names
+from gauge.plus.combination import Combination
+from gauge.plus.trust import TrustHead, rightness, trust_term
 from gauge.training.inference import masked_batches, predict_split
 from gauge.types import Truth
 

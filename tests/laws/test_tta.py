@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from gauge_lab.benchmarks import BENCHMARKS, Overrides
+from gauge_lab.methods.tta import COPIES, TTA, changed
+from gauge_lab.plans import last_stage, plan_of
+from gauge_lab.plans.tta import ROWS, over_copies
 from helpers import CLASSES, SETTINGS, assert_equal, dataset, enlarged, plus, rows_of, with_hidden
 
 from gauge.data import Dataset
-from gauge.experiments.benchmarks import BENCHMARKS, Overrides
-from gauge.experiments.plans import last_stage, plan_of
-from gauge.experiments.plans.tta import ROWS, over_copies
-from gauge.methods.tta import COPIES, TTA, changed
 from gauge.training.stages import Stage, StageStore
 from gauge.types import Method, Prediction
 

@@ -7,8 +7,8 @@ from helpers import unchecked
 from torch import nn
 
 from gauge import exact_effects, taylor_evidence, wrap
-from gauge.model.backbones.blocks import find_blocks
-from gauge.model.gauge import Gate, attention_bias
+from gauge.backbones.blocks import find_blocks
+from gauge.paper.gauge import Gate, attention_bias
 from gauge.randomness import seeded
 
 transformers = pytest.importorskip("transformers")

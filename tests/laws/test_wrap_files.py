@@ -12,8 +12,8 @@ from small_transformers import batch, small
 from torch import nn
 
 from gauge import export_wrapped, load_wrapped, save_wrapped, wrap
-from gauge.model.gauge import Gate
-from gauge.model.scoring.gradient_norm import gradient_norm
+from gauge.paper.gauge import Gate
+from gauge.paper.scoring.gradient_norm import gradient_norm
 from gauge.randomness import seeded
 from gauge.training import checkpoint
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from gauge import load_wrapped, save_wrapped, wrap
-from gauge.model.gauge import attention_bias
+from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
 
 transformers = pytest.importorskip("transformers")

@@ -9,7 +9,7 @@ from small_transformers import small
 from torch import nn
 
 from gauge import wrap
-from gauge.model.gauge import attention_bias
+from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
 
 pytest.importorskip("transformers")

@@ -7,7 +7,7 @@ from pages import HOSTILE, Page, visit
 from small_transformers import batch, small
 
 from gauge import wrap
-from gauge.model.gauge import attention_bias
+from gauge.paper.gauge import attention_bias
 
 pytest.importorskip("transformers")
 WORDS = [["no", "fever", "but", HOSTILE, "cough", "[SEP]"], ["well", "since", "monday", "[SEP]"]]

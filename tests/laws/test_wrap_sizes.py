@@ -7,7 +7,7 @@ from helpers import unchecked
 from torch import nn
 
 from gauge import load_wrapped, save_wrapped, wrap
-from gauge.model.gauge import attention_bias
+from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
 
 WORDS = torch.randint(0, 20, (2, 8), generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,7 @@ import torch
 from helpers import unchecked
 
 from gauge import FromTimm, check_backbone, wrap
-from gauge.model.gauge import attention_bias
+from gauge.paper.gauge import attention_bias
 from gauge.randomness import seeded
 
 pytestmark = [pytest.mark.timm, pytest.mark.filterwarnings("ignore")]  # of timm's own imports

@@ -6,7 +6,7 @@ import pytest
 @pytest.fixture
 def warnings_anew():
     """Warnings about files that are given once in a process are given again."""
-    from gauge.experiments.benchmarks.readers import notes
+    from gauge_lab.benchmarks.readers import notes
 
     notes._warn_once.cache_clear()
 

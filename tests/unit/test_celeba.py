@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from gauge_lab.benchmarks import celeba
+from gauge_lab.benchmarks.readers.celeba import attribute_texts, read_attributes, read_partition
+from gauge_lab.benchmarks.readers.text import ALPHABET
 from PIL import Image
-
-from gauge.experiments.benchmarks import celeba
-from gauge.experiments.benchmarks.readers.celeba import attribute_texts, read_attributes, read_partition
-from gauge.experiments.benchmarks.readers.text import ALPHABET
 
 ATTRIBUTES = ["5_o_Clock_Shadow", "Blond_Hair", "Smiling"]
 ROWS = {  # in no order

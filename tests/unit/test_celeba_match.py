@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from gauge_lab.benchmarks import celeba_match
 from PIL import Image
 
-from gauge.experiments.benchmarks import celeba_match
 from gauge.masks import mask_split
 
 PARTS = {"train": 20, "val": 10, "test": 10}

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from gauge_lab.benchmarks import Overrides, celeba_chin, celeba_chubby, celeba_table
+from gauge_lab.experiment import Experiment
+from gauge_lab.workspace import Workspace
 from PIL import Image
 
-from gauge.experiments.benchmarks import Overrides, celeba_chin, celeba_chubby, celeba_table
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.workspace import Workspace
 from gauge.masks import mask_split, parse_protocol
 
 FACES = 40

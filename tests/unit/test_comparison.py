@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from gauge_lab.benchmarks import BENCHMARKS
+from gauge_lab.comparison import paired
+from gauge_lab.plans.gauge import twin
+from gauge_lab.results import Result
+from gauge_lab.statistics import Difference, MeanRanks
+from gauge_lab.tables import result_table
 from scipy.stats import friedmanchisquare, ttest_1samp
 
-from gauge.experiments.benchmarks import BENCHMARKS
-from gauge.experiments.comparison import paired
-from gauge.experiments.plans.gauge import twin
-from gauge.experiments.results import Result
-from gauge.experiments.statistics import Difference, MeanRanks
-from gauge.experiments.tables import result_table
 from gauge.reports.figures import draw_lines
 from gauge.training.inference import Predictions
 from gauge.training.metrics import ACCURACY

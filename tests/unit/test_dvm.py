@@ -5,11 +5,11 @@ import logging
 import numpy as np
 import pytest
 import torch
+from gauge_lab.benchmarks import dvm
+from gauge_lab.benchmarks.readers.squares import read_arrays
+from gauge_lab.benchmarks.readers.tip import find_arrays, read_list
 from official import CAR_LABELS, CAR_PATHS, CAR_TABLE, CARS, write_dvm
 
-from gauge.experiments.benchmarks import dvm
-from gauge.experiments.benchmarks.readers.squares import read_arrays
-from gauge.experiments.benchmarks.readers.tip import find_arrays, read_list
 from gauge.masks import mask_split, parse_protocol
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")

@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from gauge_lab.benchmarks import ham10000
 from official import LESIONS, write_lesions
 from PIL import Image
 
-from gauge.experiments.benchmarks import ham10000
 from gauge.masks import mask_split
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")

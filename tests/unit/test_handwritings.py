@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
-
-from gauge.experiments.benchmarks import hands5k, polymnist5k, sums5k
-from gauge.experiments.benchmarks._handwritings import SAMPLES, SIDE
+from gauge_lab.benchmarks import hands5k, polymnist5k, sums5k
+from gauge_lab.benchmarks._handwritings import SAMPLES, SIDE
 
 
 @pytest.fixture(scope="module")

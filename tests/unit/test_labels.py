@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-
-from gauge.experiments.benchmarks import Overrides, polymnist5k
-from gauge.experiments.benchmarks.readers.labels import labelled_rows
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.runner import _tasks
-from gauge.experiments.workspace import Workspace
+from gauge_lab.benchmarks import Overrides, polymnist5k
+from gauge_lab.benchmarks.readers.labels import labelled_rows
+from gauge_lab.experiment import Experiment
+from gauge_lab.runner import _tasks
+from gauge_lab.workspace import Workspace
 
 FEW = {"labels": 50}
 

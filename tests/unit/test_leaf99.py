@@ -7,16 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from gauge_lab.benchmarks import Overrides, leaf99
+from gauge_lab.benchmarks.readers.squares import read_squares
+from gauge_lab.benchmarks.readers.tables import divide, image_table_dataset, numbers, standardised
+from gauge_lab.experiment import Experiment
+from gauge_lab.parts import Parts
+from gauge_lab.runner import _tasks
+from gauge_lab.workspace import Workspace
 from official import LEAF_IDS, SPECIES, write_leaves
 from PIL import Image
 
-from gauge.experiments.benchmarks import Overrides, leaf99
-from gauge.experiments.benchmarks.readers.squares import read_squares
-from gauge.experiments.benchmarks.readers.tables import divide, image_table_dataset, numbers, standardised
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.parts import Parts
-from gauge.experiments.runner import _tasks
-from gauge.experiments.workspace import Workspace
 from gauge.masks import mask_split, parse_protocol
 
 SHARES = {"train": 6, "val": 2, "test": 2}

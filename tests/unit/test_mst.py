@@ -8,11 +8,10 @@ import struct
 import numpy as np
 import pytest
 import torch
+from gauge_lab.benchmarks import mst
+from gauge_lab.benchmarks.readers.digits import read_idx, read_mnist, read_svhn
+from gauge_lab.benchmarks.readers.text import ALPHABET, one_hot
 from scipy.io import savemat
-
-from gauge.experiments.benchmarks import mst
-from gauge.experiments.benchmarks.readers.digits import read_idx, read_mnist, read_svhn
-from gauge.experiments.benchmarks.readers.text import ALPHABET, one_hot
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")
 

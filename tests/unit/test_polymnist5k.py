@@ -2,9 +2,8 @@
 
 import numpy as np
 import torch
-
-from gauge.experiments.benchmarks import polymnist5k
-from gauge.experiments.benchmarks.readers.polymnist import build_views
+from gauge_lab.benchmarks import polymnist5k
+from gauge_lab.benchmarks.readers.polymnist import build_views
 
 
 def test_no_digit_is_in_two_parts_and_every_digit_is_in_one():

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from gauge import GaugeClassifier
 from gauge.cli.main import app
-from gauge.model.encoders._pretrained import MAX_BATCH, PretrainedGrid, PretrainedTokens
+from gauge.encoders._pretrained import MAX_BATCH, PretrainedGrid, PretrainedTokens
 from gauge.tabular.table.columns import ReadOptions
 from gauge.tabular.table.columns.text import PretrainedText
 from gauge.tabular.table.pretrained import Pretrained

@@ -7,17 +7,17 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from gauge_lab import reproduce
+from gauge_lab.benchmarks import BENCHMARKS, Overrides
+from gauge_lab.cli import reproduce as cli
+from gauge_lab.cli.benchmark import Execution
+from gauge_lab.experiment import Experiment
+from gauge_lab.manifest import Entry, Manifest, Run, Shown
+from gauge_lab.plans import plan_of
+from gauge_lab.published import PUBLISHED
+from gauge_lab.results import Result, read_results, write_results
 from helpers import unchecked
 
-from gauge.cli import reproduce as cli
-from gauge.cli.benchmark import Execution
-from gauge.experiments import reproduce
-from gauge.experiments.benchmarks import BENCHMARKS, Overrides
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.manifest import Entry, Manifest, Run, Shown
-from gauge.experiments.plans import plan_of
-from gauge.experiments.published import PUBLISHED
-from gauge.experiments.results import Result, read_results, write_results
 from gauge.masks import parse_protocol
 
 ROOT = Path(__file__).parents[2]

@@ -6,17 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from gauge_lab import workspace as workspaces
+from gauge_lab.benchmarks import BENCHMARKS, Overrides, StageOverride, polymnist5k
+from gauge_lab.experiment import Experiment, Row
+from gauge_lab.plans import plan_of
+from gauge_lab.published import ELSEWHERE, PUBLISHED, SOURCES
+from gauge_lab.results import Result, evaluate, load_predictions
+from gauge_lab.tables import result_table
+from gauge_lab.workspace import Workspace
 from helpers import any_subset, dataset
 
 from gauge import TrainSettings
-from gauge.experiments import workspace as workspaces
-from gauge.experiments.benchmarks import BENCHMARKS, Overrides, StageOverride, polymnist5k
-from gauge.experiments.experiment import Experiment, Row
-from gauge.experiments.plans import plan_of
-from gauge.experiments.published import ELSEWHERE, PUBLISHED, SOURCES
-from gauge.experiments.results import Result, evaluate, load_predictions
-from gauge.experiments.tables import result_table
-from gauge.experiments.workspace import Workspace
 from gauge.training import stages
 from gauge.training.loop import seconds_per_validation
 from gauge.training.metrics import calibration_error

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from gauge_lab import runner as runners
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.experiment import Experiment
+from gauge_lab.runner import Runner, TimeIsUpError, _run_in_order, _tasks
+from gauge_lab.workspace import Workspace
 from helpers import unchecked
 
-from gauge.experiments import runner as runners
-from gauge.experiments.benchmarks import Overrides
-from gauge.experiments.experiment import Experiment
-from gauge.experiments.runner import Runner, TimeIsUpError, _run_in_order, _tasks
-from gauge.experiments.workspace import Workspace
 from gauge.registry import load_plugin
 from gauge.training import checkpoint
 from gauge.training.stages import StageStore

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from gauge import Dataset
 from gauge.imputers.mopoe import MoPoE
-from gauge.model.nn import residual
-from gauge.model.nn.conv import block_maxima, folded
+from gauge.nn import residual
+from gauge.nn.conv import block_maxima, folded
 from gauge.registry import ENCODERS
 
 MST = {"mnist": (1, 28, 28), "svhn": (3, 32, 32), "text": (8, 71)}

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
+from gauge_lab.encoders.tabular import Tabular
 from safetensors.torch import save_file
 from torch import nn
 
 from gauge import UnitEncoder
+from gauge.encoders.resnet_grid import ResnetGrid
 from gauge.imputers.tip import TIP, Roles
-from gauge.model.encoders.resnet_grid import ResnetGrid
-from gauge.model.encoders.tabular import Tabular
-from gauge.model.nn.resnet import ResNet
+from gauge.nn.resnet import ResNet
 from gauge.registry import ENCODERS
 
 DVM = (22, 13, 3, 12) + (1,) * 13

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gauge import AnySubset, Dataset, GaugeClassifier, Network, TrainSettings, Transformer, UnitEncoder, fit
 from gauge.cli.main import app
-from gauge.model.encoders._pretrained import PretrainedGrid, PretrainedTokens, depths
+from gauge.encoders._pretrained import PretrainedGrid, PretrainedTokens, depths
 from gauge.randomness import seeded
 from gauge.training.loop import budget
 from gauge.training.step import RATE_FACTOR, make_optimizer

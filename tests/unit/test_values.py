@@ -2,14 +2,14 @@
 
 import pytest
 import torch
+from gauge_lab.benchmarks import BENCHMARKS, Overrides, StageOverride
+from gauge_lab.experiment import Experiment
 from helpers import DIM, incomplete_batch, network, unchecked, unit_encoder
 
 from gauge import Batch, Dataset, Evidence, Gauge, Prediction, UnitEncoder
 from gauge.choices import pick
-from gauge.experiments.benchmarks import BENCHMARKS, Overrides, StageOverride
-from gauge.experiments.experiment import Experiment
+from gauge.encoders.columns import Columns
 from gauge.imputers.zero import Zero
-from gauge.model.encoders.columns import Columns
 from gauge.registry import IMPUTERS, KINDS, SCORERS
 from gauge.training.settings import TrainSettings
 

@@ -6,10 +6,10 @@ from importlib import metadata
 import numpy as np
 import pytest
 import torch
+from gauge_lab.benchmarks import Overrides, handwritten, leaves100
+from gauge_lab.incomplete import incomplete
+from gauge_lab.parts import imputer_stage
 
-from gauge.data.incomplete import incomplete
-from gauge.experiments.benchmarks import Overrides, handwritten, leaves100
-from gauge.experiments.parts import imputer_stage
 from gauge.masks import mask_split
 from gauge.types import Batch
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from gauge_lab.cli import benchmark, reproduce
 
 from gauge import __version__, registry
 from gauge.choices import pick
-from gauge.cli import advice, benchmark, fit, models, production, reproduce, tables
+from gauge.cli import advice, fit, models, production, tables
 from gauge.cli.options import PRODUCTION, RESEARCH, TABLES, AsJson, Device, Epochs, Plugins
 from gauge.cli.output import print_markdown, progress
 
@@ -92,8 +93,8 @@ def demo(
 
 def _demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
     import torch
+    from gauge_lab import demo as digits
 
-    from gauge.experiments import demo as digits
     from gauge.reports.page import render_report
     from gauge.tabular import demo as tables
     from gauge.training.checkpoint import write_text

@@ -14,13 +14,13 @@ from gauge.cli.output import print_missing, progress
 
 if TYPE_CHECKING:
     import pandas as pd
+    from gauge_lab.audit import Audit
+    from gauge_lab.workspace import Job, Workspace
 
     from gauge.data import Dataset
-    from gauge.experiments.workspace import Job, Workspace
-    from gauge.methods.gauge_plus import GaugePlus
-    from gauge.model.gauge import Gauge
+    from gauge.paper.gauge import Gauge
+    from gauge.plus.gauge_plus import GaugePlus
     from gauge.tabular.fitted import Fitted
-    from gauge.training.audit import Audit
     from gauge.training.stages import OnEpoch
 
 DOUBTFUL = 3  # units that `gauge gates` names
@@ -174,8 +174,9 @@ def _records(job: "Job", audits: "list[Audit]") -> list[dict[str, Any]]:
 def _audited(
     model: Path, protocol: list[str] | None, samples: int | None, device: str | None
 ) -> "tuple[Job, list[Audit]]":
-    from gauge.methods.late_fusion import LateFusion
-    from gauge.training.audit import audit as audit_split
+    from gauge_lab.audit import audit as audit_split
+
+    from gauge.plus.late_fusion import LateFusion
 
     with progress() as on_epoch:
         workspace, job, method = _gated(model, device, on_epoch)
@@ -224,7 +225,7 @@ def gates(
     import torch
 
     from gauge.masks import parse_protocol
-    from gauge.model.explain import explain, unit_names
+    from gauge.paper.explain import explain, unit_names
     from gauge.training.inference import masked_batches
 
     _, job, method = _gated(model, device)
@@ -271,8 +272,8 @@ def _gated(
     model: Path, device: str | None, on_epoch: "OnEpoch | None" = None
 ) -> "tuple[Workspace, Job, Gauge | GaugePlus]":
     """A trained GAUGE or GAUGE+ with its workspace and its job."""
-    from gauge.methods.gauge_plus import GaugePlus
-    from gauge.model.gauge import Gauge
+    from gauge.paper.gauge import Gauge
+    from gauge.plus.gauge_plus import GaugePlus
 
     workspace, job = _opened(model, device, on_epoch)
     method, _ = workspace.method(job)
@@ -283,8 +284,9 @@ def _gated(
 
 def _opened(model: Path, device: str | None, on_epoch: "OnEpoch | None" = None) -> "tuple[Workspace, Job]":
     """The workspace and the job of a trained method, from its folder."""
-    from gauge.experiments.experiment import Experiment
-    from gauge.experiments.workspace import Workspace
+    from gauge_lab.experiment import Experiment
+    from gauge_lab.workspace import Workspace
+
     from gauge.training.stages import silent
 
     path = model / "experiment.json"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gauge.experiments.results import Result
+    from gauge_lab.results import Result
+
     from gauge.training.stages import OnEpoch
 
 

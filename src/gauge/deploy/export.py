@@ -21,8 +21,8 @@ from gauge.choices import pick
 from gauge.data.files import write_bytes
 from gauge.data.graph import Graph
 from gauge.deploy.exported import FORMAT, KEY, Description, graph_inputs, numbered, open_session, seal
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.gauge import Gauge
+from gauge.paper.gauge import Gauge
+from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.ensemble import Ensemble, expert_weights
 from gauge.tabular.estimator import GaugeClassifier
 from gauge.tabular.experts._bag import Bag

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from gauge import __version__
 from gauge.deploy.export import Exported, export_format, write_graph
-from gauge.model.gauge import Gate
-from gauge.model.wrap import Wrapped, wrap
+from gauge.paper.gauge import Gate
 from gauge.registry import SCORERS
 from gauge.training import checkpoint
 from gauge.training.traced import Graphable
 from gauge.types import Scorer
+from gauge.wrapping.wrap import Wrapped, wrap
 
 FORMAT: Literal["gauge-wrapped-1"] = "gauge-wrapped-1"
 GATES, WEIGHTS = "gauge.safetensors", "model.safetensors"

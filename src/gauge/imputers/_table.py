@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gauge.data import Dataset
 from gauge.imputers.nearest import Nearest
-from gauge.model.nn.tabular import CellHeads, by_cell
+from gauge.nn.tabular import CellHeads, by_cell
 from gauge.randomness import choose, derive
 from gauge.types import Batch, Imputer, UnsupportedError
 

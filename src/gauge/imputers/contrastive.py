@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.imputers.nearest import draw_donors
-from gauge.model.nn.contrast import pair_costs
-from gauge.model.nn.conv import deep_trunk
-from gauge.model.nn.mlp import mlp
+from gauge.nn.contrast import pair_costs
+from gauge.nn.conv import deep_trunk
+from gauge.nn.mlp import mlp
 from gauge.types import Batch, Imputer, over_values
 
 __all__ = ["Contrastive"]

@@ -22,7 +22,7 @@ from gauge.data import Dataset
 from gauge.data.dataset import as_values
 from gauge.imputers._table import TableImputer, cells_of, filled, find_donors, find_table
 from gauge.imputers.nearest import Nearest
-from gauge.model.nn.tabular import ColumnLayout, check_columns, share_of
+from gauge.nn.tabular import ColumnLayout, check_columns, share_of
 from gauge.randomness import choose, permutation, sample_keys
 from gauge.types import Batch
 

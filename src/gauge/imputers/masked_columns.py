@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gauge.data import Dataset
 from gauge.imputers._table import TableImputer, cells_of, doubts, filled, find_donors, find_table
 from gauge.imputers.nearest import Nearest
-from gauge.model.nn.tabular import CellHeads, TabularTransformer, check_columns, share_of
+from gauge.nn.tabular import CellHeads, TabularTransformer, check_columns, share_of
 from gauge.randomness import choose, derive
 from gauge.types import Batch
 

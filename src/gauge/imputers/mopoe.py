@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.masks import subsets
-from gauge.model.nn import conv, residual
-from gauge.model.nn.likelihoods import Categorical, Laplace, Likelihood
-from gauge.model.nn.mlp import mlp, mlp_decoder
-from gauge.model.nn.streams import side_by_side
+from gauge.nn import conv, residual
+from gauge.nn.likelihoods import Categorical, Laplace, Likelihood
+from gauge.nn.mlp import mlp, mlp_decoder
+from gauge.nn.streams import side_by_side
 from gauge.randomness import derive, normal, uniform
 from gauge.types import Batch, Imputer, over_values
 

@@ -20,11 +20,11 @@ from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.data.augmentation import corrupt
 from gauge.imputers._table import doubts
-from gauge.model.nn.contrast import hard_negatives, projector
-from gauge.model.nn.conv import ConvMap
-from gauge.model.nn.resnet import ResNet
-from gauge.model.nn.streams import side_by_side
-from gauge.model.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
+from gauge.nn.contrast import hard_negatives, projector
+from gauge.nn.conv import ConvMap
+from gauge.nn.resnet import ResNet
+from gauge.nn.streams import side_by_side
+from gauge.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
 from gauge.randomness import choose, derive
 from gauge.types import Batch, Imputer, UnsupportedError
 

@@ -26,7 +26,7 @@ from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits, fold_numbers
 
 if TYPE_CHECKING:
-    from gauge.methods.gauge_plus import GaugePlus
+    from gauge.plus.gauge_plus import GaugePlus
 
 AUTO = ("network", "trees", "linear")  # the experts of "auto", in the order of their answers
 UNUSED = -1000.0  # u of an expert without weight, which is never asked

@@ -41,7 +41,7 @@ from gauge.tabular.table.stream import Stream
 from gauge.training.device import cpu_threads, pick_device
 
 if TYPE_CHECKING:  # scikit-learn has no types: as bases its classes would let every misspelt name pass
-    from gauge.methods.gauge_plus import GaugePlus
+    from gauge.plus.gauge_plus import GaugePlus
     from gauge.training.stages import OnEpoch
 
     class BaseEstimator:

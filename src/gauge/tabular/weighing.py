@@ -56,7 +56,7 @@ class Answers:
             return Weights.equal(len(experts))
         import torch  # learning takes it, and predictions do without
 
-        from gauge.model.combination import Combination
+        from gauge.plus.combination import Combination
 
         index = np.concatenate([*[plain] * (HIDDEN_COPIES - 1), np.flatnonzero(chosen)])
         combination = Combination(len(experts), 1).double()

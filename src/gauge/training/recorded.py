@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
-from gauge.model.nn.streams import forget, side_by_side
+from gauge.nn.streams import forget, side_by_side
 from gauge.types import Batch, Evidence, Prediction, Trainable
 
 logger = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from gauge.data import Dataset
 from gauge.data.augmentation import augment, mixes_samples
-from gauge.model.nn.shards import total
-from gauge.model.nn.streams import join
+from gauge.nn.shards import total
+from gauge.nn.streams import join
 from gauge.training.distributed import shard, sum_gradients, synchronise, world_size
 from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
 from gauge.training.settings import TrainSettings

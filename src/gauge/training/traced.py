@@ -11,8 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gauge.data.dataset import as_values
 from gauge.data.graph import NEEDS_ONNX, OPSETS
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.gauge import Gauge
+from gauge.paper.gauge import Gauge
+from gauge.plus.gauge_plus import GaugePlus
 from gauge.types import Batch, Imputer
 
 

@@ -16,7 +16,7 @@ from gauge.tabular.table.rows import Rows
 from gauge.training.metrics import reliability
 
 if TYPE_CHECKING:
-    from gauge.methods.gauge_plus import GaugePlus
+    from gauge.plus.gauge_plus import GaugePlus
 
 HIDDEN = 0.2  # share of the known cells
 
@@ -115,7 +115,7 @@ def _gates(rows: Rows, network: "GaugePlus | None") -> dict[str, np.ndarray]:
     """Return the gate of every cell, if the network has gates."""
     if network is None or not network.gating.gates_units:
         return {}
-    from gauge.model.explain import explain
+    from gauge.paper.explain import explain
 
     gates, counts = np.zeros(rows.cells.shape), network.encoder.unit_counts
     start = sum(counts[name] for name in takewhile(lambda name: name != "table", counts))

@@ -23,8 +23,8 @@ from gauge.tabular.table.schema import Schema
 from gauge.types import Batch, Prediction
 
 if TYPE_CHECKING:
-    from gauge.methods.gauge_plus import GaugePlus
-    from gauge.model.explain import BatchExplanation
+    from gauge.paper.explain import BatchExplanation
+    from gauge.plus.gauge_plus import GaugePlus
 
 
 class ColumnPart(NamedTuple):
@@ -116,7 +116,7 @@ class Reader:
         chosen, before = rows.take(index), [predictions[row] for row in index]
         numbers = None
         if self.network is not None:
-            from gauge.model.explain import explain
+            from gauge.paper.explain import explain
 
             result = explain(self.network, batch)
             measured = [result.evidence.scores, result.gates, result.attention_before, result.attention_after]

@@ -24,7 +24,7 @@ from gauge.tabular.table.schema import Schema
 from gauge.tabular.table.splits import Splits
 
 if TYPE_CHECKING:
-    from gauge.methods.gauge_plus import GaugePlus
+    from gauge.plus.gauge_plus import GaugePlus
     from gauge.training.stages import OnEpoch
 
 UNTIMED = 0.1  # share of the time limit for what is not timed

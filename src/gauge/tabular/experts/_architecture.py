@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from gauge.choices import pick
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.encoders._pretrained import PretrainedEncoder, Tune
-from gauge.model.encoders._with_whole import WithWhole
-from gauge.model.encoders.cells import Cells
-from gauge.model.encoders.flat_table import FlatTable
-from gauge.model.gauge import UNGATED, Gating
-from gauge.model.network import Network
-from gauge.model.nn.attention import Transformer
-from gauge.model.units import UnitEncoder
+from gauge.encoders._pretrained import PretrainedEncoder, Tune
+from gauge.encoders._with_whole import WithWhole
+from gauge.encoders.cells import Cells
+from gauge.encoders.flat_table import FlatTable
+from gauge.nn.attention import Transformer
+from gauge.paper.gauge import UNGATED, Gating
+from gauge.paper.network import Network
+from gauge.paper.units import UnitEncoder
+from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.experts._recipe import SIZES, Size
 from gauge.tabular.table.columns import FINE_COLUMNS
 from gauge.tabular.table.schema import Schema

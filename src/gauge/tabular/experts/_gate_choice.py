@@ -5,7 +5,7 @@ import torch
 
 from gauge.data import Dataset
 from gauge.masks import Complete, Protocol
-from gauge.methods.gauge_plus import GaugePlus
+from gauge.plus.gauge_plus import GaugePlus
 from gauge.training.distributed import broadcast
 from gauge.training.inference import predict_split
 from gauge.training.metrics import log_losses, pays

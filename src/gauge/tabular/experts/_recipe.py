@@ -11,7 +11,7 @@ from gauge.training.metrics import Metric
 from gauge.training.settings import TrainSettings
 
 if TYPE_CHECKING:
-    from gauge.model.encoders._pretrained import Tune
+    from gauge.encoders._pretrained import Tune
 
 STEPS, CONTENT_STEPS = (80, 4), (120, 5)  # of the backbone: at least a number, and a multiple of the root of the rows
 MIN_EPOCHS, MAX_EPOCHS = 3, 100

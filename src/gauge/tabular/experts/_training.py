@@ -13,11 +13,11 @@ from torch import Tensor
 
 from gauge.choices import pick
 from gauge.data import Dataset
+from gauge.encoders._pretrained import Tune
 from gauge.masks import Complete
-from gauge.methods.gauge_plus import GaugePlus
-from gauge.model.encoders._pretrained import Tune
-from gauge.model.gauge import Gate, Gating
-from gauge.model.nn.shards import total
+from gauge.nn.shards import total
+from gauge.paper.gauge import Gate, Gating
+from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.experts import Task, Training
 from gauge.tabular.experts._architecture import build, freeze
 from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates, spread

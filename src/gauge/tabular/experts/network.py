@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gauge.methods.gauge_plus import GaugePlus
+from gauge.plus.gauge_plus import GaugePlus
 from gauge.tabular.experts import Expert, Folds, Saved, Task, Training
 from gauge.tabular.experts._architecture import Architecture
 from gauge.tabular.experts._bag import bag

@@ -177,10 +177,10 @@ class Image(Content):
 
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
         if self.model is None:
-            from gauge.model.encoders.conv_grid import ConvGrid
+            from gauge.encoders.conv_grid import ConvGrid
 
             return ConvGrid((3, self.side, self.side), dim, channels=channels)
-        from gauge.model.encoders._pretrained import PretrainedGrid
+        from gauge.encoders._pretrained import PretrainedGrid
 
         model = self.model
         return PretrainedGrid(model.network(weights=weights), self.side, model.mean, model.std, bgr=model.bgr)
@@ -200,7 +200,7 @@ class Image(Content):
         return graph.node("Flatten", graph.node("MatMul", rows, graph.constant(mean.T)))
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        from gauge.model.explain import part_names
+        from gauge.paper.explain import part_names
 
         return [Part(name, "") for name in part_names(GRID**2 if count is None else count)]
 

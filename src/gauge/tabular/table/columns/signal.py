@@ -205,7 +205,7 @@ class Signal(Content):
         return Question("text", "Samples in brackets: [0.1, 0.2, ...], or one such list for each channel, in brackets.")
 
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
-        from gauge.model.encoders.conv_signal import ConvSignal
+        from gauge.encoders.conv_signal import ConvSignal
 
         return ConvSignal((self.channels, self.length), dim, UNITS)
 

@@ -169,7 +169,7 @@ class Text(Words):
         return [self.words[number - FIRST_WORD] if number >= FIRST_WORD else "…" for number in numbers if number]
 
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
-        from gauge.model.encoders.tokens import Tokens
+        from gauge.encoders.tokens import Tokens
 
         return Tokens((self.length,), dim, words=len(self.words) + FIRST_WORD)
 
@@ -262,7 +262,7 @@ class PretrainedText(Words):
         return ["…" if token in special else tokenizer.decode([token]).strip() or "…" for token in tokens]
 
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
-        from gauge.model.encoders._pretrained import PretrainedTokens
+        from gauge.encoders._pretrained import PretrainedTokens
 
         tokens = self.model.tokenizer.get_vocab().values()
         network = self.model.network(weights=weights)

@@ -1,0 +1,41 @@
+"""What benchmarks of several vectors share: encoders, the imputer, protocols, and one training budget for all methods."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gauge.masks import AnyModalities, parse_protocols
+from gauge.training.settings import TrainSettings
+from gauge_lab.benchmarks import Modality, StageSettings
+
+RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
+PROTOCOLS = parse_protocols("complete", *(f"overall={rate}" for rate in RATES))
+WIDTH = 64
+
+
+def vector_views(views: Mapping[str, int], *, epochs: int, rows: int) -> dict[str, Any]:
+    """Fields of a `Benchmark` whose modalities are vectors of these sizes. All methods train for as many epochs, at the same
+    rate and width, and keep the last epoch. The imputer takes missing views from the nearest of the training `rows`.
+
+    The protocols are those of incomplete multi-view classification: a share of all views is missing, in training data too
+    if `incomplete` says so. Five divisions test every row once.
+    """
+    shared: dict[str, Any] = {"batch_size": 128, "learning_rate": 3e-3, "schedule": "cosine", "patience": None}
+    whole = TrainSettings(epochs=epochs, **shared)
+    return {
+        "modalities": {name: Modality((size,), "mlp", {"hidden": 2 * WIDTH}) for name, size in views.items()},
+        "dim": WIDTH,
+        "heads": 4,
+        "depth": 1,
+        "imputer": "nearest",
+        "imputer_options": {"donors": rows},
+        "protocols": PROTOCOLS,
+        "settings": StageSettings(
+            imputer=whole.model_copy(update={"epochs": 0}),
+            backbone=whole,
+            experts=whole,
+            finetune=whole.model_copy(update={"epochs": epochs // 4, "masks": AnyModalities()}),
+        ),
+        "backbones": 5,
+        "folds": 5,
+        "disjoint": True,
+    }

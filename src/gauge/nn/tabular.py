@@ -1,0 +1,263 @@
+"""Transformers of tables: one state per column, with missing cells hidden; and cross-attention from tables to images."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from gauge.nn.attention import Attention, Block, split_heads
+from gauge.nn.initialise import initialise, small_parameter
+from gauge.nn.tip import load_tip_table
+from gauge.types import Tokens
+
+FREQUENCY = 0.1  # deviation of the first frequencies, in waves per unit
+
+
+def by_cell(observed: Tensor, table: Tensor) -> Bool[Tensor, "b f"]:
+    """The flags as one per cell, also where there is only one per sample."""
+    return observed.reshape(table.shape[0], -1).expand_as(table)
+
+
+def check_columns(shape: Sequence[int], cardinalities: Sequence[int] | None) -> tuple[int, ...]:
+    """The number of categories of every column, 1 for numeric ones; all columns are numeric by default."""
+    if len(shape) != 1:
+        raise ValueError(f"a table has shape [columns], not {list(shape)}; flatten it or choose another network")
+    if cardinalities is None:
+        return (1,) * shape[0]
+    if len(cardinalities) != shape[0] or min(cardinalities, default=0) < 1:
+        raise ValueError(
+            f"cardinalities {list(cardinalities)} do not describe a table of {shape[0]} columns; give one number per "
+            "column, 1 for numeric columns and the number of categories for the others"
+        )
+    return tuple(cardinalities)
+
+
+class ColumnLayout(nn.Module):
+    """Which columns are categorical, with how many categories each, and which are numeric (cardinality 1); no state.
+
+    >>> columns = ColumnLayout((3, 1, 2))
+    >>> columns.codes(torch.tensor([[2.0, -0.7, 5.0]])).tolist()
+    [[2, 1]]
+    """
+
+    def __init__(self, cardinalities: Sequence[int]) -> None:
+        super().__init__()
+        categorical = [column for column, size in enumerate(cardinalities) if size > 1]
+        numbers = [column for column, size in enumerate(cardinalities) if size == 1]
+        sizes = [cardinalities[column] for column in categorical]
+        self.count, self.total = len(cardinalities), sum(sizes)
+        self.categorical, self.numbers, self.sizes = _integers(categorical), _integers(numbers), _integers(sizes)
+        self.offsets = _integers([sum(sizes[:index]) for index in range(len(sizes))])
+        self.last = _integers([size - 1 for size in sizes])
+        self.order = nn.Buffer(_integers([*categorical, *numbers]).argsort(), persistent=False)
+
+    def codes(self, table: Float[Tensor, "b f"]) -> Tensor:
+        """The categories of the categorical columns, rounded and clamped to the column's range: imputers may return any
+        number."""
+        return table.index_select(1, self.categorical).round().long().clamp_min(0).minimum(self.last)
+
+    def in_order(self, *parts: Tensor) -> Tensor:
+        """The results for the categorical and the numeric columns, in the order of the table."""
+        return torch.cat(parts, 1).index_select(1, self.order)
+
+
+class Numbers(nn.Module):
+    """Numbers -> vectors, with separate weights for each column. A number is read along with sines and cosines of learned
+    multiples of it, which makes thresholds easy to learn (Gorishniy et al. 2022)."""
+
+    def __init__(self, count: int, width: int, waves: int) -> None:
+        super().__init__()
+        self.frequencies = nn.Parameter(torch.randn(count, waves) * FREQUENCY)
+        self.weight = nn.Parameter(torch.randn(count, 2 * waves + 1, width) * (2 * waves + 1) ** -0.5)
+        self.offset = small_parameter(count, width)
+
+    def forward(self, x: Float[Tensor, "b f 1"]) -> Float[Tensor, "b f c"]:
+        phase = 2 * math.pi * x * self.frequencies
+        features = torch.cat([x, phase.sin(), phase.cos()], -1)
+        return torch.baddbmm(self.offset[:, None], features.transpose(0, 1), self.weight).transpose(0, 1)
+
+
+class TabularTransformer(nn.Module):
+    """A table and its flags -> the states of CLS and of every column.
+
+    `cardinalities` holds the number of categories of each column, 1 for numbers. Categories share one embedding, numbers
+    one Linear and missing cells one token; positions tell columns apart. With `waves` each numeric column has its own
+    weights, which learns much faster with many columns. A missing cell is hidden as key from every query but its own.
+    `weights` is a checkpoint of TIP.
+
+    >>> table, observed = torch.tensor([[2.0, -0.7]]), torch.tensor([[True, False]])
+    >>> TabularTransformer((3, 1), 16, depth=1, heads=2)(table, observed).shape
+    torch.Size([1, 3, 16])
+    """
+
+    def __init__(
+        self,
+        cardinalities: Sequence[int],
+        width: int = 512,
+        *,
+        depth: int = 4,
+        heads: int = 8,
+        waves: int = 0,
+        weights: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.columns, self.pretrained = ColumnLayout(cardinalities), weights is not None
+        self.categories = nn.Embedding(self.columns.total, width) if self.columns.total else None
+        self.scale: nn.Module | None = None
+        if numbers := len(self.columns.numbers):
+            self.scale = Numbers(numbers, width, waves) if waves else nn.Linear(1, width)
+        self.missing, self.cls = small_parameter(width), small_parameter(width)
+        self.positions, self.norm = nn.Embedding(len(cardinalities) + 1, width), nn.LayerNorm(width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
+        initialise(self)
+        if weights is not None:
+            load_tip_table(self, Path(weights))
+
+    def forward(self, table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b s c"]:
+        table = torch.where(observed, table, 0.0)
+        parts = []
+        if self.categories is not None:
+            parts.append(self.categories(self.columns.codes(table) + self.columns.offsets))
+        if self.scale is not None:
+            parts.append(self.scale(table[:, self.columns.numbers, None]))
+        values = self.columns.in_order(*parts)
+        values = torch.where(observed[..., None], values, self.missing.to(values.dtype))
+        state = torch.cat([self.cls.to(values.dtype).expand(table.shape[0], 1, -1), values], 1)
+        state = self.norm(state + self.positions.weight)
+        bias = self_excluding(observed)
+        for block in self.blocks:
+            state = block(state, bias)
+        return state
+
+
+class CellHeads(nn.Module):
+    """States of columns -> the cells of the table, and their reconstruction loss. With `unrestricted` a column's category is
+    chosen among those of all columns."""
+
+    def __init__(self, columns: ColumnLayout, width: int, *, unrestricted: bool = False) -> None:
+        super().__init__()
+        self.columns, self.unrestricted = columns, unrestricted
+        self.categories = nn.Linear(width, columns.total) if columns.total else None
+        self.numbers = nn.Linear(width, 1) if len(columns.numbers) else None
+        category, first, end = torch.arange(columns.total), columns.offsets, columns.offsets + columns.sizes
+        self.own = nn.Buffer((category >= first[:, None]) & (category < end[:, None]), persistent=False)
+
+    def forward(self, states: Float[Tensor, "b f d"]) -> Float[Tensor, "b f"]:
+        """The most likely category or the expected number of every cell."""
+        columns, parts = self.columns, []
+        if self.categories is not None:
+            scores = self.categories(states[:, columns.categorical])
+            if not self.unrestricted:
+                scores = scores.masked_fill(~self.own, -torch.inf)
+            codes = (scores.argmax(-1) - columns.offsets).clamp_min(0).minimum(columns.sizes - 1)
+            parts.append(codes.float())
+        if self.numbers is not None:
+            parts.append(self.numbers(states[:, columns.numbers])[..., 0].float())
+        return columns.in_order(*parts)
+
+    def doubt(self, states: Float[Tensor, "b f d"], draws: Float[Tensor, "r b f"]) -> Float[Tensor, "b f"]:
+        """How uncertain each cell is: 1 - p of the most likely category, or the deviation of a number over several draws."""
+        columns, parts = self.columns, []
+        if self.categories is not None:
+            scores = self.categories(states[:, columns.categorical]).float()
+            parts.append(1 - scores.masked_fill(~self.own, -torch.inf).softmax(-1).amax(-1))
+        if self.numbers is not None:
+            parts.append(draws[..., columns.numbers].std(0))
+        return columns.in_order(*parts)
+
+    def cost(
+        self, states: Float[Tensor, "b f d"], table: Float[Tensor, "b f"], hidden: Bool[Tensor, "b f"]
+    ) -> Float[Tensor, ""]:
+        """The mean -log p of hidden categories, with p over the categories of all columns, and the mean squared error of
+        hidden numbers; half of each where there are both."""
+        columns, costs = self.columns, []
+        if self.categories is not None:
+            scores = self.categories(states[:, columns.categorical])
+            truth = (columns.codes(table) + columns.offsets)[..., None]
+            cost = -(scores.softmax(-1).gather(-1, truth)[..., 0] + 1e-8).log()
+            costs.append(_mean(cost, hidden[:, columns.categorical]))
+        if self.numbers is not None:
+            errors = self.numbers(states[:, columns.numbers])[..., 0] - table[:, columns.numbers]
+            costs.append(_mean(errors.square(), hidden[:, columns.numbers]))
+        return torch.stack(costs).mean()
+
+
+def share_of(share: float, columns: int) -> Int[Tensor, "n"]:
+    """That share of 0, 1, ... `columns` entries, rounded half to even."""
+    return torch.tensor([round(share * count) for count in range(columns + 1)])
+
+
+def self_excluding(observed: Bool[Tensor, "b f"]) -> Float[Tensor, "b 1 s s"]:
+    """The additive bias that hides missing columns as keys from every query except themselves; CLS is never hidden."""
+    seen = F.pad(observed, (1, 0), value=True)
+    itself = torch.eye(seen.shape[1], dtype=torch.bool, device=seen.device)
+    return torch.where(seen[:, None, None] | itself, 0.0, -1e9)
+
+
+class CrossAttention(nn.Module):
+    """Attention from one sequence to another: queries with bias, keys and values without."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key_value = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim, bias=False)
+        self.project = nn.Linear(dim, dim)
+
+    def forward(self, sequence: Float[Tensor, "b s c"], other: Tokens) -> Float[Tensor, "b s c"]:
+        key, value = self.key_value(other).chunk(2, -1)
+        query, key, value = split_heads(self.heads, self.query(sequence), key, value)
+        gathered = F.scaled_dot_product_attention(query, key, value)
+        return self.project(gathered.transpose(1, 2).flatten(2))
+
+
+class InteractionBlock(nn.Module):
+    """Self-attention over the table, cross-attention to the image, MLP: all pre-norm and residual."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = nn.LayerNorm(dim), Attention(dim, heads)
+        self.cross_norm, self.cross = nn.LayerNorm(dim), CrossAttention(dim, heads)
+        self.mlp_norm = nn.LayerNorm(dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+
+    def forward(self, table: Float[Tensor, "b s c"], image: Tokens, *, first: bool = False) -> Float[Tensor, "b r c"]:
+        """The new states of all positions, or of the `first` alone."""
+        normed = self.attention_norm(table)
+        state = table[:, :1] + self.attention.first(normed) if first else table + self.attention(normed)
+        state = state + self.cross(self.cross_norm(state), image)
+        return state + self.mlp(self.mlp_norm(state))
+
+
+class Interaction(nn.Module):
+    """States of a table after attention to an image. `read` makes the image's tokens, normalised once for all blocks.
+
+    >>> look = Interaction(32, 16, depth=1, heads=2)
+    >>> look(torch.zeros(2, 6, 16), look.read(torch.zeros(2, 4, 32))).shape
+    torch.Size([2, 6, 16])
+    """
+
+    def __init__(self, channels: int, width: int = 512, *, depth: int = 4, heads: int = 8) -> None:
+        super().__init__()
+        self.read = nn.Sequential(nn.Linear(channels, width), nn.LayerNorm(width))
+        self.blocks = nn.ModuleList(InteractionBlock(width, heads) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+        initialise(self)
+
+    def forward(self, table: Float[Tensor, "b s c"], image: Tokens, *, first: bool = False) -> Float[Tensor, "b r c"]:
+        """All positions, or the `first` alone; the last block computes nothing else."""
+        for block in self.blocks[:-1]:
+            table = block(table, image)
+        return self.norm(self.blocks[-1](table, image, first=first))
+
+
+def _mean(costs: Float[Tensor, "b f"], counted: Bool[Tensor, "b f"]) -> Float[Tensor, ""]:
+    """The mean over the counted entries, 0 where there are none."""
+    return (costs * counted).sum() / counted.sum().clamp_min(1)
+
+
+def _integers(values: Sequence[int]) -> Tensor:
+    return nn.Buffer(torch.tensor(values, dtype=torch.long), persistent=False)

@@ -1,0 +1,1 @@
+"""GAUGE and nothing else: the method of the paper, from a batch to logits."""

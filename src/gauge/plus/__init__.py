@@ -1,0 +1,1 @@
+"""GAUGE+: heads, their combination with the network, trust, and pre-training."""

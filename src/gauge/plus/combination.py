@@ -1,0 +1,103 @@
+"""The calibrated product of several answers: logits = Σ_j w_j · log p_j + s over the answers that are present.
+
+w_j = exp(u_j + v_j · share), with share_m the observed part of modality m: a weight for every subset of the modalities, and
+for partly observed tables anything between. A temperature for each answer would change nothing, as Σ_j w_j · (z_j / T_j)
+depends on w_j / T_j alone. s shifts all classes alike for all samples: validation samples may have other shares of the
+classes than training samples. u, v and s minimise, over validation samples under all kinds of masks,
+
+    rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2 + |s|² / 2
+
+so that few samples leave the weights near one, and a shared one where subsets do not differ. With a trust t_j in what an
+answer reads, p_j becomes t_j · p_j + (1 - t_j) / k: wrong content says nothing, so no confident answer can veto all others.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from gauge.nn.minimize import minimize
+
+SPREAD, SLOPE_SPREAD = 2.0, 1.0  # prior deviations of u and v: a factor of e² for an answer, of e for a modality
+SHIFT_SPREAD = 1.0  # prior deviation of s
+STEPS = 100
+
+
+class Combination(nn.Module):
+    """All weights are one until `learn` is called; they are buffers, so that training does not change them. Without
+    `classes` there is no shift.
+
+    >>> combine = Combination(answers=2, modalities=1)
+    >>> combine(torch.zeros(5, 2, 3), torch.ones(5, 2, dtype=torch.bool), torch.ones(5, 1)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(self, answers: int, modalities: int, classes: int = 0) -> None:
+        super().__init__()
+        self.offset = nn.Buffer(torch.zeros(answers))
+        self.slope = nn.Buffer(torch.zeros(answers, modalities))
+        self.shift = nn.Buffer(torch.zeros(classes)) if classes else None
+
+    def forward(
+        self,
+        logits: Float[Tensor, "b j k"],
+        present: Bool[Tensor, "b j"],
+        share: Float[Tensor, "b m"],
+        trust: Float[Tensor, "b j"] | None = None,
+    ) -> Float[Tensor, "b k"]:
+        product = _product(_trusted(logits, trust), present, share, self.offset, self.slope)
+        return product if self.shift is None else product + self.shift
+
+    def weights(self, present: Bool[Tensor, "b j"], share: Float[Tensor, "b m"]) -> Float[Tensor, "b j"]:
+        """How much each answer counts, 0 for those that are not present."""
+        return _weights(present, share, self.offset, self.slope)
+
+    def learn(
+        self,
+        logits: Float[Tensor, "n j k"],
+        present: Bool[Tensor, "n j"],
+        share: Float[Tensor, "n m"],
+        labels: Int[Tensor, "n"],
+        trust: Float[Tensor, "n j"] | None = None,
+        *,
+        rows: int,
+        spread: float = SPREAD,
+        slope_spread: float = SLOPE_SPREAD,
+    ) -> None:
+        """`rows` is the number of different samples among the n: one that is seen under several masks counts once. `spread`
+        and `slope_spread` are the prior deviations of u and v."""
+        logits, share = _trusted(logits.detach().double(), trust), share.double()
+        offset, slope = (torch.zeros_like(x).double().requires_grad_() for x in (self.offset, self.slope))
+        shift = logits.new_zeros(logits.shape[-1]).requires_grad_(self.shift is not None)
+        learned = [offset, slope, *([] if self.shift is None else [shift])]
+
+        def objective() -> Tensor:
+            parts = ((offset, spread), (slope, slope_spread), (shift, SHIFT_SPREAD))
+            prior = sum((values / deviation).square().sum() for values, deviation in parts)
+            return F.cross_entropy(_product(logits, present, share, offset, slope) + shift, labels) + prior / (2 * rows)
+
+        minimize(objective, learned, max_iter=STEPS)
+        self.offset.copy_(offset.detach())
+        self.slope.copy_(slope.detach())
+        if self.shift is not None:
+            self.shift.copy_(shift.detach())
+
+
+def _weights(present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
+    return torch.where(present, (offset + share @ slope.T).exp(), 0.0)
+
+
+def _trusted(logits: Tensor, trust: Tensor | None) -> Tensor:
+    """The log-probabilities of each answer, mixed with the uniform distribution as far as it is not trusted."""
+    answers = logits.log_softmax(-1)
+    if trust is None:
+        return answers
+    trust = trust[..., None].to(answers.dtype)
+    return torch.logaddexp(trust.log() + answers, (1 - trust).log() - math.log(answers.shape[-1]))
+
+
+def _product(answers: Tensor, present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:
+    weights = _weights(present, share, offset, slope)
+    return (weights[..., None] * answers).sum(1)

@@ -1,0 +1,258 @@
+"""GAUGE+: whole units beside fine ones, a head for each modality, and one answer from the network and all heads.
+
+L = mean CE(network) over random subsets + Σ_m mean CE(head_m) over the samples that have modality m, whose gradient reaches
+    the encoders as far as head m knows what the network knows of validation samples
+logits = Σ_j w_j(observed) · log p_j, j over the network and the heads of observed modalities, w from validation data
+
+With `gating="trust"` L has a term for trust, and p_j is mixed with the uniform distribution by the trust in
+what head j reads (see `Combination`), so that heads of imputed modalities can answer too; trained with corrupted evidence
+but without trust, by the share that is sound. With an imputer L also has the CE of the gated network on imputed inputs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from gauge.data import Dataset
+from gauge.masks import Corruption, draw_subsets, subsets
+from gauge.nn.shards import shared_key
+from gauge.paper.gauge import UNGATED, Gating, Gauge
+from gauge.paper.network import Biased, Network, hiding_bias
+from gauge.paper.units import Frozen, UnitEncoder
+from gauge.plus._answers import SOUND, Answers, head_answers, learn_weights, masked_samples, validation_rows
+from gauge.plus.any_subset import under_subsets
+from gauge.plus.combination import Combination
+from gauge.plus.heads import HeadGradients, Heads, tempered_losses
+from gauge.plus.late_fusion import head_loss
+from gauge.plus.trust import PlusReading, TrustHead, known_rightness, per_unit, signed_taylor_evidence, trust_term
+from gauge.types import Batch, Evidence, Imputer, Method, Prediction, SupportsComplete, Units
+
+__all__ = ["GaugePlus"]
+
+
+class GaugePlus(Method):
+    """A `Gauge`, gated or not, whose modalities also answer alone. A head reads its modality's whole unit or, where it has
+    none, the mean of its observed units.
+
+    Without `heads`, or without `combines`, the prediction is that of the network. Unless it `applies_gates`, the network
+    predicts without gates, and they are computed for explanations alone.
+
+    >>> from gauge.encoders.mlp import Mlp
+    >>> encoder = UnitEncoder({"scan": Mlp((3,), 8), "blood": Mlp((5,), 8)}, dim=8)
+    >>> model = GaugePlus(encoder, Network(lambda sequence, attn_bias=None: sequence, dim=8, num_classes=3))
+    >>> flags = {"scan": torch.tensor([True]), "blood": torch.tensor([False])}
+    >>> model.predict(Batch({"scan": torch.rand(1, 3), "blood": torch.rand(1, 5)}, flags)).logits.shape
+    torch.Size([1, 3])
+    """
+
+    shardable = True
+
+    def __init__(
+        self,
+        encoder: UnitEncoder,
+        classifier: Network,
+        imputer: SupportsComplete | None = None,
+        *,
+        subsets_per_step: int = 2,
+        gating: Gating | Literal["trust"] = UNGATED,
+        heads: Literal["validated", "joint", "detached", "none"] = "validated",
+        combines: bool = True,
+        corrupt: Corruption = SOUND,
+    ) -> None:
+        """`gating="trust"` gates each unit by the learned probability that it is right. `validated` heads train the encoders
+        by their share of what the network knows of validation samples (see `HeadGradients`), `joint` ones wholly,
+        `detached` ones not at all. `corrupt`: what is wrong in training batches, so that the combination is learned from
+        such samples too. With an imputer, `subsets_per_step=0` trains the network on imputed inputs alone."""
+        super().__init__()
+        modalities, dim, classes = len(encoder.unit_counts), classifier.head.in_features, classifier.head.out_features
+        has_heads = heads != "none"
+        gate = None
+        if gating == "trust":
+            gate = TrustHead(dim, head_classes=classes if has_heads else 0)
+            gating = Gating(score=signed_taylor_evidence)
+        self.gauge = Gauge(encoder, classifier, imputer, gating=gating, gate=gate)
+        self.applies_gates = True
+        self.subsets_per_step, self.corrupt = subsets_per_step, corrupt
+        self.detached = heads == "detached"
+        self.heads = Heads(encoder, dim, classes) if has_heads else None
+        self.head_gradients = HeadGradients(modalities) if heads == "validated" else None
+        self.combination = Combination(1 + modalities, modalities, classes) if has_heads and combines else None
+        self.subsets = nn.Buffer(subsets(modalities), persistent=False)
+
+    @property
+    def encoder(self) -> UnitEncoder:
+        return self.gauge.encoder
+
+    @property
+    def imputer(self) -> Frozen | None:
+        return self.gauge.imputer
+
+    @property
+    def registered_imputer(self) -> Imputer | None:
+        """The imputer, if it is a registered one, which can do more than complete batches."""
+        held = None if self.gauge.imputer is None else self.gauge.imputer.imputer
+        return held if isinstance(held, Imputer) else None
+
+    @property
+    def gating(self) -> Gating:
+        return self.gauge.gating
+
+    @property
+    def trust(self) -> TrustHead | None:
+        """What gates the units by trust, if anything does."""
+        return self.gauge.gate if isinstance(self.gauge.gate, TrustHead) else None
+
+    def loss(self, batch: Batch, weights: Float[Tensor, "b"] | None = None) -> dict[str, Tensor]:
+        """One encoding, which the heads read and the network sees under several subsets of the modalities. Each sample
+        counts `weights` times. Heads do not learn from modalities that are known to be wrong."""
+        assert batch.labels is not None
+        reading = self.read(batch)
+        under = reading if reading.visible is None else self._under_subsets(reading)
+        prediction = self.decide_network(under)
+        terms = {"task": batch.cross_entropy(prediction.logits, weights)}
+        if reading.visible is None and self.subsets_per_step:
+            masked = self._under_subsets(reading)
+            terms["masked"] = batch.cross_entropy(masked.classifier(masked.units.tokens, None), weights)
+        if reading.head_logits is not None:
+            terms["heads"] = head_loss(reading.head_logits, batch, weights)
+        if self.trust is not None and prediction.evidence is not None:
+            trust = self.trust.trust(prediction.evidence, under)
+            right, known = known_rightness(self.encoder, batch, reading, reading.head_logits)
+            times = len(trust) // len(batch)
+            known = known.repeat(times, 1) & under.seen
+            terms["trust"] = trust_term(trust, right.repeat(times, 1), known)
+        return terms
+
+    @torch.no_grad()
+    def predict(self, batch: Batch) -> Prediction:
+        return self.decide(self.read(batch.check()))
+
+    def read(self, batch: Batch) -> PlusReading:
+        """What the network reads of a batch, and what trust and the heads make of it."""
+        reading = PlusReading(**vars(self.gauge.read(batch)))
+        if self.trust is not None and (imputer := self.registered_imputer) is not None:
+            with torch.no_grad():
+                doubt = imputer.uncertainty(batch)
+            reading = replace(reading, uncertainty=None if doubt is None else per_unit(self.encoder, doubt))
+        if self.heads is None:
+            return reading
+        content = reading.units.content
+        if self.detached:
+            content = content.detach()
+        elif self.head_gradients is not None:
+            content = self.head_gradients(content, reading.units.modality)
+        return replace(reading, head_logits=self.heads.logits(replace(reading.units, content=content)))
+
+    def reference(self, units: Units) -> Tensor | None:
+        return self.gauge.reference(units)
+
+    def weigh(self, reading: PlusReading) -> tuple[Evidence, Tensor]:
+        """Evidence and gates, also where gates are not applied."""
+        return self.gauge.weigh(reading)
+
+    def decide(self, reading: PlusReading) -> Prediction:
+        """The network's answer, or the product of all answers; evidence and gates are those of the network."""
+        prediction = self.decide_network(reading)
+        return replace(prediction, logits=self.combine(prediction, reading))
+
+    def decide_network(self, reading: PlusReading) -> Prediction:
+        """The prediction of the network alone."""
+        if not self.applies_gates:
+            return Prediction(reading.classifier(reading.units.tokens, None))
+        prediction = self.gauge.decide(reading)
+        return prediction if self.trust is None else replace(prediction, trust=prediction.gates)
+
+    def combine(self, prediction: Prediction, reading: PlusReading) -> Float[Tensor, "b k"]:
+        """The logits of the product of the network's answer with those of the heads."""
+        if self.combination is None:
+            return prediction.logits
+        return self.combination(*self._all_answers(prediction, reading))
+
+    @torch.no_grad()
+    def validate(self, train: Dataset, val: Dataset) -> None:
+        """How much each head trains the encoders in the next epoch, by what heads and network know of validation samples as
+        they are."""
+        if self.heads is None or self.head_gradients is None:
+            return
+        index = validation_rows(train, val)
+        training, answers = self.training, []
+        self.eval()
+        for batch in map(val.batch, index.split(512)):
+            reading = self.read(batch)
+            assert reading.head_logits is not None
+            network = reading.classifier(reading.units.tokens, None)
+            logits = torch.cat([network[:, None].float(), reading.head_logits.float()], 1)
+            answers.append((logits, F.pad(batch.any_observed(), (1, 0), value=True)))
+        self.train(training)
+        logits, present = map(torch.cat, zip(*answers, strict=True))
+        labels = val.labels[index]
+        losses = tempered_losses(logits, labels, present)
+        entropy = torch.special.entr(labels.bincount() / len(labels)).sum()
+        self.head_gradients.follow(losses[1:], losses[0], float(entropy))
+
+    @torch.no_grad()
+    def prepare(self, train: Dataset, val: Dataset | None = None) -> None:
+        """The calibration of the trust and the weights of the combination, from validation samples under masks of every
+        kind, corrupted as in training."""
+        if val is None:
+            return
+        self.to(val.device)
+        rows = validation_rows(train, val)
+        if self.trust is not None:
+            self._calibrate(self.trust, val, rows)
+        if self.combination is not None:
+            learn_weights(self.combination, self._answers, self._masked(val, rows), len(rows))
+
+    def _calibrate(self, trust: TrustHead, val: Dataset, rows: Int[Tensor, "rows"]) -> None:
+        trust.reset()
+        parts = []
+        for batch in self._masked(val, rows):
+            reading = self.read(batch)
+            _, trusted = self.weigh(reading)
+            right, known = known_rightness(self.encoder, batch, reading, reading.head_logits)
+            parts.append((trusted[known], right[known], ~reading.units.observed[known]))
+        trust.calibrate(*map(torch.cat, zip(*parts, strict=True)))
+
+    def _masked(self, val: Dataset, rows: Int[Tensor, "rows"]) -> Iterator[Batch]:
+        """Modalities stay where the imputer needs some of them."""
+        modalities = not (self.registered_imputer and self.registered_imputer.needs_image)
+        return masked_samples(val, rows, modalities=modalities, corrupt=self.corrupt)
+
+    def _answers(self, batch: Batch) -> Answers:
+        reading = self.read(batch)
+        return self._all_answers(self.decide_network(reading), reading)
+
+    def _all_answers(self, prediction: Prediction, reading: PlusReading) -> Answers:
+        """The network's answer and those of the heads. The network weighs its units itself, so it is trusted; heads are
+        trusted as far as the units are that they read."""
+        assert reading.head_logits is not None
+        assert self.heads is not None
+        logits, present, share, trust = head_answers(reading.head_logits, reading.completed, self.corrupt)
+        if prediction.trust is not None:
+            trust = (self.heads.weights(reading.units) @ prediction.trust[..., None])[..., 0]
+            present = present | (self.imputer is not None)
+        logits = torch.cat([prediction.logits[:, None].float(), logits], 1)
+        trust = None if trust is None else F.pad(trust, (1, 0), value=1.0)
+        return Answers(logits, F.pad(present, (1, 0), value=True), share, trust)
+
+    def _under_subsets(self, reading: PlusReading) -> PlusReading:
+        chosen = draw_subsets(shared_key(reading.completed.key), self.subsets, self.subsets_per_step)
+        units, visible = under_subsets(reading.units, chosen)
+        classifier = Biased(self.gauge.classifier, hiding_bias(visible))
+        head_logits = None if reading.head_logits is None else reading.head_logits.repeat(len(chosen), 1, 1)
+        completed = _repeated(reading.completed, len(chosen))
+        return PlusReading(completed, units.keep(visible), classifier, visible, head_logits=head_logits)
+
+
+def _repeated(batch: Batch, count: int) -> Batch:
+    def repeat(values: Tensor) -> Tensor:
+        return values.repeat(count, *[1] * (values.ndim - 1))
+
+    inputs = {name: repeat(values) for name, values in batch.inputs.items()}
+    observed = {name: repeat(flags) for name, flags in batch.observed.items()}
+    return Batch(inputs, observed, None, repeat(batch.index), repeat(batch.key))

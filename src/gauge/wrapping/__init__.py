@@ -1,0 +1,1 @@
+"""`gauge.wrap`: evidence and gates in a Transformer of one's own."""

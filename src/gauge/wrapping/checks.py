@@ -1,0 +1,170 @@
+"""What a batch shows about a model of another library: whether it can be gated, and what passes a closed gate."""
+
+import torch
+from torch import Tensor
+
+from gauge.paper.gauge import attention_bias
+from gauge.wrapping.classifier import TokenClassifier, evaluated, logits_of
+from gauge.wrapping.inputs import contents
+
+TOLERANCE = {torch.bfloat16: 0.05, torch.float16: 0.02}  # relative difference of logits that rounding explains
+ROUNDING = 1e-6  # absolute difference that it explains
+MIXED = 1e-5  # change of a key, over the largest one, that passes closed gates
+PROBED_TOKENS = 4  # of each sample, to measure a leak
+PROBED_SHARE = 0.1  # of the largest effect of a probed token: below it, a ratio would be noise
+
+
+@torch.no_grad()
+def check_logits(classifier: TokenClassifier) -> None:
+    """Raise an error unless the classifier without gates, and with open ones, answers as its model does."""
+    model, name = classifier.model, type(classifier.model).__name__
+    with evaluated(model):
+        own = logits_of(model(*classifier.args, **classifier.inputs), model).float()
+        answers = classifier(classifier.tokens).float()
+        open_gates = torch.ones(classifier.visible.shape, device=own.device)
+        opened = classifier(classifier.tokens, attention_bias(open_gates).to(classifier.tokens.dtype)).float()
+    if len(own) != len(classifier.tokens):
+        raise ValueError(
+            f"{name} answers {len(own)} samples from {len(classifier.tokens)} sequences; wrap needs one sequence for each "
+            "sample, so wrap the part of the model that reads one"
+        )
+    tolerance = TOLERANCE.get(classifier.tokens.dtype, 1e-3) * float(own.nan_to_num().abs().max()) + ROUNDING
+    for way, logits in (("read through its tokens", answers), ("with open gates", opened)):
+        difference = float((logits - own).nan_to_num().abs().max())
+        if difference > tolerance or not torch.equal(logits.isnan(), own.isnan()):
+            raise ValueError(
+                f"{name} {way} answers differently from the model itself, by up to {difference:.3g} in a logit; wrap does "
+                "not support it, as something beside the tokens enters its blocks"
+            )
+    if not torch.allclose(classifier.embedded(), classifier.embedded(), rtol=1e-2, atol=ROUNDING, equal_nan=True):
+        raise ValueError(
+            f"the tokens of {name} differ between two passes over the same inputs in eval mode, so that a gate would not "
+            "belong to a word or a patch; use a model without random numbers or a random order of its tokens"
+        )
+    with evaluated(model):
+        if classifier.guessed:
+            _check_mask(classifier)
+        if classifier.visible.any():
+            _check_independence(classifier, answers)
+
+
+def _check_mask(classifier: TokenClassifier) -> None:
+    """Raise an error if the attention reads what the mask of the blocks seems to hide, and nothing else."""
+    weights = classifier.attention(classifier.tokens)[..., classifier.fixed :].float().nan_to_num().amax((1, 2))
+    hidden, visible = (weights[each].sum() for each in (~classifier.visible, classifier.visible))
+    if hidden > 0 and visible <= ROUNDING * hidden:
+        raise ValueError(
+            f"the mask that the blocks of {type(classifier.model).__name__} get hides keys where it is True, but its name "
+            "is that of one that shows them; call it key_padding_mask, or invert it"
+        )
+
+
+def _check_independence(classifier: TokenClassifier, logits: Tensor) -> None:
+    """Raise an error if the tokens or gates of one sample change the answers for others, or if an attention that gets gates
+    does not compare the tokens that they belong to."""
+    tokens, name = classifier.tokens, type(classifier.model).__name__
+    moved = torch.cat([tokens[:1].flip(-1), tokens[1:]])
+    if not torch.allclose(classifier(moved).float()[1:], logits[1:], rtol=1e-2, atol=ROUNDING, equal_nan=True):
+        raise ValueError(
+            f"the tokens of one sample change what {name} answers for others; wrap needs blocks that read [b, s, c], each "
+            "sample by itself"
+        )
+    gates = torch.ones(classifier.visible.shape, device=tokens.device)
+    gates[0, ::2] = 0.5
+    gated = classifier(tokens, attention_bias(gates).to(tokens.dtype)).float()
+    if not torch.allclose(gated[1:], logits[1:], rtol=1e-2, atol=ROUNDING, equal_nan=True):
+        raise ValueError(
+            f"the gates of one sample change what {name} answers for others; wrap needs attention over [b, h, s, s], "
+            "samples first"
+        )
+    if torch.equal(tokens, tokens.flip(-1)):
+        return
+    pairs = zip(classifier.attend(tokens).keys, classifier.attend(tokens.flip(-1)).keys, strict=True)
+    others = sum(torch.equal(before, after) for before, after in pairs) or _count_others(classifier)
+    if others:
+        raise ValueError(
+            f"{others} attentions of {name} have the size of the blocks that wrap found but read other tokens, experts or "
+            "classes, whose gates these are not; wrap the part of the model that reads one sequence, once, or pad it to "
+            "another length"
+        )
+
+
+def _count_others(classifier: TokenClassifier) -> int:
+    """How many attentions that get gates do not compare the first token at its position. All gates but the last are closed,
+    so that tokens do not mix, and the first token is changed: what its gate reaches has to change there."""
+    tokens, visible = classifier.tokens, classifier.visible
+    order, count = visible.cumsum(1), visible.sum(1, keepdim=True)
+    first, last = visible & (order == 1) & (count > 1), visible & (order == count)
+    if not first.any():
+        return 0
+    moved = torch.where(first[..., None], tokens.flip(-1), tokens)
+    bias = attention_bias(last.float()).to(tokens.dtype)
+    sequence = torch.nn.functional.pad(first, (classifier.fixed, 0))
+    pairs = zip(classifier.attend(tokens, bias).keys, classifier.attend(moved, bias).keys, strict=True)
+    changes = [float((after - before).float().nan_to_num()[sequence].abs().max()) for before, after in pairs]
+    return sum(change < MIXED * max(changes) for change in changes)
+
+
+@torch.no_grad()
+def measured_bypass(classifier: TokenClassifier) -> float | None:
+    """How much of the effect of an input that becomes tokens goes around them to the logits, as a share: what is left of it
+    if the input has other content but the tokens stay. The largest among the inputs, each the smallest among the samples;
+    None if none has an effect."""
+    model, tokens, shares = classifier.model, classifier.embedded(), []
+    own = classifier(classifier.tokens).float()
+    for each in contents(classifier.named):
+        other = classifier.altered([each], one_word=True)
+        moved = other.embedded()
+        if moved.shape != tokens.shape or torch.equal(moved, tokens):
+            continue
+        with evaluated(model):
+            whole = (logits_of(model(*other.args, **other.inputs), model).float() - own).norm(dim=1)
+            around = (other(classifier.tokens).float() - own).norm(dim=1)
+        known = (whole > ROUNDING + 1e-3 * own.norm(dim=1)) & whole.isfinite()
+        shares += [float((around / whole)[known].min())] if known.any() else []
+    return max(shares, default=None)
+
+
+def check_gradient(classifier: TokenClassifier) -> None:
+    """Raise an error unless autograd finds the gradient of gated logits in the tokens: without it, there are no scores."""
+    devices = [classifier.tokens.device] if classifier.tokens.is_cuda else []
+    # dropout draws here must not change those of a training that is resumed
+    with torch.random.fork_rng(devices), torch.inference_mode(False), torch.enable_grad():
+        leaf = classifier.tokens.detach().clone().requires_grad_()
+        try:
+            bias = attention_bias(torch.full(classifier.visible.shape, 0.5, device=leaf.device))
+            torch.autograd.grad(classifier(leaf, bias).float().sum(), leaf)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:150]
+            raise ValueError(
+                f"the logits of {type(classifier.model).__name__} have no gradient in its tokens ({reason}); call it "
+                "without torch.utils.checkpoint, compilation or detached blocks"
+            ) from error
+
+
+@torch.no_grad()
+def measured_leak(classifier: TokenClassifier, *, last: bool = False) -> float | None:
+    """How much of a token's effect on the logits is left when its gate is closed, as a share: 0 where gates reach all that
+    the token reaches; None if no token has an effect. The largest of several tokens of each sample, without the last
+    visible one, or of that one alone. Measured by reversing the channels of the token."""
+    tokens, visible = classifier.tokens, classifier.visible
+    order, count = visible.cumsum(1), visible.sum(1, keepdim=True)
+    gates = torch.where(visible, 1.0, 0.0)
+
+    def logits(moved: Tensor, gates: Tensor) -> Tensor:
+        return classifier(moved, attention_bias(gates).to(tokens.dtype)).float()
+
+    effects = []
+    with evaluated(classifier.model):
+        own = logits(tokens, gates)
+        for part in range(1 if last else PROBED_TOKENS):
+            number = count if last else 1 + (count - 2).clamp_min(0) * part // (PROBED_TOKENS - 1)
+            chosen = visible & (order == number) & (last | (count > 1))
+            moved = torch.where(chosen[..., None], tokens.flip(-1), tokens)
+            closed = torch.where(chosen, 0.0, gates)
+            left = logits(tokens, closed) - logits(moved, closed)
+            effects.append((float((own - logits(moved, gates)).norm()), float(left.norm())))
+    largest = max(opened for opened, _ in effects)
+    if not 0 < largest < torch.inf:
+        return None
+    return max(left / opened for opened, left in effects if opened > PROBED_SHARE * largest)

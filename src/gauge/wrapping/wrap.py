@@ -1,0 +1,259 @@
+"""wrap(): gates for a trained Transformer of another library, which keeps its embeddings, masks, pooling and head.
+
+The tokens that enter the first block are the units. They are scored in one ungated pass (Eq. 4), and the logarithm of each
+gate is added to the attention on its token in every block (Eqs. 8 and 9).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from gauge.backbones.blocks import find_blocks
+from gauge.paper.gauge import Gate, attention_bias, normalize_scores, taylor_evidence
+from gauge.types import Evidence, Prediction, Scorer
+from gauge.wrapping.checks import check_gradient, check_logits, measured_bypass, measured_leak
+from gauge.wrapping.classifier import TokenClassifier, effects_of_closing, evaluated, logits_of
+from gauge.wrapping.explanation import TokenExplanation
+
+MAX_LEAK = 0.05  # share of a closed token's effect: beyond it gates do not do what they say
+
+
+def wrap(
+    model: nn.Module,
+    *,
+    fixed: int | None = None,
+    gate: Gate | None = None,
+    score: Scorer = taylor_evidence,
+    max_leak: float = MAX_LEAK,
+) -> "Wrapped":
+    """A fine-tuned classifier of Hugging Face, timm or your own, with gates.
+
+    The first `fixed` positions are never gated: by default those that are the same for every input (CLS, registers), one
+    position of a text, and the first position if the head reads it alone. Gates start half open for a token of average
+    score, as in the paper; `Wrapped.fit` trains their two parameters.
+
+    The first batch shows whether the model can be gated, and so does every longer one: read through its tokens it has to
+    answer as it does by itself, and of the effect of a token whose gate is closed at most the share `max_leak` may be left.
+    Otherwise it is refused.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"wrap takes an nn.Module, not {type(model).__name__}; give the model itself (pipeline.model)")
+    if fixed is not None and fixed < 0:
+        raise ValueError(f"fixed is {fixed}; give the number of positions that are never gated, 0 or more")
+    return Wrapped(model, fixed=fixed, gate=gate or Gate(), score=score, max_leak=max_leak)
+
+
+class Wrapped(nn.Module):
+    """A gated classifier around `model`. All methods take the inputs of the model. Calling it returns what the model
+    returns, computed with gates, so that it can replace the model in a training loop. `leak` is the share of a closed
+    token's effect that is left, None before the first batch; it is measured again on batches that are longer than all
+    before. `pools` says whether the head reads an average of tokens, which gates then weigh, and `reads_last` whether it
+    reads the last token (as those of decoders), which then has no gate but 1."""
+
+    accepts_loss_kwargs = False  # asked by Hugging Face's Trainer, which then averages over accumulated batches itself
+
+    def __init__(self, model: nn.Module, *, fixed: int | None, gate: Gate, score: Scorer, max_leak: float) -> None:
+        super().__init__()
+        decodes = any(name.rpartition(".")[2] == "decoder" for name, _ in model.named_modules())
+        if decodes and getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+            raise ValueError(
+                f"{type(model).__name__} is an encoder-decoder, which wrap does not support; use a classifier on the "
+                "encoder alone"
+            )
+        if find_blocks(model)[1] is model:
+            raise ValueError(
+                f"{type(model).__name__} has no list of Transformer blocks to gate; pass a model with an nn.ModuleList or "
+                "nn.Sequential of blocks"
+            )
+        self.model, self.gate, self.fixed, self.score = model, gate, fixed, score
+        self.max_leak, self.pools, self.reads_last = max_leak, False, False
+        self.leak: float | None = None
+        self.longest = 0  # tokens of a sample, among the batches that were checked
+        self.attentions: int | None = None  # that gates reach
+
+    def forward(self, *args: Any, **inputs: Any) -> Any:
+        classifier = self.read(*args, **inputs)
+        _, gates = self._weigh(classifier)
+        return classifier.run(classifier.tokens, attention_bias(gates), labels=True)
+
+    @torch.no_grad()
+    def predict(self, *args: Any, **inputs: Any) -> Prediction:
+        """Logits, evidence and gates: one gate for every token after the fixed ones, 0 for padding and 1 for a token that
+        the head reads."""
+        classifier = self.read(*args, **inputs)
+        evidence, gates = self._weigh(classifier)
+        return Prediction(classifier(classifier.tokens, attention_bias(gates)), evidence, gates)
+
+    @torch.no_grad()
+    def evidence(self, *args: Any, **inputs: Any) -> Evidence:
+        """The score of every token, 0 for padding, and the logits of the model without gates."""
+        return self._score(self.read(*args, **inputs))
+
+    @torch.no_grad()
+    def gates(self, *args: Any, **inputs: Any) -> Float[Tensor, "b n"]:
+        """The gate of every token, 0 for padding."""
+        return self._weigh(self.read(*args, **inputs))[1]
+
+    @torch.no_grad()
+    def explain(self, *args: Any, exact: bool = False, **inputs: Any) -> TokenExplanation:
+        """Score, gate and attention of every token. With `exact`, also how far the probability of the predicted class falls
+        when the token's gate is closed, which takes a pass for every token."""
+        classifier = self.read(*args, **inputs)
+        evidence, gates = self._weigh(classifier)
+        bias = attention_bias(gates)
+        readers = classifier.reading_positions
+
+        def received(attn_bias: Tensor | None) -> Tensor:
+            weights = classifier.attention(classifier.tokens, attn_bias)[..., classifier.fixed :].mean(1)
+            return (weights * readers[..., None]).sum(1) / readers.sum(1, keepdim=True).clamp_min(1)
+
+        logits = classifier(classifier.tokens, bias)
+        return TokenExplanation(
+            logits,
+            evidence,
+            gates,
+            classifier.visible,
+            received(None),
+            received(bias),
+            effects_of_closing(classifier, gates) if exact else None,
+            _class_names(self.model, logits.shape[1]),
+            self._facts(),
+        )
+
+    def _facts(self) -> dict[str, str]:
+        """What a page says about the model."""
+        threshold, temperature = self.gate.threshold.item(), self.gate.log_temperature.exp().item()
+        return {
+            "Model": type(self.model).__name__,
+            "Gates": f"threshold {threshold:.3g}, temperature {temperature:.3g}",
+            "Passes a closed gate": f"{100 * (self.leak or 0.0):.1f} % of a token's effect",
+        }
+
+    def fit(
+        self, data: Iterable[Any], *, epochs: int = 1, learning_rate: float = 0.01, batch_size: int = 32, seed: int = 0
+    ) -> Self:
+        """Train the two parameters of the gate; those of the model do not change.
+
+        `data` is a DataLoader, or a dataset of samples: mappings with the entry `labels`, or pairs (input, label).
+        """
+        if not isinstance(data, DataLoader):
+            order = torch.Generator().manual_seed(seed)
+            data = DataLoader(data, batch_size=batch_size, shuffle=True, generator=order)  # type: ignore[arg-type]
+        optimizer = torch.optim.Adam(self.gate.parameters(), lr=learning_rate)
+        device = next(self.model.parameters()).device
+        with self._frozen():
+            for _ in range(epochs):
+                for batch in data:
+                    args, inputs, labels = _split(batch, device)
+                    loss = F.cross_entropy(logits_of(self(*args, **inputs), self.model), labels)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+        return self
+
+    def read(self, *args: Any, **inputs: Any) -> TokenClassifier:
+        """The model as a classifier of the tokens of this batch, for `taylor_evidence` or `exact_effects`."""
+        if self.training and any(getattr(module, "gradient_checkpointing", False) for module in self.model.modules()):
+            raise ValueError(
+                "gradient checkpointing repeats the forward pass without gates; call model.gradient_checkpointing_disable()"
+            )
+        classifier = self._classifier(args, inputs, self.attentions)
+        if self.leak is not None and classifier.tokens.shape[1] <= self.longest:
+            return classifier
+        classifier.attentions = None
+        with evaluated(self.model):  # dropout in its embeddings would change the tokens
+            fixed = self._check(self._classifier(args, inputs))
+        classifier = classifier.fixing(fixed)
+        classifier.pools, classifier.reads_last = self.pools, self.reads_last
+        check_gradient(classifier)
+        if self.leak is not None:
+            self.fixed = fixed
+        classifier.attentions = self.attentions
+        return classifier
+
+    def _classifier(
+        self, args: tuple[Any, ...], inputs: Mapping[str, Any], attentions: int | None = None
+    ) -> TokenClassifier:
+        return TokenClassifier(
+            *(self.model, args, inputs, self.fixed), pools=self.pools, reads_last=self.reads_last, attentions=attentions
+        )
+
+    def _check(self, classifier: TokenClassifier) -> int:
+        """Whether the model answers through its tokens as by itself, what its head reads, the leak of a closed token, and
+        how many positions are fixed."""
+        check_logits(classifier)
+        bypass = measured_bypass(classifier)
+        if bypass is not None and bypass > self.max_leak:
+            raise ValueError(
+                f"{100 * bypass:.0f} % of the effect of an input on the logits of {type(self.model).__name__} go around the "
+                f"tokens that enter its blocks, more than {100 * self.max_leak:.0f} %, where no gate is; wrap the part of "
+                "the model that reads the tokens alone, or accept it with max_leak=1"
+            )
+        leak = measured_leak(classifier)
+        if leak is not None and leak > self.max_leak and self.fixed is None and classifier.fixed == 0:
+            first = classifier.fixing(1)  # a head that reads the first position reads it behind a closed gate, too
+            other = measured_leak(first)
+            if other is not None and other <= self.max_leak:
+                classifier, leak = first, other
+        if leak is not None and leak > self.max_leak:  # a head that averages tokens reads closed ones, too
+            classifier.pools = not self.pools  # unless the average is weighted
+            other = measured_leak(classifier)
+            if other is not None and other < leak:
+                self.pools, leak = classifier.pools, other
+            classifier.pools = self.pools
+        if leak is not None and leak > self.max_leak:
+            raise ValueError(
+                f"{100 * leak:.0f} % of a token's effect on the logits of {type(self.model).__name__} pass its closed gate, "
+                f"more than {100 * self.max_leak:.0f} %; its tokens meet outside of full attention (convolutions, sparse "
+                "or windowed attention), or attention logits outweigh a closed gate. Use another model, or accept it with "
+                "max_leak=1"
+            )
+        last = measured_leak(classifier, last=True)
+        self.reads_last = self.reads_last or (last is not None and last > self.max_leak)
+        known = [each for each in (leak, None if self.reads_last else last) if each is not None]
+        self.leak = max(known, default=self.leak)
+        self.longest = max(self.longest, classifier.tokens.shape[1])
+        self.attentions = classifier.attend(classifier.tokens).calls
+        return classifier.fixed
+
+    def _score(self, classifier: TokenClassifier) -> Evidence:
+        evidence = self.score(classifier, classifier.tokens)
+        return Evidence(torch.where(classifier.visible, evidence.scores, 0.0), evidence.logits)
+
+    def _weigh(self, classifier: TokenClassifier) -> tuple[Evidence, Tensor]:
+        evidence, readers = self._score(classifier), classifier.readers
+        gates = self.gate(normalize_scores(evidence.scores, visible=classifier.visible & ~readers))
+        return evidence, torch.where(readers, 1.0, torch.where(classifier.visible, gates, 0.0))
+
+    @contextmanager
+    def _frozen(self) -> Iterator[None]:
+        trainable = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.model.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in trainable:
+                parameter.requires_grad_()
+
+
+def _class_names(model: nn.Module, count: int) -> tuple[str, ...]:
+    """Those in the configuration of a Hugging Face model, otherwise the numbers of the classes."""
+    names = getattr(getattr(model, "config", None), "id2label", None) or {}
+    return tuple(str(names.get(index, index)) for index in range(count))
+
+
+def _split(batch: Any, device: torch.device) -> tuple[tuple[Tensor, ...], dict[str, Tensor], Tensor]:
+    """Positional inputs, named inputs and labels."""
+    if not isinstance(batch, Mapping):
+        *args, labels = (value.to(device) for value in batch)
+        return tuple(args), {}, labels
+    inputs = {name: value.to(device) for name, value in batch.items()}
+    if "labels" not in inputs:
+        raise ValueError(f"a batch has {', '.join(inputs)} but no 'labels'; rename the entry with the classes")
+    return (), inputs, inputs.pop("labels")
