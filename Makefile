@@ -9,7 +9,7 @@ INSTALL ?= $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 TORCH_INDEX ?=
 # Tests start many processes: without bytecode, each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-PYTEST := pytest -n 2 --dist loadscope --no-loadscope-reorder src tests
+PYTEST := pytest -n 2 --dist loadscope --no-loadscope-reorder src lab tests
 
 .PHONY: help demo test lint wheel lowest newest gpu-test slow-test fuzz tables gallery pictures docs notebooks audit sbom release lock clean
 .DEFAULT_GOAL := help
@@ -33,12 +33,12 @@ help:
 
 # requirements.lock pins everything but torch, with hashes, also setuptools, which builds the package; torch's builds differ
 # by machine, so its hash is not pinned.
-$(VENV)/.installed: requirements.lock torch.lock pyproject.toml
+$(VENV)/.installed: requirements.lock torch.lock pyproject.toml lab/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GAUGE needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	$(INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -r torch.lock
-	$(INSTALL) --no-deps --no-build-isolation --editable .
+	$(INSTALL) --no-deps --no-build-isolation --editable . --editable lab
 	touch $@
 
 demo: $(VENV)/.installed
@@ -65,7 +65,7 @@ lowest newest:
 	$(PYTHON) -m venv build/$@
 	build/$@/bin/pip install --quiet --disable-pip-version-check uv
 	$(if $(TORCH_INDEX),build/$@/bin/uv pip install --quiet --python build/$@/bin/python --index-url $(TORCH_INDEX) torch)
-	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(if $(filter lowest,$@),lowest-direct,highest) --editable '.[dev]'
+	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(if $(filter lowest,$@),lowest-direct,highest) --editable '.[dev]' --editable lab
 	build/$@/bin/$(PYTEST)
 
 gpu-test: $(VENV)/.installed

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pandas as pd
@@ -11,15 +12,31 @@ import gauge
 from gauge.tabular.evidence.explanation import PAGE_TITLE
 
 
-def run(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "gauge.cli", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+# Links to all packages but the laboratory, which the environment of a clone has installed: -S leaves that environment out.
+packages = Path("packages")
+packages.mkdir()
+for installed in Path(sysconfig.get_path("purelib")).iterdir():
+    if "gauge" not in installed.name:
+        (packages / installed.name).symlink_to(installed)
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "gauge.cli", *arguments],
+        env=os.environ | {"PYTHONPATH": f"{Path('installed').resolve()}{os.pathsep}{packages.resolve()}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
 
 
 assert Path(gauge.__file__).parent.parent == Path("installed").resolve(), gauge.__file__
-assert "benchmark" in run("--help")
-assert "polymnist5k" in run("list", "benchmarks")
+assert not list(Path("installed").glob("gauge_lab*")), "the laboratory is not part of the wheel"
+assert "mopoe" in run("list", "imputers")
+for command in (["benchmark", "polymnist5k", "--seeds", "3"], ["reproduce", "--list"], ["demo"]):
+    assert "belongs to the laboratory" in run(*command, code=2)
 ages, labels = [31, None, 67, 58] * 10, ["well", "well", "ill", "ill"] * 10
 pd.DataFrame({"age": ages, "smokes": ["no", "yes", None, "yes"] * 10, "label": labels}).to_csv("table.csv", index=False)
 run("fit", "table.csv", "--target", "label", "--out", "model", "--epochs", "1")

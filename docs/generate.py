@@ -11,12 +11,12 @@ from importlib import import_module
 from pathlib import Path
 
 import matplotlib
-from gauge_lab.formats import Table
-from gauge_lab.published import PUBLISHED
 from matplotlib.figure import Figure
 
 import report
 from gauge.reports.figures import draw_lines
+from gauge_lab.formats import Table
+from gauge_lab.published import PUBLISHED
 from report.ages import write_ages
 from report.comparisons import polymnist_methods
 from report.results import DRAWING, GAMMA, GRIDS, METHODS, PAPER_ETA, ROOT, ROWS, SHARED, VOTES, named, table_of

@@ -30,13 +30,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_record
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_classification
 
 from gauge import ExportedClassifier, GaugeClassifier, export
 from gauge.tabular.experts.trees import Trees
 from gauge.tabular.fitted import Fitted
 from gauge.training.device import pick_device
+from gauge_lab.recording import origin, write_record
 
 ROWS = 10_000
 CATEGORICAL = 3  # of the columns

@@ -17,10 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gauge_lab.benchmarks.polymnist import BENCHMARK
-from gauge_lab.methods.dymo import DyMo
-from gauge_lab.parts import Parts
-from gauge_lab.recording import origin, write_record
 from torch import Tensor
 
 from gauge import Batch, Dataset
@@ -28,6 +24,10 @@ from gauge.imputers.oracle import Oracle
 from gauge.masks import mask_split, parse_protocol
 from gauge.plus.any_subset import TEMPERATURE, AnySubset
 from gauge.training.device import pick_device
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.dymo import DyMo
+from gauge_lab.parts import Parts
+from gauge_lab.recording import origin, write_record
 
 NAMES = list(BENCHMARK.modalities)
 

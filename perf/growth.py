@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_record
 
 from gauge.masks import UpTo
 from gauge.paper.gauge import Gating
@@ -21,6 +20,7 @@ from gauge.tabular.experts._training import Weighted
 from gauge.tabular.table.schema import Schema
 from gauge.training.loop import seconds_per_step
 from gauge.training.settings import TrainSettings
+from gauge_lab.recording import origin, write_record
 
 
 def measured(columns: int, rows: int) -> dict[str, float]:

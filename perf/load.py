@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gauge_lab.recording import origin, write_record
 from serving import SENT, answer, requests, serving, table, train
 
 from gauge import GaugeClassifier
+from gauge_lab.recording import origin, write_record
 
 TOLERANCE = 2e-6  # of a probability; answers are rounded to six digits
 PERIODS = 10  # in which memory is looked at

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from gauge_lab.recording import origin, write_record
 
 ROOT = Path(__file__).parent

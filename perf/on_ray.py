@@ -18,7 +18,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_record
 from streaming import CATEGORIES, MODEL, NUMBERS, write
 
 from gauge import GaugeClassifier
@@ -26,6 +25,7 @@ from gauge.deploy.cluster import Predictor, predict_on_ray
 from gauge.deploy.scoring import answers_file
 from gauge.tabular.table.arrays import ROWS_AT_ONCE
 from gauge.tabular.table.files import read_rows
+from gauge_lab.recording import origin, write_record
 
 Work = Callable[[Path, Path, Path], None]
 """Predicts with a model, from files, to a file."""

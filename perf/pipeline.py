@@ -18,11 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gauge_lab.benchmarks import BENCHMARKS, Benchmark
-from gauge_lab.experiment import Row
-from gauge_lab.parts import imputer_stage
-from gauge_lab.plans import last_stage
-from gauge_lab.recording import origin, write_record
 
 from gauge.data import Dataset
 from gauge.masks import Protocol
@@ -31,6 +26,11 @@ from gauge.training.inference import predict_split
 from gauge.training.stages import Stage
 from gauge.training.step import arithmetic, training_step
 from gauge.types import Method, Trainable
+from gauge_lab.benchmarks import BENCHMARKS, Benchmark
+from gauge_lab.experiment import Row
+from gauge_lab.parts import imputer_stage
+from gauge_lab.plans import last_stage
+from gauge_lab.recording import origin, write_record
 
 ROWS = ("any_subset", "gauge:masked", "gauge:v2", "gauge", "gauge_plus", "gauge_plus:gauge_plus-trust")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_record
 
 from gauge import TrainSettings, fit
 from gauge.masks import UpTo
@@ -20,6 +19,7 @@ from gauge.tabular.experts._architecture import SIZES, build
 from gauge.tabular.experts._training import Weighted
 from gauge.tabular.table.schema import Schema
 from gauge.training.distributed import is_main
+from gauge_lab.recording import origin, write_record
 
 ROWS, COLUMNS = 1024, 20
 

@@ -26,7 +26,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from gauge_lab.recording import origin, write_record
 
 from gauge.encoders.columns import Columns
 from gauge.imputers.mean import Mean
@@ -37,6 +36,7 @@ from gauge.paper.scoring.exact import exact_effects
 from gauge.paper.units import UnitEncoder
 from gauge.training.recorded import Precision, Recorded
 from gauge.types import Batch, Prediction
+from gauge_lab.recording import origin, write_record
 
 PRECISIONS = ("float32", "bf16", "bf16 weights")
 LAYOUTS = {  # units, width, heads, classes

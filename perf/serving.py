@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from gauge_lab.recording import origin, write_record
 
 from gauge import ExportedClassifier, GaugeClassifier, export
+from gauge_lab.recording import origin, write_record
 
 ROWS, NUMBERS, CATEGORIES = 800, 10, 4  # and a date
 COUNTS = (1, 64, 1024)  # rows of a call, without a server

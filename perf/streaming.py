@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_record
 
 from gauge import GaugeClassifier
 from gauge.deploy.scoring import answers_file, predict_table
+from gauge_lab.recording import origin, write_record
 
 NUMBERS, CATEGORIES = 6, 4
 PART = 50_000  # rows of a file

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_lines
 from sklearn.model_selection import train_test_split
 from tables import read
 
 from gauge import GaugeClassifier
 from gauge.tabular.fitted import Fitted
 from gauge.tabular.table.rows import Rows
+from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "advice.json"
 NAMES = ("breast_cancer", "anes96", "fair", "pima", "mroz", "participation", "hdma", "pbc", "medpar", "treatment")

@@ -15,10 +15,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from gauge_lab.benchmarks import Overrides
-from gauge_lab.experiment import Experiment
-from gauge_lab.recording import origin, write_record
-from gauge_lab.workspace import Workspace
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -27,6 +23,10 @@ from gauge.paper.gauge import Gauge, displacement, saliency, ungated_gradient
 from gauge.paper.scoring.exact import exact_effects
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.experiment import Experiment
+from gauge_lab.recording import origin, write_record
+from gauge_lab.workspace import Workspace
 
 POINTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 ITERATIONS = 12

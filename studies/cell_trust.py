@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_lines
 from sklearn import datasets
 from tables import read
 
@@ -24,6 +23,7 @@ from gauge.tabular.evidence.audit import audit_cells
 from gauge.tabular.evidence.cell_trust import CellTrust
 from gauge.tabular.table.rows import Rows
 from gauge.tabular.table.schema import Schema
+from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "cell_trust.json"
 LEARNED = 0.7  # share of the rows

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_lines
 from sklearn.model_selection import train_test_split
 from tables import RATES, TABLES, blanked, read
 
 from gauge import GaugeClassifier
+from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 COVERAGES = (0.8, 0.9, 0.95)

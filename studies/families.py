@@ -17,11 +17,11 @@ from typing import Any
 import timm
 import torch
 import transformers
-from gauge_lab.recording import origin, write_record
 from torch import Tensor, nn
 
 from gauge import attention_bias, wrap
 from gauge.wrapping.classifier import logits_of
+from gauge_lab.recording import origin, write_record
 
 RESULTS = Path(__file__).parent / "results" / "families.json"
 Inputs = dict[str, Tensor]

@@ -21,12 +21,12 @@ import numpy as np
 import pandas as pd
 import torch
 import transformers
-from gauge_lab.recording import origin, write_lines
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from gauge import GaugeClassifier
 from gauge.randomness import seeded
+from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "fine_tuning.json"
 SIDE, EPOCHS, BATCH = 32, 20, 64

@@ -37,7 +37,6 @@ import numpy as np
 import onnx
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_record
 from PIL import Image
 
 from gauge import ExportedClassifier, GaugeClassifier, export
@@ -56,6 +55,7 @@ from gauge.tabular.table.files import read_rows
 from gauge.tabular.table.inspection import inspect_table
 from gauge.tabular.table.schema import Schema
 from gauge.training import checkpoint
+from gauge_lab.recording import origin, write_record
 
 ROWS = 80
 MAX_BYTES = 6 * 2**30  # addresses of a process that loads forgeries

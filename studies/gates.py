@@ -12,10 +12,6 @@ from statistics import mean
 from typing import Any
 
 import torch
-from gauge_lab.benchmarks import Overrides
-from gauge_lab.experiment import Experiment
-from gauge_lab.recording import origin, write_record
-from gauge_lab.workspace import Workspace
 
 from gauge.data import Dataset
 from gauge.masks import parse_protocol
@@ -24,6 +20,10 @@ from gauge.paper.gauge import Gauge
 from gauge.reports.figures import draw_gates
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.experiment import Experiment
+from gauge_lab.recording import origin, write_record
+from gauge_lab.workspace import Workspace
 
 ROOT = Path(__file__).parent.parent
 BINS = 20

@@ -11,11 +11,6 @@ import json
 from pathlib import Path
 
 import torch
-from gauge_lab.benchmarks import BENCHMARKS, ImputerOverride, Overrides
-from gauge_lab.experiment import Experiment
-from gauge_lab.parts import imputer_stage
-from gauge_lab.recording import origin, write_record
-from gauge_lab.workspace import Workspace
 
 from gauge.data import Dataset
 from gauge.masks import parse_protocol
@@ -23,6 +18,11 @@ from gauge.nn.tabular import ColumnLayout
 from gauge.training.inference import masked_batches
 from gauge.training.progress import stage_progress
 from gauge.types import Imputer, SupportsComplete
+from gauge_lab.benchmarks import BENCHMARKS, ImputerOverride, Overrides
+from gauge_lab.experiment import Experiment
+from gauge_lab.parts import imputer_stage
+from gauge_lab.recording import origin, write_record
+from gauge_lab.workspace import Workspace
 
 PROTOCOLS = ("gamma=0.1", "gamma=0.3", "gamma=0.5", "gamma=0.7", "gamma=0.9", "gamma=1")
 

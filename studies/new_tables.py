@@ -36,9 +36,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import tables
-from gauge_lab.recording import origin, write_lines
 from rivals import RIVALS, STACK, components
 from tables import RATES, Table, blanked, difference, divided, load, ours, png, single, write_answers
+
+from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "new_tables.json"
 FOLDER = Path(__file__).parents[1] / "build" / "new_tables"

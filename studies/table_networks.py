@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
-from gauge_lab.recording import origin, write_lines
 from rivals import with_categories
 from rtdl_num_embeddings import PiecewiseLinearEmbeddings, compute_bins
 from sklearn.impute import SimpleImputer
@@ -31,6 +30,7 @@ from torch import Tensor
 
 from gauge import GaugeClassifier
 from gauge.training.metrics import scores
+from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "table_networks.json"
 EPOCHS, PATIENCE, BATCH = 100, 16, 128

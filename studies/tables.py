@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from gauge_lab.recording import origin, write_lines
 from PIL import Image
 from rivals import RIVALS, Rival, temperature, tempered, text_columns
 from sklearn import datasets
@@ -33,6 +32,7 @@ from sklearn.model_selection import train_test_split
 
 from gauge import GaugeClassifier
 from gauge.training.metrics import area_under_curve, bootstrap, scores
+from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
 ANSWERS = Path(__file__).parents[1] / "build" / "tables"

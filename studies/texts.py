@@ -25,7 +25,6 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import torch
-from gauge_lab.recording import origin, write_lines
 from PIL import Image
 from rivals import components, lightgbm, with_categories
 from scipy import sparse
@@ -39,6 +38,7 @@ from gauge import GaugeClassifier
 from gauge.tabular.experts import linear, trees
 from gauge.tabular.table.columns import infer_kind
 from gauge.training.metrics import scores
+from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "texts.json"
 CASES = Path(__file__).parents[1] / "build" / "texts"

@@ -4,9 +4,9 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from gauge_lab.benchmarks import BENCHMARKS, Benchmark, hands5k, polymnist5k, sums5k
 
 from gauge.data import Dataset
+from gauge_lab.benchmarks import BENCHMARKS, Benchmark, hands5k, polymnist5k, sums5k
 
 ROWS = {"train": 160, "val": 40, "test": 60}
 

@@ -21,7 +21,6 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from gauge_lab.benchmarks import Benchmark
 from PIL import Image
 from torch import Tensor, nn
 from typer.testing import CliRunner, Result
@@ -55,6 +54,7 @@ from gauge.registry import IMPUTERS
 from gauge.training import checkpoint
 from gauge.training.stages import Stage
 from gauge.types import Imputer, Method, SupportsComplete, Trainable, over_values
+from gauge_lab.benchmarks import Benchmark
 
 DIM, CLASSES = 8, 3
 SHAPES = {"image": (1, 8, 8), "signal": (7,), "table": (5,)}

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
+
 from gauge_lab.benchmarks import dvm, ham10000, leaf99
 from gauge_lab.benchmarks.readers.ukbb import COLUMNS, FOLDERS
-from PIL import Image
 
 CARS = {"train": 6, "val": 2, "test": 4}
 CAR_TABLE = "dvm_features_train_noOH_all_views_physical_jittered_50_reordered.csv"

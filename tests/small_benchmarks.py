@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from gauge_lab.benchmarks import Benchmark, leaf99, mst, polymnist5k, polysum
-from gauge_lab.benchmarks._image_table import image_table
 
 from gauge.data import Dataset
+from gauge_lab.benchmarks import Benchmark, leaf99, mst, polymnist5k, polysum
+from gauge_lab.benchmarks._image_table import image_table
 
 IMAGE = replace(polymnist5k.BENCHMARK.modalities["m0"], options={"channels": (2, 4, 4)})
 CODERS = {"latent": 4, "channels": (2, 4, 4), "hidden": 8}

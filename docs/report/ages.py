@@ -4,11 +4,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from gauge.training.checkpoint import write_text
 from gauge_lab import reproduce
 from gauge_lab.manifest import Manifest
 from gauge_lab.results import NOT_RECORDED
-
-from gauge.training.checkpoint import write_text
 from report.results import ROOT
 
 FILE = Path(__file__).with_suffix(".json")

@@ -12,7 +12,6 @@ from gauge_lab.formats import Table, TableCell
 from gauge_lab.published import PUBLISHED
 from gauge_lab.results import training_speed
 from gauge_lab.tables import CHANCE
-
 from report.results import (
     DIGITS,
     ETA,

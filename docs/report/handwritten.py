@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gauge_lab.published import ELSEWHERE, SOURCES
-
 from report.results import difference, measured, minus_each, table_of
 
 TRAINED = {"complete": "handwritten", "overall=0.3": "handwritten/rate30", "overall=0.5": "handwritten/rate50"}

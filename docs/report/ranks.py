@@ -5,7 +5,6 @@ from itertools import combinations
 from statistics import mean
 
 from gauge_lab.statistics import MIN_CLUSTERS, MeanRanks
-
 from report.results import NOT_MEASURED, ROOT, label, results, trial
 
 MIN_BENCHMARKS = 3

@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from statistics import mean
 
-from gauge.registry import METHODS
 from gauge_lab.benchmarks import BENCHMARKS, Overrides
 from gauge_lab.comparison import experiment_of
 from gauge_lab.experiment import Experiment, Row, distinct
 from gauge_lab.manifest import Entry, Run
 from gauge_lab.plans import plan_of
+from gauge_lab.registry import METHODS
 from gauge_lab.results import NOT_RECORDED, Result, read_results, training_speed
 
 Cell = tuple[str, int, str]

@@ -1,8 +1,3 @@
-from gauge_lab.audit import audit as audit
-from gauge_lab.experiment import Experiment as Experiment
-from gauge_lab.methods.dymo import DyMo as DyMo
-from gauge_lab.results import evaluate as evaluate
-
 from .backbones.adapters import FromFunction as FromFunction
 from .backbones.adapters import FromHuggingFace as FromHuggingFace
 from .backbones.adapters import FromTimm as FromTimm
@@ -18,8 +13,8 @@ from .deploy.wrapped import save_wrapped as save_wrapped
 from .encoders._pretrained import PretrainedGrid as PretrainedGrid
 from .encoders._pretrained import PretrainedTokens as PretrainedTokens
 from .imputers.mopoe import MoPoE as MoPoE
-from .model import attribution as attribution
 from .nn.attention import Transformer as Transformer
+from .paper import attribution as attribution
 from .paper.explain import BatchExplanation as BatchExplanation
 from .paper.explain import explain as explain
 from .paper.gauge import Gate as Gate

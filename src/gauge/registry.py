@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from gauge.choices import pick
 
 if TYPE_CHECKING:  # nothing here needs torch
-    from gauge.types import Encoder, Imputer, Method, Pretrainer, Scorer
+    from gauge.types import Encoder, Imputer, Pretrainer, Scorer
 
 T = TypeVar("T")
 ENTRY_POINTS = "gauge.plugins"
@@ -25,43 +25,45 @@ ENTRY_POINTS = "gauge.plugins"
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """All components of one kind. `noun` stands in messages, `package` is where the built-in ones live.
+    """All components of one kind. `noun` stands in messages, `packages` hold one file for each component; a plugin may add
+    its own with `KIND.packages.append`.
 
     >>> "taylor" in SCORERS.names()
     True
     """
 
     noun: str
-    package: str
+    packages: list[str]
     added: dict[str, T] = field(default_factory=dict)
     descriptions: dict[str, str] = field(default_factory=dict)
 
-    @cached_property
-    def folder(self) -> Path:
-        return Path(__file__).parents[1] / self.package.replace(".", "/")
+    @property
+    def files(self) -> dict[str, tuple[str, Path]]:
+        """Name -> module and file of every component in the packages."""
+        load_installed_plugins()
+        return {name: found for package in self.packages for name, found in _files(package).items()}
 
     def names(self) -> list[str]:
         """The names of all components, sorted."""
-        load_installed_plugins()
-        return sorted({*_built_in(self.folder), *self.added})
+        return sorted({*self.files, *self.added})
 
     def get(self, name: str) -> T:
         """The component of that name; the error for an unknown name suggests the nearest one."""
-        load_installed_plugins()
+        files = self.files
         if name in self.added:
             return self.added[name]
-        if name not in _built_in(self.folder):
-            pick(dict.fromkeys(self.names()), name, self.noun)
-        return getattr(import_module(f"{self.package}.{name}"), _first_export(self.folder / f"{name}.py"))
+        module, path = files.get(name) or pick(files, name, self.noun)
+        return getattr(import_module(module), _first_export(path))
 
     def describe(self, name: str) -> str:
         """One line about the component; built-in ones are not imported for it."""
         if name in self.added:
             return self.descriptions.get(name, "")
-        return (ast.get_docstring(_tree(self.folder / f"{name}.py")) or "").partition("\n")[0]
+        _, path = self.files[name]
+        return (ast.get_docstring(_tree(path)) or "").partition("\n")[0]
 
     def register(self, name: str, description: str = "") -> Callable[[T], T]:
-        """Adds a component from outside the package: `@METHODS.register("my_method")`. A class or function is described by
+        """Adds a component from outside the package: `@IMPUTERS.register("my_imputer")`. A class or function is described by
         the first line of its docstring, unless there is a `description`."""
 
         def add(component: T) -> T:
@@ -77,21 +79,22 @@ class Kind(Generic[T]):
 
 
 @cache
-def _built_in(folder: Path) -> frozenset[str]:
-    return frozenset(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+def _files(package: str) -> dict[str, tuple[str, Path]]:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    folders = map(Path, spec.submodule_search_locations or ())
+    paths = [path for folder in folders for path in folder.glob("*.py") if not path.stem.startswith("_")]
+    return {path.stem: (f"{package}.{path.stem}", path) for path in paths}
 
 
-METHODS: "Kind[type[Method]]" = Kind("method", "gauge_lab.methods")
-IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", "gauge.imputers")
-PRETRAINERS: "Kind[Callable[..., Pretrainer]]" = Kind("pre-trainer", "gauge.plus.pretrainers")
-ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", "gauge.encoders")
-SCORERS: "Kind[Scorer]" = Kind("scorer", "gauge.paper.scoring")
-COLUMNS: Kind[Any] = Kind("kind of column", "gauge.tabular.table.columns")
-EXPERTS: Kind[Any] = Kind("expert", "gauge.tabular.experts")
+IMPUTERS: "Kind[type[Imputer]]" = Kind("imputer", ["gauge.imputers"])
+PRETRAINERS: "Kind[Callable[..., Pretrainer]]" = Kind("pre-trainer", ["gauge.plus.pretrainers"])
+ENCODERS: "Kind[Callable[..., Encoder]]" = Kind("encoder", ["gauge.encoders"])
+SCORERS: "Kind[Scorer]" = Kind("scorer", ["gauge.paper.scoring"])
+COLUMNS: Kind[Any] = Kind("kind of column", ["gauge.tabular.table.columns"])
+EXPERTS: Kind[Any] = Kind("expert", ["gauge.tabular.experts"])
 
 KINDS: dict[str, Kind[Any]] = {
-    "benchmarks": Kind("benchmark", "gauge_lab.benchmarks"),
-    "methods": METHODS,
     "imputers": IMPUTERS,
     "pretrainers": PRETRAINERS,
     "encoders": ENCODERS,
@@ -99,8 +102,7 @@ KINDS: dict[str, Kind[Any]] = {
     "columns": COLUMNS,
     "experts": EXPERTS,
 }
-"""What `gauge list` shows. What stands above this module is typed where it is defined: `BENCHMARKS` in
-`gauge_lab.benchmarks`, `PLANS` in `gauge_lab.plans`."""
+"""What `gauge list` shows; plugins may add kinds of their own."""
 
 
 plugin_files: list[Path] = []

@@ -5,14 +5,15 @@ from dataclasses import is_dataclass, replace
 
 import pytest
 import torch
-from gauge_lab.benchmarks import BENCHMARKS, StageSettings
 from helpers import DIM, incomplete_batch, network, unit_encoder, with_hidden
 
 from gauge.masks import parse_protocols
-from gauge.registry import COLUMNS, ENCODERS, IMPUTERS, KINDS, METHODS, PRETRAINERS, SCORERS
+from gauge.registry import COLUMNS, ENCODERS, IMPUTERS, KINDS, PRETRAINERS, SCORERS
 from gauge.tabular.table.columns import Cell, Content
 from gauge.training.metrics import METRICS
 from gauge.types import Encoder, Imputer, Method, Pretrainer, Scorer
+from gauge_lab.benchmarks import BENCHMARKS, StageSettings
+from gauge_lab.registry import METHODS
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

@@ -5,19 +5,19 @@ from functools import cache
 
 import pytest
 import torch
-from gauge_lab.plans import last_stage, plan_of
-from gauge_lab.plans.gauge import VARIANTS
 from helpers import rows_of, untrained
 from small_benchmarks import OTHERS, SMALL, samples
 
 from gauge.data import Dataset
 from gauge.masks import AnyModalities, UpTo
 from gauge.randomness import sample_keys
-from gauge.registry import METHODS
 from gauge.training.loop import fit
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage
 from gauge.types import Batch, Method
+from gauge_lab.plans import last_stage, plan_of
+from gauge_lab.plans.gauge import VARIANTS
+from gauge_lab.registry import METHODS
 
 ROWS = [(method, variant) for method in METHODS.names() for variant in plan_of(method).variants]
 GRIDLESS = ("images-and-text", "one-table")

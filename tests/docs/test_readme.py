@@ -6,9 +6,10 @@ import runpy
 from collections.abc import Iterator
 
 import pytest
+from helpers import unchecked
+
 from gauge_lab.manifest import Manifest
 from gauge_lab.results import read_results
-from helpers import unchecked
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from gauge_lab.benchmarks import BENCHMARKS
-from gauge_lab.experiment import Experiment
-from gauge_lab.workspace import Workspace
 from official import write_dvm, write_hearts, write_leaves, write_lesions
 
 from gauge.cli.models import gates
+from gauge_lab.benchmarks import BENCHMARKS
+from gauge_lab.experiment import Experiment
+from gauge_lab.workspace import Workspace
 
 LAYOUTS = {
     "dvm": write_dvm,

@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from gauge_lab.results import read_results
 from helpers import ONE_THREAD, command, mistake
 
 from gauge.imputers.mean import Mean
 from gauge.paper.gauge import taylor_evidence
 from gauge.registry import IMPUTERS, SCORERS
+from gauge_lab.results import read_results
 
 PYPROJECT = """
 [build-system]
@@ -52,7 +52,7 @@ from gauge.data import Dataset
 from gauge_lab.benchmarks import Benchmark, Modality, StageSettings
 from gauge.masks import parse_protocols
 from gauge_lab.benchmarks import BENCHMARKS
-from gauge.registry import METHODS
+from gauge_lab.registry import METHODS
 from gauge.training.settings import TrainSettings
 from gauge.types import Method, Prediction
 
@@ -176,7 +176,9 @@ def test_a_plugin_method_trains_beside_others_and_anew_when_its_code_changes(wor
     ],
 )
 def test_a_mistake_in_a_plugin_is_reported_in_one_line(code, message, tmp_path):
-    (tmp_path / "mine.py").write_text(f"from gauge.registry import IMPUTERS, METHODS\n{code}\n")
+    (tmp_path / "mine.py").write_text(
+        f"from gauge.registry import IMPUTERS\nfrom gauge_lab.registry import METHODS\n{code}\n"
+    )
     said = mistake("benchmark", "my_benchmark", "--plugin", "mine.py", cwd=tmp_path)
     assert message in said
     assert len(said.strip().splitlines()) == 1

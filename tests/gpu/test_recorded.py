@@ -10,9 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gauge_lab.benchmarks.polymnist5k import BENCHMARK, VIEWS
-from gauge_lab.encoders.residual_image import ResidualImage
-from gauge_lab.plans import last_stage, plan_of
 from torch import nn
 
 from gauge import Batch, Dataset, Prediction, Recorded, TrainSettings, export, fit
@@ -21,11 +18,14 @@ from gauge.encoders.deep_grid import DeepGrid
 from gauge.masks import AnyModalities
 from gauge.paper.gauge import Gauge
 from gauge.randomness import sample_keys, seeded
-from gauge.registry import METHODS
 from gauge.training.inference import predict_split
 from gauge.training.recorded import recorded_predict
 from gauge.training.step import training_step
 from gauge.types import Method
+from gauge_lab.benchmarks.polymnist5k import BENCHMARK, VIEWS
+from gauge_lab.encoders.residual_image import ResidualImage
+from gauge_lab.plans import last_stage, plan_of
+from gauge_lab.registry import METHODS
 
 # what torch.compile imports is deprecated in some versions of torch, and it recommends a lower precision
 pytestmark = [

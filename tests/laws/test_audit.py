@@ -4,7 +4,6 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from gauge_lab.audit import Audit, _rank_correlation, audit
 from helpers import CLASSES, dataset, enlarged, gauge, imputer, unit_encoder
 from scipy.stats import spearmanr
 from torch import nn
@@ -13,6 +12,7 @@ from gauge.plus.late_fusion import LateFusion
 from gauge.training.inference import predict_split
 from gauge.training.metrics import ACCURACY
 from gauge.types import Evidence
+from gauge_lab.audit import Audit, _rank_correlation, audit
 
 
 def verdict(*wrong):

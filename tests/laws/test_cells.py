@@ -5,15 +5,15 @@ import lightgbm
 import numpy as np
 import pytest
 import torch
-from gauge_lab.benchmarks import leaf99, polymnist5k
-from gauge_lab.methods.boosted_cells import OPTIONS, WITHOUT_VALIDATION, BoostedCells
-from gauge_lab.methods.logistic_cells import LogisticCells
-from gauge_lab.plans import last_stage, plan_of
 from helpers import noise, with_hidden
 from sklearn.linear_model import LogisticRegression
 
 from gauge import Dataset
 from gauge.masks import AnyCells, Complete
+from gauge_lab.benchmarks import leaf99, polymnist5k
+from gauge_lab.methods.boosted_cells import OPTIONS, WITHOUT_VALIDATION, BoostedCells
+from gauge_lab.methods.logistic_cells import LogisticCells
+from gauge_lab.plans import last_stage, plan_of
 
 TABLES = {"table": (3, 1, 1, 2)}
 METHODS = pytest.mark.parametrize("method", [LogisticCells, BoostedCells])

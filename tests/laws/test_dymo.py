@@ -7,15 +7,15 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
-from gauge_lab.benchmarks.polymnist5k import BENCHMARK
-from gauge_lab.methods.dymo import CALIBRATIONS, TAILS, DyMo, State
-from gauge_lab.methods.mtl import subset_code
-from gauge_lab.plans import last_stage, plan_of
 from helpers import CLASSES, SHAPES, assert_equal, count_calls, rows_of, with_hidden
 
 from gauge import Batch, Dataset
 from gauge.masks import AnyModalities, mask_split
 from gauge.types import Encoder, Method
+from gauge_lab.benchmarks.polymnist5k import BENCHMARK
+from gauge_lab.methods.dymo import CALIBRATIONS, TAILS, DyMo, State
+from gauge_lab.methods.mtl import subset_code
+from gauge_lab.plans import last_stage, plan_of
 
 NAMES = list(SHAPES)
 SUBSETS = [set(names) for size in (1, 2, 3) for names in itertools.combinations(range(3), size)]

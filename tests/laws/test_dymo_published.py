@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gauge_lab.benchmarks.polymnist import BENCHMARK
-from gauge_lab.methods.dymo import DyMo
-from gauge_lab.parts import Parts
 
 from gauge import Batch, Dataset
 from gauge.imputers.oracle import Oracle
 from gauge.plus.any_subset import AnySubset
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.dymo import DyMo
+from gauge_lab.parts import Parts
 
 SAMPLES = 48
 VISIBLE = [  # bit u of each sample: modality u is visible at the end

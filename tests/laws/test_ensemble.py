@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from gauge_lab.benchmarks import BENCHMARKS, Overrides
-from gauge_lab.methods.ensemble import Ensemble
-from gauge_lab.plans import last_stage
-from gauge_lab.plans._ensemble import SEEDS, ensemble_stage
-from gauge_lab.plans.ensemble import ROWS
 from helpers import CLASSES, SETTINGS, dataset, enlarged, plus, rows_of, with_hidden
 
 from gauge.data import Dataset
 from gauge.training.stages import Stage, StageStore
 from gauge.types import Method, Prediction
+from gauge_lab.benchmarks import BENCHMARKS, Overrides
+from gauge_lab.methods.ensemble import Ensemble
+from gauge_lab.plans import last_stage
+from gauge_lab.plans._ensemble import SEEDS, ensemble_stage
+from gauge_lab.plans.ensemble import ROWS
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.methods.flex_moe import EXPERTS, LARGEST, Experts, FlexMoE, Router, Routes, router_loss, variation
 from helpers import count_calls, gradients, noise, with_hidden
+
+from gauge_lab.methods.flex_moe import EXPERTS, LARGEST, Experts, FlexMoE, Router, Routes, router_loss, variation
 
 COUNT = len(helpers.SHAPES)
 

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from gauge_lab.benchmarks import Overrides
-from gauge_lab.benchmarks.polymnist import BENCHMARK
-from gauge_lab.plans import last_stage
 from helpers import SETTINGS, any_subset, assert_equal, dataset, gauge
 
 from gauge import fit
 from gauge.imputers.mean import Mean
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.plans import last_stage
 
 TRAIN = dataset("train", 16)
 ONE_STEP = SETTINGS.model_copy(update={"epochs": 1, "batch_size": 16, "selection": (), "learning_rate": 1e-3})

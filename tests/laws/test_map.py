@@ -4,14 +4,14 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks import mst, polymnist
-from gauge_lab.methods.map import MAP, prompt_length
-from gauge_lab.plans import last_stage, plan_of
 from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, rows_of, with_hidden
 
 from gauge import Dataset, Network
 from gauge.masks import draw_subsets
 from gauge.randomness import seeded
+from gauge_lab.benchmarks import mst, polymnist
+from gauge_lab.methods.map import MAP, prompt_length
+from gauge_lab.plans import last_stage, plan_of
 
 LENGTH, SUBSETS = 2, 7
 NOTHING = Dataset("train", {"x": torch.zeros(1, 1)}, torch.zeros(1).long())

@@ -4,12 +4,12 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks import celeba, mst, polymnist
-from gauge_lab.methods.moddrop import RATE, ModDrop, keep_some
-from gauge_lab.plans import last_stage
 from helpers import SHAPES, count_calls, gradients, with_hidden
 
 from gauge import Dataset
+from gauge_lab.benchmarks import celeba, mst, polymnist
+from gauge_lab.methods.moddrop import RATE, ModDrop, keep_some
+from gauge_lab.plans import last_stage
 
 MANY = torch.arange(40_000)
 

@@ -6,15 +6,15 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks.polymnist import BENCHMARK
-from gauge_lab.methods.mopoe import LatentClassifier
-from gauge_lab.plans import last_stage
 from helpers import CLASSES, SHAPES, assert_equal, count_calls, untrained, zeros
 from torch import nn
 
 from gauge import TrainSettings, fit
 from gauge.imputers.mopoe import Coder, MoPoE, tamed
 from gauge.randomness import seeded
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.mopoe import LatentClassifier
+from gauge_lab.plans import last_stage
 
 LATENT = 4
 SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))

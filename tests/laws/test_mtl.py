@@ -7,15 +7,15 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks.polymnist import BENCHMARK
-from gauge_lab.methods.mtl import MTL, cls_hiding_bias, subset_code
-from gauge_lab.plans import last_stage
 from helpers import CLASSES, DIM, SHAPES, count_calls, gradients, noise, with_hidden
 
 from gauge import Dataset, Network
 from gauge.masks import subsets
 from gauge.paper.network import hiding_bias
 from gauge.randomness import seeded
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.mtl import MTL, cls_hiding_bias, subset_code
+from gauge_lab.plans import last_stage
 
 NAMES = list(SHAPES)
 SUBSETS = [set(members) for size in (1, 2, 3) for members in itertools.combinations(range(3), size)]

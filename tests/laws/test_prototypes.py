@@ -4,12 +4,12 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks.polymnist5k import BENCHMARK
-from gauge_lab.plans import last_stage, plan_of
 from helpers import CLASSES, assert_equal, dataset, gradients
 
 from gauge import AnySubset, Network, TrainSettings, Transformer, UnitEncoder, fit
 from gauge.encoders.conv_grid import ConvGrid
+from gauge_lab.benchmarks.polymnist5k import BENCHMARK
+from gauge_lab.plans import last_stage, plan_of
 
 METRICS = ("cosine", "euclidean")
 

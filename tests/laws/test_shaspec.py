@@ -6,10 +6,10 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.methods.shaspec import ALIGNMENT, DOMAIN, ShaSpec, alignment, domain_loss
 from helpers import count_calls, gradients, noise, with_hidden
 
 from gauge.masks import draw_subsets, visible_under
+from gauge_lab.methods.shaspec import ALIGNMENT, DOMAIN, ShaSpec, alignment, domain_loss
 
 COUNT = len(helpers.SHAPES)
 

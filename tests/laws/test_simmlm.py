@@ -6,14 +6,14 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks import polymnist5k
-from gauge_lab.methods.simmlm import RANKING, SimMLM, UnitExperts, draw_pairs, nested_pairs, ranking
-from gauge_lab.plans import last_stage
 from helpers import CLASSES, count_calls, gradients, noise, with_hidden
 
 from gauge.encoders.mlp import Mlp
 from gauge.masks import subsets
 from gauge.plus.late_fusion import LateFusion
+from gauge_lab.benchmarks import polymnist5k
+from gauge_lab.methods.simmlm import RANKING, SimMLM, UnitExperts, draw_pairs, nested_pairs, ranking
+from gauge_lab.plans import last_stage
 
 MANY = torch.arange(20_000)
 

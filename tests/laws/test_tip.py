@@ -6,7 +6,6 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.encoders.tabular import Tabular
 from helpers import noise, rows_of, with_hidden
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -18,6 +17,7 @@ from gauge.nn.tabular import CrossAttention, TabularTransformer, self_excluding
 from gauge.paper.units import Frozen
 from gauge.randomness import choose, derive, seeded, uniform
 from gauge.registry import ENCODERS
+from gauge_lab.encoders.tabular import Tabular
 
 CARDINALITIES = (1, 3, 1, 2, 4)  # categories need not come first
 CATEGORICAL = {1: 3, 3: 2, 4: 4}

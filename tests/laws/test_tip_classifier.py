@@ -6,14 +6,14 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks import leaf99, polymnist5k
-from gauge_lab.methods.tip import TipClassifier
-from gauge_lab.parts import imputer_stage
-from gauge_lab.plans import last_stage, plan_of
 from helpers import noise, with_hidden
 
 from gauge import Batch, Dataset
 from gauge.imputers.tip import TIP
+from gauge_lab.benchmarks import leaf99, polymnist5k
+from gauge_lab.methods.tip import TipClassifier
+from gauge_lab.parts import imputer_stage
+from gauge_lab.plans import last_stage, plan_of
 
 CLASSES = 3
 

@@ -5,12 +5,6 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
-from gauge_lab.audit import audit
-from gauge_lab.benchmarks import BENCHMARKS
-from gauge_lab.methods._distilled import Distilled
-from gauge_lab.methods.ensemble import Ensemble
-from gauge_lab.plans import last_stage
-from gauge_lab.plans._distilled import distilled
 from helpers import CLASSES, SHAPES, enlarged, gradients, plus, rows_of, with_hidden
 
 from gauge import Dataset, Gating, TrainSettings, fit
@@ -22,6 +16,12 @@ from gauge.plus.combination import Combination
 from gauge.plus.trust import TrustHead, rightness, trust_term
 from gauge.training.inference import masked_batches, predict_split
 from gauge.types import Truth
+from gauge_lab.audit import audit
+from gauge_lab.benchmarks import BENCHMARKS
+from gauge_lab.methods._distilled import Distilled
+from gauge_lab.methods.ensemble import Ensemble
+from gauge_lab.plans import last_stage
+from gauge_lab.plans._distilled import distilled
 
 SWAPS = Corruption(swapped=0.3)
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
-from gauge_lab.benchmarks import BENCHMARKS
-from gauge_lab.plans import last_stage
 from helpers import assert_equal, gradients, plus, with_hidden
 
 from gauge import Dataset, TrainSettings, fit
 from gauge.masks import Corruption
 from gauge.plus.late_fusion import WeightedVote
+from gauge_lab.benchmarks import BENCHMARKS
+from gauge_lab.plans import last_stage
 
 NAMES = list(helpers.SHAPES)
 NONE = {"image": torch.zeros(6).bool(), "signal": torch.zeros(6).bool(), "table": torch.zeros(6, 5).bool()}

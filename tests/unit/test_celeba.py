@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
+
 from gauge_lab.benchmarks import celeba
 from gauge_lab.benchmarks.readers.celeba import attribute_texts, read_attributes, read_partition
 from gauge_lab.benchmarks.readers.text import ALPHABET
-from PIL import Image
 
 ATTRIBUTES = ["5_o_Clock_Shadow", "Blond_Hair", "Smiling"]
 ROWS = {  # in no order

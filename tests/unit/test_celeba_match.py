@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gauge_lab.benchmarks import celeba_match
 from PIL import Image
 
 from gauge.masks import mask_split
+from gauge_lab.benchmarks import celeba_match
 
 PARTS = {"train": 20, "val": 10, "test": 10}
 

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gauge_lab.benchmarks import Overrides, celeba_chin, celeba_chubby, celeba_table
-from gauge_lab.experiment import Experiment
-from gauge_lab.workspace import Workspace
 from PIL import Image
 
 from gauge.masks import mask_split, parse_protocol
+from gauge_lab.benchmarks import Overrides, celeba_chin, celeba_chubby, celeba_table
+from gauge_lab.experiment import Experiment
+from gauge_lab.workspace import Workspace
 
 FACES = 40
 NECKLACE = celeba_table.ATTRIBUTES.index("Wearing_Necklace")

@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
+from scipy.stats import friedmanchisquare, ttest_1samp
+
+from gauge.reports.figures import draw_lines
+from gauge.training.inference import Predictions
+from gauge.training.metrics import ACCURACY
 from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.comparison import paired
 from gauge_lab.plans.gauge import twin
 from gauge_lab.results import Result
 from gauge_lab.statistics import Difference, MeanRanks
 from gauge_lab.tables import result_table
-from scipy.stats import friedmanchisquare, ttest_1samp
-
-from gauge.reports.figures import draw_lines
-from gauge.training.inference import Predictions
-from gauge.training.metrics import ACCURACY
 
 LABELS = np.arange(40) % 2
 

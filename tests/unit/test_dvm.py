@@ -5,12 +5,12 @@ import logging
 import numpy as np
 import pytest
 import torch
-from gauge_lab.benchmarks import dvm
-from gauge_lab.benchmarks.readers.squares import read_arrays
-from gauge_lab.benchmarks.readers.tip import find_arrays, read_list
 from official import CAR_LABELS, CAR_PATHS, CAR_TABLE, CARS, write_dvm
 
 from gauge.masks import mask_split, parse_protocol
+from gauge_lab.benchmarks import dvm
+from gauge_lab.benchmarks.readers.squares import read_arrays
+from gauge_lab.benchmarks.readers.tip import find_arrays, read_list
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")
 

@@ -6,11 +6,11 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from gauge_lab.benchmarks import ham10000
 from official import LESIONS, write_lesions
 from PIL import Image
 
 from gauge.masks import mask_split
+from gauge_lab.benchmarks import ham10000
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")
 

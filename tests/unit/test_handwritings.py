@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from gauge_lab.benchmarks import hands5k, polymnist5k, sums5k
 from gauge_lab.benchmarks._handwritings import SAMPLES, SIDE
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from gauge_lab.benchmarks import Overrides, polymnist5k
 from gauge_lab.benchmarks.readers.labels import labelled_rows
 from gauge_lab.experiment import Experiment

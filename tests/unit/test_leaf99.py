@@ -7,6 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from official import LEAF_IDS, SPECIES, write_leaves
+from PIL import Image
+
+from gauge.masks import mask_split, parse_protocol
 from gauge_lab.benchmarks import Overrides, leaf99
 from gauge_lab.benchmarks.readers.squares import read_squares
 from gauge_lab.benchmarks.readers.tables import divide, image_table_dataset, numbers, standardised
@@ -14,10 +18,6 @@ from gauge_lab.experiment import Experiment
 from gauge_lab.parts import Parts
 from gauge_lab.runner import _tasks
 from gauge_lab.workspace import Workspace
-from official import LEAF_IDS, SPECIES, write_leaves
-from PIL import Image
-
-from gauge.masks import mask_split, parse_protocol
 
 SHARES = {"train": 6, "val": 2, "test": 2}
 

@@ -8,10 +8,11 @@ import struct
 import numpy as np
 import pytest
 import torch
+from scipy.io import savemat
+
 from gauge_lab.benchmarks import mst
 from gauge_lab.benchmarks.readers.digits import read_idx, read_mnist, read_svhn
 from gauge_lab.benchmarks.readers.text import ALPHABET, one_hot
-from scipy.io import savemat
 
 pytestmark = pytest.mark.usefixtures("warnings_anew")
 

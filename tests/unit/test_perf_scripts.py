@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from gauge_lab.benchmarks.polymnist5k import BENCHMARK
-from gauge_lab.parts import Parts
 
 from gauge import Batch, Dataset
 from gauge.masks import parse_protocol
 from gauge.paper.gauge import Gauge
 from gauge.reports.figures import draw_gates
 from gauge.training.inference import masked_batches
+from gauge_lab.benchmarks.polymnist5k import BENCHMARK
+from gauge_lab.parts import Parts
 
 ROOT = Path(__file__).parents[2]
 

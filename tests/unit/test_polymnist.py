@@ -5,11 +5,12 @@ import logging
 import numpy as np
 import pytest
 import torch
+from official import digit_numbers, write_mnist, write_photos
+from PIL import Image
+
 from gauge_lab.benchmarks import polymnist
 from gauge_lab.benchmarks.readers.digits import MNIST_SIZES, split_val_test
 from gauge_lab.benchmarks.readers.polymnist import VIEWS, list_images, package_photos, photos
-from official import digit_numbers, write_mnist, write_photos
-from PIL import Image
 
 BUILT = "PolyMNIST built from photos of ordinary packages, not the published images"
 

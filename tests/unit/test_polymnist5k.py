@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+
 from gauge_lab.benchmarks import polymnist5k
 from gauge_lab.benchmarks.readers.polymnist import build_views
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from gauge_lab.benchmarks import polysum, polysum_plain
 from official import digit_numbers, write_mnist, write_photos
 from scipy import stats
 
 from gauge.masks import mask_split
+from gauge_lab.benchmarks import polysum, polysum_plain
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from gauge_lab.benchmarks import celeba, mst, polymnist
-from gauge_lab.benchmarks.readers.celeba import read_partition, read_texts
-from gauge_lab.benchmarks.readers.polymnist import VIEWS, read_masks
-from gauge_lab.encoders.tabular import Tabular
-from gauge_lab.experiment import Experiment
 from scipy.io import savemat
 
 from gauge.masks import parse_protocol
@@ -16,6 +11,11 @@ from gauge.nn.initialise import initialise
 from gauge.nn.resnet import ResNet
 from gauge.nn.tabular import TabularTransformer
 from gauge.training.inference import masked_batches
+from gauge_lab.benchmarks import celeba, mst, polymnist
+from gauge_lab.benchmarks.readers.celeba import read_partition, read_texts
+from gauge_lab.benchmarks.readers.polymnist import VIEWS, read_masks
+from gauge_lab.encoders.tabular import Tabular
+from gauge_lab.experiment import Experiment
 
 
 @pytest.fixture

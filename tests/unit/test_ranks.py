@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from gauge_lab.comparison import Paired
 
 ROOT = Path(__file__).parents[2]

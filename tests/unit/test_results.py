@@ -6,6 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from helpers import any_subset, dataset
+
+from gauge import TrainSettings
+from gauge.training import stages
+from gauge.training.loop import seconds_per_validation
+from gauge.training.metrics import calibration_error
 from gauge_lab import workspace as workspaces
 from gauge_lab.benchmarks import BENCHMARKS, Overrides, StageOverride, polymnist5k
 from gauge_lab.experiment import Experiment, Row
@@ -14,12 +20,6 @@ from gauge_lab.published import ELSEWHERE, PUBLISHED, SOURCES
 from gauge_lab.results import Result, evaluate, load_predictions
 from gauge_lab.tables import result_table
 from gauge_lab.workspace import Workspace
-from helpers import any_subset, dataset
-
-from gauge import TrainSettings
-from gauge.training import stages
-from gauge.training.loop import seconds_per_validation
-from gauge.training.metrics import calibration_error
 
 KEYS = [
     "benchmark",

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from gauge_lab import runner as runners
-from gauge_lab.benchmarks import Overrides
-from gauge_lab.experiment import Experiment
-from gauge_lab.runner import Runner, TimeIsUpError, _run_in_order, _tasks
-from gauge_lab.workspace import Workspace
 from helpers import unchecked
 
 from gauge.registry import load_plugin
 from gauge.training import checkpoint
 from gauge.training.stages import StageStore
 from gauge.types import UnsupportedError
+from gauge_lab import runner as runners
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.experiment import Experiment
+from gauge_lab.runner import Runner, TimeIsUpError, _run_in_order, _tasks
+from gauge_lab.workspace import Workspace
 
 DIGITS = Path(__file__).parents[1] / "digits.py"
 QUICK = {stage: {"epochs": 1} for stage in ("imputer", "backbone", "finetune")}

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from gauge_lab.encoders.tabular import Tabular
 from safetensors.torch import save_file
 from torch import nn
 
@@ -11,6 +10,7 @@ from gauge.encoders.resnet_grid import ResnetGrid
 from gauge.imputers.tip import TIP, Roles
 from gauge.nn.resnet import ResNet
 from gauge.registry import ENCODERS
+from gauge_lab.encoders.tabular import Tabular
 
 DVM = (22, 13, 3, 12) + (1,) * 13
 UKBB = (2,) * 13 + (3, 6, 4, 3, 3, 8, 8, 8, 3, 8, 3, 4, 3) + (1,) * 49

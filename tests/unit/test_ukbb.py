@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from gauge_lab.benchmarks import BENCHMARKS as ALL
-from gauge_lab.benchmarks import STAGES, Overrides, cad, infarction
-from gauge_lab.benchmarks.readers.ukbb import COLUMNS, FOLDERS
-from gauge_lab.plans import last_stage
 from official import write_hearts
 
 from gauge.masks import mask_split, parse_protocol
 from gauge.training.metrics import AUC
+from gauge_lab.benchmarks import BENCHMARKS as ALL
+from gauge_lab.benchmarks import STAGES, Overrides, cad, infarction
+from gauge_lab.benchmarks.readers.ukbb import COLUMNS, FOLDERS
+from gauge_lab.plans import last_stage
 
 BENCHMARKS = {"CAD": cad, "Infarction": infarction}
 

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from gauge_lab.benchmarks import BENCHMARKS, Overrides, StageOverride
-from gauge_lab.experiment import Experiment
 from helpers import DIM, incomplete_batch, network, unchecked, unit_encoder
 
 from gauge import Batch, Dataset, Evidence, Gauge, Prediction, UnitEncoder
@@ -12,6 +10,8 @@ from gauge.encoders.columns import Columns
 from gauge.imputers.zero import Zero
 from gauge.registry import IMPUTERS, KINDS, SCORERS
 from gauge.training.settings import TrainSettings
+from gauge_lab.benchmarks import BENCHMARKS, Overrides, StageOverride
+from gauge_lab.experiment import Experiment
 
 
 def photo(samples: int = 2) -> torch.Tensor:

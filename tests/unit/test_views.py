@@ -6,12 +6,12 @@ from importlib import metadata
 import numpy as np
 import pytest
 import torch
-from gauge_lab.benchmarks import Overrides, handwritten, leaves100
-from gauge_lab.incomplete import incomplete
-from gauge_lab.parts import imputer_stage
 
 from gauge.masks import mask_split
 from gauge.types import Batch
+from gauge_lab.benchmarks import Overrides, handwritten, leaves100
+from gauge_lab.incomplete import incomplete
+from gauge_lab.parts import imputer_stage
 
 EACH = 20  # rows of a class
 PARTS = ("train", "val", "test")

@@ -13,9 +13,10 @@ from torch import Tensor
 from gauge.choices import pick
 from gauge.data import Dataset
 from gauge.masks import Protocol
-from gauge.registry import ENCODERS, IMPUTERS, KINDS, Kind
+from gauge.registry import ENCODERS, IMPUTERS, Kind
 from gauge.training.metrics import ACCURACY, Metric
 from gauge.training.settings import Settings, TrainSettings
+from gauge_lab import registry
 from gauge_lab.benchmarks.readers.labels import labelled_rows
 from gauge_lab.incomplete import Pattern, incomplete
 
@@ -317,4 +318,4 @@ class Benchmark:
         return replace(changed, imputer=imputer, imputer_options=options)
 
 
-BENCHMARKS: Kind[Benchmark] = KINDS["benchmarks"]
+BENCHMARKS: Kind[Benchmark] = registry.BENCHMARKS

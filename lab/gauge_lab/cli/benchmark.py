@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gauge.cli.options import AsJson, Device, Epochs, Plugins, Protocols, TimeLimit, seconds
-from gauge.cli.output import print_markdown, print_missing, progress
-from gauge.registry import KINDS, METHODS
+from gauge.cli.options import AsJson, Device, Epochs, Plugins, TimeLimit, seconds
+from gauge.cli.output import print_markdown, progress
+from gauge_lab.registry import BENCHMARKS, METHODS
 
 if TYPE_CHECKING:
     from gauge_lab.experiment import Experiment
@@ -23,7 +23,7 @@ AXES = {"rates.svg": "missing rate", "grids.svg": "units of an image, down and a
 
 Name = Annotated[
     str,
-    typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.", autocompletion=KINDS["benchmarks"].names),
+    typer.Argument(help="The benchmark; `gauge list benchmarks` shows them.", autocompletion=BENCHMARKS.names),
 ]
 Methods = Annotated[
     list[str] | None,
@@ -32,6 +32,10 @@ Methods = Annotated[
         help="METHOD, METHOD:VARIANT, METHOD:all or all; may be repeated. Default: gauge.",
         autocompletion=METHODS.names,
     ),
+]
+
+Protocols = Annotated[
+    list[str] | None, typer.Option("--protocol", help="Conditions to evaluate, e.g. eta=0.8; may be repeated.")
 ]
 
 
@@ -188,3 +192,9 @@ def _report(finished: "list[tuple[Result, Path | None]]", refused: dict[str, str
     print(f"\n{len(results)} results in {save / 'results.json'}, the table in {save / 'table.md'} (.csv, .tex, .html)")
     for name in figures:
         print(f"against the {AXES[name]}: {save / name}")
+
+
+def print_missing(results: "Sequence[Result]") -> None:
+    """Print the shares of values that were missing, once for every protocol."""
+    for protocol, missing in {result.protocol: result.data["missing"] for result in results}.items():
+        print(f"missing under {protocol}: " + ", ".join(f"{name} {100 * rate:.1f} %" for name, rate in missing.items()))

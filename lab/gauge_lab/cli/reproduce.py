@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gauge.choices import pick
-from gauge.cli.models import audits_of
 from gauge.cli.options import Device, TimeLimit
 from gauge.cli.output import progress
 from gauge_lab.cli.benchmark import Execution, compare
+from gauge_lab.cli.stage import audits_of
 
 if TYPE_CHECKING:
     from gauge_lab.experiment import Experiment

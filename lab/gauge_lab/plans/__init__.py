@@ -11,11 +11,12 @@ from typing import Any
 
 from gauge.choices import pick
 from gauge.data import Dataset
-from gauge.registry import METHODS, Kind
+from gauge.registry import Kind
 from gauge.training.stages import Stage
 from gauge.types import Method, UnsupportedError
 from gauge_lab.benchmarks import Benchmark
 from gauge_lab.parts import Parts, imputer_stage, seeded_with
+from gauge_lab.registry import METHODS
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Plan:
         object.__setattr__(self, "rows", self.rows or (next(iter(self.variants)),))
 
 
-PLANS: Kind[Plan] = Kind("plan", "gauge_lab.plans")
+PLANS: Kind[Plan] = Kind("plan", ["gauge_lab.plans"])
 
 
 def baseline_plan(

@@ -4,21 +4,17 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from gauge_lab.cli import benchmark, reproduce
 
 from gauge import __version__, registry
 from gauge.choices import pick
-from gauge.cli import advice, fit, models, production, tables
+from gauge.cli import advice, fit, laboratory, models, production, tables
 from gauge.cli.options import PRODUCTION, RESEARCH, TABLES, AsJson, Device, Epochs, Plugins
-from gauge.cli.output import print_markdown, progress
-
-if TYPE_CHECKING:
-    from gauge.reports.page import Report, Section
+from gauge.cli.output import print_markdown
 
 app = typer.Typer(
     name="gauge",
@@ -66,7 +62,7 @@ def _register(panel: str, *commands: Callable[..., None]) -> None:
         app.command(rich_help_panel=panel)(command)
 
 
-_register(TABLES, tables.inspect, fit.fit, tables.predict, tables.explain, advice.advise, models.evaluate)
+_register(TABLES, tables.inspect, fit.fit, tables.predict, tables.explain, advice.advise, models.evaluate, models.audit)
 _register(PRODUCTION, production.export, production.serve)
 
 
@@ -82,53 +78,14 @@ def demo(
 ) -> None:
     """Train on real digits and real tables with much of them missing, and write report.html.
 
-    It takes a few minutes on a CPU. Stages that are already trained in the folder are used again. With
-    `--table` it fits the table alone, in half a minute, and writes evidence.html.
+    It takes a few minutes on a CPU, and needs the laboratory. Stages that are already trained in the folder are used again.
+    With `--table` it fits the table alone, in half a minute, and writes evidence.html.
     """
     if table:
         _table_demo(out or Path("gauge-table-demo"), seed, epochs, device)
     else:
-        _demo(out or Path("gauge-demo"), seed, epochs, device)
-
-
-def _demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
-    import torch
-    from gauge_lab import demo as digits
-
-    from gauge.reports.page import render_report
-    from gauge.tabular import demo as tables
-    from gauge.training.checkpoint import write_text
-    from gauge.training.device import pick_device
-
-    # two stages with a core each take less time than one with two
-    jobs = min(2, torch.get_num_threads()) if pick_device(device).type == "cpu" else 1
-    with progress() as on_epoch:
-        sections, facts = digits.run(out, seed=seed, epochs=epochs, device=device, on_epoch=on_epoch, jobs=jobs)
-    logging.getLogger("gauge").setLevel(logging.ERROR)  # what `fit` notices about four tables is not about the demo
-    table, evidence = tables.run(out / "cars", [*tables.TABLES], seed=seed, epochs=epochs, device=device, verbose=False)
-    report = demo_report((*sections, table), facts)
-    write_text(out / "report.html", render_report(report))
-    for section in report.sections:
-        print_markdown(f"**{section.title}.** {section.asked}\n\n{section.markdown()}")
-        for sentence in section.findings:
-            print(f"- {sentence}")
-        print()
-    print(f"Open {out / 'report.html'} to see all of it, and {evidence} to see which cells were used for single cars.")
-
-
-def demo_report(sections: "Sequence[Section]", facts: Mapping[str, str]) -> "Report":
-    """The page of the demo from its questions."""
-    from gauge.reports.page import Report
-
-    return Report(
-        title="Who answers best when evidence is missing or wrong?",
-        lead="Real data come with gaps: a photo was not taken, a cell of a table is blank, or what is there belongs to "
-        "something else. This page asks questions about such data, lets several methods answer, and counts the right "
-        "answers on samples that none of them has seen in training. GAUGE+ and GaugeClassifier are what this project "
-        "offers; a vote, boosted trees and logistic regression are what is usually done; GAUGE is the method of the paper.",
-        sections=tuple(sections),
-        facts=facts,
-    )
+        run = laboratory.laboratory("demo") or laboratory.refuse("demo")
+        run(out or Path("gauge-demo"), seed, epochs, device)
 
 
 def _table_demo(out: Path, seed: int, epochs: int | None, device: str | None) -> None:
@@ -149,7 +106,8 @@ def list_components(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """List all benchmarks, methods, imputers, encoders and scorers."""
+    """List all components by kind: imputers, encoders, scorers, columns, experts; benchmarks and methods in a clone."""
+    registry.load_installed_plugins()
     kinds = {kind: pick(registry.KINDS, kind, "kind of component")} if kind else registry.KINDS
     listed = {
         title: {name: components.describe(name) for name in components.names()} for title, components in kinds.items()
@@ -163,4 +121,4 @@ def list_components(
             print(f"  {name:14} {description}")
 
 
-_register(RESEARCH, benchmark.benchmark, reproduce.reproduce, models.audit, models.gates)
+laboratory.register(app, RESEARCH)

@@ -49,15 +49,9 @@ ModelOrExport = Annotated[
     Path, typer.Argument(help="Folder that `gauge fit` wrote, or file that `gauge export` wrote.")
 ]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Train every stage for this many epochs, for a quick look.")]
-Protocols = Annotated[
-    list[str] | None, typer.Option("--protocol", help="Conditions to evaluate, e.g. eta=0.8; may be repeated.")
-]
 PLUGIN = "Python file with components of your own; may be repeated."
 Plugins = Annotated[list[Path] | None, typer.Option("--plugin", callback=_load_plugins, is_eager=True, help=PLUGIN)]
 TimeLimit = Annotated[str | None, typer.Option(help="Stop after about this long, e.g. 8m or 1h30m.")]
-TrainedModel = Annotated[
-    Path, typer.Argument(help="Folder of a trained stage, WORKSPACE/stages/NAME, or one that `gauge fit` wrote.")
-]
 OutsideImages = Annotated[
     bool, typer.Option("--outside-images", help="Also read images that lie outside the table's folder.")
 ]

@@ -1,14 +1,12 @@
-"""What several commands print: tables, what was missing, progress."""
+"""What several commands print: tables, progress."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gauge_lab.results import Result
-
     from gauge.training.stages import OnEpoch
 
 
@@ -21,12 +19,6 @@ def print_markdown(table: str) -> None:
     from rich.markdown import Markdown
 
     Console().print(Markdown(table))
-
-
-def print_missing(results: "Sequence[Result]") -> None:
-    """Print the shares of values that were missing, once for every protocol."""
-    for protocol, missing in {result.protocol: result.data["missing"] for result in results}.items():
-        print(f"missing under {protocol}: " + ", ".join(f"{name} {100 * rate:.1f} %" for name, rate in missing.items()))
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+OURS = ("gauge", "gauge_lab")  # also read where another package imports them
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
@@ -175,9 +176,9 @@ def _imported(node: ast.AST, module: str, path: Path) -> list[str]:
         loaded = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
         base = _base(node, module, path)
-        own = base.partition(".")[0] in (module.partition(".")[0], "gauge")
+        own = base.partition(".")[0] in (module.partition(".")[0], *OURS)
         loaded = [base, *(name for alias in node.names for name in _origins(base, alias.name))] if own else []
-    return [name for name in loaded if name.startswith((f"{module.partition('.')[0]}.", "gauge."))]
+    return [name for name in loaded if name.partition(".")[0] in (module.partition(".")[0], *OURS) and "." in name]
 
 
 def _origins(base: str, name: str) -> list[str]:

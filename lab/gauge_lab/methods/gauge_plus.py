@@ -1,0 +1,5 @@
+"""GAUGE+: whole units beside fine ones, a head for each modality, and one answer from the network and all heads."""
+
+from gauge.plus.gauge_plus import GaugePlus
+
+__all__ = ["GaugePlus"]
