@@ -11,12 +11,13 @@ TORCH_INDEX ?=
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := pytest -n 2 --dist loadscope --no-loadscope-reorder src lab tests
 
-.PHONY: help demo test lint wheel lowest newest gpu-test slow-test fuzz tables gallery pictures docs notebooks audit sbom release lock clean
+.PHONY: help demo test quick lint wheel lowest newest gpu-test slow-test fuzz tables gallery pictures docs notebooks audit sbom release lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   train on embedded real data, print the table, write gauge-demo/report.html"
 	@echo "make test   run the whole test suite"
+	@echo "make quick  under a minute: the laws of the paper, one fit, one server"
 	@echo "make lint   ruff, mypy and the import contract"
 	@echo "make wheel  build the wheel, install it elsewhere and use it"
 	@echo "make gpu-test  run the tests that need a GPU, write perf/results/gpu-tests.json"
@@ -46,6 +47,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/$(PYTEST)
+
+quick: $(VENV)/.installed
+	$(BIN)/pytest -m quick tests
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -11,7 +11,6 @@ import pandas as pd
 import gauge
 from gauge.tabular.evidence.explanation import PAGE_TITLE
 
-
 # Links to all packages but the laboratory, which the environment of a clone has installed: -S leaves that environment out.
 packages = Path("packages")
 packages.mkdir()

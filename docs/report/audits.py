@@ -1,4 +1,4 @@
-"""What `gauge audit` found: gates of right and wrong units, and accuracy without what is imputed."""
+"""What `gauge stage audit` found: gates of right and wrong units, and accuracy without what is imputed."""
 
 from collections.abc import Callable
 from statistics import mean, stdev
@@ -11,7 +11,7 @@ def has_audit(folder: str) -> bool:
 
 
 def audit(folder: str) -> str:
-    """The findings of `gauge audit` on the trained GAUGE models: mean and deviation over seeds, and all changed
+    """The findings of `gauge stage audit` on the trained GAUGE models: mean and deviation over seeds, and all changed
     predictions."""
     lines = [
         "| protocol | seeds | rank correlation with exact effects | gate: observed | imputed | imputed and right | imputed "

@@ -5,15 +5,14 @@ from collections.abc import Callable, Mapping
 from statistics import mean
 from typing import Any
 
+from gauge.training.loop import budget
+from gauge.training.settings import TrainSettings
 from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.comparison import Paired, pair_of
 from gauge_lab.experiment import Row
 from gauge_lab.plans.gauge import twin
 from gauge_lab.published import DYMO_PUBLISHED, PUBLISHED, TEST_SAMPLES
 from gauge_lab.statistics import accuracy_error
-
-from gauge.training.loop import budget
-from gauge.training.settings import TrainSettings
 from report.audits import has_audit, read_audits
 from report.comparisons import polymnist_methods
 from report.results import (

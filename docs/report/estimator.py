@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from gauge_lab.formats import Table, TableCell
 
+from gauge_lab.formats import Table, TableCell
 from report.new_tables import headline, median_seconds
 from report.results import ROOT, STUDIES, read_records, seeds
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from gauge_lab.comparison import pair_of
 from gauge_lab.tables import CHANCE
-
 from report.handwritten import TRAINED
 from report.plus import FAIR
 from report.results import ETA, FACES, HEADS_ONLY, seeds, trial

@@ -6,7 +6,6 @@ from statistics import mean, stdev
 from typing import NamedTuple
 
 from gauge_lab.comparison import experiment_of
-
 from report.results import (
     DIGITS,
     ETA,

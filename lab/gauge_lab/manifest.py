@@ -23,7 +23,7 @@ class Shown(Settings):
 
 class Run(Settings):
     """One comparison, stored in the folder `name`, with the arguments of `gauge benchmark`. `settings` is a YAML file;
-    `audits` are the protocols of `gauge audit` for every seed of the rows `audited`."""
+    `audits` are the protocols of `gauge stage audit` for every seed of the rows `audited`."""
 
     name: str
     rows: tuple[str, ...]

@@ -52,7 +52,9 @@ class Kind(Generic[T]):
         files = self.files
         if name in self.added:
             return self.added[name]
-        module, path = files.get(name) or pick(files, name, self.noun)
+        if name not in files:
+            pick(dict.fromkeys(self.names()), name, self.noun)
+        module, path = files[name]
         return getattr(import_module(module), _first_export(path))
 
     def describe(self, name: str) -> str:

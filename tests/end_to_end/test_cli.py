@@ -12,22 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ONE_THREAD, invoke, mistake, unchecked
+from helpers import command as gauge
+from pages import Page
+
+from gauge import __version__
+from gauge.registry import load_plugin
+from gauge.reports.page import render_report
+from gauge.tabular import demo as tables
+from gauge.training.checkpoint import load
 from gauge_lab import demo
 from gauge_lab.benchmarks import Overrides
 from gauge_lab.cli.reproduce import reproduce
 from gauge_lab.experiment import Experiment
 from gauge_lab.results import read_results, write_results
 from gauge_lab.workspace import Workspace
-from helpers import ONE_THREAD, invoke, mistake, unchecked
-from helpers import command as gauge
-from pages import Page
-
-from gauge import __version__
-from gauge.cli.main import demo_report
-from gauge.registry import load_plugin
-from gauge.reports.page import render_report
-from gauge.tabular import demo as tables
-from gauge.training.checkpoint import load
 
 DIGITS = Path(__file__).parents[1] / "digits.py"
 PLUGIN, QUICK = ["--plugin", str(DIGITS)], ["--epochs", "1"]
@@ -52,7 +51,9 @@ def test_help_starts_without_torch(tmp_path):
 
 def test_commands_are_in_groups_and_python_m_gauge_is_the_command(tmp_path):
     printed = gauge("--help", cwd=tmp_path).stdout
-    assert printed.index("Your tables") < printed.index("inspect") < printed.index("Research") < printed.index("audit")
+    assert (
+        printed.index("Your tables") < printed.index("inspect") < printed.index("Research") < printed.index("benchmark")
+    )
     command = [sys.executable, "-m", "gauge", "-V"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout == f"gauge-ml {__version__}\n"
@@ -92,7 +93,7 @@ def test_list_names_everything_also_for_machines(tmp_path):
         (["predict", "nowhere", "no.csv", "--device", "tpu9"], "there is no device 'tpu9'; use auto, cpu, cuda"),
         (["benchmark", "polymnist5k", "--device", "mps"], "mps was asked for, but this machine or this build"),
         (["benchmark", "polymnist5k", "--device", "cuda:99"], "cuda:99 was asked for, but torch sees"),
-        (["evaluate", "nowhere"], "nowhere is not the folder of a trained method (no experiment.json)"),
+        (["stage", "evaluate", "nowhere"], "nowhere is not the folder of a trained method (no experiment.json)"),
         (["list", "methdos"], "there is no kind of component 'methdos'; did you mean 'methods'?"),
     ],
 )
@@ -120,7 +121,7 @@ def test_a_benchmark_leaves_results_and_a_table_and_repeats_nothing(runs):
 
 def test_a_trained_model_is_evaluated_under_another_protocol(runs):
     (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
-    done = invoke("evaluate", str(model), *PLUGIN, "--protocol", "eta=0.2", cwd=runs)
+    done = invoke("stage", "evaluate", str(model), *PLUGIN, "--protocol", "eta=0.2", cwd=runs)
     assert done.stdout.startswith("eta=0.2")
     assert "missing under eta=0.2: m0" in done.stdout
 
@@ -128,7 +129,9 @@ def test_a_trained_model_is_evaluated_under_another_protocol(runs):
 def test_the_evidence_of_a_trained_model_is_audited(runs):
     (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
     audits = json.loads(
-        invoke("audit", str(model), *PLUGIN, "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs).stdout
+        invoke(
+            "stage", "audit", str(model), *PLUGIN, "--protocol", "eta=0.8", "--samples", "40", "--json", cwd=runs
+        ).stdout
     )
     assert audits[0]["samples"] == 40
     assert {"commit", "hardware", "fingerprint"} <= set(audits[0])
@@ -139,7 +142,9 @@ def test_the_evidence_of_a_trained_model_is_audited(runs):
 
 def test_the_units_of_a_sample_are_listed_by_name(runs):
     (model,) = (runs / "runs" / "digits" / "stages").glob("gauge-s0-*")
-    lines = invoke("gates", str(model), *PLUGIN, "--protocol", "eta=0.8", "--sample", "7", cwd=runs).stdout.splitlines()
+    lines = invoke(
+        "stage", "gates", str(model), *PLUGIN, "--protocol", "eta=0.8", "--sample", "7", cwd=runs
+    ).stdout.splitlines()
     assert lines[0].split()[:6] == ["sample", "modality", "unit", "state", "score", "gate"]
     assert len(lines) == 1 + 5 * 4
     assert sum("imputed" in line for line in lines) == 4 * 4
@@ -207,7 +212,7 @@ def test_a_folder_that_holds_no_such_model_is_not_trained_by_evaluate(runs, tmp_
     moved = tmp_path / "stages" / "elsewhere"
     moved.mkdir(parents=True)
     (moved / "experiment.json").write_text((model / "experiment.json").read_text())
-    assert "or was moved; run `gauge benchmark" in mistake("evaluate", str(moved), *PLUGIN, cwd=tmp_path)
+    assert "or was moved; run `gauge benchmark" in mistake("stage", "evaluate", str(moved), *PLUGIN, cwd=tmp_path)
     assert list((tmp_path / "stages").iterdir()) == [moved]
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from official import write_dvm, write_hearts, write_leaves, write_lesions
 
-from gauge.cli.models import gates
 from gauge_lab.benchmarks import BENCHMARKS
+from gauge_lab.cli.stage import gates
 from gauge_lab.experiment import Experiment
 from gauge_lab.workspace import Workspace
 

@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from gauge_lab.methods._distilled import Distilled
-from gauge_lab.methods.ensemble import Ensemble
-from gauge_lab.methods.tta import TTA
 from helpers import ONE_THREAD, Wobbly, assert_equal, dataset, gauge, in_two_processes, plus, unchecked
 from torch import Tensor, nn
 
@@ -24,6 +21,9 @@ from gauge.training.checkpoint import load
 from gauge.training.loop import seconds_per_step
 from gauge.training.step import training_step
 from gauge.types import Method
+from gauge_lab.methods._distilled import Distilled
+from gauge_lab.methods.ensemble import Ensemble
+from gauge_lab.methods.tta import TTA
 
 SETTINGS = TrainSettings(epochs=3, batch_size=13, learning_rate=3e-3, schedule="cosine", masks="up-to=0.5", seed=4)
 PRETRAINED = TrainSettings(epochs=2, batch_size=13, learning_rate=3e-3, masks="up-to=0.5", seed=4)

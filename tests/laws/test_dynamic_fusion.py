@@ -6,13 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks.polymnist import BENCHMARK
-from gauge_lab.methods.concat import Concat
-from gauge_lab.methods.dynmm import DynMM
-from gauge_lab.methods.pdf import PDF, fusion_weights, reliability
-from gauge_lab.methods.qmf import QMF, confidence, fuse, ranking
-from gauge_lab.plans import last_stage
-from gauge_lab.vectors import VectorEncoder
 from helpers import (
     CLASSES,
     SHAPES,
@@ -33,6 +26,13 @@ from gauge.encoders.mlp import Mlp
 from gauge.masks import AnyModalities
 from gauge.plus.late_fusion import HeadOutputs, LateFusion
 from gauge.randomness import sample_keys, seeded
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.concat import Concat
+from gauge_lab.methods.dynmm import DynMM
+from gauge_lab.methods.pdf import PDF, fusion_weights, reliability
+from gauge_lab.methods.qmf import QMF, confidence, fuse, ranking
+from gauge_lab.plans import last_stage
+from gauge_lab.vectors import VectorEncoder
 
 TRAIN = dataset("train", 40)
 WIDTH, COUNT = 6, len(SHAPES)

@@ -19,8 +19,6 @@ from gauge.paper.explain import explain, unit_names
 from gauge.plus.combination import Combination
 from gauge.plus.heads import HeadGradients, head_pooling, tempered_losses
 from gauge.types import Encoder
-from gauge_lab.benchmarks import BENCHMARKS
-from gauge_lab.plans import last_stage
 
 GATED = Gating()
 

@@ -7,16 +7,16 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks.polymnist import BENCHMARK
-from gauge_lab.methods.m3care import M3Care, kernel
-from gauge_lab.plans import last_stage, plan_of
-from gauge_lab.vectors import VectorEncoder
 from helpers import DIM, SHAPES, count_calls, double, rows_of, with_hidden
 
 from gauge import TrainSettings, fit
 from gauge.encoders.mlp import Mlp
 from gauge.masks import draw_subsets
 from gauge.randomness import seeded
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.m3care import M3Care, kernel
+from gauge_lab.plans import last_stage, plan_of
+from gauge_lab.vectors import VectorEncoder
 
 
 def m3care(**options):

@@ -6,13 +6,6 @@ import helpers
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge_lab.benchmarks.mst import BENCHMARK as MST
-from gauge_lab.benchmarks.polymnist import BENCHMARK as POLYMNIST
-from gauge_lab.methods.multiae import AutoEncoder, MultiAE
-from gauge_lab.plans import last_stage
-from gauge_lab.plans.multiae import pretraining
-from gauge_lab.vectors import VectorEncoder
 from helpers import (
     CLASSES,
     DIM,
@@ -32,6 +25,13 @@ from gauge.encoders._vector import Vector
 from gauge.masks import visible_under
 from gauge.nn.likelihoods import Categorical, Laplace
 from gauge.randomness import seeded
+from gauge_lab.benchmarks.celeba import BENCHMARK as CELEBA
+from gauge_lab.benchmarks.mst import BENCHMARK as MST
+from gauge_lab.benchmarks.polymnist import BENCHMARK as POLYMNIST
+from gauge_lab.methods.multiae import AutoEncoder, MultiAE
+from gauge_lab.plans import last_stage
+from gauge_lab.plans.multiae import pretraining
+from gauge_lab.vectors import VectorEncoder
 
 SUBSETS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
 SIZES = {name: int(torch.tensor(shape).prod()) for name, shape in SHAPES.items()}

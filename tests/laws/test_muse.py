@@ -6,15 +6,15 @@ from dataclasses import replace
 import helpers
 import pytest
 import torch
-from gauge_lab.benchmarks.polymnist import BENCHMARK
-from gauge_lab.methods.muse import Muse, fewer
-from gauge_lab.plans import last_stage
-from gauge_lab.vectors import VectorEncoder
 from helpers import CLASSES, DIM, SHAPES, count_calls, double, rows_of, with_hidden
 
 from gauge import TrainSettings, fit
 from gauge.encoders.mlp import Mlp
 from gauge.randomness import seeded
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.methods.muse import Muse, fewer
+from gauge_lab.plans import last_stage
+from gauge_lab.vectors import VectorEncoder
 
 
 def muse():

@@ -5,13 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks.celeba import BENCHMARK as CELEBA
-from gauge_lab.benchmarks.leaf99 import BENCHMARK as LEAF99
-from gauge_lab.benchmarks.mst import BENCHMARK as MST
-from gauge_lab.benchmarks.polymnist import BENCHMARK as POLYMNIST
-from gauge_lab.methods.online_mae import MaskedAutoEncoder, OnlineMAE, draw_kept
-from gauge_lab.plans import last_stage
-from gauge_lab.vectors import VectorEncoder
 from helpers import (
     CLASSES,
     DIM,
@@ -31,6 +24,13 @@ from torch import nn
 from gauge import Dataset, TrainSettings, fit
 from gauge.encoders._vector import Vector
 from gauge.randomness import sample_keys, seeded
+from gauge_lab.benchmarks.celeba import BENCHMARK as CELEBA
+from gauge_lab.benchmarks.leaf99 import BENCHMARK as LEAF99
+from gauge_lab.benchmarks.mst import BENCHMARK as MST
+from gauge_lab.benchmarks.polymnist import BENCHMARK as POLYMNIST
+from gauge_lab.methods.online_mae import MaskedAutoEncoder, OnlineMAE, draw_kept
+from gauge_lab.plans import last_stage
+from gauge_lab.vectors import VectorEncoder
 
 WIDTH, MEMORY = 6, 4
 

@@ -11,12 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from gauge_lab.benchmarks import BENCHMARKS, Benchmark, Overrides
-from gauge_lab.benchmarks.polymnist import BENCHMARK
-from gauge_lab.experiment import Experiment
-from gauge_lab.parts import imputer_stage
-from gauge_lab.plans import last_stage, plan_of
-from gauge_lab.results import Result, read_results, write_results
 from helpers import SETTINGS, Wobbly, assert_equal, dataset
 
 from gauge import Gating
@@ -26,6 +20,12 @@ from gauge.training import checkpoint, source
 from gauge.training.loop import fit
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage, StageStore
+from gauge_lab.benchmarks import BENCHMARKS, Benchmark, Overrides
+from gauge_lab.benchmarks.polymnist import BENCHMARK
+from gauge_lab.experiment import Experiment
+from gauge_lab.parts import imputer_stage
+from gauge_lab.plans import last_stage, plan_of
+from gauge_lab.results import Result, read_results, write_results
 
 QUICK = SETTINGS.model_copy(update={"epochs": 1})
 CODE = '''"""A module."""

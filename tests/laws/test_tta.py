@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from gauge_lab.benchmarks import BENCHMARKS, Overrides
-from gauge_lab.methods.tta import COPIES, TTA, changed
-from gauge_lab.plans import last_stage, plan_of
-from gauge_lab.plans.tta import ROWS, over_copies
 from helpers import CLASSES, SETTINGS, assert_equal, dataset, enlarged, plus, rows_of, with_hidden
 
 from gauge.data import Dataset
 from gauge.training.stages import Stage, StageStore
 from gauge.types import Method, Prediction
+from gauge_lab.benchmarks import BENCHMARKS, Overrides
+from gauge_lab.methods.tta import COPIES, TTA, changed
+from gauge_lab.plans import last_stage, plan_of
+from gauge_lab.plans.tta import ROWS, over_copies
 
 LEAVES = "leaves"  # it corrupts three cells of ten in training
 

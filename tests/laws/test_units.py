@@ -3,16 +3,16 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from gauge_lab.benchmarks import Overrides
-from gauge_lab.benchmarks.polymnist5k import BENCHMARK
-from gauge_lab.plans import last_stage
-from gauge_lab.regrid import Upsampled, regrid
 from helpers import DIM, incomplete_batch, noise, unit_encoder
 
 from gauge import UnitEncoder
 from gauge.encoders.conv_grid import ConvGrid
 from gauge.encoders.mlp import Mlp
 from gauge.encoders.resnet_grid import ResnetGrid
+from gauge_lab.benchmarks import Overrides
+from gauge_lab.benchmarks.polymnist5k import BENCHMARK
+from gauge_lab.plans import last_stage
+from gauge_lab.regrid import Upsampled, regrid
 
 
 @pytest.mark.parametrize("grid", [3, 5, 8])

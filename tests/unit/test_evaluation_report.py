@@ -258,11 +258,6 @@ def test_the_command_writes_a_page_and_json_and_hides_what_a_protocol_says(ward,
             ["evaluate", model, table, "--protocol", "eta=0.8"],
             "protocol eta=0.8 is one of benchmarks; for a classifier",
         ),
-        (["audit", model, table, "--protocol", "gamma=0.3"], "the audit of a classifier hides and swaps known cells"),
-        (
-            ["gates", model, table, "--protocol", "gamma=0.3"],
-            "blank the cells of the table to see a classifier without",
-        ),
         (["evaluate", model, table, "--by", "sexx"], "sexx"),
         (["evaluate", model, table, "--out", "report.pdf"], "report.pdf should end in .html"),
     ):

@@ -7,6 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from helpers import unchecked
+
+from gauge.masks import parse_protocol
 from gauge_lab import reproduce
 from gauge_lab.benchmarks import BENCHMARKS, Overrides
 from gauge_lab.cli import reproduce as cli
@@ -16,9 +19,6 @@ from gauge_lab.manifest import Entry, Manifest, Run, Shown
 from gauge_lab.plans import plan_of
 from gauge_lab.published import PUBLISHED
 from gauge_lab.results import Result, read_results, write_results
-from helpers import unchecked
-
-from gauge.masks import parse_protocol
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
