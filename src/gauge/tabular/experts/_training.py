@@ -59,11 +59,6 @@ class Weighted(Method):
         self.weights: Tensor
         self.targets: Tensor | None
 
-    @property
-    def draws(self) -> bool:
-        """Not for numbers and categories alone: their encoders have no dropout."""
-        return set(self.model.encoder.unit_counts) != {"table"} or self.model.imputer is not None
-
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         weights = self.weights[batch.index]
         mean = total(weights.sum()) / total(torch.ones_like(weights).sum())
