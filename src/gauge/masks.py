@@ -44,12 +44,12 @@ def subsets(count: int, device: torch.device | str = "cpu") -> Bool[Tensor, "sub
     return table.to(device)
 
 
-def draw_subsets(key: Int[Tensor, "1"], table: Bool[Tensor, "s m"], count: int | None) -> Bool[Tensor, "r m"]:
-    """`count` distinct rows of a table of subsets, drawn once for the whole batch by its `shared_key`; without a count the
-    last row, which is the full set."""
+def draw_subsets(key: Int[Tensor, "b"], table: Bool[Tensor, "s m"], count: int | None) -> Bool[Tensor, "r m"]:
+    """`count` distinct rows of a table of subsets, drawn once for the batch, by its first key; without a count the last row,
+    which is the full set."""
     if not count:
         return table[-1:]
-    return table[uniform(derive(key, "subsets"), len(table))[0].argsort()[:count]]
+    return table[uniform(derive(key[:1], "subsets"), len(table))[0].argsort()[:count]]
 
 
 def visible_under(available: Bool[Tensor, "b n"], chosen: Bool[Tensor, "r n"]) -> Bool[Tensor, "r b n"]:

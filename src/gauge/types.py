@@ -63,29 +63,13 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Shard:
-    """Where the samples of one of several processes are in the batch that these train on together: from `start` to `stop`,
-    of `size`. `key` is that of the first sample of the whole batch."""
-
-    start: int
-    stop: int
-    size: int
-    key: Int[Tensor, "1"]
-
-    @property
-    def share(self) -> float:
-        return (self.stop - self.start) / self.size
-
-
-@dataclass(frozen=True)
 class Batch:
     """Samples with missing values: one tensor and one set of flags for each modality. `labels` are class numbers or, as for
     `torch.nn.CrossEntropyLoss`, class probabilities.
 
     `observed[name]` holds one flag per sample ([b]) or one per feature ([b, f]). `index` is a sample's row in its split.
-    All random draws for a sample derive from its `key`, so they never depend on the rest of the batch, and those for the
-    whole batch from its `shared_key`. Only `loss` may read `truth`, and the values of entries that are not observed. `shard`
-    says which part of a larger batch this is, None for all of it.
+    All random draws for a sample derive from its `key`, so they never depend on the rest of the batch. Only `loss` may read
+    `truth`, and the values of entries that are not observed.
 
     >>> batch = Batch({"scan": torch.rand(2, 3)}, {"scan": torch.tensor([True, False])})
     >>> batch.index.tolist(), batch.filled({"scan": torch.zeros(2, 3)}).inputs["scan"][1].tolist()
@@ -98,7 +82,6 @@ class Batch:
     index: Int[Tensor, "b"] = None  # type: ignore[assignment]  # arange(b) unless given
     key: Int[Tensor, "b"] = None  # type: ignore[assignment]  # the index unless given
     truth: Truth | None = None
-    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -129,11 +112,6 @@ class Batch:
         return tuple(self.inputs)
 
     @property
-    def shared_key(self) -> Int[Tensor, "1"]:
-        """The key of draws for the whole batch, the same in all processes that train on parts of it."""
-        return self.key[:1] if self.shard is None else self.shard.key
-
-    @property
     def inspectable(self) -> bool:
         """Whether code may depend on the values: on a GPU it would wait for the device, and while a graph is exported
         there are none."""
@@ -145,7 +123,7 @@ class Batch:
         observed = {name: move(flags) for name, flags in self.observed.items()}
         labels = None if self.labels is None else move(self.labels)
         truth = None if self.truth is None else self.truth.to(device)
-        return Batch(inputs, observed, labels, move(self.index), move(self.key), truth, self.shard)
+        return Batch(inputs, observed, labels, move(self.index), move(self.key), truth)
 
     def filled(self, values: Mapping[str, Tensor]) -> "Batch":
         """The batch with `values` where nothing was observed; observed entries stay bit for bit, and so do the flags."""
@@ -392,7 +370,7 @@ class Trainable(nn.Module):
     """What `fit` needs from a method or an imputer. One without trainable parameters needs no `loss`."""
 
     looks_across_batch: bool = False  # whether a sample's prediction depends on the rest of its batch
-    gathers_shards: ClassVar[bool] = False  # whether `loss` gathers the samples that it compares from all processes
+    shardable: ClassVar[bool] = False  # whether `loss` is a mean over samples, of which processes may share a batch
     needs_labels: ClassVar[bool] = False  # whether every training sample must have one
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -401,11 +379,6 @@ class Trainable(nn.Module):
 
     def end_epoch(self) -> None:
         """Called after every training epoch."""
-
-    @property
-    def draws(self) -> bool:
-        """Whether training draws from torch's own generators, as dropout does: False saves `fit` the time to seed them."""
-        return True
 
     @property
     def is_trainable(self) -> bool:

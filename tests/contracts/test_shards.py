@@ -1,87 +1,86 @@
-"""Every registered method, imputer and pre-trainer learns from the shards of a batch what it learns from the whole batch."""
+"""What the package ships learns from shards of a batch what it learns from the whole batch; other modules are given that."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import pytest
 import torch
-from helpers import Wobbly, dataset, enlarged, imputer, in_two_processes, network, unchecked, unit_encoder, untrained
-from small_benchmarks import LEAF99_TIP, SMALL, samples
+from helpers import (
+    CLASSES,
+    DIM,
+    Wobbly,
+    any_subset,
+    dataset,
+    enlarged,
+    gauge,
+    imputer,
+    in_two_processes,
+    network,
+    unchecked,
+    unit_encoder,
+)
 from torch import Tensor
 
-from gauge import TrainSettings
-from gauge.data import Dataset
-from gauge.experiments.plans import last_stage, plan_of
-from gauge.masks import AnyModalities, Complete, Corruption
+from gauge import Gating, GaugePlus, SelfSupervised, TrainSettings
+from gauge.masks import AnyModalities, Corruption
+from gauge.methods.late_fusion import WeightedVote
+from gauge.model.heads import Heads
 from gauge.randomness import sample_keys, seeded
-from gauge.registry import IMPUTERS, METHODS, PRETRAINERS
+from gauge.tabular.experts._training import Weighted
 from gauge.training.step import training_step
-from gauge.types import Imputer, Trainable
+from gauge.types import Trainable
 
 SIZE = 13  # of the batch: 7 and 6 samples in two processes
-FURTHER = {
-    "gauge": "gauge-trust",
-    "gauge_plus": "gauge_plus-student",
-    "late_fusion": "equal-votes",
-    "m3care": "m3care-dagger",
+SETTINGS = TrainSettings(epochs=1, masks=AnyModalities(), corrupt=Corruption(swapped=0.3))
+
+
+def gauge_plus(**options: object) -> GaugePlus:
+    return GaugePlus(unit_encoder(), network(), **options)
+
+
+def weighted_vote() -> Trainable:
+    encoder = unit_encoder()
+    return WeightedVote(encoder, Heads(encoder, DIM, CLASSES))
+
+
+def self_supervised() -> Trainable:
+    return SelfSupervised(unit_encoder(), network(), tables={"table": (1,) * 5})
+
+
+SHARED: dict[str, Callable[[], Trainable]] = {
+    "Gauge": gauge,
+    "Gauge with trust": lambda: gauge(granularity="trust"),
+    "GaugePlus": gauge_plus,
+    "GaugePlus with trust": lambda: gauge_plus(gating=Gating(granularity="trust")),
+    "network of a table": lambda: Weighted(gauge_plus(), torch.linspace(0.1, 2, 24)),
+    "AnySubset": any_subset,
+    "WeightedVote": weighted_vote,
 }
-
-Component = tuple[Callable[[], Trainable], Dataset]
-
-
-class Dropping(Wobbly):
-    """BatchNorm and dropout, and nothing that counts over an epoch."""
-
-    end_epoch = Trainable.end_epoch
-
-
-def components() -> dict[str, Component]:
-    """All that is trained for any method on images or on an image and a table, and all imputers and pre-trainers."""
-    small, leaf, mixed = samples(SMALL), samples(LEAF99_TIP), dataset("train", 24)
-    found: dict[str, Component] = {"dropout": (Dropping, mixed)}
-    for name in METHODS.names():
-        benchmark, train = (LEAF99_TIP, leaf) if plan_of(name).unsupported(SMALL) else (SMALL, small)
-        for variant in dict.fromkeys([name, FURTHER.get(name, name)]):
-            for stage in last_stage(benchmark, name, variant, 0).all():
-                found.setdefault(stage.name, (partial(untrained, stage, train), train))
-    for name in IMPUTERS.names():
-        if IMPUTERS.get(name).needs_image:
-            found[f"imputer {name}"] = partial(_imputer_of_images, name, leaf), leaf
-        else:
-            found[f"imputer {name}"] = partial(imputer, name, mixed), mixed
-    for name in PRETRAINERS.names():
-        found[f"pre-trainer {name}"] = partial(_pretrainer, name), mixed
-    return found
-
-
-def _imputer_of_images(name: str, train: Dataset) -> Imputer:
-    with seeded(0, "imputer"):
-        return IMPUTERS.get(name).from_dataset(train, **LEAF99_TIP.imputer_options)
-
-
-def _pretrainer(name: str) -> Trainable:
-    with seeded(0, "pre-trainer"):
-        return PRETRAINERS.get(name)(unit_encoder(), network(), tables={"table": (1,) * 5})
+WHOLE: dict[str, Callable[[], Trainable]] = {
+    "SelfSupervised": self_supervised,
+    "Contrastive": lambda: imputer("contrastive", dataset("train", 24)),
+    "BatchNorm and dropout": Wobbly,
+}
 
 
 def learned() -> dict[str, Tensor]:
-    """Of every component the losses and gradients of a batch, and all buffers after an epoch."""
+    """Of every component the number of samples that it sees, the losses and gradients of a batch, and all buffers after an
+    epoch."""
     values = {}
-    for component, (make, train) in components().items():
-        module = make()
-        if module.is_trainable:
-            values |= {f"{component}: {name}": value for name, value in _steps(module, train)}
+    for component, make in (SHARED | WHOLE).items():
+        with seeded(0, component):
+            module = make()
+        values |= {f"{component}: {name}": value for name, value in _step(module)}
     return values
 
 
-def _steps(module: Trainable, train: Dataset) -> Iterator[tuple[str, Tensor]]:
+def _step(module: Trainable) -> Iterator[tuple[str, Tensor]]:
     """The weights are large enough for every token to count."""
-    masks = Complete() if getattr(module, "needs_image", False) else AnyModalities()
-    settings = TrainSettings(epochs=1, masks=masks, corrupt=Corruption(swapped=0.3), augment="leaves")
-    step = training_step(enlarged(module), train, settings)
+    step = training_step(enlarged(module), dataset("train", 24), SETTINGS)
     index = torch.arange(SIZE)
+    key = sample_keys(index, 0)
+    yield "samples", torch.tensor(len(step.batch(index, key)))
     with seeded(0, "epoch"):
-        for name, term in step(index, sample_keys(index, 0), 0.0).items():
+        for name, term in step(index, key, 0.0).items():
             yield f"loss {name}", term
     module.end_epoch()
     for name, parameter in module.named_parameters():
@@ -98,19 +97,21 @@ def results(tmp_path_factory):
         return learned(), *in_two_processes(learned, tmp_path_factory.mktemp("shards"))
 
 
-@pytest.mark.parametrize("component", components())
+@pytest.mark.parametrize("component", SHARED | WHOLE)
 def test_two_processes_have_the_losses_gradients_and_buffers_of_one(component, results):
     alone, first, second = (
-        {name.removeprefix(component): value for name, value in values.items() if name.startswith(f"{component}: ")}
+        {
+            name.removeprefix(f"{component}: "): value
+            for name, value in values.items()
+            if name.startswith(f"{component}: ")
+        }
         for values in results
     )
     assert first.keys() == second.keys() == alone.keys()
-    if not alone:
-        assert not components()[component][0]().is_trainable, "only what is not trained has nothing to compare"
-        return
+    samples = [int(values.pop("samples")) for values in (alone, first, second)]
+    assert samples == ([13, 7, 6] if component in SHARED else [13, 13, 13])
     gradients = [float(value.abs().max()) for name, value in alone.items() if "gradient" in name]
     for name, expected in alone.items():
         atol = 3e-4 * max(gradients) if "gradient" in name else 1e-5
         torch.testing.assert_close(first[name], expected, rtol=1e-4, atol=atol, msg=lambda m, name=name: name + m)
-        if "loss" not in name:
-            assert torch.equal(first[name], second[name]), name
+        assert torch.equal(first[name], second[name]), name

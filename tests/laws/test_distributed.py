@@ -22,6 +22,7 @@ from gauge.tabular.experts._training import Weighted
 from gauge.training import distributed
 from gauge.training.checkpoint import load
 from gauge.training.loop import seconds_per_step
+from gauge.training.step import training_step
 from gauge.types import Method
 
 SETTINGS = TrainSettings(epochs=3, batch_size=13, learning_rate=3e-3, schedule="cosine", masks="up-to=0.5", seed=4)
@@ -92,12 +93,16 @@ def test_a_rank_of_a_process_that_trains_alone_does_not_keep_it_from_writing(mon
     assert not distributed.is_main()
 
 
-def test_a_method_that_counts_over_an_epoch_and_gathers_nothing_is_refused_in_several_processes(monkeypatch):
-    monkeypatch.setattr(distributed, "world_size", lambda: 2)
-    with pytest.raises(
-        ValueError, match="Wobbly compares samples of a batch or counts over an epoch, .* and set gathers_shards"
-    ):
-        distributed.parallel_loss(Wobbly())
+def test_several_processes_that_are_not_faster_than_one_say_so(tmp_path, caplog):
+    def learn() -> dict[str, Tensor]:
+        training_step(Wobbly(), dataset("train", 10), SETTINGS)
+        (message,) = caplog.messages
+        assert message.startswith("every process trains Wobbly on whole batches, so several are not faster than one")
+        training_step(gauge(), dataset("train", 10), SETTINGS)
+        assert caplog.messages == [message]
+        return {}
+
+    in_two_processes(learn, tmp_path)
 
 
 def trained(make: Callable[[], Method], folder: Path | None) -> Method:

@@ -200,7 +200,7 @@ def test_a_step_over_subsets_is_the_mean_over_batches_that_show_these_modalities
     encoded = count_calls(*method.encoder.encoders.values())
     task = method.loss(batch)["task"]
     assert encoded == [len(batch)] * 3
-    chosen = draw_subsets(batch.shared_key, method.subsets, 4)
+    chosen = draw_subsets(batch.key, method.subsets, 4)
     losses = []
     for subset in chosen:
         shown = {name: flags & kept for (name, flags), kept in zip(batch.observed.items(), subset, strict=True)}

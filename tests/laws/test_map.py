@@ -70,7 +70,7 @@ def test_the_loss_is_the_mean_over_the_subsets_of_the_step(batch):
     method = map_()
     torch.testing.assert_close(method.loss(batch)["task"], loss_of(method, batch, everything))
     method = map_(subsets_per_step=3)
-    chosen = draw_subsets(batch.shared_key, method.subsets, 3)
+    chosen = draw_subsets(batch.key, method.subsets, 3)
     assert len(chosen) == 3
     torch.testing.assert_close(method.loss(batch)["task"], loss_of(method, batch, chosen))
 
@@ -103,7 +103,7 @@ def test_on_complete_input_only_the_prompts_of_the_full_set_train(complete):
 
 def test_only_the_prompts_of_the_subsets_of_the_step_train(complete):
     method = map_(subsets_per_step=3)
-    chosen = draw_subsets(complete.shared_key, method.subsets, 3)
+    chosen = draw_subsets(complete.key, method.subsets, 3)
     assert trained(method, complete) == {int((row * 2 ** torch.arange(3)).sum()) - 1 for row in chosen}
 
 

@@ -77,7 +77,7 @@ def test_hiding_dropped_tokens_equals_taking_them_out():
 def test_loss_is_cross_entropy_and_the_mean_error_of_what_was_there_and_dropped(batch):
     method = online_mae()
     tokens, there = method.tokens(batch)
-    kept = draw_kept(batch.key, batch.shared_key, there)
+    kept = draw_kept(batch.key, there)
     logits, errors = [], []
     for row in range(len(batch)):
         found = restored(method.autoencoder, tokens[row], kept[row])
@@ -96,7 +96,7 @@ def test_loss_is_cross_entropy_and_the_mean_error_of_what_was_there_and_dropped(
 def test_a_dropped_modality_is_a_target_and_no_evidence(batch):
     method = online_mae()
     there = batch.any_observed()
-    dropped = there & ~draw_kept(batch.key, batch.shared_key, there)
+    dropped = there & ~draw_kept(batch.key, there)
     name = next(name for place, name in enumerate(SHAPES) if bool(dropped[:, place].any()))
     rows = dropped[:, list(SHAPES).index(name)]
     values = batch.inputs[name].clone()
@@ -117,7 +117,7 @@ def test_a_batch_keeps_one_number_of_modalities_from_one_to_all_but_one():
     there, counts = torch.ones(16, 5, dtype=torch.bool), []
     for step in range(60):
         key = sample_keys(torch.arange(16), step)
-        kept = draw_kept(key, key[:1], there)
+        kept = draw_kept(key, there)
         assert len(set(kept.sum(1).tolist())) == 1
         counts.append(int(kept[0].sum()))
     assert set(counts) == {1, 2, 3, 4}
@@ -130,7 +130,7 @@ def test_only_what_is_there_is_kept_and_something_always_is(modalities):
         there = noise(32, modalities, seed=step) > 0
         there[:, 0] |= ~there.any(1)
         key = sample_keys(torch.arange(32), step)
-        kept = draw_kept(key, key[:1], there)
+        kept = draw_kept(key, there)
         assert not (kept & ~there).any()
         assert kept.any(1).all()
 
@@ -141,7 +141,7 @@ def test_encoders_learn_to_be_restored_only_from_a_moving_target():
         method, batch = online_mae(moving), incomplete_batch()
         nothing = torch.zeros(len(batch), len(SHAPES), dtype=torch.bool)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("gauge.methods.online_mae.draw_kept", lambda key, shared_key, there, nothing=nothing: nothing)
+            patch.setattr("gauge.methods.online_mae.draw_kept", lambda key, there, nothing=nothing: nothing)
             found = gradients(method, method.loss(batch)["reconstruction"])
         moved = [name for name, gradient in found.items() if name.startswith("encoder.") and bool(gradient.any())]
         assert bool(moved) == moving

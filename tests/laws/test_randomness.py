@@ -1,11 +1,14 @@
 """Random numbers as pure functions of integers."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from helpers import Wobbly, assert_equal, dataset
 from scipy import stats
 
+from gauge import TrainSettings, fit
 from gauge.randomness import derive, key_of, normal, permutation, sample_keys, seeded, uniform
 
 MANY = 100_000
@@ -189,6 +192,19 @@ def test_threads_with_the_same_seed_draw_the_same_numbers():
     for number, drawn in results:
         same = [torch.equal(*pair) for draws in zip(drawn, expected, strict=True) for pair in zip(*draws, strict=True)]
         assert all(same) == (number < 3)
+
+
+def test_fits_in_threads_learn_what_each_learns_alone():
+    def learn(seed):
+        method = Wobbly()  # it has dropout
+        fit(method, dataset("train", 40), settings=TrainSettings(epochs=8, batch_size=8, seed=seed))
+        return method.state_dict()
+
+    expected = [learn(seed) for seed in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        results = list(threads.map(learn, range(3)))
+    for learned, alone in zip(results, expected, strict=True):
+        assert_equal(learned, alone)
 
 
 def _draws():

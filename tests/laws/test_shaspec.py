@@ -84,7 +84,7 @@ def test_the_loss_has_the_published_weights(batch):
     torch.testing.assert_close(terms["alignment"], 0.1 * alignment(shared, available))
     torch.testing.assert_close(terms["domain"], 0.02 * domain_loss(method.domain(specific), available))
     assert (ALIGNMENT, DOMAIN) == (0.1, 0.02)
-    chosen = draw_subsets(batch.shared_key, method.subsets, 2)
+    chosen = draw_subsets(batch.key, method.subsets, 2)
     costs = [
         F.cross_entropy(method.classify(shared, specific, visible), batch.labels)
         for visible in visible_under(available, chosen)

@@ -1,14 +1,12 @@
 """How the stages of a table model are trained: the backbone first, then short fine-tuning at a lower rate."""
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from gauge import GaugeClassifier
 from gauge.masks import Complete
 from gauge.tabular.experts._recipe import Recipe
-from gauge.tabular.experts._training import Weighted, plan
+from gauge.tabular.experts._training import plan
 from gauge.tabular.table.schema import Schema
 from gauge.training.metrics import ACCURACY
 
@@ -47,13 +45,3 @@ def test_both_strategies_stand_on_one_backbone_and_only_one_on_the_imputer(stage
     assert [need.name for need in stages["impute"].needs] == ["backbone", "imputer"]
     imputer = stages["impute"].needs[1].settings
     assert (imputer.masks, imputer.selection, imputer.epochs) == (Complete(), (), 16)
-
-
-def test_a_network_of_cells_alone_draws_nothing_from_torch(monkeypatch):
-    draw = np.random.default_rng(0)
-    table = pd.DataFrame({"age": draw.normal(size=80), "sex": draw.choice(list("fm"), 80)})
-    model = GaugeClassifier(experts="network", epochs=2, trust=False, random_state=0, verbose=False)
-    plain = model.fit(table, table["age"] > 0).predict_proba(table)
-    assert not Weighted(model.model_, torch.ones(80)).draws
-    monkeypatch.setattr(Weighted, "draws", True)
-    assert np.array_equal(model.fit(table, table["age"] > 0).predict_proba(table), plain)

@@ -93,24 +93,18 @@ def augment(batch: Batch, name: str) -> Batch:
 
 
 def corrupt(
-    table: Float[Tensor, "b f"],
-    observed: Bool[Tensor, "b f"],
-    key: Int[Tensor, "b"],
-    share: float,
-    pool: tuple[Float[Tensor, "all f"], Bool[Tensor, "all f"]] | None = None,
+    table: Float[Tensor, "b f"], observed: Bool[Tensor, "b f"], key: Int[Tensor, "b"], share: float
 ) -> Float[Tensor, "b f"]:
-    """The table with that share of each sample's observed cells, rounded down, replaced by cells of other samples: those of
-    the `pool`, a table and its flags, or of the table itself.
+    """The table with that share of each sample's observed cells, rounded down, replaced by cells of other samples.
 
     NOTE[PAPER] tip-marginals: published code draws replacements from the column in the whole split; ours from the batch.
     """
     counts = (share * torch.arange(table.shape[1] + 1, dtype=torch.float64, device=table.device)).long()
     chosen = choose(derive(key, "corrupted"), observed, counts)
-    cells, available = pool or (table, observed)
-    count = available.sum(0)
-    donors = (~available).to(torch.uint8).argsort(dim=0, stable=True)  # samples with a value first
+    count = observed.sum(0)
+    donors = (~observed).to(torch.uint8).argsort(dim=0, stable=True)  # samples with a value first
     position = (uniform(derive(key, "donors"), table.shape[1]) * count).long().minimum(count - 1).clamp_min(0)
-    return torch.where(chosen, cells.gather(0, donors.gather(0, position)), table)
+    return torch.where(chosen, table.gather(0, donors.gather(0, position)), table)
 
 
 def _change(image: Float[Tensor, "b c h w"], how: Augmentation, key: Int[Tensor, "b"]) -> Float[Tensor, "b c h w"]:

@@ -22,7 +22,6 @@ from gauge.imputers.nearest import draw_donors
 from gauge.model.nn.contrast import pair_costs
 from gauge.model.nn.conv import deep_trunk
 from gauge.model.nn.mlp import mlp
-from gauge.model.nn.shards import at_least_one, gather
 from gauge.types import Batch, Imputer, over_values
 
 __all__ = ["Contrastive"]
@@ -41,8 +40,6 @@ class Contrastive(Imputer):
     >>> list(imputer.loss(data.batch(torch.arange(4))))
     ['contrast']
     """
-
-    gathers_shards = True
 
     def __init__(
         self,
@@ -81,13 +78,13 @@ class Contrastive(Imputer):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Every modality finds the others of its sample among those of the batch."""
-        codes, shard = self._codes(batch).transpose(0, 1), batch.shard
+        codes = self._codes(batch).transpose(0, 1)
         observed = _observed(codes)
         with torch.autocast(codes.device.type, enabled=False):
             scale = codes.new_full((len(codes), len(codes)), 1 / self.temperature)
-            costs = pair_costs(codes, scale, gather(observed.T, shard), shard)
+            costs = pair_costs(codes, scale, observed.T)
         both = observed[:, None] & observed & ~torch.eye(len(codes), dtype=torch.bool, device=codes.device)[..., None]
-        return {"contrast": torch.where(both, costs, 0.0).sum() / at_least_one(both.sum(), shard)}
+        return {"contrast": torch.where(both, costs, 0.0).sum() / both.sum().clamp_min(1)}
 
     @torch.no_grad()
     def end_epoch(self) -> None:

@@ -64,7 +64,7 @@ class MaskedColumns(TableImputer):
         table, observed = cells_of(batch, self.name)
         hidden = choose(derive(batch.key, "masked"), observed, self.masked)
         states = self.table(table, observed & ~hidden)[:, 1:]
-        return {"reconstruction": self.heads.cost(states, table, hidden, batch.shard)}
+        return {"reconstruction": self.heads.cost(states, table, hidden)}
 
     @torch.no_grad()
     def complete(self, batch: Batch) -> Batch:

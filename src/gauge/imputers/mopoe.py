@@ -229,9 +229,8 @@ class MoPoE(Imputer):
     def _strata(self, batch: Batch, valid: Bool[Tensor, "s b"]) -> Tensor:
         """The subset each row is decoded from: equal shares of the (shuffled) batch, the rest from the full set."""
         count, rows = len(self.subsets), torch.arange(len(batch), device=batch.key.device)
-        first, size = (0, len(batch)) if batch.shard is None else (batch.shard.start, batch.shard.size)
-        if share := size // count:
-            chosen = ((first + rows) // share).clamp_max(count - 1)
+        if share := len(batch) // count:
+            chosen = (rows // share).clamp_max(count - 1)
         else:
             chosen = (uniform(derive(batch.key, "strata"), 1)[:, 0] * count).long().clamp_max(count - 1)
         return torch.where(valid[chosen, rows], chosen, count - 1)

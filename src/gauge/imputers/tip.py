@@ -23,11 +23,10 @@ from gauge.imputers._table import doubts
 from gauge.model.nn.contrast import hard_negatives, projector
 from gauge.model.nn.conv import ConvMap
 from gauge.model.nn.resnet import ResNet
-from gauge.model.nn.shards import gather, part
 from gauge.model.nn.streams import side_by_side
 from gauge.model.nn.tabular import CellHeads, Interaction, TabularTransformer, by_cell, check_columns, share_of
 from gauge.randomness import choose, derive
-from gauge.types import Batch, Imputer, Shard, UnsupportedError
+from gauge.types import Batch, Imputer, UnsupportedError
 
 __all__ = ["TIP", "Sizes", "Pretraining", "Roles"]
 
@@ -124,25 +123,22 @@ class TIP(Imputer):
         """Missing cells are neither read, corrupted, hidden nor scored."""
         image, table, observed = self._readable(batch)
         hidden = choose(derive(batch.key, "masked"), observed, self.masked)
-        pool = gather(table, batch.shard), gather(observed, batch.shard)
-        tables = torch.cat([corrupt(table, observed, batch.key, self.pretraining.corrupted, pool), table])
+        tables = torch.cat([corrupt(table, observed, batch.key, self.pretraining.corrupted), table])
         visible = torch.cat([observed, observed & ~hidden])
         features, columns = side_by_side([partial(self.photo, image), partial(self.table, tables, visible)])
         (corrupted, half), seen = columns.chunk(2), self.interact.read(_tokens(features))
 
-        whole, shard = self._likeness(features, corrupted, batch.shard), batch.shard
-        by_image, by_table = part(whole, shard), part(whole.T, shard)
-        own = part(torch.arange(len(whole), device=table.device), shard)
-        contrast = (F.cross_entropy(by_image, own) + F.cross_entropy(by_table, own)) / 2
-        wrong_table = hard_negatives(by_image, derive(batch.key, "table"), shard)
-        wrong_image = hard_negatives(by_table, derive(batch.key, "image"), shard)
+        likeness, own = self._likeness(features, corrupted), torch.arange(len(batch), device=table.device)
+        contrast = (F.cross_entropy(likeness, own) + F.cross_entropy(likeness.T, own)) / 2
+        wrong_table = hard_negatives(likeness, derive(batch.key, "table"))
+        wrong_image = hard_negatives(likeness.T, derive(batch.key, "image"))
 
-        tables = torch.cat([corrupted, gather(corrupted, shard)[wrong_table], corrupted])
-        images = torch.cat([seen, seen, gather(seen, shard)[wrong_image]])
+        tables = torch.cat([corrupted, corrupted[wrong_table], corrupted])
+        images = torch.cat([seen, seen, seen[wrong_image]])
         pairs, half = self.interact(tables, images, first=True), self.interact(half, seen)
         matches = (torch.arange(len(pairs), device=table.device) < len(batch)).long()
         matching = F.cross_entropy(self.match(pairs[:, 0]), matches)
-        reconstruction = self.heads.cost(half[:, 1:], table, hidden, shard)
+        reconstruction = self.heads.cost(half[:, 1:], table, hidden)
         return {"contrast": contrast / 3, "matching": matching / 3, "reconstruction": reconstruction / 3}
 
     @torch.no_grad()
@@ -174,12 +170,9 @@ class TIP(Imputer):
         table = clean[self.roles.table]
         return clean[self.roles.image], table, by_cell(batch.observed[self.roles.table], table)
 
-    def _likeness(
-        self, features: Float[Tensor, "b c h w"], table: Float[Tensor, "b s d"], shard: Shard | None = None
-    ) -> Float[Tensor, "all all"]:
-        """The similarity of each image (row) and table (column) of the whole batch, divided by the temperature."""
-        image = gather(self.project_image(features.mean((2, 3))), shard)
-        table = gather(self.project_table(table[:, 0]), shard)
+    def _likeness(self, features: Float[Tensor, "b c h w"], table: Float[Tensor, "b s d"]) -> Float[Tensor, "b b"]:
+        """The similarity of each image (row) and table (column) of the batch, divided by the temperature."""
+        image, table = self.project_image(features.mean((2, 3))), self.project_table(table[:, 0])
         with torch.autocast(image.device.type, enabled=False):
             return F.normalize(image.float()) @ F.normalize(table.float()).T / self.pretraining.temperature
 

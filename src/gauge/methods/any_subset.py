@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from gauge.choices import pick
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.network import Network, hiding_bias
-from gauge.model.nn.shards import total
+from gauge.model.nn.shards import shared_key, total
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction, Shard, Units
+from gauge.types import Batch, Method, Prediction, Units
 
 __all__ = ["AnySubset"]
 
@@ -60,7 +60,7 @@ class AnySubset(Method):
     NOTE[PAPER] prototypes: means of unit vectors, as published not normalised again; a class without samples keeps its own.
     """
 
-    gathers_shards = True
+    shardable = True
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class AnySubset(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy and prototype term, averaged over distinct random subsets, drawn once for the batch."""
         assert batch.labels is not None
-        chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(shared_key(batch.key), self.subsets, self.subsets_per_step)
         logits, features = self.represent(*under_subsets(self.encoder(batch), chosen))
         labels = batch.labels.repeat(len(chosen))
         return {
             "task": F.cross_entropy(logits, labels),
-            "prototype": self._prototype_term(features, labels, batch.shard),
+            "prototype": self._prototype_term(features, labels),
         }
 
     @torch.no_grad()
@@ -117,14 +117,14 @@ class AnySubset(Method):
         self.counts.zero_()
         self.epochs.add_(1)
 
-    def _prototype_term(self, features: Tensor, labels: Tensor, shard: Shard | None) -> Tensor:
+    def _prototype_term(self, features: Tensor, labels: Tensor) -> Tensor:
         """Always computed, and multiplied by zero in the first epochs, so that all steps are the same CUDA graph."""
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(self.prototypes.dtype)
             if self.training:
                 members = one_hot(labels, self.counts)
-                self.sums.add_(total(members.T @ features.detach(), shard))
-                self.counts.add_(total(members.sum(0), shard))
+                self.sums.add_(total(members.T @ features.detach()))
+                self.counts.add_(total(members.sum(0)))
             scores = self.metric.similarity(features, self.prototypes) / TEMPERATURE
             return (self.epochs >= PROTOTYPE_EPOCH).to(scores.dtype) * F.cross_entropy(scores, labels)
 

@@ -18,11 +18,10 @@ from gauge.masks import draw_subsets, subsets
 from gauge.methods.any_subset import under_subsets
 from gauge.model.network import Network
 from gauge.model.nn.attention import Block, Transformer
-from gauge.model.nn.shards import at_least_one, total
 from gauge.model.units import UnitEncoder
 from gauge.model.vectors import whole_modalities
 from gauge.randomness import derive, normal
-from gauge.types import Batch, Method, Prediction, Shard, Units
+from gauge.types import Batch, Method, Prediction, Units
 
 __all__ = ["FlexMoE", "Router", "Experts"]
 
@@ -118,12 +117,12 @@ class FlexMoE(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         chosen = self.subsets[-1:]
         if others := min(self.subsets_per_step, len(self.subsets)) - 1:
-            chosen = torch.cat([chosen, draw_subsets(batch.shared_key, self.subsets[:-1], others)])
+            chosen = torch.cat([chosen, draw_subsets(batch.key, self.subsets[:-1], others)])
         units, visible = under_subsets(self.encoder(batch), chosen)
         combination = self.combination(units, visible)
         key = torch.cat([derive(batch.key, index) for index in range(len(chosen))])
         logits, routes = self.classify(units, visible, combination, key)
-        return {"task": batch.cross_entropy(logits), "router": ROUTING * router_loss(routes, combination, batch.shard)}
+        return {"task": batch.cross_entropy(logits), "router": ROUTING * router_loss(routes, combination)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -168,17 +167,17 @@ class FlexMoE(Method):
         return block
 
 
-def router_loss(routes: Routes, combination: Int[Tensor, "b"], shard: Shard | None = None) -> Float[Tensor, ""]:
+def router_loss(routes: Routes, combination: Int[Tensor, "b"]) -> Float[Tensor, ""]:
     """Incomplete samples choose the expert of their combination; complete ones use all experts alike, incomplete ones all
     but that of the complete ones."""
     incomplete = (combination > 0).to(routes.gates.dtype)[:, None]
     costs = F.cross_entropy(
         routes.logits.flatten(0, 1), combination.repeat_interleave(routes.logits.shape[1]), reduction="none"
     ).reshape(routes.logits.shape[:2])
-    specialised = (costs * incomplete).sum() / at_least_one(incomplete.expand_as(costs).sum(), shard)
+    specialised = (costs * incomplete).sum() / incomplete.expand_as(costs).sum().clamp_min(1)
     kinds = ((1 - incomplete, 0), (incomplete, 1))
     usages = [
-        total((values * members[..., None]).sum((0, 1))[first:], shard)
+        (values * members[..., None]).sum((0, 1))[first:]
         for members, first in kinds
         for values in (routes.gates, routes.load)
     ]

@@ -27,6 +27,7 @@ from gauge.model.combination import Combination
 from gauge.model.gauge import UNGATED, Gating, Gauge
 from gauge.model.heads import HeadGradients, Heads, tempered_losses
 from gauge.model.network import Biased, Network, hiding_bias
+from gauge.model.nn.shards import shared_key
 from gauge.model.trust import PlusReading, TrustHead, known_rightness, per_unit, signed_taylor_evidence, trust_term
 from gauge.model.units import Frozen, UnitEncoder
 from gauge.types import Batch, Evidence, Imputer, Method, Prediction, SupportsComplete, Units
@@ -48,6 +49,8 @@ class GaugePlus(Method):
     >>> model.predict(Batch({"scan": torch.rand(1, 3), "blood": torch.rand(1, 5)}, flags)).logits.shape
     torch.Size([1, 3])
     """
+
+    shardable = True
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class GaugePlus(Method):
             right, known = known_rightness(self.encoder, batch, reading, reading.head_logits)
             times = len(trust) // len(batch)
             known = known.repeat(times, 1) & under.seen
-            terms["trust"] = trust_term(trust, right.repeat(times, 1), known, batch.shard)
+            terms["trust"] = trust_term(trust, right.repeat(times, 1), known)
         return terms
 
     @torch.no_grad()
@@ -238,7 +241,7 @@ class GaugePlus(Method):
         return Answers(logits, F.pad(present, (1, 0), value=True), share, trust)
 
     def _under_subsets(self, reading: PlusReading) -> PlusReading:
-        chosen = draw_subsets(reading.completed.shared_key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(shared_key(reading.completed.key), self.subsets, self.subsets_per_step)
         units, visible = under_subsets(reading.units, chosen)
         classifier = Biased(self.gauge.classifier, hiding_bias(visible))
         head_logits = None if reading.head_logits is None else reading.head_logits.repeat(len(chosen), 1, 1)

@@ -21,7 +21,7 @@ from gauge.model.heads import Heads
 from gauge.model.nn.shards import at_least_one
 from gauge.model.nn.streams import side_by_side
 from gauge.model.units import Frozen, UnitEncoder
-from gauge.types import Batch, Encoder, Method, Prediction, Shard, SupportsComplete
+from gauge.types import Batch, Encoder, Method, Prediction, SupportsComplete
 
 __all__ = ["LateFusion", "WeightedVote"]
 
@@ -40,17 +40,15 @@ class HeadOutputs:
         labels = batch.labels.repeat_interleave(self.logits.shape[1], 0)
         return F.cross_entropy(self.logits.flatten(0, 1), labels, reduction="none").reshape(self.available.shape)
 
-    def total(self, values: Float[Tensor, "b m"], shard: Shard | None = None) -> Float[Tensor, ""]:
+    def total(self, values: Float[Tensor, "b m"]) -> Float[Tensor, ""]:
         """The values summed over modalities, each averaged over the samples that have it."""
-        return masked_mean(values, self.available, shard).sum()
+        return masked_mean(values, self.available).sum()
 
 
-def masked_mean(
-    values: Float[Tensor, "b m"], mask: Bool[Tensor, "b m"], shard: Shard | None = None
-) -> Float[Tensor, "m"]:
+def masked_mean(values: Float[Tensor, "b m"], mask: Bool[Tensor, "b m"]) -> Float[Tensor, "m"]:
     """The mean over the masked samples of each column, zero where there are none."""
     weight = mask.to(values.dtype)
-    return (values * weight).sum(0) / at_least_one(weight.sum(0), shard)
+    return (values * weight).sum(0) / at_least_one(weight.sum(0), len(values))
 
 
 def head_loss(
@@ -60,7 +58,7 @@ def head_loss(
     counts `weights` times. Heads do not learn from modalities that are known to be wrong."""
     heads = HeadOutputs((), logits, _right_modalities(batch))
     losses = heads.losses(batch)
-    return heads.total(losses if weights is None else losses * weights[:, None], batch.shard)
+    return heads.total(losses if weights is None else losses * weights[:, None])
 
 
 def _right_modalities(batch: Batch) -> Bool[Tensor, "b m"]:
@@ -107,7 +105,7 @@ class LateFusion(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The cross-entropy of every classifier over the samples that have its modality."""
         outputs = self.read(batch)
-        return {"task": outputs.total(outputs.losses(batch), batch.shard)}
+        return {"task": outputs.total(outputs.losses(batch))}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -133,6 +131,8 @@ class WeightedVote(Method):
 
     `corrupt`: what is wrong in training batches, so that the weights are learned from such samples too.
     """
+
+    shardable = True
 
     def __init__(self, encoder: UnitEncoder, heads: Heads, *, corrupt: Corruption = SOUND) -> None:
         super().__init__()

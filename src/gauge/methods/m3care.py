@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.network import Network
 from gauge.model.nn.initialise import small_parameter
-from gauge.model.nn.shards import gather, part
 from gauge.model.vectors import VectorEncoder
-from gauge.types import Batch, Method, Prediction, Shard
+from gauge.types import Batch, Method, Prediction
 
 __all__ = ["M3Care"]
 
@@ -46,7 +45,7 @@ class M3Care(Method):
     Here they are compared once per step, and a subset decides which modalities count.
     """
 
-    looks_across_batch, gathers_shards = True, True
+    looks_across_batch = True
 
     def __init__(
         self,
@@ -76,9 +75,9 @@ class M3Care(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy over all observed modalities or over subsets drawn once for the batch, and the stability term."""
-        if batch.shard is None and len(batch) < 2:
+        if len(batch) < 2:
             raise ValueError("M3Care compares samples, but a batch holds 1; train with batches of at least 2")
-        logits, stability = self._classify(batch, draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step))
+        logits, stability = self._classify(batch, draw_subsets(batch.key, self.subsets, self.subsets_per_step))
         return {"task": batch.cross_entropy(logits), "stability": STABILITY * stability}
 
     @torch.no_grad()
@@ -89,25 +88,18 @@ class M3Care(Method):
         """The logits under every subset from one encoding, and the term that keeps P_m near the scale of its input."""
         vectors, available = self.encoder(batch)
         states = torch.where(available[..., None], _each(self.norms, vectors), 0.0)
-        projected, shard = _each(self.projections, states), batch.shard
-        similarities = self.similarities(states, projected, available, shard)
-        states, projected, available = (gather(each, shard) for each in (states, projected, available))
-        shown = visible_under(available, chosen)
-        imputed = part(self.impute(states, self.graph(similarities, shown), shown).transpose(0, 1), shard)
-        tokens = imputed.transpose(0, 1) + self.modality_embedding.weight + self.position_embedding
+        projected, shown = _each(self.projections, states), visible_under(available, chosen)
+        similarities = self.similarities(states, projected, available)
+        imputed = self.impute(states, self.graph(similarities, shown), shown)
+        tokens = imputed + self.modality_embedding.weight + self.position_embedding
         logits = self.classifier(tokens.flatten(0, 1)).unflatten(0, (len(shown), len(batch)))
         return logits, (projected.norm(dim=(0, 2)) - states.norm(dim=(0, 2))).abs().sum()
 
     def similarities(
-        self,
-        states: Float[Tensor, "b m c"],
-        projected: Float[Tensor, "b m c"],
-        available: Bool[Tensor, "b m"],
-        shard: Shard | None = None,
-    ) -> Float[Tensor, "m all all"]:
-        """The similarity of any two samples of the whole batch in each modality, from 0 to 1."""
+        self, states: Float[Tensor, "b m c"], projected: Float[Tensor, "b m c"], available: Bool[Tensor, "b m"]
+    ) -> Float[Tensor, "m b b"]:
+        """The similarity of any two samples of the batch in each modality, from 0 to 1."""
         normed = torch.stack([self.batch_norm(x) for vectors in (projected, states) for x in vectors.unbind(1)], 1)
-        normed, available = gather(normed, shard), gather(available, shard)
         pairs = ~torch.eye(len(normed), dtype=torch.bool, device=states.device).expand(states.shape[1], -1, -1)
         if not self.faithful:
             pairs = pairs & available.T[:, :, None] & available.T[:, None, :]

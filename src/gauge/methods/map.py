@@ -62,7 +62,7 @@ class MAP(Method):
         self.prompts = small_parameter(len(self.subsets), blocks, length, len(classifier.cls_token))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         return {"task": batch.cross_entropy(self.classify(*under_subsets(self.encoder(batch), chosen)))}
 
     @torch.no_grad()

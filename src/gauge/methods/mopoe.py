@@ -34,7 +34,7 @@ class LatentClassifier(Method):
         return self.imputer.imputer
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        chosen = draw_subsets(batch.shared_key, self.vae.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.key, self.vae.subsets, self.subsets_per_step)
         return {"task": batch.cross_entropy(self(batch, chosen))}
 
     @torch.no_grad()

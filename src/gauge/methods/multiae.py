@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.model.nn.likelihoods import Categorical, Likelihood
-from gauge.model.nn.shards import at_least_one
 from gauge.model.nn.streams import side_by_side
 from gauge.model.vectors import VectorEncoder
 from gauge.types import Batch, Method, Prediction, Trainable, over_values
@@ -51,7 +50,7 @@ class AutoEncoder(Trainable):
         """The errors of all modalities, averaged over distinct subsets drawn once for the batch."""
         batch = batch.blanked()
         vectors, available = self.encoder(batch)
-        visible = visible_under(available, draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step))
+        visible = visible_under(available, draw_subsets(batch.key, self.subsets, self.subsets_per_step))
         codes = self.fuse(torch.where(visible[..., None], vectors, 0.0)).flatten(0, 1)
         errors = side_by_side([partial(self._error, name, codes, batch) for name in self.decoders])
         return {"reconstruction": torch.stack(errors).sum()}
@@ -62,8 +61,8 @@ class AutoEncoder(Trainable):
         observed, decoded, likelihood = over_values(flags, x), self.decoders[name](codes), self.likelihoods[name]
         scored = observed.expand_as(x)
         if isinstance(likelihood, Categorical):
-            return likelihood.cost(decoded, x, observed).sum() / at_least_one(scored[..., 0].sum(), batch.shard)
-        return torch.where(observed, decoded - x, 0.0).square().sum() / at_least_one(scored.sum(), batch.shard)
+            return likelihood.cost(decoded, x, observed).sum() / scored[..., 0].sum().clamp_min(1)
+        return torch.where(observed, decoded - x, 0.0).square().sum() / scored.sum().clamp_min(1)
 
 
 class MultiAE(Method):
@@ -89,7 +88,7 @@ class MultiAE(Method):
         return self
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         return {"task": batch.cross_entropy(self(batch, chosen))}
 
     @torch.no_grad()

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.model.nn.shards import gather, part
 from gauge.model.vectors import VectorEncoder
 from gauge.randomness import derive, uniform
 from gauge.types import Batch, Method, Prediction
@@ -53,7 +52,7 @@ class Muse(Method):
     NOTE[PAPER] muse-single-edge: the copy keeps 1 to n - 1 of a sample's n edges, which leaves n = 1 open; here it is kept.
     """
 
-    looks_across_batch, gathers_shards = True, True
+    looks_across_batch = True
 
     def __init__(self, encoder: VectorEncoder, dim: int, num_classes: int) -> None:
         super().__init__()
@@ -70,16 +69,15 @@ class Muse(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         assert batch.labels is not None
         edges, available = self._edges(batch)
-        seen = gather(torch.stack([available, fewer(available, batch.key)], 1), batch.shard)
-        states = self.samples(gather(edges, batch.shard), seen.transpose(0, 1))
+        states = self.samples(edges, torch.stack([available, fewer(available, batch.key)]))
         full, dropped = F.normalize(self.projection(states).tanh(), dim=-1)
         within, across = full @ full.T / TEMPERATURE, full @ dropped.T / TEMPERATURE
-        itself, labels = torch.arange(len(across), device=across.device), gather(batch.labels, batch.shard)
+        itself, labels = torch.arange(len(across), device=across.device), batch.labels
         alike = (labels[:, None] == labels).to(within.dtype)
         unsupervised = F.cross_entropy(across, itself) + F.cross_entropy(across.T, itself)
         supervised = F.binary_cross_entropy_with_logits(torch.stack([within, across]), alike.expand(2, -1, -1))
         return {
-            "task": batch.cross_entropy(self.classifier(part(states[0], batch.shard))),
+            "task": batch.cross_entropy(self.classifier(states[0])),
             "unsupervised": 0.25 * unsupervised,
             "supervised": 0.5 * supervised,
         }

@@ -15,7 +15,6 @@ from gauge.methods.multiae import encoder_width
 from gauge.model.network import Network
 from gauge.model.nn.attention import Transformer
 from gauge.model.nn.initialise import small_parameter
-from gauge.model.nn.shards import at_least_one
 from gauge.model.vectors import VectorEncoder
 from gauge.randomness import derive, uniform
 from gauge.types import Batch, Method, Prediction
@@ -74,14 +73,14 @@ class OnlineMAE(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         tokens, available = self.tokens(batch)
-        kept = draw_kept(batch.key, batch.shared_key, available)
+        kept = draw_kept(batch.key, available)
         restored = self.autoencoder(tokens, kept)
         target = tokens if self.moving_target else tokens.detach()
         target = F.layer_norm(target, tokens.shape[-1:], eps=VARIANCE_FLOOR)
         dropped = (available & ~kept).to(restored.dtype)
         errors = (restored - target).square().mean(-1) * dropped
         task = batch.cross_entropy(self.classifier(restored + self.positions))
-        return {"task": task, "reconstruction": errors.sum() / at_least_one(dropped.sum(), batch.shard)}
+        return {"task": task, "reconstruction": errors.sum() / dropped.sum().clamp_min(1)}
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Prediction:
@@ -94,11 +93,9 @@ class OnlineMAE(Method):
         return torch.stack([project(vector) for project, vector in parts], 1), available
 
 
-def draw_kept(
-    key: Int[Tensor, "b"], shared_key: Int[Tensor, "1"], available: Bool[Tensor, "b m"]
-) -> Bool[Tensor, "b m"]:
+def draw_kept(key: Int[Tensor, "b"], available: Bool[Tensor, "b m"]) -> Bool[Tensor, "b m"]:
     """n available modalities, or all if there are fewer: n is drawn once for the batch, which ones for each sample."""
     count = available.shape[1]
-    keep = 1 + (uniform(derive(shared_key, "kept count"), 1)[0] * (count - 1)).long().clamp_max(max(count - 2, 0))
+    keep = 1 + (uniform(derive(key[:1], "kept count"), 1)[0] * (count - 1)).long().clamp_max(max(count - 2, 0))
     ranks = uniform(derive(key, "kept"), count).masked_fill(~available, 2.0).argsort(1).argsort(1)
     return available & (ranks < keep)

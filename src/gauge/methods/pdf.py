@@ -39,8 +39,8 @@ class PDF(Method):
         right = (-losses.detach()).exp()
         return {
             "task": batch.cross_entropy((weights[..., None] * outputs.logits).sum(1)),
-            "modalities": outputs.total(losses, batch.shard),
-            "confidence": outputs.total((confidence - right).abs(), batch.shard),
+            "modalities": outputs.total(losses),
+            "confidence": outputs.total((confidence - right).abs()),
         }
 
     @torch.no_grad()

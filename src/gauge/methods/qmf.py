@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gauge.methods.late_fusion import HeadOutputs, LateFusion, masked_mean
-from gauge.model.nn.shards import gather
 from gauge.model.units import Frozen
 from gauge.types import Batch, Method, Prediction, SupportsComplete
 
@@ -35,15 +34,15 @@ class QMF(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """In training mode a step first adds its losses to the history, then ranks by it, as published."""
-        outputs, shard = self.classifiers.read(batch), batch.shard
-        losses, index, available = outputs.losses(batch), gather(batch.index, shard), gather(outputs.available, shard)
+        outputs = self.classifiers.read(batch)
+        losses = outputs.losses(batch)
         if self.training:
-            past = self.history[index] + torch.where(available, gather(losses.detach(), shard), 0.0)
-            self.history.index_copy_(0, index, past.to(self.history.dtype))
+            past = self.history[batch.index] + torch.where(outputs.available, losses.detach(), 0.0)
+            self.history.index_copy_(0, batch.index, past.to(self.history.dtype))
         return {
             "task": batch.cross_entropy(fuse(outputs)),
-            "modalities": outputs.total(losses, shard),
-            "ranking": ranking(gather(confidence(outputs.logits), shard), self._difficulty(index), available),
+            "modalities": outputs.total(losses),
+            "ranking": ranking(confidence(outputs.logits), self._difficulty(batch.index), outputs.available),
         }
 
     @torch.no_grad()

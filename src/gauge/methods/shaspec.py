@@ -18,9 +18,8 @@ from gauge.masks import draw_subsets, subsets, visible_under
 from gauge.methods._alone import states_alone
 from gauge.methods.late_fusion import masked_mean
 from gauge.model.network import Network
-from gauge.model.nn.shards import at_least_one
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Method, Prediction, Shard
+from gauge.types import Batch, Method, Prediction
 
 __all__ = ["ShaSpec"]
 
@@ -52,12 +51,12 @@ class ShaSpec(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy over random subsets, drawn once for the batch, and the two objectives for the features."""
         shared, specific, available = self.features(batch)
-        chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         logits = [self.classify(shared, specific, visible) for visible in visible_under(available, chosen)]
         return {
             "task": batch.cross_entropy(torch.stack(logits)),
-            "alignment": ALIGNMENT * alignment(shared, available, batch.shard),
-            "domain": DOMAIN * domain_loss(self.domain(specific), available, batch.shard),
+            "alignment": ALIGNMENT * alignment(shared, available),
+            "domain": DOMAIN * domain_loss(self.domain(specific), available),
         }
 
     @torch.no_grad()
@@ -84,18 +83,14 @@ class ShaSpec(Method):
         return self.head(self.fuse(shared, specific, visible).flatten(1))
 
 
-def alignment(
-    shared: Float[Tensor, "b m c"], available: Bool[Tensor, "b m"], shard: Shard | None = None
-) -> Float[Tensor, ""]:
+def alignment(shared: Float[Tensor, "b m c"], available: Bool[Tensor, "b m"]) -> Float[Tensor, ""]:
     """The mean absolute difference of the shared features of each modality and the next one, the first after the last;
     summed over modalities, over the samples that have both."""
     distance = (shared - shared.roll(-1, 1)).abs().mean(-1)
-    return masked_mean(distance, available & available.roll(-1, 1), shard).sum()
+    return masked_mean(distance, available & available.roll(-1, 1)).sum()
 
 
-def domain_loss(
-    logits: Float[Tensor, "b m d"], available: Bool[Tensor, "b m"], shard: Shard | None = None
-) -> Float[Tensor, ""]:
+def domain_loss(logits: Float[Tensor, "b m d"], available: Bool[Tensor, "b m"]) -> Float[Tensor, ""]:
     """The mean cross-entropy of which modality the specific features of available modalities are of."""
     costs = -F.log_softmax(logits, -1).diagonal(dim1=1, dim2=2)
-    return (costs * available).sum() / at_least_one(available.sum(), shard)
+    return (costs * available).sum() / available.sum().clamp_min(1)

@@ -211,6 +211,8 @@ class Gauge(Method):
     training, BatchNorm and dropout are those of the gated pass.
     """
 
+    shardable = True
+
     def __init__(
         self,
         encoder: UnitEncoder,

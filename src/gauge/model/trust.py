@@ -30,7 +30,7 @@ from gauge.model.nn.attention import Block
 from gauge.model.nn.minimize import minimize
 from gauge.model.nn.shards import at_least_one
 from gauge.model.units import UnitEncoder
-from gauge.types import Batch, Classifier, Evidence, ScoreOptions, Shard, Tokens
+from gauge.types import Batch, Classifier, Evidence, ScoreOptions, Tokens
 
 TOLERANCE = 0.5  # of an imputed number, in standard deviations of its column
 START = 2.0  # of the logits: units are trusted until training knows better
@@ -146,12 +146,12 @@ def _agreement(
 
 
 def trust_term(
-    trust: Float[Tensor, "b n"], target: Float[Tensor, "b n"], known: Bool[Tensor, "b n"], shard: Shard | None = None
+    trust: Float[Tensor, "b n"], target: Float[Tensor, "b n"], known: Bool[Tensor, "b n"]
 ) -> Float[Tensor, ""]:
     """The mean cross-entropy of the trust in units whose rightness is known."""
     trust = trust.clamp(MIN_DOUBT, 1 - MIN_DOUBT)
     costs = -(target * trust.log() + (1 - target) * (1 - trust).log())
-    return (costs * known).sum() / at_least_one(known.sum(), shard)
+    return (costs * known).sum() / at_least_one(known.sum(), len(known))
 
 
 @torch.no_grad()

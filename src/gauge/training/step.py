@@ -8,23 +8,25 @@ import inspect
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
 from gauge.data import Dataset
 from gauge.data.augmentation import augment, mixes_samples
-from gauge.model.nn.shards import part
+from gauge.model.nn.shards import total
 from gauge.model.nn.streams import join
-from gauge.training.distributed import all_reduce_mean, own_shard, parallel_loss, shard, world_size
+from gauge.training.distributed import shard, sum_gradients, synchronise, world_size
 from gauge.training.recorded import WARM_UP_CALLS, record, warm_up
 from gauge.training.settings import TrainSettings
-from gauge.types import Batch, Shard, Trainable, Truth
+from gauge.types import Batch, Trainable
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ RATE_FACTOR = "factor"  # of a group of parameters: its learning rate over that 
 
 
 class AdamW(torch.optim.AdamW):
-    """`torch.optim.AdamW`, step for step, except for steps that are differentiated themselves.
+    """`torch.optim.AdamW`, step for step; steps cannot be differentiated themselves.
 
     torch wraps some methods for `torch.compile`, and the first call of one imports the compiler, which takes longer than
     most tables take to learn. Here the methods below the wrappers are called.
@@ -43,11 +45,6 @@ class AdamW(torch.optim.AdamW):
     state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
     load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
-
-    def __init__(self, params: Any, **options: Any) -> None:
-        if options.get("differentiable"):
-            raise ValueError("differentiable=True is not supported here; use torch.optim.AdamW")
-        super().__init__(params, **options)
 
 
 def make_optimizer(method: Trainable, settings: TrainSettings, device: torch.device) -> AdamW:
@@ -89,7 +86,16 @@ class Step:
         self, method: Trainable, optimizer: AdamW, train: Dataset, settings: TrainSettings, *, record: bool
     ) -> None:
         self.method, self.optimizer, self.train, self.settings = method, optimizer, train, settings
-        self.loss = parallel_loss(method)
+        synchronise(method.train())
+        self.shards = (
+            world_size() > 1 and _shardable(method) and not mixes_samples(settings.augment, train.feature_counts)
+        )
+        if world_size() > 1 and not self.shards:
+            logger.warning(
+                "every process trains %s on whole batches, so several are not faster than one: its loss, BatchNorm, dropout "
+                "or augmentation needs all samples of a batch",
+                type(method).__name__,
+            )
         self.record = record and world_size() == 1 and train.device.type == "cuda" and train.resident
         self.half = settings.precision == "bf16" and train.device.type == "cuda"
         self.eager_steps: Counter[int] = Counter()  # of each size
@@ -131,25 +137,24 @@ class Step:
 
     def batch(self, index: Tensor, key: Tensor) -> Batch:
         """The batch that this process learns from."""
-        own, features, name = own_shard(key), self.train.feature_counts, self.settings.augment
-        whole = own is None or mixes_samples(name, features)
-        index, key = (index, key) if whole else (shard(index), shard(key))
-        keep = self.settings.masks.keep(features, key)
+        if self.shards:
+            index, key = shard(index), shard(key)
+        keep = self.settings.masks.keep(self.train.feature_counts, key)
         batch = self.train.batch(index, keep=keep, key=key, corrupt=self.settings.corrupt)
-        batch = augment(batch, name) if name else batch
-        return batch if own is None else replace(_rows(batch, own) if whole else batch, shard=own)
+        return augment(batch, self.settings.augment) if self.settings.augment else batch
 
     def _run(self, index: Tensor, key: Tensor, batch: Batch | None = None) -> dict[str, Tensor]:
         batch = self.batch(index, key) if batch is None else batch
-        share = 1.0 if batch.shard is None else batch.shard.share * world_size()  # its weight in the mean of all
+        share = len(batch) / len(index) if len(batch) < len(index) else 1 / world_size()  # its weight in the sum of all
         with torch.autocast(index.device.type, dtype=torch.bfloat16, enabled=self.half):
-            terms = self.loss(batch)
+            terms = self.method.loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         losses = torch.stack([term.float() for term in terms.values()])
         (losses.sum() * share).backward()
         join()
+        sum_gradients(self.method)
         self.optimizer.step()
-        return dict(zip(terms, all_reduce_mean(losses.detach(), share), strict=True))
+        return dict(zip(terms, total(losses.detach() * share), strict=True))
 
     def _warm_up(self, index: Tensor, key: Tensor) -> dict[str, Tensor]:
         """A step as it has to run before it is recorded; cuDNN chooses its algorithms here."""
@@ -163,27 +168,20 @@ class Step:
     def _recorded(self, index: Tensor, key: Tensor) -> bool:
         index, key = index.clone(), key.clone()
         self.optimizer.zero_grad(set_to_none=True)
-        try:
-            with self._cudnn():
-                graph, terms = record(lambda: self._run(index, key))
-            self.recordings[len(index)] = _Recording(index, key, graph, terms)
-        except RuntimeError as error:
+        with self._cudnn():
+            recording = record(lambda: self._run(index, key), "step")
+        if recording is None:
             self.optimizer.zero_grad(set_to_none=True)
-            reason = str(error).partition("\n")[0]
-            logger.warning("this step cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
             self.record = False
+        else:
+            self.recordings[len(index)] = _Recording(index, key, *recording)
         return self.record
 
 
-def _rows(batch: Batch, own: Shard) -> Batch:
-    """The samples of this process in a whole batch."""
-
-    def cut(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: part(values, own) for name, values in tensors.items()}
-
-    labels = None if batch.labels is None else part(batch.labels, own)
-    truth = batch.truth and Truth(cut(batch.truth.known), cut(batch.truth.corrupted), cut(batch.truth.wrong))
-    return Batch(cut(batch.inputs), cut(batch.observed), labels, part(batch.index, own), part(batch.key, own), truth)
+def _shardable(method: Trainable) -> bool:
+    """Whether training on shards equals training on whole batches, which have their own statistics and dropout."""
+    modules = [module for module in method.modules() if module.training]
+    return method.shardable and not any(isinstance(module, (_BatchNorm, _DropoutNd)) for module in modules)
 
 
 def _read(index: Tensor, key: Tensor, batch: "Future[Batch]") -> tuple[Tensor, Tensor, Batch]:
@@ -192,7 +190,7 @@ def _read(index: Tensor, key: Tensor, batch: "Future[Batch]") -> tuple[Tensor, T
 
 def training_step(method: Trainable, train: Dataset, settings: TrainSettings, *, record: bool = True) -> Step:
     """The step that `fit` repeats, with its own optimizer: (index, key, learning rate) -> loss terms."""
-    method.to(train.device).train()
+    method.to(train.device)
     return Step(method, make_optimizer(method, settings, train.device), train, settings, record=record)
 
 

@@ -5,9 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gauge.model.nn.shards import at_least_one, gather, part
 from gauge.randomness import uniform
-from gauge.types import Shard
 
 START = 0.1  # the temperature of every pair before training
 EXCLUDED = -1e9  # the likeness of a sample that lacks the modality; minus infinity has no gradient where all lack it
@@ -30,44 +28,35 @@ class PairContrast(nn.Module):
         self.log_scale = nn.Parameter(torch.full((modalities, modalities), START).log().neg())
         self.others = nn.Buffer(~torch.eye(modalities, dtype=torch.bool), persistent=False)
 
-    def forward(
-        self, vectors: Float[Tensor, "b m c"], present: Bool[Tensor, "b m"], shard: Shard | None = None
-    ) -> Float[Tensor, ""]:
+    def forward(self, vectors: Float[Tensor, "b m c"], present: Bool[Tensor, "b m"]) -> Float[Tensor, ""]:
         """The mean -log p that a modality finds its sample among all that have the other modality, over all pairs."""
-        everywhere = gather(present, shard)
         projected = torch.stack([each(v) for each, v in zip(self.projectors, vectors.unbind(1), strict=True)])
         with torch.autocast(vectors.device.type, enabled=False):
             directions = F.normalize(projected.float(), dim=-1)
             scale = (self.log_scale + self.log_scale.T) / 2
-            costs = pair_costs(directions, scale.exp(), everywhere, shard)
-        known = present.T[:, None] & present.T[None] & self.others[..., None] & (everywhere.sum(0) > 1)[None, :, None]
-        return torch.where(known, costs, 0.0).sum() / at_least_one(known.sum(), shard)
+            costs = pair_costs(directions, scale.exp(), present)
+        known = present.T[:, None] & present.T[None] & self.others[..., None] & (present.sum(0) > 1)[None, :, None]
+        return torch.where(known, costs, 0.0).sum() / known.sum().clamp_min(1)
 
 
 def pair_costs(
-    directions: Float[Tensor, "m b c"],
-    scale: Float[Tensor, "m m"],
-    everywhere: Bool[Tensor, "all m"],
-    shard: Shard | None = None,
+    directions: Float[Tensor, "m b c"], scale: Float[Tensor, "m m"], present: Bool[Tensor, "b m"]
 ) -> Float[Tensor, "m m b"]:
     """-log p that each modality of a sample finds that sample among all of the batch that have each other modality.
-    `everywhere` says which of them have it; the costs of a sample that lacks one are meaningless."""
-    candidates = gather(directions.transpose(0, 1), shard).transpose(0, 1)
-    likeness = torch.einsum("mbc,nac->mnba", directions, candidates) * scale[..., None, None]
-    likeness = likeness.masked_fill(~everywhere.T[None, :, None, :], EXCLUDED).log_softmax(-1)
-    return -likeness.diagonal(0 if shard is None else shard.start, dim1=-2, dim2=-1)
+    `present` says which of them have it; the costs of a sample that lacks one are meaningless."""
+    likeness = torch.einsum("mbc,nac->mnba", directions, directions) * scale[..., None, None]
+    likeness = likeness.masked_fill(~present.T[None, :, None, :], EXCLUDED).log_softmax(-1)
+    return -likeness.diagonal(dim1=-2, dim2=-1)
 
 
 def projector(inputs: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, inputs), nn.ReLU(), nn.Linear(inputs, outputs))
 
 
-def hard_negatives(
-    likeness: Float[Tensor, "b all"], key: Int[Tensor, "b"], shard: Shard | None = None
-) -> Int[Tensor, "b"]:
+def hard_negatives(likeness: Float[Tensor, "b b"], key: Int[Tensor, "b"]) -> Int[Tensor, "b"]:
     """For every row the column of another sample, with probability proportional to softmax(likeness) + 1e-4, drawn as the
     largest log p + Gumbel noise."""
     weight = likeness.detach().softmax(1) + 1e-4
     gumbel = -(-uniform(key, weight.shape[1]).log()).log()
-    itself = part(torch.eye(weight.shape[1], dtype=torch.bool, device=weight.device), shard)
+    itself = torch.eye(len(weight), dtype=torch.bool, device=weight.device)
     return (weight.log() + gumbel).masked_fill(itself, -torch.inf).argmax(1)

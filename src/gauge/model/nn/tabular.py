@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from gauge.model.nn.attention import Attention, Block, split_heads
 from gauge.model.nn.initialise import initialise, small_parameter
-from gauge.model.nn.shards import at_least_one
 from gauge.model.nn.tip import load_tip_table
-from gauge.types import Shard, Tokens
+from gauge.types import Tokens
 
 FREQUENCY = 0.1  # deviation of the first frequencies, in waves per unit
 
@@ -171,11 +170,7 @@ class CellHeads(nn.Module):
         return columns.in_order(*parts)
 
     def cost(
-        self,
-        states: Float[Tensor, "b f d"],
-        table: Float[Tensor, "b f"],
-        hidden: Bool[Tensor, "b f"],
-        shard: Shard | None = None,
+        self, states: Float[Tensor, "b f d"], table: Float[Tensor, "b f"], hidden: Bool[Tensor, "b f"]
     ) -> Float[Tensor, ""]:
         """The mean -log p of hidden categories, with p over the categories of all columns, and the mean squared error of
         hidden numbers; half of each where there are both."""
@@ -184,10 +179,10 @@ class CellHeads(nn.Module):
             scores = self.categories(states[:, columns.categorical])
             truth = (columns.codes(table) + columns.offsets)[..., None]
             cost = -(scores.softmax(-1).gather(-1, truth)[..., 0] + 1e-8).log()
-            costs.append(_mean(cost, hidden[:, columns.categorical], shard))
+            costs.append(_mean(cost, hidden[:, columns.categorical]))
         if self.numbers is not None:
             errors = self.numbers(states[:, columns.numbers])[..., 0] - table[:, columns.numbers]
-            costs.append(_mean(errors.square(), hidden[:, columns.numbers], shard))
+            costs.append(_mean(errors.square(), hidden[:, columns.numbers]))
         return torch.stack(costs).mean()
 
 
@@ -259,9 +254,9 @@ class Interaction(nn.Module):
         return self.norm(self.blocks[-1](table, image, first=first))
 
 
-def _mean(costs: Float[Tensor, "b f"], counted: Bool[Tensor, "b f"], shard: Shard | None) -> Float[Tensor, ""]:
+def _mean(costs: Float[Tensor, "b f"], counted: Bool[Tensor, "b f"]) -> Float[Tensor, ""]:
     """The mean over the counted entries, 0 where there are none."""
-    return (costs * counted).sum() / at_least_one(counted.sum(), shard)
+    return (costs * counted).sum() / counted.sum().clamp_min(1)
 
 
 def _integers(values: Sequence[int]) -> Tensor:

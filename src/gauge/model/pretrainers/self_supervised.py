@@ -20,7 +20,6 @@ from gauge.choices import pick
 from gauge.model.heads import head_pooling, pool
 from gauge.model.network import Network, hiding_bias
 from gauge.model.nn.contrast import PairContrast
-from gauge.model.nn.shards import at_least_one, gather, part
 from gauge.model.nn.tabular import CellHeads, ColumnLayout, by_cell, share_of
 from gauge.model.units import UnitEncoder
 from gauge.randomness import choose, derive, uniform
@@ -55,7 +54,7 @@ class SelfSupervised(Pretrainer):
     ['masked', 'contrast', 'matching']
     """
 
-    looks_across_batch, gathers_shards = True, True
+    looks_across_batch = True
 
     def __init__(
         self,
@@ -103,7 +102,7 @@ class SelfSupervised(Pretrainer):
         if "masked" in self.terms:
             terms["masked"] = self._reconstruction(states[:, 1:], units, hidden, hidden_cells, batch)
         if "contrast" in self.terms:
-            terms["contrast"] = self.contrast(pool(self.pooling, units), present, batch.shard)
+            terms["contrast"] = self.contrast(pool(self.pooling, units), present)
         if "matching" in self.terms:
             terms["matching"] = self._matching(states[:, 0], units, visible, present, batch)
         return terms
@@ -150,14 +149,14 @@ class SelfSupervised(Pretrainer):
         costs = []
         if len(self.cells) < len(self.encoder.unit_counts):
             errors = (self.content(states) - units.content.detach()).float().square().mean(-1)
-            costs.append((errors * hidden).sum() / at_least_one(hidden.sum(), batch.shard))
+            costs.append((errors * hidden).sum() / hidden.sum().clamp_min(1))
         parts = dict(
             zip(self.encoder.unit_counts, states.split(list(self.encoder.unit_counts.values()), 1), strict=True)
         )
         values = batch.blanked().inputs
         for name, heads in self.cells.items():
             assert isinstance(heads, CellHeads)
-            costs.append(heads.cost(parts[name][:, : self.counts[name]], values[name], hidden_cells[name], batch.shard))
+            costs.append(heads.cost(parts[name][:, : self.counts[name]], values[name], hidden_cells[name]))
         return torch.stack(costs).mean()
 
     def _matching(
@@ -169,23 +168,22 @@ class SelfSupervised(Pretrainer):
         batch: Batch,
     ) -> Float[Tensor, ""]:
         """Half of the samples as they are, half with one modality of another sample, the same one in the whole batch."""
-        shard, everywhere = batch.shard, gather(present, batch.shard)
-        size, count = everywhere.shape
-        draws = uniform(derive(batch.shared_key, "matching"), 2)[0]
+        size, count = present.shape
+        draws = uniform(derive(batch.key[:1], "matching"), 2)[0]
         modality = (draws[:1] * count).long().clamp_max(count - 1)
         steps = 1 + (draws[1] * (size - 1)).long().clamp_max(size - 2)
-        donors = part((torch.arange(size, device=present.device) + steps) % size, shard)
+        donors = (torch.arange(size, device=present.device) + steps) % size
         swapped = units.modality == modality
-        content = torch.where(swapped[:, None], gather(units.content, shard)[donors], units.content)
-        seen = torch.where(swapped, gather(visible, shard)[donors], visible)
+        content = torch.where(swapped[:, None], units.content[donors], units.content)
+        seen = torch.where(swapped, visible[donors], visible)
         stray = self.norm(self.network.features(replace(units, content=content).keep(seen).tokens, hiding_bias(seen)))
         logits = self.match(torch.cat([cls, stray])).float()
         truth = (torch.arange(len(logits), device=present.device) < len(cls)).long()
-        has = everywhere.index_select(1, modality)[:, 0]
+        has = present.index_select(1, modality)[:, 0]
         shown = (visible & ~swapped).any(1) & (visible & swapped).any(1)
-        known = part(has, shard) & has[donors] & shown & (seen & swapped).any(1)
+        known = has & has[donors] & shown & (seen & swapped).any(1)
         costs = F.cross_entropy(logits, truth, reduction="none")
-        return (costs * known.repeat(2)).sum() / at_least_one(2 * known.sum(), shard)
+        return (costs * known.repeat(2)).sum() / (2 * known.sum()).clamp_min(1)
 
 
 def _fine_units(encoder: UnitEncoder, name: str) -> int:

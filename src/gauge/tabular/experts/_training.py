@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gauge.choices import pick
@@ -16,7 +17,7 @@ from gauge.masks import Complete
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.model.encoders._pretrained import Tune
 from gauge.model.gauge import UNGATED, Gate, Gating
-from gauge.model.nn.shards import gather
+from gauge.model.nn.shards import total
 from gauge.tabular.experts import Task, Training
 from gauge.tabular.experts._architecture import SIZES, Size, build, freeze, imputer_for
 from gauge.tabular.experts._gate_choice import MAX_COMBINING_ROWS, choose_gates, spread
@@ -46,6 +47,8 @@ class Weighted(Method):
     classes that they learn instead of labels. Unless it `answers`, because its gates are still to be trained or
     chosen, the combination of its heads is not learned."""
 
+    shardable = True
+
     def __init__(
         self, model: GaugePlus, weights: Tensor, targets: Tensor | None = None, *, answers: bool = True
     ) -> None:
@@ -56,16 +59,12 @@ class Weighted(Method):
         self.weights: Tensor
         self.targets: Tensor | None
 
-    @property
-    def draws(self) -> bool:
-        """Not for numbers and categories alone: their encoders have no dropout."""
-        return set(self.model.encoder.unit_counts) != {"table"} or self.model.imputer is not None
-
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         weights = self.weights[batch.index]
+        mean = total(weights.sum()) / total(torch.ones_like(weights).sum())
         if self.targets is not None:
             batch = replace(batch, labels=self.targets[batch.index])
-        return self.model.loss(batch, weights / gather(weights, batch.shard).mean().clamp_min(1e-12))
+        return self.model.loss(batch, weights / mean.clamp_min(1e-12))
 
     def predict(self, batch: Batch) -> Prediction:
         return self.model.predict(batch)
