@@ -31,7 +31,7 @@ from sklearn import datasets
 from sklearn.model_selection import train_test_split
 
 from gauge import GaugeClassifier
-from gauge.training.metrics import area_under_curve, bootstrap, scores
+from gauge.training.metrics import area_under_curve, bootstrap_at_once, scores
 from gauge_lab.recording import origin, write_lines
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
@@ -288,7 +288,8 @@ def difference(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> lis
     def minus(rows: np.ndarray) -> float:
         return area_under_curve(first[rows], labels[rows]) - area_under_curve(second[rows], labels[rows])
 
-    return [round(minus(np.arange(len(labels))), 5), round(float(np.std(bootstrap(minus, labels))), 5)]
+    drawn = bootstrap_at_once(lambda rows: np.array([minus(each) for each in rows]), labels)
+    return [round(minus(np.arange(len(labels))), 5), round(float(np.std(drawn)), 5)]
 
 
 def main() -> None:

@@ -381,11 +381,6 @@ class Trainable(nn.Module):
         """Called after every training epoch."""
 
     @property
-    def draws(self) -> bool:
-        """Whether training draws from torch's own generators, as dropout does: False saves `fit` the time to seed them."""
-        return True
-
-    @property
     def is_trainable(self) -> bool:
         return any(parameter.requires_grad for parameter in self.parameters())
 

@@ -92,11 +92,6 @@ def test_schedulers_hooks_and_clipping_work_with_adam():
     assert calls == pytest.approx([1.0] * 3, abs=1e-4)
 
 
-def test_steps_that_are_differentiated_are_refused():
-    with pytest.raises(ValueError, match=r"differentiable=True is not supported here; use torch\.optim\.AdamW"):
-        AdamW(parameters(), differentiable=True)
-
-
 def test_lbfgs_is_that_of_torch_bit_for_bit():
     found = []
     for kind in (LBFGS, torch.optim.LBFGS):

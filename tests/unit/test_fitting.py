@@ -1,13 +1,11 @@
 """How the stages of a table model are trained: the backbone first, then short fine-tuning at a lower rate."""
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from gauge import GaugeClassifier
 from gauge.tabular.experts._recipe import Recipe
-from gauge.tabular.experts._training import Weighted, plan
+from gauge.tabular.experts._training import plan
 from gauge.tabular.table.schema import Schema
 from gauge.training.metrics import ACCURACY
 
@@ -36,13 +34,3 @@ def test_fine_tuning_has_a_quarter_of_the_rate_and_a_fifth_of_the_epochs_of_the_
     assert (settings.epochs, settings.patience) == (10, None)
     assert settings.masks == stages["backbone"].settings.masks
     assert stages["mask"].needs == (stages["backbone"],)
-
-
-def test_a_network_of_cells_alone_draws_nothing_from_torch(monkeypatch):
-    draw = np.random.default_rng(0)
-    table = pd.DataFrame({"age": draw.normal(size=80), "sex": draw.choice(list("fm"), 80)})
-    model = GaugeClassifier(experts="network", epochs=2, trust=False, random_state=0, verbose=False)
-    plain = model.fit(table, table["age"] > 0).predict_proba(table)
-    assert not Weighted(model.model_, torch.ones(80)).draws
-    monkeypatch.setattr(Weighted, "draws", True)
-    assert np.array_equal(model.fit(table, table["age"] > 0).predict_proba(table), plain)

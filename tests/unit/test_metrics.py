@@ -17,7 +17,7 @@ from gauge.training.metrics import (
     CALIBRATION_BINS,
     METRICS,
     area_under_curve,
-    bootstrap,
+    bootstrap_at_once,
     calibration_error,
     expected_calibration_error,
     log_loss,
@@ -206,10 +206,10 @@ def test_delong_takes_memory_for_samples_not_for_pairs():
 
 def test_a_bootstrap_draws_as_many_of_each_class_as_there_are():
     labels = np.array([0] * 30 + [1] * 10)
-    drawn = bootstrap(lambda rows: np.bincount(labels[rows]), labels)
+    drawn = bootstrap_at_once(lambda rows: np.stack([np.bincount(each) for each in labels[rows]]), labels)
     assert drawn.shape == (metrics.RESAMPLES, 2)
     assert (drawn == [30, 10]).all()
-    low, high = quantiles(bootstrap(lambda rows: rows.mean(), labels))
+    low, high = quantiles(bootstrap_at_once(lambda rows: rows.mean(1), labels))
     assert low < np.arange(40).mean() < high
 
 

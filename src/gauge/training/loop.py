@@ -8,7 +8,6 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,8 +89,7 @@ def fit(
         predict = recorded_predict(method, min(len(val), MAX_GPU_BATCH))
     while progress.epoch < settings.epochs and not _ended(progress, settings):
         started = time.perf_counter()
-        own_draws = seeded(settings.seed, "epoch", progress.epoch) if method.draws else nullcontext()
-        with own_draws, arithmetic(settings, train.device):
+        with seeded(settings.seed, "epoch", progress.epoch), arithmetic(settings, train.device):
             if val is not None and isinstance(method, Method):
                 method.validate(train, val)
             losses = _train_epoch(step, progress.epoch)

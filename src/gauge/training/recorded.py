@@ -35,18 +35,20 @@ def warm_up(call: Callable[[], T]) -> T:
     return result
 
 
-def record(call: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
-    """A CUDA graph of the call, and the result that each replay writes anew. Raises a RuntimeError if the call cannot be
-    recorded, for instance because it waits for the device."""
+def record(call: Callable[[], T], what: str) -> tuple[torch.cuda.CUDAGraph, T] | None:
+    """A CUDA graph of the call, and the result that each replay writes anew. None, with a warning, if it cannot be recorded,
+    for instance because it waits for the device."""
     generator = torch.cuda.default_generators[torch.cuda.current_device()]
     before = generator.clone_state()
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
             result = call()
-    except RuntimeError:
+    except RuntimeError as error:
         generator.graphsafe_set_state(before)  # the current state is still marked as recording
-        raise
+        reason = str(error).partition("\n")[0]
+        logger.warning("this %s cannot be recorded as a CUDA graph and runs eagerly: %s", what, reason)
+        return None
     finally:
         forget()
     return graph, result
@@ -181,12 +183,10 @@ class Recorded:
             return Call(inputs, lambda: packing.unpack(run()))
         for _ in range(WARM_UP_CALLS):
             warm_up(run)
-        try:
-            graph, results = record(run)
-        except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            logger.warning("this prediction cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
+        recording = record(run, "prediction")
+        if recording is None:
             return Call(inputs, lambda: packing.unpack(run()))
+        graph, results = recording
 
         def replay() -> dict[str, Tensor]:
             graph.replay()

@@ -34,7 +34,7 @@ RATE_FACTOR = "factor"  # of a group of parameters: its learning rate over that 
 
 
 class AdamW(torch.optim.AdamW):
-    """`torch.optim.AdamW`, step for step, except for steps that are differentiated themselves.
+    """`torch.optim.AdamW`, step for step; steps cannot be differentiated themselves.
 
     torch wraps some methods for `torch.compile`, and the first call of one imports the compiler, which takes longer than
     most tables take to learn. Here the methods below the wrappers are called.
@@ -45,11 +45,6 @@ class AdamW(torch.optim.AdamW):
     state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
     load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
-
-    def __init__(self, params: Any, **options: Any) -> None:
-        if options.get("differentiable"):
-            raise ValueError("differentiable=True is not supported here; use torch.optim.AdamW")
-        super().__init__(params, **options)
 
 
 def make_optimizer(method: Trainable, settings: TrainSettings, device: torch.device) -> AdamW:
@@ -173,15 +168,13 @@ class Step:
     def _recorded(self, index: Tensor, key: Tensor) -> bool:
         index, key = index.clone(), key.clone()
         self.optimizer.zero_grad(set_to_none=True)
-        try:
-            with self._cudnn():
-                graph, terms = record(lambda: self._run(index, key))
-            self.recordings[len(index)] = _Recording(index, key, graph, terms)
-        except RuntimeError as error:
+        with self._cudnn():
+            recording = record(lambda: self._run(index, key), "step")
+        if recording is None:
             self.optimizer.zero_grad(set_to_none=True)
-            reason = str(error).partition("\n")[0]
-            logger.warning("this step cannot be recorded as a CUDA graph and runs eagerly: %s", reason)
             self.record = False
+        else:
+            self.recordings[len(index)] = _Recording(index, key, *recording)
         return self.record
 
 

@@ -48,11 +48,6 @@ class Weighted(Method):
         self.register_buffer("weights", weights, persistent=False)
         self.weights: Tensor
 
-    @property
-    def draws(self) -> bool:
-        """Not for numbers and categories alone: their encoders have no dropout."""
-        return set(self.model.encoder.unit_counts) != {"table"}
-
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         weights = self.weights[batch.index]
         mean = total(weights.sum()) / total(torch.ones_like(weights).sum())
