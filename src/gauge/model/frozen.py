@@ -37,15 +37,6 @@ class Frozen(nn.Module):
         """As in `Imputer`; None for other objects with `complete`."""
         return self.imputer.uncertainty(batch) if isinstance(self.imputer, Imputer) else None
 
-    @property
-    def donor_rows(self) -> Tensor | None:
-        return self.imputer.donor_rows if isinstance(self.imputer, Imputer) else None
-
-    @torch.no_grad()
-    def copied(self, batch: Batch) -> Mapping[str, Tensor]:
-        """As in `Imputer`; empty for other objects with `complete`."""
-        return self.imputer.copied(batch) if isinstance(self.imputer, Imputer) else {}
-
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         if isinstance(self.imputer, nn.Module):
             self.imputer._apply(fn, recurse)
