@@ -450,15 +450,6 @@ class Imputer(Trainable):
         from observed values only; None if the imputer does not know."""
         return None
 
-    @property
-    def donor_rows(self) -> Int[Tensor, "d"] | None:
-        """The rows of the training split that values may be copied from; None for an imputer that copies none."""
-        return None
-
-    def copied(self, batch: Batch) -> Mapping[str, Int[Tensor, "b"]]:
-        """The number, among the donors, of the one that each whole modality would be copied from, for every sample."""
-        return {}
-
     def unexportable(self) -> str | None:
         """Why the imputer cannot be part of an exported graph; None if it can."""
         return None
@@ -467,8 +458,3 @@ class Imputer(Trainable):
     def from_dataset(cls, *args: Any, **options: Any) -> Self:
         """The imputer for a training split; each class declares its own options."""
         return cls()
-
-    @classmethod
-    def blank(cls, *args: Any, **options: Any) -> Self:
-        """The same with tensors still to be loaded; override it where `from_dataset` computes what loading overwrites."""
-        return cls.from_dataset(*args, **options)

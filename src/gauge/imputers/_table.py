@@ -1,6 +1,6 @@
 """Shared by the imputers of tables: finding the table, reading its cells, and donors for all other modalities."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,13 +20,6 @@ class TableImputer(Imputer):
 
     needs_table = True
     donors: Nearest | None
-
-    @property
-    def donor_rows(self) -> Int[Tensor, "d"] | None:
-        return None if self.donors is None else self.donors.donor_rows
-
-    def copied(self, batch: Batch) -> Mapping[str, Int[Tensor, "b"]]:
-        return {} if self.donors is None else self.donors.copied(batch)
 
 
 def find_table(train: Dataset, imputer: str) -> str:

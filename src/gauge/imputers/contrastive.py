@@ -102,17 +102,6 @@ class Contrastive(Imputer):
     def unexportable(self) -> str:
         return "ONNX has no operator for the distances between codes; choose another imputer"
 
-    @property
-    def donor_rows(self) -> Int[Tensor, "d"]:
-        return self.rows
-
-    @torch.no_grad()
-    def copied(self, batch: Batch) -> dict[str, Int[Tensor, "b"]]:
-        with self._evaluating():
-            distance = self._distance(batch)
-        whole = [name for name in self.encoders if batch.observed[name].ndim == 1]
-        return {name: self._nearest(name, distance)[0] for name in whole}
-
     def _distance(self, batch: Batch) -> Float[Tensor, "b d"]:
         """Distances from 0 to 2. A donor that is the sample itself has distance 2, so it is used only if there is no
         other."""

@@ -71,8 +71,9 @@ class Iterative(TableImputer):
         does harm, because columns are then learned from their own imputed values."""
         if not 0 <= masked < 1:
             raise ValueError(f"masked is the share of a row's cells to hide, from 0 to below 1, not {masked}")
-        imputer = cls.blank(train, cardinalities, rounds=rounds, seed=seed)
-        table, sizes = imputer.name, check_columns(train.shapes[imputer.name], cardinalities)
+        table = find_table(train, "iterative")
+        sizes = check_columns(train.shapes[table], cardinalities)
+        imputer = cls(table, sizes, find_donors(train, seed=seed), rounds=rounds)
         cells, observed = as_values(train.inputs[table]).cpu().double(), train.observed[table].cpu()
         columns = zip(cells.T, observed.T, sizes, strict=True)
         start = [_start(column[flags], size) for column, flags, size in columns]
@@ -81,14 +82,6 @@ class Iterative(TableImputer):
         hidden = choose(sample_keys(chosen, seed, "masked"), observed[chosen], share_of(masked, len(sizes)))
         imputer._learn(torch.where(observed[chosen] & ~hidden, cells[chosen] - imputer.start, torch.nan))
         return imputer.to(train.device)
-
-    @classmethod
-    def blank(
-        cls, like: Dataset, cardinalities: Sequence[int] | None = None, *, rounds: int = 5, seed: int = 0, **_: object
-    ) -> Self:
-        table = find_table(like, "iterative")
-        sizes = check_columns(like.shapes[table], cardinalities)
-        return cls(table, sizes, find_donors(like, seed=seed), rounds=rounds)
 
     def _learn(self, cells: Float[Tensor, "rows f"]) -> None:
         """Fits the regressions to cells minus their start, so that zero is a column's mean or mode."""

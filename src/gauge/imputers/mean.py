@@ -31,9 +31,5 @@ class Mean(Imputer):
                 counts[name] += observed.sum(0)
         return cls({name: sums[name] / counts[name].clamp_min(1) for name in sums})
 
-    @classmethod
-    def blank(cls, like: Dataset) -> Self:
-        return cls({name: torch.zeros(shape) for name, shape in like.shapes.items()})
-
     def complete(self, batch: Batch) -> Batch:
         return batch.filled({name: self.get_buffer(f"mean_{name}") for name in batch.modalities})

@@ -45,15 +45,6 @@ class Nearest(Imputer):
         chosen = train.take(rows)
         return cls(chosen.inputs, chosen.observed, rows)
 
-    @property
-    def donor_rows(self) -> Int[Tensor, "d"]:
-        return self.rows
-
-    def copied(self, batch: Batch) -> dict[str, Int[Tensor, "b"]]:
-        whole = [name for name in self.modalities if batch.observed[name].ndim == 1]
-        distances = list(self._distances(batch))
-        return {name: torch.cat([self._nearest(name, part)[:, 0] for part in distances]) for name in whole}
-
     def complete(self, batch: Batch) -> Batch:
         parts = [{name: self._borrow(name, part) for name in self.modalities} for part in self._distances(batch)]
         return batch.filled({name: torch.cat([part[name] for part in parts]) for name in self.modalities})

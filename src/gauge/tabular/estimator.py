@@ -280,7 +280,8 @@ class GaugeClassifier(ClassifierMixin, BaseEstimator):
         on_epoch: "OnEpoch | None" = None,
     ) -> Self:
         """Train on rows and their labels, or the name of the column with the labels. X may be the path of a table in files,
-        also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md.
+        also of a folder or a pattern (parts/*.parquet), that may be larger than memory; see docs/scale.md. From rows whose
+        label is missing (NaN, None, a blank text; -1 is a class like any other) columns and trust are learned, and no more.
 
         `groups`, a column or a value for each row, keeps rows together wherever some are held out, such as those of one
         patient; a column of groups is not learned from. With `time`, a column or a value for each row, the latest rows are

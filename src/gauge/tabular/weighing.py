@@ -62,8 +62,8 @@ class Answers:
         combination = Combination(len(experts), 1).double()
         logits = self.logits[index][:, list(experts)] / len(experts)
         known = logits, np.ones(logits.shape[:2], bool), self.share[index, None], self.labels[index]
-        priors = {"spread": SPREAD, "slope_spread": SLOPE_SPREAD}
-        combination.learn(*map(torch.from_numpy, known), rows=len(plain), **priors)
+        tensors = map(torch.from_numpy, known)
+        combination.learn(*tensors, rows=len(plain), spread=SPREAD, slope_spread=SLOPE_SPREAD)
         return Weights(combination.offset.numpy(), combination.slope[:, 0].numpy())
 
     def cross_fitted(self, experts: Sequence[int]) -> np.ndarray:

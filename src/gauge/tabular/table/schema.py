@@ -184,7 +184,7 @@ class Schema:
         return _as_tensors(encode_row(self.columns, row, files))
 
     def blank(self, rows: int) -> Dataset:
-        """A split of this form without content, for imputers whose tensors are loaded afterwards."""
+        """A split of this form without content."""
         encoded = self.encode(pd.DataFrame({column.name: [np.nan] for column in self.columns}, dtype=object))
         inputs = {name: values.expand(rows, *values.shape[1:]) for name, values in encoded.inputs.items()}
         observed = {name: flags.new_ones(1).expand(rows, *flags.shape[1:]) for name, flags in encoded.observed.items()}

@@ -338,8 +338,8 @@ class Content(Column):
         return ""
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        """The units of one row, in order. `cell` is None where the encoded `values` were imputed; `count` is the number of
-        units that the network has, None if there is none."""
+        """The units of an observed `cell` with these encoded `values`, in order; `count` is the number of units that the
+        network has, None if there is none."""
         return [Part(str(number), str(number)) for number in range(1, (count or 1) + 1)]
 
     def image(self, values: np.ndarray, count: int | None) -> tuple[np.ndarray, tuple[int, int]] | None:

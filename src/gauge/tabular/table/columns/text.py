@@ -68,10 +68,6 @@ class Words(Content):
     def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
         """The numbers of the words of each text that become units."""
 
-    @abstractmethod
-    def decode(self, numbers: Sequence[int]) -> list[str]:
-        """The words of these numbers, without padding."""
-
     def encode(
         self, column: pd.Series, files: ImageFiles = ANYWHERE, *, training: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -93,8 +89,7 @@ class Words(Content):
         return texts
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        words = self.decode(values.tolist()) if cell is None else self.split(str(cell))
-        return [Part(word, word) for word in words]
+        return [Part(word, word) for word in self.split(str(cell))]
 
     def hide_part(self, values: "Tensor", index: int, count: int) -> None:
         """Leave a word out: those after it move up."""
@@ -165,9 +160,6 @@ class Text(Words):
     def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
         return ([self.word_numbers.get(word.lower(), UNKNOWN) for word in self.split(text)] for text in texts)
 
-    def decode(self, numbers: Sequence[int]) -> list[str]:
-        return [self.words[number - FIRST_WORD] if number >= FIRST_WORD else "…" for number in numbers if number]
-
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
         from gauge.encoders.tokens import Tokens
 
@@ -183,7 +175,7 @@ class Text(Words):
         )
 
     def parts(self, cell: Any, values: np.ndarray, count: int | None) -> list[Part]:
-        if cell is None or count is not None:
+        if count is not None:
             return super().parts(cell, values, count)
         return [Part(word, word) for word in WORD.findall(str(cell))]  # trees and the linear expert read a text whole
 
@@ -255,11 +247,6 @@ class PretrainedText(Words):
 
     def codes(self, texts: Iterable[str]) -> Iterator[list[int]]:
         return ([token + 1 for token in self._tokens(text)["input_ids"][: self.length]] for text in texts)
-
-    def decode(self, numbers: Sequence[int]) -> list[str]:
-        tokenizer, special = self.model.tokenizer, set(self.model.tokenizer.all_special_ids)
-        tokens = [number - 1 for number in numbers if number]
-        return ["…" if token in special else tokenizer.decode([token]).strip() or "…" for token in tokens]
 
     def encoder(self, dim: int, channels: Sequence[int], *, weights: bool) -> "Encoder":
         from gauge.encoders._pretrained import PretrainedTokens
