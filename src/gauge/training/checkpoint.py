@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +14,6 @@ from torch import Tensor, nn
 
 from gauge.data.files import write_bytes as write_bytes
 from gauge.data.files import write_text as write_text
-
-logger = logging.getLogger(__name__)
 
 FORMAT = "gauge-checkpoint-1"
 
@@ -33,9 +30,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tens
     """The tensors of a checkpoint and their metadata; nothing in the file is executed."""
     with _opened(path) as (file, header):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-    if "sha256" not in header:
-        logger.warning("%s carries no checksum: it was written by gauge-ml 0.1.0", path)
-    elif header["sha256"] != checksum(tensors, header["about"]):
+    if header.get("sha256") != checksum(tensors, header["about"]):
         raise ValueError(f"{path} is damaged: its checksum does not match; delete it to train it again")
     return {name: tensor.to(device) for name, tensor in tensors.items()}, _about(path, header)
 

@@ -114,8 +114,7 @@ class Profile:
         fits = [len(each) == (BINS if size == 1 else size) for each, size in zip(counts, sizes, strict=True)]
         if not all(fits) or correlations.shape != (len(numbers),) * 2 or not set(numbers) <= set(range(len(sizes))):
             raise ValueError("the profile of its training rows is that of other columns")
-        unread = tensors["unread"].numpy() if "unread" in tensors else np.zeros(len(schema.columns))
-        return cls(counts, numbers, correlations, float(tensors["cutoff"]), unread)
+        return cls(counts, numbers, correlations, float(tensors["cutoff"]), tensors["unread"].numpy())
 
 
 @dataclass(frozen=True)
