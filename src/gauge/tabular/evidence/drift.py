@@ -98,8 +98,7 @@ class Profile:
         fits = [len(each) == column.bins for each, column in zip(counts, table, strict=True)]
         if not all(fits) or correlations.shape != (len(numbers),) * 2 or not set(numbers) <= set(range(len(table))):
             raise ValueError("the profile of its training rows is that of other columns")
-        unread = tensors["unread"].numpy() if "unread" in tensors else np.zeros(len(schema.columns))
-        return cls(counts, numbers, correlations, float(tensors["cutoff"]), unread)
+        return cls(counts, numbers, correlations, float(tensors["cutoff"]), tensors["unread"].numpy())
 
 
 @dataclass(frozen=True)
