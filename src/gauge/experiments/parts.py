@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gauge.experiments.benchmarks import Benchmark
-from gauge.masks import Corruption
 from gauge.model.backbones.transformer import Transformer
 from gauge.model.encoders._as_vector import AsVector
 from gauge.model.network import Network
@@ -15,8 +14,6 @@ from gauge.registry import ENCODERS, IMPUTERS
 from gauge.training.settings import TrainSettings
 from gauge.training.stages import Stage
 from gauge.types import Encoder
-
-SWAPS = Corruption(swapped=0.2)
 
 
 @dataclass(frozen=True)
@@ -108,8 +105,3 @@ def table_columns(benchmark: Benchmark) -> dict[str, tuple[int, ...]]:
 
 def seeded_with(settings: TrainSettings, seed: int) -> TrainSettings:
     return settings.model_copy(update={"seed": seed})
-
-
-def with_swaps(settings: TrainSettings) -> TrainSettings:
-    """The settings with swapped evidence in training, unless they name a corruption of their own."""
-    return settings.model_copy(update={"corrupt": settings.corrupt or SWAPS})

@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from gauge.data import Dataset
 from gauge.experiments.benchmarks import Benchmark
-from gauge.experiments.parts import Parts, imputer_stage, seeded_with, with_swaps
+from gauge.experiments.parts import Parts, imputer_stage, seeded_with
 from gauge.experiments.plans import Plan, options_of
 from gauge.experiments.plans._distilled import distilled
 from gauge.experiments.plans._ensemble import ensemble_stage
 from gauge.experiments.plans._pretrained import pretraining_stage
 from gauge.experiments.plans._trunks import plus_parts
+from gauge.masks import Corruption
 from gauge.methods._distilled import Distilled
 from gauge.methods.gauge_plus import GaugePlus
 from gauge.methods.late_fusion import WeightedVote
@@ -77,8 +78,8 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     if variant == HEADS_ONLY:
         trained = (stage(benchmark, "gauge_plus", seed),)
         return Stage(name, heads_alone, {}, settings.model_copy(update={"epochs": 0}), trained)
-    if chosen.corrupts:
-        settings = with_swaps(settings)
+    if chosen.corrupts and not settings.corrupt:
+        settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
     arguments: dict[str, Any] = {
         "subsets_per_step": benchmark.subsets_per_step,
         "gating": chosen.gating,
