@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gauge.masks import Corruption
 from gauge.nn.attention import Transformer
 from gauge.nn.initialise import initialise
 from gauge.paper.network import Network
@@ -16,8 +15,6 @@ from gauge.types import Encoder
 from gauge_lab.benchmarks import Benchmark
 from gauge_lab.encoders._as_vector import AsVector
 from gauge_lab.vectors import VectorEncoder
-
-SWAPS = Corruption(swapped=0.2)
 
 
 @dataclass(frozen=True)
@@ -109,8 +106,3 @@ def table_columns(benchmark: Benchmark) -> dict[str, tuple[int, ...]]:
 
 def seeded_with(settings: TrainSettings, seed: int) -> TrainSettings:
     return settings.model_copy(update={"seed": seed})
-
-
-def with_swaps(settings: TrainSettings) -> TrainSettings:
-    """The settings with swapped evidence in training, unless they name a corruption of their own."""
-    return settings.model_copy(update={"corrupt": settings.corrupt or SWAPS})

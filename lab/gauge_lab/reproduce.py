@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from gauge_lab.benchmarks import BENCHMARKS, Overrides
 from gauge_lab.comparison import experiment_of
@@ -29,6 +30,15 @@ def rows_of(chosen: Sequence[str]) -> list[Row]:
         variants = plan_of(row.method).variants if row.variant == "all" else [row.variant]
         rows += [Row(row.method, variant) for variant in variants]
     return list(dict.fromkeys(rows))
+
+
+def experiments(benchmark: str, chosen: Sequence[str], seeds: int, **settings: Any) -> list[Experiment]:
+    """The experiments of the chosen rows with the seeds 0, 1, ..."""
+    return [
+        Experiment(benchmark=benchmark, seed=seed, **row._asdict(), **settings)
+        for row in rows_of(chosen)
+        for seed in range(seeds)
+    ]
 
 
 @dataclass(frozen=True)
@@ -81,14 +91,7 @@ def settings_of(run: Run, results: Path) -> Overrides:
 
 def experiments_of(run: Run, results: Path, data: str | None = None) -> list[Experiment]:
     """Everything that a run trains and evaluates; rows that its benchmark does not support are left out."""
-    overrides = settings_of(run, results)
-    candidates = [
-        Experiment(
-            benchmark=run.benchmark, method=row.method, variant=row.variant, seed=seed, data=data, overrides=overrides
-        )
-        for row in rows_of(run.rows)
-        for seed in range(run.seeds)
-    ]
+    candidates = experiments(run.benchmark, run.rows, run.seeds, data=data, overrides=settings_of(run, results))
     return distinct([experiment for experiment in candidates if experiment.unsupported() is None])
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import friedmanchisquare, ttest_1samp
+from scipy.stats import t as student
 
 from gauge.reports.figures import draw_lines
 from gauge.training.inference import Predictions
@@ -191,8 +192,8 @@ def test_a_level_row_lies_with_its_90_percent_interval_within_the_margin():
 def test_equal_values_are_level_few_are_not_tested_and_a_margin_is_above_zero():
     assert [Difference.from_values([0.5] * 3).equivalence(margin) for margin in (0.4, 0.6)] == [1.0, 0.0]
     assert Difference.from_values([0.1, 0.2]).equivalence(1.0) is None
-    with pytest.raises(ValueError, match="the margin is 0; give the difference that would matter, above 0"):
-        Difference.from_values([0.1, 0.2, 0.4]).equivalence(0)
+    with pytest.raises(ValueError, match="the margin is 0.0; give the difference that would matter, above 0"):
+        Difference.from_values([0.1, 0.2, 0.4]).equivalence(0.0)
 
 
 def test_p_values_are_corrected_over_the_rows_of_a_condition(tmp_path):

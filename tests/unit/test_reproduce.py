@@ -237,5 +237,5 @@ def test_mistakes_are_explained(tmp_path):
 
 def test_settings_of_a_run_are_those_of_its_file():
     assert reproduce.settings_of(RUNS["polymnist/labels256"], RESULTS).labels == 256
-    assert reproduce.settings_of(RUNS["polymnist/gates50"], RESULTS).finetune.gate_rate == 50
+    assert reproduce.settings_of(RUNS["mst/long"], RESULTS).finetune.gate_rate == 50
     assert reproduce.settings_of(RUNS["ham10000"], RESULTS) == Overrides()

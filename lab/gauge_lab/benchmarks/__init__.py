@@ -40,6 +40,7 @@ EXPERTS = TrainSettings(epochs=10, schedule="cosine", patience=None, precision="
 
 OWN = ("baseline", "pretrain", "plus", "student")  # stages that follow others unless they have settings of their own
 STAGES = ("imputer", "backbone", "finetune", "experts", *OWN)
+REPLACED = ("backbones", "imputers", "labels", "label_groups", "imputer_split", "dim", "incomplete")  # as they are
 
 
 class StageOverride(TrainSettings):
@@ -250,6 +251,10 @@ class Benchmark:
         return incomplete(whole, self.incomplete.rate, self.incomplete.pattern, seed=self.draw)
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: modality.shape for name, modality in self.modalities.items()}
+
+    @property
     def imputer_reads_more(self) -> bool:
         """Whether the imputer learns from other rows than the classifier."""
         return self.imputer_split == "own" or (self.imputer_split == "all" and self.labels is not None)
@@ -296,17 +301,11 @@ class Benchmark:
             self,
             settings=self.settings.overridden(overrides.stages),
             modalities=modalities,
-            backbones=overrides.backbones or self.backbones,
-            imputers=overrides.imputers or self.imputers,
-            labels=overrides.labels or self.labels,
-            label_groups=overrides.label_groups or self.label_groups,
-            imputer_split=overrides.imputer_split or self.imputer_split,
+            **{name: getattr(overrides, name) or getattr(self, name) for name in REPLACED},
             folds=folds,
             disjoint=overrides.folds == "disjoint" or self.disjoint,
             method_options=dict(self.method_options)
             | {name: {**self.method_options.get(name, {}), **own} for name, own in overrides.method_options.items()},
-            dim=overrides.dim or self.dim,
-            incomplete=overrides.incomplete or self.incomplete,
         )
         if overrides.imputer_options is None:
             return changed

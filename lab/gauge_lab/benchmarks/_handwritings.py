@@ -11,9 +11,7 @@ import torch
 from jaxtyping import Int
 
 from gauge.data import Dataset
-from gauge.masks import AnyModalities
-from gauge.training.settings import TrainSettings
-from gauge_lab.benchmarks import Modality, StageSettings
+from gauge_lab.benchmarks._views import vector_networks
 from gauge_lab.benchmarks.polymnist5k import SEED, digits_by_split
 
 SIDE = 14  # of the images, from 28 by averaging 2 x 2 pixels
@@ -40,20 +38,6 @@ def handwritings(split: str, shown: Mapping[str, Int[np.ndarray, "n"]], labels: 
 
 
 def small_networks(views: Sequence[str], *, epochs: int) -> dict[str, Any]:
-    """Fields of a `Benchmark` with these views. All methods train for as many epochs at the same rate and keep the last one;
-    GAUGE is fine-tuned for a quarter more. The imputer takes missing images from the nearest of 1,000 training samples."""
-    whole = TrainSettings(epochs=epochs, batch_size=128, learning_rate=2e-3, schedule="cosine", patience=None)
-    return {
-        "modalities": {name: Modality((SIDE**2,), "mlp", {"hidden": 256}) for name in views},
-        "dim": 64,
-        "heads": 4,
-        "depth": 1,
-        "imputer": "nearest",
-        "imputer_options": {"donors": 1000},
-        "settings": StageSettings(
-            imputer=whole.model_copy(update={"epochs": 0}),
-            backbone=whole,
-            experts=whole,
-            finetune=whole.model_copy(update={"epochs": epochs // 4, "masks": AnyModalities()}),
-        ),
-    }
+    """Fields of a `Benchmark` with these views, and 1,000 training samples to take missing images from."""
+    sizes = dict.fromkeys(views, SIDE**2)
+    return vector_networks(sizes, epochs=epochs, donors=1000, hidden=256, learning_rate=2e-3)

@@ -77,22 +77,17 @@ def benchmark(
     """
     from gauge.training.settings import read_yaml
     from gauge_lab.benchmarks import BENCHMARKS, Overrides
-    from gauge_lab.experiment import Experiment
-    from gauge_lab.reproduce import rows_of
+    from gauge_lab.reproduce import experiments
 
     overrides = Overrides.parse(read_yaml(config), str(config)) if config else Overrides()
     if epochs is not None:
         overrides = overrides.with_epochs(epochs)
     BENCHMARKS.get(name).with_overrides(overrides)  # reports wrong names before anything is read
     folder = None if data is None else str(data.resolve())
-    experiments = [
-        Experiment(benchmark=name, method=row.method, variant=row.variant, seed=seed, data=folder, overrides=overrides)
-        for row in rows_of(method or ["gauge"])
-        for seed in range(seeds)
-    ]
+    chosen = experiments(name, method or ["gauge"], seeds, data=folder, overrides=overrides)
     workspace = out or Path("runs") / name
     execution = Execution(workspace, save or workspace, jobs, time_limit, device, tensorboard, reuse, as_json)
-    compare(experiments, tuple(protocol or ()), execution)
+    compare(chosen, tuple(protocol or ()), execution)
 
 
 def compare(

@@ -85,12 +85,8 @@ def plan_of(method: str) -> Plan:
     if method in PLANS.names():
         return PLANS.get(method)
     component = METHODS.get(method)
-
-    def unsupported(benchmark: Benchmark) -> str | None:
-        return component.unsupported({name: modality.shape for name, modality in benchmark.modalities.items()})
-
-    make = partial(make_on_units, method=component)
-    return baseline_plan({method: Variant(METHODS.describe(method))}, make, unsupported=unsupported)
+    make, variants = partial(make_on_units, method=component), {method: Variant(METHODS.describe(method))}
+    return baseline_plan(variants, make, unsupported=lambda benchmark: component.unsupported(benchmark.shapes))
 
 
 def options_of(benchmark: Benchmark, method: str) -> dict[str, Any]:

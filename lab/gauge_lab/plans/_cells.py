@@ -30,10 +30,9 @@ def cells_plan(name: str, method: type[CellClassifier], note: str) -> Plan:
         settings = seeded_with(benchmark.settings.baseline, seed).model_copy(update={"epochs": 0})
         return Stage(f"{variant}-s{seed}", partial(make_cells, method=method), arguments, settings)
 
-    def unsupported(benchmark: Benchmark) -> str | None:
-        return method.unsupported({table: modality.shape for table, modality in benchmark.modalities.items()})
-
-    return Plan(variants, stage, rows=tuple(variants), unsupported=unsupported)
+    return Plan(
+        variants, stage, rows=tuple(variants), unsupported=lambda benchmark: method.unsupported(benchmark.shapes)
+    )
 
 
 def make_cells(train: Dataset, *, method: type[CellClassifier], **options: Any) -> CellClassifier:

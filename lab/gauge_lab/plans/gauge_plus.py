@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gauge.data import Dataset
+from gauge.masks import Corruption
 from gauge.paper.gauge import UNGATED, Gating
 from gauge.plus.gauge_plus import GaugePlus
 from gauge.plus.late_fusion import WeightedVote
@@ -16,7 +17,7 @@ from gauge.training.stages import Stage
 from gauge.types import Imputer, Method, Pretrainer
 from gauge_lab.benchmarks import Benchmark
 from gauge_lab.methods._distilled import Distilled
-from gauge_lab.parts import Parts, imputer_stage, seeded_with, with_swaps
+from gauge_lab.parts import Parts, imputer_stage, seeded_with
 from gauge_lab.plans import Plan, options_of
 from gauge_lab.plans._distilled import distilled
 from gauge_lab.plans._ensemble import ensemble_stage
@@ -76,8 +77,8 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
     if variant == HEADS_ONLY:
         trained = (stage(benchmark, "gauge_plus", seed),)
         return Stage(name, heads_alone, {}, settings.model_copy(update={"epochs": 0}), trained)
-    if chosen.corrupts:
-        settings = with_swaps(settings)
+    if chosen.corrupts and not settings.corrupt:
+        settings = settings.model_copy(update={"corrupt": Corruption(swapped=0.2)})
     arguments: dict[str, Any] = {
         "subsets_per_step": benchmark.subsets_per_step,
         "gating": chosen.gating,

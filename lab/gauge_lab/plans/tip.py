@@ -12,7 +12,7 @@ __all__ = ["PLAN"]
 
 
 def unsupported(benchmark: Benchmark) -> str | None:
-    reason = TipClassifier.unsupported({name: modality.shape for name, modality in benchmark.modalities.items()})
+    reason = TipClassifier.unsupported(benchmark.shapes)
     if reason is None and benchmark.imputer != "tip":
         reason = f"it starts from the imputer 'tip', and the benchmark has the imputer {benchmark.imputer!r}"
     return reason
