@@ -66,7 +66,9 @@ def learn_weights(
     for batch in batches:
         logits, present, share, trust = answers(batch)
         parts.append((logits, present, share, batch.labels, *([] if trust is None else [trust])))
-    combination.learn(*map(torch.cat, zip(*parts, strict=True)), rows=rows)
+    logits, present, share, labels, *trust = map(torch.cat, zip(*parts, strict=True))
+    combination.count_classes(labels, rows=rows)
+    combination.learn(logits, present, share, labels, *trust, rows=rows)
 
 
 def _both(first: Tensor, second: Tensor | None = None) -> Tensor:
