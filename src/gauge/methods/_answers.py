@@ -66,9 +66,7 @@ def learn_weights(
     for batch in batches:
         logits, present, share, trust = answers(batch)
         parts.append((logits, present, share, batch.labels, *([] if trust is None else [trust])))
-    logits, present, share, labels, *trust = map(torch.cat, zip(*parts, strict=True))
-    combination.count_classes(labels, rows=rows)
-    combination.learn(logits, present, share, labels, *trust, rows=rows)
+    combination.learn(*map(torch.cat, zip(*parts, strict=True)), rows=rows)
 
 
 def _both(first: Tensor, second: Tensor | None = None) -> Tensor:

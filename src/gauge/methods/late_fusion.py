@@ -158,10 +158,9 @@ class WeightedVote(Method):
             return
         self.to(val.device)
         rows = validation_rows(train, val)
-        if not self.weighs:
-            self.combination.count_classes(val.labels[rows], rows=len(rows))
-            return
-        learn_weights(self.combination, self.answers, masked_samples(val, rows, corrupt=self.corrupt), len(rows))
+        self.combination.count_classes(val.labels[rows])
+        if self.weighs:
+            learn_weights(self.combination, self.answers, masked_samples(val, rows, corrupt=self.corrupt), len(rows))
 
     def answers(self, batch: Batch) -> Answers:
         """The answer of every head; those of missing modalities are not present."""

@@ -3,14 +3,14 @@
 w_j = exp(u_j + v_j · share), with share_m the observed part of modality m: a weight for every subset of the modalities, and
 for partly observed tables anything between. A temperature for each answer would change nothing, as Σ_j w_j · (z_j / T_j)
 depends on w_j / T_j alone. π are the shares of the classes, which every answer knows: they count once, however many are
-present. s shifts all classes alike for all samples: validation samples may have other shares of the classes than training
-samples. u, v and s minimise, over validation samples under all kinds of masks,
+present, if `count_classes` has set them; until then π is uniform. s shifts all classes alike for all samples: validation
+samples may have other shares of the classes than training samples. u, v and s minimise, over validation samples under all
+kinds of masks,
 
     rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2 + |s|² / 2
 
 so that few samples leave the weights near one, and a shared one where subsets do not differ. With a trust t_j in what an
 answer reads, p_j becomes t_j · p_j + (1 - t_j) · π: wrong content says nothing, so no confident answer can veto all others.
-Without classes π is uniform and there is no shift.
 """
 
 import math
@@ -57,10 +57,10 @@ class Combination(nn.Module):
         """How much each answer counts, 0 for those that are not present."""
         return _weights(present, share, self.offset, self.slope)
 
-    def count_classes(self, labels: Int[Tensor, "n"], *, rows: int) -> None:
-        """Set π, uniform until then, by the labels, of which `rows` are those of different samples."""
+    def count_classes(self, labels: Int[Tensor, "n"]) -> None:
+        """Set π, uniform until then, by the labels."""
         assert self.prior is not None
-        counts = rows * labels.bincount(minlength=len(self.prior)) / len(labels) + 1  # no class is impossible
+        counts = labels.bincount(minlength=len(self.prior)) + 1  # no class is impossible
         self.prior.copy_((counts / counts.sum()).log())
 
     def learn(
