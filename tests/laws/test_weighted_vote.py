@@ -10,6 +10,7 @@ from helpers import assert_equal, gradients, plus, with_hidden
 
 from gauge import Dataset, TrainSettings, fit
 from gauge.masks import Corruption
+from gauge.plus.combination import Combination
 from gauge.plus.late_fusion import WeightedVote
 from gauge_lab.benchmarks import BENCHMARKS
 from gauge_lab.plans import last_stage
@@ -126,3 +127,12 @@ def test_voters_are_built_and_trained_as_gauge_plus_is(name):
     assert voters.dim == network.dim
     for modality, part in voters.units.items():
         assert part in (network.units[modality], network.units[modality].options["whole"])
+
+
+def test_the_shares_of_the_classes_count_once_however_many_votes_there_are():
+    """Answers that know nothing but that the second class is rare say just that together."""
+    combine, rare = Combination(answers=3, modalities=3, classes=2), torch.tensor([0.9, 0.1])
+    combine.count_classes(torch.cat([torch.zeros(8999), torch.ones(999)]).long())
+    logits = rare.log().expand(2, 3, 2)
+    present = torch.tensor([[True, False, False], [True, True, True]])
+    torch.testing.assert_close(combine(logits, present, present.float()).softmax(-1), rare.expand(2, 2))

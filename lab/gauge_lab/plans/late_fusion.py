@@ -34,6 +34,11 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
             return trained
         settings = seeded_with(benchmark.settings.student, seed)
         return Stage(f"student-vote-s{seed}", make_distilled, voters, settings, (trained, *needs), split="imputer")
+    if variant == "unweighted":
+        trained = stage(benchmark, "late_fusion", seed)
+        return Stage(
+            f"{variant}-vote-s{seed}", make_equal, {}, trained.settings.model_copy(update={"epochs": 0}), (trained,)
+        )
     if variant == "equal-votes":  # the name of the stage decides its initial weights: it stays
         return Stage(f"late_fusion-s{seed}", make_experts, arguments, seeded_with(benchmark.settings.experts, seed))
     settings = seeded_with(benchmark.settings.baseline, seed)
@@ -43,6 +48,10 @@ def stage(benchmark: Benchmark, variant: str, seed: int) -> Stage:
 def make_voters(train: Dataset, *, parts: Parts, corrupt: Corruption) -> WeightedVote:
     encoder = UnitEncoder({name: part.build(parts.dim) for name, part in parts.units.items()}, parts.dim)
     return WeightedVote(encoder, Heads(encoder, parts.dim, parts.num_classes), corrupt=corrupt)
+
+
+def make_equal(train: Dataset, trained: WeightedVote) -> WeightedVote:
+    return WeightedVote(trained.encoder, trained.heads, corrupt=trained.corrupt, weighs=False)
 
 
 def make_from_pretrained(
@@ -71,6 +80,7 @@ PLAN = Plan(
         "late_fusion": Variant(
             "GAUGE+ without its network: a classifier for each modality, calibrated and weighted votes"
         ),
+        "unweighted": Variant("the same classifiers, equal votes"),
         "pretrained": Variant("late fusion, started from the same self-supervised training as GAUGE+"),
         "student": Variant("the same, distilled from itself on all training samples"),
         "equal-votes": Variant("classifiers of single modalities, trained on complete samples, equal votes"),

@@ -1,14 +1,16 @@
-"""The calibrated product of several answers: logits = Σ_j w_j · log p_j + s over the answers that are present.
+"""The calibrated product of several answers: logits = Σ_j w_j · (log p_j - log π) + log π + s over those that are present.
 
 w_j = exp(u_j + v_j · share), with share_m the observed part of modality m: a weight for every subset of the modalities, and
 for partly observed tables anything between. A temperature for each answer would change nothing, as Σ_j w_j · (z_j / T_j)
-depends on w_j / T_j alone. s shifts all classes alike for all samples: validation samples may have other shares of the
-classes than training samples. u, v and s minimise, over validation samples under all kinds of masks,
+depends on w_j / T_j alone. π are the shares of the classes, which every answer knows: they count once, however many are
+present, if `count_classes` has set them; until then π is uniform. s shifts all classes alike for all samples: validation
+samples may have other shares of the classes than training samples. u, v and s minimise, over validation samples under all
+kinds of masks,
 
     rows · mean NLL + |u|² / (2 · 2²) + |v|² / 2 + |s|² / 2
 
 so that few samples leave the weights near one, and a shared one where subsets do not differ. With a trust t_j in what an
-answer reads, p_j becomes t_j · p_j + (1 - t_j) / k: wrong content says nothing, so no confident answer can veto all others.
+answer reads, p_j becomes t_j · p_j + (1 - t_j) · π: wrong content says nothing, so no confident answer can veto all others.
 """
 
 import math
@@ -38,6 +40,7 @@ class Combination(nn.Module):
         super().__init__()
         self.offset = nn.Buffer(torch.zeros(answers))
         self.slope = nn.Buffer(torch.zeros(answers, modalities))
+        self.prior = nn.Buffer(torch.zeros(classes).log_softmax(0)) if classes else None
         self.shift = nn.Buffer(torch.zeros(classes)) if classes else None
 
     def forward(
@@ -47,12 +50,18 @@ class Combination(nn.Module):
         share: Float[Tensor, "b m"],
         trust: Float[Tensor, "b j"] | None = None,
     ) -> Float[Tensor, "b k"]:
-        product = _product(_trusted(logits, trust), present, share, self.offset, self.slope)
-        return product if self.shift is None else product + self.shift
+        product = _product(_evidence(logits, trust, self.prior), present, share, self.offset, self.slope)
+        return product if self.prior is None or self.shift is None else product + self.prior + self.shift
 
     def weights(self, present: Bool[Tensor, "b j"], share: Float[Tensor, "b m"]) -> Float[Tensor, "b j"]:
         """How much each answer counts, 0 for those that are not present."""
         return _weights(present, share, self.offset, self.slope)
+
+    def count_classes(self, labels: Int[Tensor, "n"]) -> None:
+        """Set π, uniform until then, by the labels."""
+        assert self.prior is not None
+        counts = labels.bincount(minlength=len(self.prior)) + 1  # no class is impossible
+        self.prior.copy_((counts / counts.sum()).log())
 
     def learn(
         self,
@@ -68,15 +77,17 @@ class Combination(nn.Module):
     ) -> None:
         """`rows` is the number of different samples among the n: one that is seen under several masks counts once. `spread`
         and `slope_spread` are the prior deviations of u and v."""
-        logits, share = _trusted(logits.detach().double(), trust), share.double()
+        logits, share = _evidence(logits.detach().double(), trust, self.prior), share.double()
+        prior = 0.0 if self.prior is None else self.prior.double()
         offset, slope = (torch.zeros_like(x).double().requires_grad_() for x in (self.offset, self.slope))
         shift = logits.new_zeros(logits.shape[-1]).requires_grad_(self.shift is not None)
         learned = [offset, slope, *([] if self.shift is None else [shift])]
 
         def objective() -> Tensor:
             parts = ((offset, spread), (slope, slope_spread), (shift, SHIFT_SPREAD))
-            prior = sum((values / deviation).square().sum() for values, deviation in parts)
-            return F.cross_entropy(_product(logits, present, share, offset, slope) + shift, labels) + prior / (2 * rows)
+            penalty = sum((values / deviation).square().sum() for values, deviation in parts)
+            product = _product(logits, present, share, offset, slope) + prior + shift
+            return F.cross_entropy(product, labels) + penalty / (2 * rows)
 
         minimize(objective, learned, max_iter=STEPS)
         self.offset.copy_(offset.detach())
@@ -89,13 +100,14 @@ def _weights(present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> T
     return torch.where(present, (offset + share @ slope.T).exp(), 0.0)
 
 
-def _trusted(logits: Tensor, trust: Tensor | None) -> Tensor:
-    """The log-probabilities of each answer, mixed with the uniform distribution as far as it is not trusted."""
+def _evidence(logits: Tensor, trust: Tensor | None, prior: Tensor | None) -> Tensor:
+    """The log-probabilities of each answer, mixed with those of π as far as it is not trusted, minus those of π."""
     answers = logits.log_softmax(-1)
-    if trust is None:
-        return answers
-    trust = trust[..., None].to(answers.dtype)
-    return torch.logaddexp(trust.log() + answers, (1 - trust).log() - math.log(answers.shape[-1]))
+    nothing = torch.full_like(answers[0, 0], -math.log(answers.shape[-1])) if prior is None else prior
+    if trust is not None:
+        trust = trust[..., None].to(answers.dtype)
+        answers = torch.logaddexp(trust.log() + answers, (1 - trust).log() + nothing)
+    return answers if prior is None else answers - prior
 
 
 def _product(answers: Tensor, present: Tensor, share: Tensor, offset: Tensor, slope: Tensor) -> Tensor:

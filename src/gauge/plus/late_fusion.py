@@ -129,14 +129,15 @@ class WeightedVote(Method):
     """An encoder and a linear head for each modality, and nothing that reads two of them: GAUGE+ without its network. The
     votes of the observed modalities are calibrated and weighed on validation data, as the answers of GAUGE+ are.
 
-    `corrupt`: what is wrong in training batches, so that the weights are learned from such samples too.
+    `corrupt`: what is wrong in training batches, so that the weights are learned from such samples too. Unless it `weighs`,
+    all votes are equal.
     """
 
     shardable = True
 
-    def __init__(self, encoder: UnitEncoder, heads: Heads, *, corrupt: Corruption = SOUND) -> None:
+    def __init__(self, encoder: UnitEncoder, heads: Heads, *, corrupt: Corruption = SOUND, weighs: bool = True) -> None:
         super().__init__()
-        self.encoder, self.heads, self.corrupt = encoder, heads, corrupt
+        self.encoder, self.heads, self.corrupt, self.weighs = encoder, heads, corrupt, weighs
         self.combination = Combination(len(heads), len(heads), heads.num_classes)
         for embedding in (encoder.modality_embedding.weight, encoder.position_embedding):
             embedding.requires_grad_(False)  # tokens have them, and there is no network that reads tokens
@@ -156,7 +157,9 @@ class WeightedVote(Method):
             return
         self.to(val.device)
         rows = validation_rows(train, val)
-        learn_weights(self.combination, self.answers, masked_samples(val, rows, corrupt=self.corrupt), len(rows))
+        self.combination.count_classes(val.labels[rows])
+        if self.weighs:
+            learn_weights(self.combination, self.answers, masked_samples(val, rows, corrupt=self.corrupt), len(rows))
 
     def answers(self, batch: Batch) -> Answers:
         """The answer of every head; those of missing modalities are not present."""

@@ -1,0 +1,82 @@
+"""The regret table: joint, separate and mixed training on every benchmark, and where GAUGE+ is level with the best."""
+
+from collections.abc import Callable
+from functools import cache
+
+from gauge_lab.comparison import _overlap
+from gauge_lab.regret import MARGIN, Level, Scores, levels, regrets
+from gauge_lab.tables import CHANCE
+from report.results import NOT_MEASURED, ROOT, is_measured, results
+
+ROWS = {
+    "gauge_plus:gauge_plus-no-heads": "joint",
+    "any_subset": "joint, any-subset backbone",
+    "late_fusion": "separate, weighted votes",
+    "late_fusion:unweighted": "separate, equal votes",
+    "gauge_plus:gauge_plus-joint-heads": "joint heads",
+    "gauge_plus:gauge_plus-detached-heads": "detached heads",
+    "mmpareto": "MMPareto",
+    "simmlm": "SimMLM",
+    "gauge_plus": "GAUGE+",
+}
+RUNS = ("regret", "regret256")  # the runs of a benchmark that are in the table
+
+
+@cache
+def measured() -> tuple[Scores, dict[str, float]]:
+    """The scores of all runs that are measured, and test rows / training rows where seeds divide the same rows."""
+    scores: dict[str, dict[str, dict[str, dict[int, float]]]] = {}
+    overlaps = {}
+    for benchmark in sorted(path.name for path in (ROOT / "results").iterdir() if path.is_dir()):
+        for folder in (f"{benchmark}/{run}" for run in RUNS if is_measured(f"{benchmark}/{run}", "gauge_plus")):
+            for result in results(folder):
+                cells = scores.setdefault(folder.removesuffix("/regret"), {}).setdefault(result.protocol, {})
+                cells.setdefault(str(result.row), {})[result.seed] = 100 * result.value
+            overlaps[folder.removesuffix("/regret")] = _overlap(result)
+    return scores, overlaps
+
+
+def regret() -> str:
+    """The regret of every row that all benchmarks have: on each one, and its mean and maximum over them."""
+    scores, _ = measured()
+    if not scores:
+        return NOT_MEASURED
+    found = regrets(scores)
+    lines = [f"| points behind the best row | mean | worst | {' | '.join(scores)} |", "|---" * (len(scores) + 3) + "|"]
+    for row in sorted(found, key=lambda row: found[row].mean):
+        each = found[row]
+        shown = [
+            f"{value:.2f} [{low:.2f}, {high:.2f}]"
+            for value, (low, high) in ((each.mean, each.mean_interval), (each.worst, each.worst_interval))
+        ]
+        lines.append(
+            f"| {ROWS.get(row, row)} | {' | '.join([*shown, *map('{:.2f}'.format, each.benchmarks.values())])} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def regret_level() -> str:
+    """GAUGE+ minus the best other row under every condition, and whether a test says that it is level or not behind."""
+    scores, overlaps = measured()
+    if not scores:
+        return NOT_MEASURED
+    lines = ["| benchmark | condition | best other row | GAUGE+ minus it | |", "|---" * 5 + "|"]
+    for level in levels(scores, "gauge_plus", overlaps):
+        best = ROWS.get(level.best, level.best)
+        lines.append(
+            f"| {level.benchmark} | {level.condition} | {best} | {level.difference:+.2f} | {_verdict(level)} |"
+        )
+    return (
+        "\n".join(lines) + f"\n\nMargin {MARGIN:g} point, p values corrected by Holm over all {len(lines) - 2} rows.\n"
+    )
+
+
+def _verdict(level: Level) -> str:
+    if level.p_level is None or level.p_not_behind is None:
+        return "too few seeds"
+    if level.p_level < CHANCE:
+        return f"level (p = {level.p_level:.2g})"
+    return f"not behind (p = {level.p_not_behind:.2g})" if level.p_not_behind < CHANCE else "undecided"
+
+
+TABLES: dict[str, Callable[[], str]] = {"regret": regret, "regret-level": regret_level}

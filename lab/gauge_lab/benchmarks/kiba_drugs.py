@@ -1,0 +1,7 @@
+"""KIBA with cold drugs: whole SMILES are held out."""
+
+from gauge_lab.benchmarks._binding import binding
+
+__all__ = ["BENCHMARK"]
+
+BENCHMARK = binding("kiba", cold="drugs", epochs=15)

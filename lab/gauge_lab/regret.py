@@ -1,0 +1,131 @@
+"""Regret: how far each row is behind the best one, on every benchmark and over all of them.
+
+regret(row, benchmark) = mean over conditions of (the best row's mean score over seeds - that of the row)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import t as student
+
+from gauge_lab.statistics import MIN_CLUSTERS, TOLERANCE, holm
+
+Scores = Mapping[str, Mapping[str, Mapping[str, Mapping[int, float]]]]
+"""Percent by benchmark, condition, row and seed."""
+MARGIN = 1.0  # points within which two rows are level
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Regret:
+    """The regret of one row on each benchmark, and its mean and maximum over them with 95 % intervals over seeds."""
+
+    benchmarks: Mapping[str, float]
+    mean: float
+    mean_interval: tuple[float, float]
+    worst: float
+    worst_interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One row minus the best other row under one condition, in points. `p_level` tests that they are level, `p_not_behind`
+    that the row is not behind by the margin or more; both are corrected by Holm over all benchmarks and conditions, and None
+    for fewer than three seeds."""
+
+    benchmark: str
+    condition: str
+    best: str
+    difference: float
+    p_level: float | None
+    p_not_behind: float | None
+
+
+def regrets(scores: Scores) -> dict[str, Regret]:
+    """The regrets of the rows that every condition has. For the intervals seeds are drawn anew, the same for all rows of a
+    benchmark, so that the best row may be another one in each draw.
+
+    >>> scores = {"sums": {"complete": {"joint": {0: 90.0, 1: 92.0}, "votes": {0: 60.0, 1: 58.0}}}}
+    >>> regrets(scores)["votes"].worst
+    32.0
+    """
+    cells = [cell for conditions in scores.values() for cell in conditions.values()]
+    rows = [row for row in cells[0] if all(row in cell for cell in cells)]
+    arrays = [_array(list(conditions.values()), rows) for conditions in scores.values()]
+    points = np.stack([_regret(array) for array in arrays])
+    draw = np.random.default_rng(0)
+    drawn = [
+        [_regret(array[..., draw.integers(array.shape[-1], size=array.shape[-1])]) for array in arrays]
+        for _ in range(RESAMPLES)
+    ]
+    low, high = np.quantile([np.mean(drawn, axis=1), np.max(drawn, axis=1)], (0.025, 0.975), axis=1)
+    return {
+        row: Regret(
+            dict(zip(scores, points[:, at].tolist(), strict=True)),
+            float(points[:, at].mean()),
+            (float(low[0, at]), float(high[0, at])),
+            float(points[:, at].max()),
+            (float(low[1, at]), float(high[1, at])),
+        )
+        for at, row in enumerate(rows)
+    }
+
+
+def levels(scores: Scores, row: str, overlaps: Mapping[str, float], margin: float = MARGIN) -> list[Level]:
+    """The row minus the best other one under every condition. `overlaps` are test rows / training rows of the benchmarks
+    whose seeds divide the same rows (see `Difference`)."""
+    compared = [
+        _level(benchmark, condition, cell, row, margin, overlaps.get(benchmark, 0.0))
+        for benchmark, conditions in scores.items()
+        for condition, cell in conditions.items()
+    ]
+    tested = [level for level in compared if level.p_level is not None]
+    for name in ("p_level", "p_not_behind"):
+        adjusted = holm([getattr(level, name) for level in tested])
+        tested = [replace(level, **{name: p}) for level, p in zip(tested, adjusted, strict=True)]
+    corrected = iter(tested)
+    return [level if level.p_level is None else next(corrected) for level in compared]
+
+
+def equivalence_test(differences: Sequence[float], margin: float, overlap: float = 0.0) -> float | None:
+    """The p value of two one-sided t tests: small where the mean difference is within the margin on both sides; None for
+    fewer than three differences.
+
+    >>> round(equivalence_test([0.1, -0.1, 0.2], 1.0), 3), round(equivalence_test([1.1, 0.9, 1.2], 1.0), 2)
+    (0.004, 0.74)
+    """
+    sides = [not_behind(differences, margin, overlap), not_behind([-each for each in differences], margin, overlap)]
+    return None if None in sides else max(side for side in sides if side is not None)
+
+
+def not_behind(differences: Sequence[float], margin: float, overlap: float = 0.0) -> float | None:
+    """The p value of a one-sided t test: small where the mean difference is above minus the margin."""
+    count, mean = len(differences), float(np.mean(differences))
+    if count < MIN_CLUSTERS:
+        return None
+    error = max(float(np.std(differences, ddof=1)) * (1 / count + overlap) ** 0.5, TOLERANCE)
+    return float(student.sf((mean + margin) / error, count - 1))
+
+
+def _level(
+    benchmark: str, condition: str, cell: Mapping[str, Mapping[int, float]], row: str, margin: float, overlap: float
+) -> Level:
+    others = {other: np.mean([*seeds.values()]) for other, seeds in cell.items() if other != row}
+    best = max(others, key=others.__getitem__)
+    differences = [cell[row][seed] - cell[best][seed] for seed in sorted(cell[row].keys() & cell[best].keys())]
+    level, ahead = equivalence_test(differences, margin, overlap), not_behind(differences, margin, overlap)
+    return Level(benchmark, condition, best, float(np.mean(differences)), level, ahead)
+
+
+def _array(cells: Sequence[Mapping[str, Mapping[int, float]]], rows: Sequence[str]) -> np.ndarray:
+    """[conditions, rows, seeds], for the seeds that all of them have."""
+    seeds = sorted(set.intersection(*(set(cell[row]) for cell in cells for row in rows)))
+    if not seeds:
+        raise ValueError(f"the rows {', '.join(rows)} have no seed in common; run them with the same seeds")
+    return np.array([[[cell[row][seed] for seed in seeds] for row in rows] for cell in cells])
+
+
+def _regret(array: np.ndarray) -> np.ndarray:
+    means = array.mean(-1)
+    return (means.max(1, keepdims=True) - means).mean(0)
