@@ -10,13 +10,12 @@ g_m = 2a · n + 2(1 - a) · h, with n and h the gradients of network and head at
 from dataclasses import replace
 
 import torch
-from gauge.model.gates import hiding_bias
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from gauge.masks import draw_subsets, subsets
-from gauge.paper.network import Network
+from gauge.paper.network import Network, hiding_bias
 from gauge.paper.units import UnitEncoder
 from gauge.plus.any_subset import under_subsets
 from gauge.plus.heads import Heads
