@@ -15,7 +15,6 @@ from helpers import SETTINGS, Wobbly, assert_equal, dataset
 
 from gauge import Gating
 from gauge.imputers.zero import Zero
-from gauge.registry import METHODS
 from gauge.training import checkpoint, source
 from gauge.training.loop import fit
 from gauge.training.settings import TrainSettings
@@ -25,6 +24,7 @@ from gauge_lab.benchmarks.polymnist import BENCHMARK
 from gauge_lab.experiment import Experiment
 from gauge_lab.parts import imputer_stage
 from gauge_lab.plans import last_stage, plan_of
+from gauge_lab.registry import METHODS
 from gauge_lab.results import Result, read_results, write_results
 
 QUICK = SETTINGS.model_copy(update={"epochs": 1})
