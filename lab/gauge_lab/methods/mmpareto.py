@@ -42,7 +42,7 @@ class MMPareto(Method):
         units = self.encoder(batch)
         owner = units.modality == torch.arange(len(self.heads), device=units.modality.device)[:, None]
         network, heads = _Shared.apply(units.content, owner)
-        chosen = draw_subsets(batch.shared_key, self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         logits = self._logits(*under_subsets(replace(units, content=network), chosen))
         own = self.heads.logits(replace(units, content=heads))
         return {"task": batch.cross_entropy(logits), "heads": head_loss(own, batch)}

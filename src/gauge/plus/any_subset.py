@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from gauge.choices import pick
 from gauge.masks import draw_subsets, subsets, visible_under
-from gauge.nn.shards import shared_key, total
 from gauge.paper.network import Network, hiding_bias
 from gauge.paper.units import UnitEncoder
 from gauge.types import Batch, Method, Prediction, Units
@@ -60,8 +59,6 @@ class AnySubset(Method):
     NOTE[PAPER] prototypes: means of unit vectors, as published not normalised again; a class without samples keeps its own.
     """
 
-    shardable = True
-
     def __init__(
         self,
         encoder: UnitEncoder,
@@ -90,7 +87,7 @@ class AnySubset(Method):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Cross-entropy and prototype term, averaged over distinct random subsets, drawn once for the batch."""
         assert batch.labels is not None
-        chosen = draw_subsets(shared_key(batch.key), self.subsets, self.subsets_per_step)
+        chosen = draw_subsets(batch.key, self.subsets, self.subsets_per_step)
         logits, features = self.represent(*under_subsets(self.encoder(batch), chosen))
         labels = batch.labels.repeat(len(chosen))
         return {
@@ -123,8 +120,8 @@ class AnySubset(Method):
             features = features.to(self.prototypes.dtype)
             if self.training:
                 members = one_hot(labels, self.counts)
-                self.sums.add_(total(members.T @ features.detach()))
-                self.counts.add_(total(members.sum(0)))
+                self.sums.add_(members.T @ features.detach())
+                self.counts.add_(members.sum(0))
             scores = self.metric.similarity(features, self.prototypes) / TEMPERATURE
             return (self.epochs >= PROTOTYPE_EPOCH).to(scores.dtype) * F.cross_entropy(scores, labels)
 
