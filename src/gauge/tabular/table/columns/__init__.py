@@ -88,8 +88,8 @@ ANYWHERE = ImageFiles()
 
 
 class ReadOptions(NamedTuple):
-    """How a training column is read: the name or path of a pretrained encoder, the height and width of images, where files
-    are, whether other columns have decimal commas, and how many categories are kept."""
+    """How a training column is read: the name or path of a pretrained encoder, the side of images, where files are, whether
+    other columns have decimal commas, and how many categories are kept."""
 
     encoder: str | None = None
     image_size: int = IMAGE_SIDE
@@ -276,8 +276,7 @@ class Cell(Column):
         return np.bincount(numbers[~np.isnan(numbers)].astype(int), minlength=self.bins)
 
     def new_share(self, counts: np.ndarray) -> float:
-        """The share of values to expect in further rows that cannot be encoded as they were not in training, from the counts
-        of training."""
+        """The share of values in further rows that are expected to be new and not encoded, from the counts of training."""
         return 0.0
 
     def far(self, column: pd.Series) -> np.ndarray:
@@ -376,7 +375,6 @@ def kinds() -> dict[str, type[Column]]:
 
 
 def pick_kind(name: str) -> None:
-    """An error if there is no kind of column with this name."""
     pick(dict.fromkeys((*kinds(), IGNORE)), name, "kind of column")
 
 
