@@ -64,8 +64,8 @@ def inspect_table(
         pick_kind(kind)
     problems = [] if target is None else list(_target_problems(frame[target]))
     features = frame.columns.drop(target) if target else frame.columns
-    cells: np.ndarray = np.array([missing(frame[name]) for name in features], bool).reshape(-1, len(frame))
-    empty: np.ndarray = cells.all(0) & (len(features) > 0)
+    cells = np.array([missing(frame[name]) for name in features], bool).reshape(-1, len(frame))
+    empty = np.asarray(cells.all(0)) & bool(len(features))
     if empty.any():
         problems.append(
             f"{empty.sum()} rows have no values and are left out of training, first row {frame.index[empty][0]}"
